@@ -1,0 +1,1 @@
+"""Configuration: one declaration per key; parsing, inheritance, validation and documentation are derived."""

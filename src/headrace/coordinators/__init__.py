@@ -1,0 +1,1 @@
+"""Groups and transactions as state machines over their own compacted topics; `runtime` drives them."""

@@ -1,0 +1,1 @@
+"""One file per Kafka API; `table` lists them and is the only source of what ApiVersions answers."""

@@ -1,0 +1,1 @@
+"""What everything stands on: identifiers, the error table, small codecs."""

@@ -1,0 +1,1 @@
+"""Client quotas: rates measured, throttle times computed."""

@@ -1,0 +1,1 @@
+"""Record batches (format v2): views, builders, compression, control records, validation."""

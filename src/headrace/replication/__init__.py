@@ -1,0 +1,1 @@
+"""Partitions: leaders, followers, in-sync replicas and the high watermark; `core/` decides, the shell moves bytes."""

@@ -1,0 +1,1 @@
+"""Principals, authorisation and authentication."""

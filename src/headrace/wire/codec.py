@@ -1,0 +1,200 @@
+"""Requests and responses: bytes to kio entities, plain mappings to bytes.
+
+Reading gives kio's typed entity of that version (its reader is native). A field that a version lacks is absent from the
+entity; handlers read such fields with `getattr(request, name, default)`, durations with `millis(...)`.
+Writing takes plain mappings (see `schema_writer`).
+
+    header, body_at = read_request_header(frame)
+    request = read_request(header, frame, body_at)
+    reply = encode_response(header.api_key, header.api_version, header.correlation_id, {...})
+
+and for the client side `encode_request` / `read_response`. Frames here carry no length prefix on reading and do carry it
+on writing, because that is what a socket needs.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from datetime import timedelta
+from functools import cache
+from typing import Any, Final, NamedTuple
+
+from kio.index import load_request_schema, load_response_schema
+from kio.schema.index import api_key_map, schema_name_map
+from kio.serial import entity_reader
+
+from headrace.wire.schema_writer import Write, writer_for
+
+_FIXED_HEADER: Final = struct.Struct(">hhi")
+_INT16: Final = struct.Struct(">h")
+API_VERSIONS: Final = 18
+
+
+class MalformedRequest(Exception):
+    """Bytes that are not the request they claim to be; the connection is closed after one log line."""
+
+
+class RequestHeader(NamedTuple):
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+
+
+def api_name(api_key: int) -> str:
+    """`list_offsets` for 2; `api 99` for a key that nobody knows."""
+    return api_key_map.get(api_key, f"api {api_key}")
+
+
+@cache
+def _request_schema(api_key: int, version: int) -> type[Any]:
+    return load_request_schema(api_key, version)
+
+
+@cache
+def _response_schema(api_key: int, version: int) -> type[Any]:
+    return load_response_schema(api_key, version)
+
+
+@cache
+def _request_reader(api_key: int, version: int) -> Any:
+    return entity_reader(_request_schema(api_key, version))
+
+
+@cache
+def _response_reader(api_key: int, version: int) -> Any:
+    return entity_reader(_response_schema(api_key, version))
+
+
+@cache
+def _request_header_is_flexible(api_key: int, version: int) -> bool:
+    """Whether the request header ends with tagged fields. Unknown versions are read as if they did not."""
+    name = api_key_map.get(api_key)
+    if name is None or version not in schema_name_map[name]:
+        return False
+    return int(_request_schema(api_key, version).__header_schema__.__version__) >= 2
+
+
+@cache
+def _response_header_is_flexible(api_key: int, version: int) -> bool:
+    # ApiVersions answers always have the old header, so that a client can read the refusal of a version it guessed.
+    if api_key == API_VERSIONS:
+        return False
+    return int(_response_schema(api_key, version).__header_schema__.__version__) >= 1
+
+
+def read_uvarint(buffer: bytes | bytearray | memoryview, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = buffer[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+        if shift > 35:
+            raise MalformedRequest("a length that never ends")
+
+
+def skip_tagged_fields(buffer: bytes | bytearray | memoryview, at: int) -> int:
+    count, at = read_uvarint(buffer, at)
+    for _ in range(count):
+        _, at = read_uvarint(buffer, at)
+        size, at = read_uvarint(buffer, at)
+        at += size
+        if at > len(buffer):
+            raise MalformedRequest("a tagged field that is longer than its frame")
+    return at
+
+
+def read_request_header(frame: bytes | bytearray | memoryview) -> tuple[RequestHeader, int]:
+    """The header and where the body begins. Raises MalformedRequest."""
+    try:
+        api_key, version, correlation_id = _FIXED_HEADER.unpack_from(frame, 0)
+        (length,) = _INT16.unpack_from(frame, 8)
+        at = 10
+        client_id: str | None = None
+        if length >= 0:
+            if at + length > len(frame):
+                raise MalformedRequest(f"a client id of {length} bytes in a frame of {len(frame)}")
+            client_id = str(frame[at : at + length], "utf-8")
+            at += length
+        if _request_header_is_flexible(api_key, version):
+            at = skip_tagged_fields(frame, at)
+    except (struct.error, IndexError, UnicodeDecodeError) as error:
+        raise MalformedRequest(f"a request header that cannot be read ({error})") from error
+    return RequestHeader(api_key, version, correlation_id, client_id), at
+
+
+def read_request(header: RequestHeader, frame: bytes | bytearray | memoryview, at: int) -> Any:
+    """kio's entity for the request body. Raises MalformedRequest, also for a version that kio does not know."""
+    try:
+        # kio's reader wants a read-only buffer; a request body is small, except Produce, which has a reader of its own.
+        request, _ = _request_reader(header.api_key, header.api_version)(bytes(frame), at)
+    except Exception as error:
+        # kio raises many kinds of exceptions for bad bytes; none of them may cost more than this connection.
+        raise MalformedRequest(
+            f"a {api_name(header.api_key)} v{header.api_version} request that cannot be read ({error})"
+        ) from error
+    return request
+
+
+@cache
+def _response_writer(api_key: int, version: int) -> Write:
+    return writer_for(_response_schema(api_key, version))
+
+
+@cache
+def _request_writer(api_key: int, version: int) -> Write:
+    return writer_for(_request_schema(api_key, version))
+
+
+def encode_response_body(api_key: int, version: int, body: Mapping[str, Any]) -> bytearray:
+    out = bytearray()
+    _response_writer(api_key, version)(out, body)
+    return out
+
+
+def encode_response(api_key: int, version: int, correlation_id: int, body: Mapping[str, Any]) -> bytearray:
+    """A whole response frame, length prefix included."""
+    out = bytearray(8)
+    if _response_header_is_flexible(api_key, version):
+        out.append(0)
+    _response_writer(api_key, version)(out, body)
+    struct.pack_into(">ii", out, 0, len(out) - 4, correlation_id)
+    return out
+
+
+def encode_request(
+    api_key: int, version: int, correlation_id: int, client_id: str | None, body: Mapping[str, Any]
+) -> bytearray:
+    """A whole request frame, length prefix included."""
+    out = bytearray(4)
+    out += _FIXED_HEADER.pack(api_key, version, correlation_id)
+    if client_id is None:
+        out += b"\xff\xff"
+    else:
+        data = client_id.encode()
+        out += _INT16.pack(len(data))
+        out += data
+    if _request_header_is_flexible(api_key, version):
+        out.append(0)
+    _request_writer(api_key, version)(out, body)
+    struct.pack_into(">i", out, 0, len(out) - 4)
+    return out
+
+
+def read_response(api_key: int, version: int, frame: bytes | bytearray | memoryview) -> tuple[int, Any]:
+    """(correlation id, kio's entity) of a response frame without its length prefix."""
+    (correlation_id,) = struct.unpack_from(">i", frame, 0)
+    at = 4
+    if _response_header_is_flexible(api_key, version):
+        at = skip_tagged_fields(frame, at)
+    response, _ = _response_reader(api_key, version)(bytes(frame), at)
+    return correlation_id, response
+
+
+def millis(value: timedelta) -> int:
+    """kio reads durations as timedelta; the broker counts milliseconds."""
+    return value // timedelta(milliseconds=1)

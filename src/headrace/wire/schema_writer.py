@@ -1,0 +1,257 @@
+"""Writers for Kafka messages, compiled from kio's schemas, that take plain values.
+
+kio gives a typed class for every API and version. Building those classes to write an answer has two costs: each version is
+another class, so a handler would be written once per version; and kio's writer is plain Python over many small objects.
+Here each class is compiled once, on first use, into one function over a plain mapping:
+
+    write = writer_for(MetadataResponse)          # of some version
+    write(out, {"brokers": [...], "topics": [...], ...})
+
+The mapping carries the fields of the newest version; a version that lacks a field does not write it. Error codes and
+durations and timestamps are plain integers (milliseconds), ids are `uuid.UUID`, sequences are any iterable with a length.
+Neighbouring fixed-width fields are packed together with one `struct` call.
+
+Fields without a default must be given: a forgotten error code is a KeyError in a test, not a silent success. The only
+exception is `throttle_time`, which is 0 unless said.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+import uuid
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from functools import cache
+from typing import Any, Final
+
+from kio.serial._introspect import (
+    EntityField,
+    EntityTupleField,
+    PrimitiveField,
+    PrimitiveTupleField,
+    classify_field,
+    get_field_tag,
+    get_schema_field_type,
+    is_optional,
+)
+
+Write = Callable[[bytearray, Mapping[str, Any]], None]
+
+_FIXED: Final = {
+    "int8": "b",
+    "int16": "h",
+    "int32": "i",
+    "int64": "q",
+    "uint8": "B",
+    "uint16": "H",
+    "uint32": "I",
+    "uint64": "Q",
+    "float64": "d",
+    "bool": "?",
+    "error_code": "h",
+    "timedelta_i32": "i",
+    "timedelta_i64": "q",
+    "datetime_i64": "q",
+}
+_ZERO_UUID_BYTES: Final = bytes(16)
+
+
+def write_uvarint(out: bytearray, value: int) -> None:
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+def _compact_bytes(out: bytearray, value: bytes | str | None) -> None:
+    if value is None:
+        out.append(0)
+        return
+    data = value.encode() if isinstance(value, str) else value
+    length = len(data) + 1
+    if length < 0x80:
+        out.append(length)
+    else:
+        write_uvarint(out, length)
+    out += data
+
+
+def _legacy_string(out: bytearray, value: str | None) -> None:
+    if value is None:
+        out += b"\xff\xff"
+        return
+    data = value.encode()
+    out += len(data).to_bytes(2, "big")
+    out += data
+
+
+def _legacy_bytes(out: bytearray, value: bytes | None) -> None:
+    if value is None:
+        out += b"\xff\xff\xff\xff"
+        return
+    out += len(value).to_bytes(4, "big")
+    out += value
+
+
+def _uuid(out: bytearray, value: uuid.UUID | None) -> None:
+    out += _ZERO_UUID_BYTES if value is None else value.bytes
+
+
+def _plain(value: object) -> object:
+    """A schema's default, as the plain value that callers would give."""
+    if isinstance(value, timedelta):
+        return value // timedelta(milliseconds=1)
+    if isinstance(value, datetime):
+        return int(value.timestamp() * 1000)
+    return value
+
+
+def _default_of(field: dataclasses.Field[Any], kafka_type: str | None) -> tuple[bool, object]:
+    if field.name == "throttle_time":
+        return True, 0
+    if field.default is not dataclasses.MISSING:
+        value = _plain(field.default)
+        # A nullable timestamp is -1 on the wire when it is absent.
+        return True, -1 if value is None and kafka_type == "datetime_i64" else value
+    return False, None
+
+
+class _Source:
+    """The source of one writer under construction, with pending fixed-width fields not yet packed."""
+
+    def __init__(self, flexible: bool) -> None:
+        self.flexible = flexible
+        self.lines: list[str] = []
+        self.names: dict[str, object] = {}
+        self._formats: list[str] = []
+        self._values: list[str] = []
+
+    def bind(self, value: object) -> str:
+        name = f"c{len(self.names)}"
+        self.names[name] = value
+        return name
+
+    def fixed(self, code: str, expression: str) -> None:
+        self._formats.append(code)
+        self._values.append(expression)
+
+    def flush(self) -> None:
+        if self._formats:
+            packer = self.bind(struct.Struct(">" + "".join(self._formats)).pack)
+            self.lines.append(f"out += {packer}({', '.join(self._values)})")
+            self._formats, self._values = [], []
+
+    def line(self, text: str) -> None:
+        self.flush()
+        self.lines.append(text)
+
+    def compile(self) -> Write:
+        self.flush()
+        body = "\n    ".join(self.lines) or "pass"
+        source = f"def write(out, v):\n    {body}\n"
+        exec(source, self.names)
+        return self.names["write"]  # type: ignore[return-value]
+
+
+def _primitive_writer(kafka_type: str, flexible: bool) -> Callable[..., None]:
+    if kafka_type == "uuid":
+        return _uuid
+    if flexible:
+        return _compact_bytes
+    return _legacy_string if kafka_type == "string" else _legacy_bytes
+
+
+def _array(source: _Source, value: str, field: dataclasses.Field[Any], flexible: bool) -> None:
+    field_class = classify_field(field)
+    source.line(f"a = {value}")
+    # kio tells "nullable array" apart only by `tuple[...] | None`; a null array is always legal to write here.
+    if flexible:
+        uvarint = source.bind(write_uvarint)
+        source.line(f"{uvarint}(out, 0 if a is None else len(a) + 1)")
+    else:
+        source.line("out += (-1 if a is None else len(a)).to_bytes(4, 'big', signed=True)")
+    if isinstance(field_class, EntityTupleField):
+        writer = source.bind(writer_for(field_class.type_))
+        source.line("if a:")
+        source.line(f"    for e in a: {writer}(out, e)")
+        return
+    assert isinstance(field_class, PrimitiveTupleField)
+    kafka_type = get_schema_field_type(field)
+    if kafka_type in _FIXED:
+        pack = source.bind(struct.pack)
+        source.line(f"if a: out += {pack}('>%d{_FIXED[kafka_type]}' % len(a), *a)")
+    else:
+        writer = source.bind(_primitive_writer(kafka_type, flexible))
+        source.line("if a:")
+        source.line(f"    for e in a: {writer}(out, e)")
+
+
+def _field(source: _Source, value: str, field: dataclasses.Field[Any], flexible: bool, tagged: bool) -> None:
+    field_class = classify_field(field)
+    if field_class.is_array:
+        _array(source, value, field, flexible)
+        return
+    if isinstance(field_class, EntityField):
+        writer = source.bind(writer_for(field_class.type_))
+        if is_optional(field) and not tagged:
+            source.line(f"e = {value}")
+            source.line("if e is None: out.append(0xff)")
+            source.line(f"else: out.append(1); {writer}(out, e)")
+        else:
+            source.line(f"{writer}(out, {value})")
+        return
+    assert isinstance(field_class, PrimitiveField)
+    kafka_type = get_schema_field_type(field)
+    if kafka_type in _FIXED:
+        source.fixed(_FIXED[kafka_type], value)
+    else:
+        writer = source.bind(_primitive_writer(kafka_type, flexible))
+        source.line(f"{writer}(out, {value})")
+
+
+def _tagged_fields(source: _Source, tagged: dict[int, dataclasses.Field[Any]]) -> None:
+    if not tagged:
+        source.line("out.append(0)")
+        return
+    uvarint = source.bind(write_uvarint)
+    source.line("tags = []")
+    for tag, field in sorted(tagged.items()):
+        inner = _Source(flexible=True)
+        _field(inner, "v", field, flexible=True, tagged=True)
+        writer = source.bind(inner.compile())
+        kafka_type = None if classify_field(field).is_array else field.metadata.get("kafka_type")
+        _, default = _default_of(field, kafka_type)
+        bound = source.bind(default)
+        source.line(f"t = v.get({field.name!r}, {bound})")
+        # A default is not written; an empty list and an empty tuple are the same default.
+        source.line("if t:" if default == () else f"if t is not None and t != {bound}:")
+        source.line(f"    b = bytearray(); {writer}(b, t); tags.append(({tag}, b))")
+    source.line(f"{uvarint}(out, len(tags))")
+    source.line(f"for n, b in tags: {uvarint}(out, n); {uvarint}(out, len(b)); out += b")
+
+
+@cache
+def writer_for(entity: type[Any]) -> Write:
+    """The writer of one kio class, compiled on first use."""
+    flexible: bool = entity.__flexible__
+    source = _Source(flexible)
+    tagged: dict[int, dataclasses.Field[Any]] = {}
+    for field in dataclasses.fields(entity):
+        tag = get_field_tag(field)
+        if tag is not None:
+            tagged[tag] = field
+            continue
+        kafka_type = field.metadata.get("kafka_type")
+        has_default, default = _default_of(field, kafka_type)
+        if has_default:
+            value = f"v.get({field.name!r}, {source.bind(default)})"
+        else:
+            value = f"v[{field.name!r}]"
+        # The client id of a request header keeps the old form in every version: Kafka must be able to read the header of
+        # an ApiVersions request of a version it does not know.
+        legacy = entity.__name__ == "RequestHeader" and field.name == "client_id"
+        _field(source, value, field, flexible and not legacy, tagged=False)
+    if flexible:
+        _tagged_fields(source, tagged)
+    return source.compile()
