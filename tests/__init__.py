@@ -1,0 +1,1 @@
+"""Tests; a package so that shared pieces can be imported by name."""

@@ -1,0 +1,174 @@
+"""Apache Kafka 4.3.0 as the reference: fetched once from Maven artifacts, started as one KRaft node, used by tests and benchmarks.
+
+    with ReferenceKafka(tmp_path) as kafka:           # a node in combined mode on free ports
+        producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    run_tool("org.apache.kafka.tools.TopicCommand", "--bootstrap-server", address, "--list")
+
+The jars stay in `.cache/` of the repository (about 95 files); `available()` says whether they are there or can be had.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+
+VERSION = "4.3.0"
+ROOT = Path(__file__).resolve().parents[2]
+JARS = ROOT / ".cache" / f"kafka-{VERSION}"
+_COMPLETE = JARS / ".complete"
+
+
+class ReferenceUnavailable(RuntimeError):
+    """Java or Maven is missing, or the artifacts cannot be fetched."""
+
+
+def missing_programs() -> list[str]:
+    needed = ["java"] if _COMPLETE.exists() else ["java", "mvn"]
+    return [name for name in needed if shutil.which(name) is None]
+
+
+def available() -> bool:
+    return not missing_programs()
+
+
+def fetch() -> Path:
+    """The directory of jars, filled on first use."""
+    if _COMPLETE.exists():
+        return JARS
+    if missing := missing_programs():
+        raise ReferenceUnavailable(f"Apache Kafka {VERSION} needs {' and '.join(missing)}: install Java 17 and Maven")
+    JARS.mkdir(parents=True, exist_ok=True)
+    command = ["mvn", "-q", "-B", "-f", str(Path(__file__).with_name("pom.xml")), "dependency:copy-dependencies"]
+    done = subprocess.run(
+        [*command, f"-DoutputDirectory={JARS}", "-DincludeScope=runtime"], capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise ReferenceUnavailable(f"Maven could not fetch Apache Kafka {VERSION}:\n{done.stdout[-2000:]}")
+    _COMPLETE.touch()
+    return JARS
+
+
+def java_command(main_class: str, *arguments: str, heap: str = "256m", properties: dict[str, str] | None = None) -> list[str]:
+    settings = {"org.slf4j.simpleLogger.defaultLogLevel": "error"} | (properties or {})
+    options = [f"-D{name}={value}" for name, value in settings.items()]
+    # One C1 compiler tier and the serial collector: short-lived tools start twice as fast.
+    quick = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"]
+    return ["java", f"-Xmx{heap}", *quick, *options, "-cp", f"{fetch()}/*", main_class, *arguments]
+
+
+def run_tool(
+    main_class: str, *arguments: str, stdin: str | None = None, timeout: float = 60, heap: str = "256m"
+) -> subprocess.CompletedProcess[str]:
+    """Runs one of Kafka's own tools to its end and gives its output."""
+    return subprocess.run(
+        java_command(main_class, *arguments, heap=heap), input=stdin, capture_output=True, text=True, timeout=timeout, check=False
+    )
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class ReferenceKafka:
+    """One KRaft node of Apache Kafka (broker and controller in one process)."""
+
+    def __init__(self, directory: Path, *, settings: dict[str, str] | None = None, heap: str = "1g", node_id: int = 1) -> None:
+        self.directory = directory
+        self.port = free_port()
+        self.heap = heap
+        controller_port = free_port()
+        self.settings = {
+            "process.roles": "broker,controller",
+            "node.id": str(node_id),
+            "controller.quorum.voters": f"{node_id}@127.0.0.1:{controller_port}",
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller_port}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "log.dirs": str(directory / "logs"),
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
+            "group.initial.rebalance.delay.ms": "0",
+        } | (settings or {})
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def log_dir(self) -> Path:
+        return Path(self.settings["log.dirs"])
+
+    def start(self, timeout: float = 60) -> ReferenceKafka:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        file = self.directory / "server.properties"
+        file.write_text("".join(f"{name}={value}\n" for name, value in self.settings.items()))
+        if not (self.log_dir / "meta.properties").exists():
+            cluster_id = "HeadraceReference00000"
+            formatted = run_tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(file), "--ignore-formatted")
+            if formatted.returncode != 0:
+                raise ReferenceUnavailable(f"Kafka's storage tool failed:\n{formatted.stdout}{formatted.stderr}")
+        command = ["java", f"-Xmx{self.heap}", f"-Xms{self.heap}", "-XX:+UseG1GC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
+        with (self.directory / "kafka.out").open("ab") as out:
+            self.process = subprocess.Popen(
+                [*command, "-cp", f"{fetch()}/*", "kafka.Kafka", str(file)], stdout=out, stderr=out, stdin=subprocess.DEVNULL
+            )
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            if self.process.poll() is not None:
+                raise ReferenceUnavailable(f"Kafka ended at its start:\n{self._tail()}")
+            try:
+                with socket.create_connection(("127.0.0.1", self.port), timeout=0.2):
+                    return self
+            except OSError:
+                time.sleep(0.05)
+        self.stop()
+        raise ReferenceUnavailable(f"Kafka did not listen within {timeout} s:\n{self._tail()}")
+
+    def _tail(self) -> str:
+        return (self.directory / "kafka.out").read_text(errors="replace")[-3000:]
+
+    def stop(self, timeout: float = 30) -> None:
+        if self.process is None:
+            return
+        self.process.terminate()
+        try:
+            self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.process = None
+
+    def kill(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+    def __enter__(self) -> ReferenceKafka:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+
+if __name__ == "__main__":
+    # `python tests/reference/kafka.py fetch` is the set-up step of `make test`.
+    if sys.argv[1:] == ["fetch"]:
+        try:
+            fetch()
+        except ReferenceUnavailable as unavailable:
+            print(unavailable, file=sys.stderr)
+            sys.exit(0 if os.environ.get("CI") != "true" else 1)
