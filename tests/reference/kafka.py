@@ -1,4 +1,4 @@
-"""Apache Kafka 4.3.0 as the reference: fetched once from Maven artifacts, started as one KRaft node, used by tests and benchmarks.
+"""Apache Kafka 4.3.0 as the reference: fetched once from Maven artifacts, started as one KRaft node.
 
     with ReferenceKafka(tmp_path) as kafka:           # a node in combined mode on free ports
         producer = Producer({"bootstrap.servers": kafka.bootstrap})
@@ -54,7 +54,9 @@ def fetch() -> Path:
     return JARS
 
 
-def java_command(main_class: str, *arguments: str, heap: str = "256m", properties: dict[str, str] | None = None) -> list[str]:
+def java_command(
+    main_class: str, *arguments: str, heap: str = "256m", properties: dict[str, str] | None = None
+) -> list[str]:
     settings = {"org.slf4j.simpleLogger.defaultLogLevel": "error"} | (properties or {})
     options = [f"-D{name}={value}" for name, value in settings.items()]
     # One C1 compiler tier and the serial collector: short-lived tools start twice as fast.
@@ -67,7 +69,12 @@ def run_tool(
 ) -> subprocess.CompletedProcess[str]:
     """Runs one of Kafka's own tools to its end and gives its output."""
     return subprocess.run(
-        java_command(main_class, *arguments, heap=heap), input=stdin, capture_output=True, text=True, timeout=timeout, check=False
+        java_command(main_class, *arguments, heap=heap),
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
     )
 
 
@@ -80,7 +87,9 @@ def free_port() -> int:
 class ReferenceKafka:
     """One KRaft node of Apache Kafka (broker and controller in one process)."""
 
-    def __init__(self, directory: Path, *, settings: dict[str, str] | None = None, heap: str = "1g", node_id: int = 1) -> None:
+    def __init__(
+        self, directory: Path, *, settings: dict[str, str] | None = None, heap: str = "1g", node_id: int = 1
+    ) -> None:
         self.directory = directory
         self.port = free_port()
         self.heap = heap
@@ -117,13 +126,24 @@ class ReferenceKafka:
         file.write_text("".join(f"{name}={value}\n" for name, value in self.settings.items()))
         if not (self.log_dir / "meta.properties").exists():
             cluster_id = "HeadraceReference00000"
-            formatted = run_tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(file), "--ignore-formatted")
+            formatted = run_tool(
+                "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(file), "--ignore-formatted"
+            )
             if formatted.returncode != 0:
                 raise ReferenceUnavailable(f"Kafka's storage tool failed:\n{formatted.stdout}{formatted.stderr}")
-        command = ["java", f"-Xmx{self.heap}", f"-Xms{self.heap}", "-XX:+UseG1GC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
+        command = [
+            "java",
+            f"-Xmx{self.heap}",
+            f"-Xms{self.heap}",
+            "-XX:+UseG1GC",
+            "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+        ]
         with (self.directory / "kafka.out").open("ab") as out:
             self.process = subprocess.Popen(
-                [*command, "-cp", f"{fetch()}/*", "kafka.Kafka", str(file)], stdout=out, stderr=out, stdin=subprocess.DEVNULL
+                [*command, "-cp", f"{fetch()}/*", "kafka.Kafka", str(file)],
+                stdout=out,
+                stderr=out,
+                stdin=subprocess.DEVNULL,
             )
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
@@ -160,7 +180,9 @@ class ReferenceKafka:
     def __enter__(self) -> ReferenceKafka:
         return self.start()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.stop()
 
 

@@ -8,8 +8,8 @@ Writing takes plain mappings (see `schema_writer`).
     request = read_request(header, frame, body_at)
     reply = encode_response(header.api_key, header.api_version, header.correlation_id, {...})
 
-and for the client side `encode_request` / `read_response`. Frames here carry no length prefix on reading and do carry it
-on writing, because that is what a socket needs.
+and for the client side `encode_request` / `read_response`. Frames carry no length prefix on reading and do carry it on
+writing, because that is what a socket needs.
 """
 
 from __future__ import annotations
@@ -45,6 +45,12 @@ class RequestHeader(NamedTuple):
 def api_name(api_key: int) -> str:
     """`list_offsets` for 2; `api 99` for a key that nobody knows."""
     return api_key_map.get(api_key, f"api {api_key}")
+
+
+@cache
+def known_versions(api_key: int) -> tuple[int, ...]:
+    """The versions that kio has schemas for, lowest first."""
+    return tuple(sorted(schema_name_map[api_key_map[api_key]]))
 
 
 @cache

@@ -1,14 +1,14 @@
 """Writers for Kafka messages, compiled from kio's schemas, that take plain values.
 
-kio gives a typed class for every API and version. Building those classes to write an answer has two costs: each version is
-another class, so a handler would be written once per version; and kio's writer is plain Python over many small objects.
+kio gives a typed class for every API and version. Building those classes to write an answer has two costs: each version
+is another class, so a handler would be written once per version; and kio's writer is plain Python over small objects.
 Here each class is compiled once, on first use, into one function over a plain mapping:
 
     write = writer_for(MetadataResponse)          # of some version
     write(out, {"brokers": [...], "topics": [...], ...})
 
 The mapping carries the fields of the newest version; a version that lacks a field does not write it. Error codes and
-durations and timestamps are plain integers (milliseconds), ids are `uuid.UUID`, sequences are any iterable with a length.
+durations and timestamps are plain integers (milliseconds), ids are `uuid.UUID`, sequences anything with a length.
 Neighbouring fixed-width fields are packed together with one `struct` call.
 
 Fields without a default must be given: a forgotten error code is a KeyError in a test, not a silent success. The only
@@ -22,7 +22,6 @@ import struct
 import uuid
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
-from functools import cache
 from typing import Any, Final
 
 from kio.serial._introspect import (
@@ -231,9 +230,17 @@ def _tagged_fields(source: _Source, tagged: dict[int, dataclasses.Field[Any]]) -
     source.line(f"for n, b in tags: {uvarint}(out, n); {uvarint}(out, len(b)); out += b")
 
 
-@cache
+_compiled: Final[dict[type[Any], Write]] = {}
+
+
 def writer_for(entity: type[Any]) -> Write:
     """The writer of one kio class, compiled on first use."""
+    if entity not in _compiled:
+        _compiled[entity] = _compile(entity)
+    return _compiled[entity]
+
+
+def _compile(entity: type[Any]) -> Write:
     flexible: bool = entity.__flexible__
     source = _Source(flexible)
     tagged: dict[int, dataclasses.Field[Any]] = {}
@@ -248,8 +255,8 @@ def writer_for(entity: type[Any]) -> Write:
             value = f"v.get({field.name!r}, {source.bind(default)})"
         else:
             value = f"v[{field.name!r}]"
-        # The client id of a request header keeps the old form in every version: Kafka must be able to read the header of
-        # an ApiVersions request of a version it does not know.
+        # The client id of a request header keeps the old form in every version: Kafka must be able to read the header
+        # of an ApiVersions request of a version it does not know.
         legacy = entity.__name__ == "RequestHeader" and field.name == "client_id"
         _field(source, value, field, flexible and not legacy, tagged=False)
     if flexible:

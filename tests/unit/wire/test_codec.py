@@ -121,7 +121,9 @@ def test_an_api_versions_answer_keeps_the_old_header_in_every_version() -> None:
     assert answer.api_keys[0].max_version == 4
 
 
-@pytest.mark.parametrize("frame", [b"", b"\0\3", b"\0\3\0\1\0\0\0\1\0\7ab", b"\0\3\0\x0c\0\0\0\1\0\0\xff\xff\xff\xff\xff\xff"])
+@pytest.mark.parametrize(
+    "frame", [b"", b"\0\3", b"\0\3\0\1\0\0\0\1\0\7ab", b"\0\3\0\x0c\0\0\0\1\0\0\xff\xff\xff\xff\xff\xff"]
+)
 def test_a_torn_header_is_malformed_not_a_crash(frame: bytes) -> None:
     with pytest.raises(codec.MalformedRequest):
         codec.read_request_header(frame)

@@ -1,0 +1,188 @@
+"""One connection to one broker: requests pipelined, answers matched in order, versions negotiated once.
+
+    connection = await Connection.open("127.0.0.1", 9092, client_id="replica-2")
+    answer = await connection.request(METADATA, {"topics": None})           # a kio entity of the version chosen
+    frame = await connection.request_frame(FETCH, 17, body)                  # the raw answer, for readers of their own
+
+A broker answers in request order, so a queue of futures is all the bookkeeping there is. A lost connection fails every
+waiting request with `Unreachable`; a request past its deadline closes the connection, because the order is then spent.
+Owned by the loop it was opened on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, Final
+
+from headrace.client.errors import NoAnswer, Unreachable, Unsupported
+from headrace.wire import codec
+
+API_VERSIONS: Final = 18
+_LENGTH: Final = struct.Struct(">i")
+# The highest version of each API that we speak is the highest that kio knows; these are held back on purpose.
+_VERSION_CEILINGS: Final = {
+    # v4+ of AddPartitionsToTxn is for brokers only and needs cluster rights: callers ask for it by number.
+    24: 3,
+}
+_MAX_ANSWER_BYTES: Final = 1 << 30
+
+
+class _Frames(asyncio.Protocol):
+    """Cuts the byte stream into answers and hands each to the oldest waiting future."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[asyncio.Future[memoryview]] = deque()
+        self.transport: asyncio.Transport | None = None
+        self.lost: Exception | None = None
+        self._buffer = bytearray()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        at = 0
+        while len(self._buffer) - at >= 4:
+            (length,) = _LENGTH.unpack_from(self._buffer, at)
+            if not 0 <= length <= _MAX_ANSWER_BYTES:
+                self._fail(Unreachable(f"an answer that claims {length} bytes: not a Kafka broker?"))
+                return
+            if len(self._buffer) - at - 4 < length:
+                break
+            frame = memoryview(bytes(memoryview(self._buffer)[at + 4 : at + 4 + length]))
+            at += 4 + length
+            if not self.waiting:
+                self._fail(Unreachable("an answer that nobody asked for"))
+                return
+            future = self.waiting.popleft()
+            if not future.done():
+                future.set_result(frame)
+        if at:
+            del self._buffer[:at]
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._fail(Unreachable(f"connection lost ({error})" if error else "connection closed by the broker"))
+
+    def _fail(self, fault: Exception) -> None:
+        self.lost = self.lost or fault
+        while self.waiting:
+            future = self.waiting.popleft()
+            if not future.done():
+                future.set_exception(self.lost)
+        if self.transport is not None:
+            self.transport.abort()
+
+
+class Connection:
+    def __init__(self, host: str, port: int, client_id: str | None, frames: _Frames, timeout: float) -> None:
+        self.host = host
+        self.port = port
+        self.client_id = client_id
+        self.timeout = timeout
+        self.versions: dict[int, tuple[int, int]] = {}
+        self.api_versions: Any = None
+        self._frames = frames
+        self._correlation_id = 0
+
+    @classmethod
+    async def open(
+        cls, host: str, port: int, *, client_id: str | None = "headrace", timeout: float = 10.0, negotiate: bool = True
+    ) -> Connection:
+        """Connects and learns which versions the broker speaks. Raises Unreachable with the address it tried."""
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(timeout):
+                _, frames = await loop.create_connection(_Frames, host, port)
+        except (OSError, TimeoutError) as error:
+            why = "no answer" if isinstance(error, TimeoutError) else (error.strerror or str(error))
+            raise Unreachable(f"cannot connect to {host}:{port} within {timeout:g} s: {why}") from error
+        connection = cls(host, port, client_id, frames, timeout)
+        if negotiate:
+            await connection._negotiate()
+        return connection
+
+    async def _negotiate(self) -> None:
+        body = {"client_software_name": "headrace", "client_software_version": "0.1.0"}
+        answer = None
+        for version in (4, 3, 0):
+            frame = await self.request_frame(API_VERSIONS, version, body)
+            # A broker that does not know the version answers in the form of v0 with error 35.
+            if int.from_bytes(frame[4:6], "big", signed=True) == 35:
+                continue
+            _, answer = codec.read_response(API_VERSIONS, version, frame)
+            break
+        if answer is None:
+            raise Unsupported(f"{self.address}: no version of ApiVersions that we speak")
+        self.api_versions = answer
+        self.versions = {int(api.api_key): (int(api.min_version), int(api.max_version)) for api in answer.api_keys}
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    @property
+    def closed(self) -> bool:
+        return self._frames.lost is not None
+
+    def version_for(self, api_key: int, at_most: int | None = None) -> int:
+        """The highest version both sides speak. Raises Unsupported."""
+        if api_key not in self.versions:
+            raise Unsupported(f"{self.address} does not serve {codec.api_name(api_key)}")
+        lowest, highest = self.versions[api_key]
+        ours = codec.known_versions(api_key)
+        ceiling = at_most if at_most is not None else _VERSION_CEILINGS.get(api_key, ours[-1])
+        version = min(highest, ours[-1], ceiling)
+        if version < max(lowest, ours[0]):
+            raise Unsupported(
+                f"{self.address} serves {codec.api_name(api_key)} {lowest}–{highest}, we speak {ours[0]}–{ceiling}"
+            )
+        return version
+
+    async def request(
+        self,
+        api_key: int,
+        body: Mapping[str, Any],
+        *,
+        version: int | None = None,
+        at_most: int | None = None,
+        timeout: float | None = None,
+    ) -> Any:
+        chosen = self.version_for(api_key, at_most) if version is None else version
+        frame = await self.request_frame(api_key, chosen, body, timeout=timeout)
+        _, answer = codec.read_response(api_key, chosen, frame)
+        return answer
+
+    async def request_frame(
+        self, api_key: int, version: int, body: Mapping[str, Any], *, timeout: float | None = None
+    ) -> memoryview:
+        """Sends one request and gives the raw answer (correlation id first, no length prefix)."""
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        frame = codec.encode_request(api_key, version, self._correlation_id, self.client_id, body)
+        return await self.send_frame(frame, timeout=timeout, what=codec.api_name(api_key))
+
+    async def send_frame(
+        self, frame: bytes | bytearray, *, timeout: float | None = None, what: str = "request"
+    ) -> memoryview:
+        """Sends a frame already encoded (length prefix included) and gives the raw answer."""
+        if self._frames.lost is not None:
+            raise Unreachable(f"{self.address}: {self._frames.lost}")
+        assert self._frames.transport is not None
+        future: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
+        self._frames.waiting.append(future)
+        self._frames.transport.write(frame)
+        limit = self.timeout if timeout is None else timeout
+        try:
+            async with asyncio.timeout(limit):
+                return await future
+        except TimeoutError as error:
+            await self.close()
+            raise NoAnswer(f"{self.address} gave no answer to {what} within {limit:g} s") from error
+        except Unreachable as fault:
+            raise Unreachable(f"{self.address}: {fault}") from fault
+
+    async def close(self) -> None:
+        self._frames._fail(Unreachable("closed by us"))
