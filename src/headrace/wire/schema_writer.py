@@ -12,7 +12,7 @@ durations and timestamps are plain integers (milliseconds), ids are `uuid.UUID`,
 Neighbouring fixed-width fields are packed together with one `struct` call.
 
 Fields without a default must be given: a forgotten error code is a KeyError in a test, not a silent success. The only
-exception is `throttle_time`, which is 0 unless said.
+exceptions are `throttle_time`, which is 0 unless said, and switches, which are off.
 """
 
 from __future__ import annotations
@@ -113,6 +113,8 @@ def _default_of(field: dataclasses.Field[Any], kafka_type: str | None) -> tuple[
         value = _plain(field.default)
         # A nullable timestamp is -1 on the wire when it is absent.
         return True, -1 if value is None and kafka_type == "datetime_i64" else value
+    if kafka_type == "bool":
+        return True, False
     return False, None
 
 
