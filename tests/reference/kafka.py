@@ -120,17 +120,23 @@ class ReferenceKafka:
     def log_dir(self) -> Path:
         return Path(self.settings["log.dirs"])
 
-    def start(self, timeout: float = 60) -> ReferenceKafka:
+    @property
+    def _properties(self) -> Path:
+        return self.directory / "server.properties"
+
+    def format(self) -> None:
+        """Prepares the data directory; done once in its life."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        file = self.directory / "server.properties"
-        file.write_text("".join(f"{name}={value}\n" for name, value in self.settings.items()))
-        if not (self.log_dir / "meta.properties").exists():
-            cluster_id = "HeadraceReference00000"
-            formatted = run_tool(
-                "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(file), "--ignore-formatted"
-            )
-            if formatted.returncode != 0:
-                raise ReferenceUnavailable(f"Kafka's storage tool failed:\n{formatted.stdout}{formatted.stderr}")
+        self._properties.write_text("".join(f"{name}={value}\n" for name, value in self.settings.items()))
+        if (self.log_dir / "meta.properties").exists():
+            return
+        options = ("-t", "HeadraceReference00000", "-c", str(self._properties), "--ignore-formatted")
+        done = run_tool("kafka.tools.StorageTool", "format", *options)
+        if done.returncode != 0:
+            raise ReferenceUnavailable(f"Kafka's storage tool failed:\n{done.stdout}{done.stderr}")
+
+    def start(self, timeout: float = 60) -> ReferenceKafka:
+        self.format()
         command = [
             "java",
             f"-Xmx{self.heap}",
@@ -140,7 +146,7 @@ class ReferenceKafka:
         ]
         with (self.directory / "kafka.out").open("ab") as out:
             self.process = subprocess.Popen(
-                [*command, "-cp", f"{fetch()}/*", "kafka.Kafka", str(file)],
+                [*command, "-cp", f"{fetch()}/*", "kafka.Kafka", str(self._properties)],
                 stdout=out,
                 stderr=out,
                 stdin=subprocess.DEVNULL,

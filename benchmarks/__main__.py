@@ -1,0 +1,29 @@
+"""`python -m benchmarks [NAME…] [--rounds N] [--json DIR]`: runs the suites named, or all."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import tempfile
+from pathlib import Path
+
+from benchmarks.report import show
+
+SUITES = ("broker",)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__)
+    parser.add_argument("suites", nargs="*", default=list(SUITES), choices=[*SUITES, []])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", type=Path, default=Path("build/bench"))
+    given = parser.parse_args()
+    for name in given.suites or SUITES:
+        suite = importlib.import_module(f"benchmarks.{name}")
+        with tempfile.TemporaryDirectory(prefix=f"headrace-bench-{name}-") as directory:
+            rows = suite.run(Path(directory), rounds=given.rounds)
+        show(f"{name} ({given.rounds} rounds, medians)", rows, file=given.json / f"{name}.json")
+
+
+if __name__ == "__main__":
+    main()

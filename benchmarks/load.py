@@ -1,0 +1,181 @@
+"""A raw load generator: requests encoded once, pipelined over plain sockets, answers hardly looked at.
+
+It costs a few microseconds a request, so that on two cores the broker is what is measured. Runs in the calling process;
+the broker is another one.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from dataclasses import dataclass
+
+from headrace.records.builder import Record, build_batch
+from headrace.wire import codec
+
+PRODUCE, FETCH, METADATA, CREATE_TOPICS = 0, 1, 3, 19
+PRODUCE_VERSION, FETCH_VERSION = 9, 11
+
+
+@dataclass(frozen=True)
+class Throughput:
+    seconds: float
+    size_bytes: int
+    requests: int
+    records: int
+
+    @property
+    def megabytes_per_second(self) -> float:
+        return self.size_bytes / self.seconds / 1e6
+
+    @property
+    def requests_per_second(self) -> float:
+        return self.requests / self.seconds
+
+
+class Wire:
+    """One blocking connection."""
+
+    def __init__(self, port: int) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._buffer = bytearray(1 << 20)
+
+    def close(self) -> None:
+        self.socket.close()
+
+    def __enter__(self) -> Wire:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def call(self, api_key: int, version: int, body: dict[str, object]) -> object:
+        self.socket.sendall(codec.encode_request(api_key, version, 1, "bench", body))
+        return codec.read_response(api_key, version, bytes(self.answer()))[1]
+
+    def answer(self) -> memoryview:
+        """The next answer; the view is good until the next call."""
+        self._read_exactly(4, 0)
+        (length,) = struct.unpack_from(">i", self._buffer, 0)
+        if length > len(self._buffer):
+            self._buffer = bytearray(length)
+        self._read_exactly(length, 0)
+        return memoryview(self._buffer)[:length]
+
+    def _read_exactly(self, length: int, at: int) -> None:
+        view = memoryview(self._buffer)
+        while at < length:
+            got = self.socket.recv_into(view[at:length])
+            if not got:
+                raise ConnectionError("the broker closed the connection")
+            at += got
+
+
+def create_topic(port: int, name: str, partitions: int, configs: dict[str, str] | None = None) -> None:
+    topic = {
+        "name": name,
+        "num_partitions": partitions,
+        "replication_factor": 1,
+        "assignments": [],
+        "configs": [{"name": key, "value": value} for key, value in (configs or {}).items()],
+    }
+    with Wire(port) as wire:
+        wire.call(CREATE_TOPICS, 5, {"topics": [topic], "timeout": 30000, "validate_only": False})
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            asked = {"topics": [{"name": name}], "allow_auto_topic_creation": False}
+            found = wire.call(METADATA, 5, asked).topics[0]  # type: ignore[attr-defined]
+            if len(found.partitions) == partitions and all(p.leader_id >= 0 for p in found.partitions):
+                return
+            time.sleep(0.02)
+    raise RuntimeError(f"topic {name} has no leaders after 30 s")
+
+
+def batch_of(records: int, record_bytes: int) -> bytes:
+    # Real time stamps keep time indexes honest; the value is not compressible by accident of being zero.
+    value = bytes(range(256)) * (record_bytes // 256 + 1)
+    now_ms = int(time.time() * 1000)
+    return build_batch([Record(key=None, value=value[:record_bytes], timestamp_ms=now_ms) for _ in range(records)])
+
+
+def produce_frame(topic: str, batches: dict[int, bytes], acks: int) -> bytes:
+    partitions = [{"index": index, "records": batch} for index, batch in batches.items()]
+    body = {
+        "transactional_id": None,
+        "acks": acks,
+        "timeout": 30000,
+        "topic_data": [{"name": topic, "partition_data": partitions}],
+    }
+    return bytes(codec.encode_request(PRODUCE, PRODUCE_VERSION, 1, "bench", body))
+
+
+def produce(port: int, frames: list[bytes], total: int, *, depth: int, burst: int = 1) -> float:
+    """Sends `total` requests, taking `frames` in turn, `depth` in flight; gives the seconds until the last answer."""
+    with Wire(port) as wire:
+        joined = [b"".join(frames[(at + n) % len(frames)] for n in range(burst)) for at in range(0, len(frames), burst)]
+        in_flight = sent = 0
+        began = time.monotonic()
+        while sent < total or in_flight:
+            while sent < total and in_flight < depth:
+                wire.socket.sendall(joined[(sent // burst) % len(joined)])
+                sent += burst
+                in_flight += burst
+            for _ in range(burst):
+                last = wire.answer()
+            in_flight -= burst
+        seconds = time.monotonic() - began
+        _, answer = codec.read_response(PRODUCE, PRODUCE_VERSION, bytes(last))
+        code = answer.responses[0].partition_responses[0].error_code
+        if code:
+            raise RuntimeError(f"produce was refused: {code!r}")
+        return seconds
+
+
+def consume(port: int, topic: str, partitions: int, until_bytes: int, *, max_bytes: int = 8 << 20) -> Throughput:
+    """Reads from offset 0 of every partition until `until_bytes` have arrived."""
+    offsets = dict.fromkeys(range(partitions), 0)
+    received = requests = 0
+    with Wire(port) as wire:
+        began = time.monotonic()
+        while received < until_bytes:
+            asked = [
+                {"partition": index, "fetch_offset": offset, "partition_max_bytes": max_bytes, "log_start_offset": -1}
+                for index, offset in offsets.items()
+            ]
+            body = {
+                "replica_id": -1, "max_wait": 500, "min_bytes": 1, "max_bytes": 32 << 20, "isolation_level": 0,
+                "session_id": 0, "session_epoch": -1, "topics": [{"topic": topic, "partitions": asked}],
+                "forgotten_topics_data": [], "rack_id": "",
+            }  # fmt: skip
+            wire.socket.sendall(codec.encode_request(FETCH, FETCH_VERSION, 1, "bench", body))
+            received += _advance(wire.answer(), topic, offsets)
+            requests += 1
+        return Throughput(time.monotonic() - began, received, requests, sum(offsets.values()))
+
+
+def _advance(frame: memoryview, topic: str, offsets: dict[int, int]) -> int:
+    """Walks a Fetch v11 answer batch by batch without opening records; moves `offsets` behind what arrived."""
+    at = 4 + 4 + 2 + 4 + 4 + 2 + len(topic)
+    (count,) = struct.unpack_from(">i", frame, at)
+    at += 4
+    received = 0
+    for _ in range(count):
+        index, error, _, _, _, aborted = struct.unpack_from(">ihqqqi", frame, at)
+        if error:
+            raise RuntimeError(f"fetch of {topic}-{index} was refused with code {error}")
+        at += 34 + max(aborted, 0) * 16 + 4
+        (size,) = struct.unpack_from(">i", frame, at)
+        at += 4
+        end = at + max(size, 0)
+        received += end - at
+        while end - at >= 61:
+            base, length = struct.unpack_from(">qi", frame, at)
+            if at + 12 + length > end:
+                break
+            (last_delta,) = struct.unpack_from(">i", frame, at + 23)
+            offsets[index] = base + last_delta + 1
+            at += 12 + length
+        at = end
+    return received

@@ -1,0 +1,121 @@
+"""Either broker as a process of its own: started, warmed, measured (CPU, memory) and stopped the same way."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.reference.kafka import ReferenceKafka, free_port
+
+HEADRACE = Path(sys.executable).with_name("headrace")
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass
+class Server:
+    """A running broker; `name` is what the report calls it."""
+
+    name: str
+    directory: Path
+    settings: dict[str, str] = field(default_factory=dict)
+    port: int = 0
+    pid: int = 0
+    start_seconds: float = 0.0
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> Server:
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        raise NotImplementedError
+
+    def cpu_seconds(self) -> float:
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
+
+    def resident_bytes(self) -> int:
+        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
+        return pages * resource.getpagesize()
+
+    def __enter__(self) -> Server:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def _first_answer(port: int, began: float, timeout: float, process: subprocess.Popen[bytes]) -> float:
+    """Seconds until an ApiVersions request is answered: the moment a client could begin."""
+    request = b"\0\0\0\x0a\0\x12\0\0\0\0\0\1\xff\xff"
+    while time.monotonic() - began < timeout:
+        if process.poll() is not None:
+            raise RuntimeError(f"the broker ended at its start with code {process.returncode}")
+        try:
+            with socket.create_connection(("127.0.0.1", port), timeout=1) as client:
+                client.settimeout(5)
+                client.sendall(request)
+                if client.recv(4):
+                    return time.monotonic() - began
+        except OSError:
+            time.sleep(0.005)
+    raise RuntimeError(f"no broker answered on port {port} within {timeout} s")
+
+
+class Headrace(Server):
+    def __init__(self, directory: Path, settings: dict[str, str] | None = None) -> None:
+        super().__init__("headrace", directory, settings or {})
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> Server:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.port = self.port or free_port()
+        options = [part for name, value in self.settings.items() for part in ("--set", f"{name}={value}")]
+        command = [str(HEADRACE), "start", "--data", str(self.directory / "data"), "--listen", self.bootstrap, *options]
+        began = time.monotonic()
+        with (self.directory / "headrace.out").open("ab") as out:
+            self._process = subprocess.Popen(command, stdout=out, stderr=out, stdin=subprocess.DEVNULL)
+        self.pid = self._process.pid
+        self.start_seconds = _first_answer(self.port, began, 30, self._process)
+        return self
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.send_signal(signal.SIGTERM)
+            self._process.wait(60)
+            self._process = None
+
+
+class Kafka(Server):
+    """Apache Kafka with the heap of its own scripts (1 GB) and its defaults."""
+
+    def __init__(self, directory: Path, settings: dict[str, str] | None = None) -> None:
+        super().__init__("apache kafka", directory, settings or {})
+        self._node: ReferenceKafka | None = None
+
+    def start(self) -> Server:
+        self._node = self._node or ReferenceKafka(self.directory, settings=self.settings)
+        self.port = self._node.port
+        # Formatting happens once in a data directory's life and is not part of a start.
+        self._node.format()
+        began = time.monotonic()
+        self._node.start()
+        assert self._node.process is not None
+        self.pid = self._node.process.pid
+        self.start_seconds = _first_answer(self.port, began, 60, self._node.process)
+        return self
+
+    def stop(self) -> None:
+        if self._node is not None:
+            self._node.stop()
