@@ -1,0 +1,44 @@
+"""Receive buffers, lent to a connection only while bytes of it are on their way.
+
+An idle connection holds no buffer at all, so thousands of them cost little; a busy one gets the buffer that was used
+last, whose memory is warm. Sizes are powers of two, so that a returned buffer fits the next one who asks.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+# Small enough to be cheap for many talking at once, large enough that a burst of small requests comes in by one call.
+SMALLEST_BYTES: Final = 64 * 1024
+# What is kept for reuse when nobody needs it; more goes back to the system.
+KEPT_BYTES: Final = 16 * 1024 * 1024
+# What large frames of all connections may hold together before further ones wait; a single frame always gets its turn.
+LARGEST_TOTAL_BYTES: Final = 512 * 1024 * 1024
+
+
+class BufferPool:
+    def __init__(self, kept_bytes: int = KEPT_BYTES, largest_total_bytes: int = LARGEST_TOTAL_BYTES) -> None:
+        self.lent_bytes = 0
+        self._largest_total_bytes = largest_total_bytes
+        self._kept_bytes = kept_bytes
+        self._free_bytes = 0
+        self._free: dict[int, list[memoryview]] = {}
+
+    def lend(self, at_least: int) -> memoryview:
+        size = SMALLEST_BYTES if at_least <= SMALLEST_BYTES else 1 << (at_least - 1).bit_length()
+        self.lent_bytes += size
+        free = self._free.get(size)
+        if free:
+            self._free_bytes -= size
+            return free.pop()
+        return memoryview(bytearray(size))
+
+    def has_room_for(self, size: int) -> bool:
+        return self.lent_bytes + size <= self._largest_total_bytes
+
+    def give_back(self, buffer: memoryview) -> None:
+        size = len(buffer)
+        self.lent_bytes -= size
+        if self._free_bytes + size <= self._kept_bytes:
+            self._free.setdefault(size, []).append(buffer)
+            self._free_bytes += size

@@ -1,0 +1,393 @@
+"""One client: frames in, answers out in the order of the requests, with back-pressure.
+
+The picture is Kafka's processor with its muted channels, on one event loop. A readable socket is read into a buffer
+lent by the pool; every whole frame in it is served at once, as a memoryview of that buffer; the answers of one round
+leave by one system call. The frame is valid only until `serve` returns: what has to live longer is copied or, for
+records, is in the log by then.
+
+Nothing is served while an answer is awaited (see `Later`), while the client is throttled, or while it does not take its
+answers; then nothing is read either, and TCP tells the client to wait. So a connection owns at most one buffer, and the
+answers of at most one round.
+
+Owned by the event loop; nothing here is called from another thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import struct
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from headrace.net.buffers import SMALLEST_BYTES, BufferPool
+from headrace.net.replies import CLOSE, Bytes, Close, Later, Parts, Reply
+from headrace.net.send_queue import SendQueue
+
+log = logging.getLogger("headrace.net")
+
+_read_length: Final = struct.Struct(">i").unpack_from
+# Answers that a client has not taken yet before its next request waits.
+_UNSENT_LIMIT_BYTES: Final = 256 * 1024
+# Acknowledgements that may be outstanding on one connection; clients keep 5, load generators a few dozen.
+_OVERLAPPING_LIMIT: Final = 256
+# A frame that claims more than this gets its buffer step by step, as its bytes really come.
+_TRUSTED_FRAME_BYTES: Final = 4 * 1024 * 1024
+# How long a large frame waits before it asks again for memory that others have now.
+_WAIT_FOR_MEMORY_MS: Final = 50
+
+Serve = Callable[[memoryview, "Connection"], Reply]
+
+
+class Place:
+    """An awaited answer's place in the order of answers."""
+
+    __slots__ = ("answer", "ready")
+
+    def __init__(self) -> None:
+        self.ready = False
+        self.answer: Bytes | Parts | None = None
+
+
+class Traffic:
+    """What went through the connections of a listener; read by the metrics."""
+
+    __slots__ = ("accepted", "bytes_in", "bytes_out", "closed", "refused")
+
+    def __init__(self) -> None:
+        self.bytes_in = self.bytes_out = self.accepted = self.closed = self.refused = 0
+
+
+class Connection:
+    __slots__ = (
+        "_awaited",
+        "_buffer",
+        "_closed",
+        "_end",
+        "_loop",
+        "_max_frame_bytes",
+        "_on_closed",
+        "_places",
+        "_pool",
+        "_queue",
+        "_read_to",
+        "_reading",
+        "_serve",
+        "_sock",
+        "_start",
+        "_throttled",
+        "_traffic",
+        "_waits",
+        "_wanted_bytes",
+        "_writing",
+        "last_active",
+        "listener",
+        "peer_host",
+        "peer_port",
+        "state",
+    )
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        peer: tuple[str, int],
+        *,
+        listener: str,
+        loop: asyncio.AbstractEventLoop,
+        pool: BufferPool,
+        traffic: Traffic,
+        serve: Serve,
+        max_frame_bytes: int,
+        on_closed: Callable[[Connection], None],
+    ) -> None:
+        self.peer_host, self.peer_port = peer
+        self.listener = listener
+        self.last_active = loop.time()
+        # Whatever the server of frames wants to remember about this client (its software, its principal).
+        self.state: object = None
+        self._sock = sock
+        self._loop = loop
+        self._pool = pool
+        self._traffic = traffic
+        self._serve = serve
+        self._max_frame_bytes = max_frame_bytes
+        self._on_closed = on_closed
+        self._buffer: memoryview | None = None
+        self._start = self._end = self._read_to = 0
+        self._wanted_bytes = SMALLEST_BYTES
+        self._queue = SendQueue()
+        self._places: deque[Place] | None = None
+        self._waits: set[asyncio.Task[Bytes | Parts | Close | None]] | None = None
+        self._awaited = False
+        self._throttled: asyncio.TimerHandle | None = None
+        self._reading = True
+        self._writing = False
+        self._closed = False
+        loop.add_reader(sock, self._readable)
+
+    def __str__(self) -> str:
+        return f"{self.peer_host}:{self.peer_port}"
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether the client waits for us and not we for the client."""
+        return self._awaited or bool(self._places) or self._throttled is not None
+
+    @property
+    def is_in_the_middle(self) -> bool:
+        """Whether the client owes us the rest of a frame or the taking of an answer."""
+        return self._queue.size_bytes > 0 or (self._end > self._start and not self._awaited)
+
+    # --- reading ---
+
+    def _may_serve(self) -> bool:
+        return not (
+            self._closed
+            or self._awaited
+            or self._throttled is not None
+            or self._queue.size_bytes > _UNSENT_LIMIT_BYTES
+            or (self._places is not None and len(self._places) >= _OVERLAPPING_LIMIT)
+        )
+
+    def _readable(self) -> None:
+        if not self._may_serve():
+            self._stop_reading()
+            return
+        buffer = self._buffer
+        if buffer is None:
+            buffer = self._buffer = self._pool.lend(self._wanted_bytes)
+            self._start = self._end = 0
+            self._read_to = len(buffer)
+        try:
+            received = self._sock.recv_into(buffer[self._end : self._read_to])
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            self.close()
+            return
+        if received == 0:
+            self.close()
+            return
+        self.last_active = self._loop.time()
+        self._traffic.bytes_in += received
+        self._end += received
+        self._serve_frames()
+
+    def _stop_reading(self) -> None:
+        try:
+            gone = self._sock.recv(1, socket.MSG_PEEK) == b""
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            gone = True
+        if gone:
+            self.close()
+        elif self._reading:
+            self._reading = False
+            self._loop.remove_reader(self._sock)
+
+    def _serve_frames(self) -> None:
+        buffer = self._buffer
+        assert buffer is not None
+        start, end = self._start, self._end
+        needed = 0
+        while end - start >= 4:
+            if not self._may_serve():
+                break
+            (size,) = _read_length(buffer, start)
+            if not 0 <= size <= self._max_frame_bytes:
+                log.warning("%s: closed, a frame of %d bytes (at most %d are taken)", self, size, self._max_frame_bytes)
+                self.close()
+                return
+            stop = start + 4 + size
+            if stop > end:
+                needed = 4 + size
+                break
+            try:
+                reply = self._serve(buffer[start + 4 : stop], self)
+            except Exception:
+                log.exception("%s: closed, its request could not be served", self)
+                self.close()
+                return
+            start = stop
+            if reply is CLOSE:
+                self._flush()
+                self.close()
+                return
+            if reply is not None:
+                self._take(reply)
+        self._start = start
+        self._flush()
+        if not self._closed:
+            self._make_room(needed)
+
+    def _make_room(self, needed: int) -> None:
+        """Gives the buffer back, or sees to it that the frame whose beginning it holds (`needed` bytes) has room."""
+        buffer, start, end = self._buffer, self._start, self._end
+        assert buffer is not None
+        if start == end:
+            # The next frame is probably like the last one.
+            self._wanted_bytes = min(start, _TRUSTED_FRAME_BYTES)
+            self._buffer = None
+            self._pool.give_back(buffer)
+            return
+        if not needed:
+            # Whole frames wait for their turn, or not even a length is there.
+            if len(buffer) - start < 4:
+                self._move(buffer)
+            self._read_to = len(self._buffer or buffer)
+            return
+        if needed > len(buffer):
+            grown = min(needed, max(_TRUSTED_FRAME_BYTES, 2 * (end - start)))
+            if grown > len(buffer):
+                if grown > _TRUSTED_FRAME_BYTES and not self._pool.has_room_for(grown):
+                    self.throttle(_WAIT_FOR_MEMORY_MS)
+                    return
+                larger = self._pool.lend(grown)
+                larger[: end - start] = buffer[start:end]
+                self._pool.give_back(buffer)
+                self._buffer = larger
+                self._start, self._end = 0, end - start
+        elif start + needed > len(buffer):
+            self._move(buffer)
+        assert self._buffer is not None
+        # A large frame is read to its end and no further: the next one then begins at the front, and nothing is moved.
+        whole = self._start + needed
+        self._read_to = min(whole, len(self._buffer)) if needed > SMALLEST_BYTES else len(self._buffer)
+
+    def _move(self, buffer: memoryview) -> None:
+        length = self._end - self._start
+        buffer[:length] = buffer[self._start : self._end]
+        self._start, self._end = 0, length
+
+    # --- answering ---
+
+    def _take(self, reply: bytes | bytearray | Parts | Later) -> None:
+        if isinstance(reply, Later):
+            place = Place()
+            if self._places is None:
+                self._places = deque()
+                self._waits = set()
+            assert self._waits is not None
+            self._places.append(place)
+            task = self._loop.create_task(reply.answer)
+            if reply.cancel_when_closed:
+                self._waits.add(task)
+            if reply.overlapping:
+                task.add_done_callback(lambda done: self._answered(place, done, overlapping=True))
+            else:
+                self._awaited = True
+                task.add_done_callback(lambda done: self._answered(place, done, overlapping=False))
+        elif self._places:
+            place = Place()
+            place.answer = reply
+            place.ready = True
+            self._places.append(place)
+        elif isinstance(reply, list):
+            self._queue.push_all(reply)
+        else:
+            self._queue.push(reply)
+
+    def _answered(self, place: Place, task: asyncio.Task[Bytes | Parts | Close | None], *, overlapping: bool) -> None:
+        if self._waits:
+            self._waits.discard(task)
+        if task.cancelled():
+            self.close()
+            return
+        error = task.exception()
+        if error is not None:
+            log.error("%s: closed, its request could not be served", self, exc_info=error)
+            self.close()
+            return
+        if self._closed:
+            return
+        answer = task.result()
+        if isinstance(answer, Close):
+            self.close()
+            return
+        place.answer = answer
+        place.ready = True
+        if not overlapping:
+            self._awaited = False
+        places = self._places
+        assert places is not None
+        while places and places[0].ready:
+            ready = places.popleft().answer
+            if isinstance(ready, list):
+                self._queue.push_all(ready)
+            elif ready is not None:
+                self._queue.push(ready)
+        self.last_active = self._loop.time()
+        self._flush()
+        self._resume()
+
+    def _flush(self) -> None:
+        if self._closed or not self._queue.size_bytes:
+            return
+        try:
+            sent = self._queue.flush(self._sock)
+        except OSError:
+            self.close()
+            return
+        self._traffic.bytes_out += sent
+        if self._queue.size_bytes:
+            if not self._writing:
+                self._writing = True
+                self._loop.add_writer(self._sock, self._writable)
+        elif self._writing:
+            self._writing = False
+            self._loop.remove_writer(self._sock)
+
+    def _writable(self) -> None:
+        self.last_active = self._loop.time()
+        self._flush()
+        self._resume()
+
+    def _resume(self) -> None:
+        """Serves what waits in the buffer and reads on, when nothing stands against it any more."""
+        if not self._may_serve():
+            return
+        if self._buffer is not None and self._end - self._start >= 4:
+            self._serve_frames()
+        if not self._reading and self._may_serve():
+            self._reading = True
+            self._loop.add_reader(self._sock, self._readable)
+
+    def throttle(self, delay_ms: int) -> None:
+        """Mutes the client for a while; answers already given still leave."""
+        if self._closed:
+            return
+        if self._throttled is not None:
+            self._throttled.cancel()
+        self._throttled = self._loop.call_later(delay_ms / 1000, self._unthrottle)
+
+    def _unthrottle(self) -> None:
+        self._throttled = None
+        self._resume()
+
+    # --- ending ---
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        if self._reading:
+            self._loop.remove_reader(self._sock)
+        if self._writing:
+            self._loop.remove_writer(self._sock)
+        if self._throttled is not None:
+            self._throttled.cancel()
+        for task in self._waits or ():
+            task.cancel()
+        if self._buffer is not None:
+            self._pool.give_back(self._buffer)
+            self._buffer = None
+        self._queue.clear()
+        self._sock.close()
+        self._on_closed(self)

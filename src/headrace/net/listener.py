@@ -1,0 +1,180 @@
+"""Accepts, counts and limits connections, and drops the idle and the stalled.
+
+Kafka's acceptor. A connection beyond `max.connections` or `max.connections.per.ip` is closed at once; every few seconds
+those that have said nothing for `connections.max.idle.ms`, or have stopped in the middle of a frame or of taking an
+answer, are closed too. Each drop is one log line that names the peer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Final
+
+from headrace.net.buffers import BufferPool
+from headrace.net.connection import Connection, Serve, Traffic
+
+log = logging.getLogger("headrace.net")
+
+_BACKLOG: Final = 1024
+# How many are accepted before the clients that are already there have their turn.
+_ACCEPTED_PER_TURN: Final = 64
+_SWEEP_INTERVAL_S: Final = 5.0
+_PAUSE_WHEN_OUT_OF_FILES_S: Final = 1.0
+
+
+@dataclass(frozen=True)
+class ConnectionLimits:
+    max_frame_bytes: int = 100 * 1024 * 1024
+    max_connections: int = 2**31 - 1
+    max_connections_per_ip: int = 2**31 - 1
+    per_ip_overrides: dict[str, int] = field(default_factory=dict)
+    idle_ms: int = 600_000
+    # A client that stops in the middle of a frame holds a buffer; this is how long it may.
+    stalled_ms: int = 60_000
+
+
+class CannotListen(Exception):
+    """The address cannot be bound; the message says which and why."""
+
+
+class Listeners:
+    """All listening sockets of a broker, and the connections that came in through them."""
+
+    def __init__(self, serve: Serve, limits: ConnectionLimits, loop: asyncio.AbstractEventLoop) -> None:
+        self.limits = limits
+        self.traffic = Traffic()
+        self.pool = BufferPool()
+        self.connections: set[Connection] = set()
+        self._serve = serve
+        self._loop = loop
+        self._per_ip: Counter[str] = Counter()
+        self._sockets: dict[str, socket.socket] = {}
+        self._sweep: asyncio.TimerHandle | None = None
+
+    def bind(self, name: str, host: str, port: int) -> tuple[str, int]:
+        """Binds one address without listening yet; gives the real host and port. Raises CannotListen."""
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.setblocking(False)
+            sock.bind((host, port))
+        except (OSError, OverflowError) as error:
+            sock.close()
+            raise CannotListen(f"cannot listen on {host or '*'}:{port}: {describe_bind_error(error)}") from error
+        self._sockets[name] = sock
+        bound = sock.getsockname()
+        return bound[0], bound[1]
+
+    def start(self) -> None:
+        """Begins to accept on every bound address. Raises CannotListen."""
+        for name, sock in self._sockets.items():
+            try:
+                sock.listen(_BACKLOG)
+            except OSError as error:
+                host, port = sock.getsockname()[:2]
+                raise CannotListen(f"cannot listen on {host}:{port}: {describe_bind_error(error)}") from error
+            self._loop.add_reader(sock, self._accept, name, sock)
+        self._sweep = self._loop.call_later(_SWEEP_INTERVAL_S, self._drop_silent)
+
+    def _accept(self, name: str, sock: socket.socket) -> None:
+        for _ in range(_ACCEPTED_PER_TURN):
+            try:
+                accepted, peer = sock.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS):
+                    log.error("no more connections can be accepted for now: %s", error)
+                    self._loop.remove_reader(sock)
+                    self._loop.call_later(_PAUSE_WHEN_OUT_OF_FILES_S, self._accept_again, name, sock)
+                    return
+                raise
+            self._admit(name, accepted, (peer[0], peer[1]))
+
+    def _accept_again(self, name: str, sock: socket.socket) -> None:
+        if self._sockets.get(name) is sock:
+            self._loop.add_reader(sock, self._accept, name, sock)
+
+    def _admit(self, name: str, sock: socket.socket, peer: tuple[str, int]) -> None:
+        limits, host = self.limits, peer[0]
+        per_ip = limits.per_ip_overrides.get(host, limits.max_connections_per_ip)
+        if len(self.connections) >= limits.max_connections:
+            refusal = f"max.connections={limits.max_connections} are open"
+        elif self._per_ip[host] >= per_ip:
+            refusal = f"max.connections.per.ip={per_ip} are open from there"
+        else:
+            refusal = None
+        if refusal is not None:
+            self.traffic.refused += 1
+            log.warning("%s:%d: refused, %s", *peer, refusal)
+            sock.close()
+            return
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self._per_ip[host] += 1
+        self.traffic.accepted += 1
+        self.connections.add(
+            Connection(
+                sock,
+                peer,
+                listener=name,
+                loop=self._loop,
+                pool=self.pool,
+                traffic=self.traffic,
+                serve=self._serve,
+                max_frame_bytes=limits.max_frame_bytes,
+                on_closed=self._closed,
+            )
+        )
+
+    def _closed(self, connection: Connection) -> None:
+        self.connections.discard(connection)
+        self.traffic.closed += 1
+        host = connection.peer_host
+        self._per_ip[host] -= 1
+        if not self._per_ip[host]:
+            del self._per_ip[host]
+
+    def _drop_silent(self) -> None:
+        now = self._loop.time()
+        for connection in list(self.connections):
+            silent_ms = (now - connection.last_active) * 1000
+            if connection.is_in_the_middle and silent_ms > self.limits.stalled_ms:
+                log.info("%s: closed, it stopped in the middle %d ms ago", connection, silent_ms)
+                connection.close()
+            elif 0 <= self.limits.idle_ms < silent_ms and not connection.is_waited_for:
+                log.debug("%s: closed, idle for %d ms", connection, silent_ms)
+                connection.close()
+        self._sweep = self._loop.call_later(_SWEEP_INTERVAL_S, self._drop_silent)
+
+    def stop_accepting(self) -> None:
+        for sock in self._sockets.values():
+            self._loop.remove_reader(sock)
+            sock.close()
+        self._sockets.clear()
+
+    def close(self) -> None:
+        self.stop_accepting()
+        if self._sweep is not None:
+            self._sweep.cancel()
+            self._sweep = None
+        for connection in list(self.connections):
+            connection.close()
+
+
+def describe_bind_error(error: Exception) -> str:
+    code = error.errno if isinstance(error, OSError) else None
+    if code == errno.EADDRINUSE:
+        return "another process listens there"
+    if code == errno.EADDRNOTAVAIL:
+        return "no interface of this machine has that address"
+    if code == errno.EACCES:
+        return "ports below 1024 need a privilege"
+    return str(error)

@@ -1,0 +1,106 @@
+"""Answers on their way out of one connection: bytes, and slices of files that leave by sendfile.
+
+`flush` sends as much as the socket takes. Small answers are gathered into one system call; bytes in front of a file
+slice are sent with MSG_MORE, so that an answer's head and its records share packets.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections import deque
+from typing import Final
+
+from headrace.net.replies import Bytes, FileSlice, Parts
+
+# How much one connection may send before others have their turn: about a millisecond's worth on a fast link.
+_TURN_BYTES: Final = 4 * 1024 * 1024
+_MOST_GATHERED: Final = 512
+
+
+class FileShrank(OSError):
+    """A slice's file ends before the slice does: what was promised to the client cannot be sent."""
+
+
+class SendQueue:
+    __slots__ = ("_parts", "_sent_of_first", "size_bytes")
+
+    def __init__(self) -> None:
+        self._parts: deque[Bytes | FileSlice] = deque()
+        self._sent_of_first = 0
+        self.size_bytes = 0
+
+    def push(self, part: Bytes) -> None:
+        self._parts.append(part)
+        self.size_bytes += len(part)
+
+    def push_all(self, parts: Parts) -> None:
+        for part in parts:
+            if isinstance(part, bytes | bytearray | memoryview):
+                length = len(part)
+            else:
+                length = part.length
+            if length:
+                self._parts.append(part)
+                self.size_bytes += length
+
+    def clear(self) -> None:
+        self._parts.clear()
+        self._sent_of_first = self.size_bytes = 0
+
+    def flush(self, sock: socket.socket) -> int:
+        """Sends until the queue is empty, the socket is full or the turn is over; how many bytes went."""
+        total = 0
+        parts = self._parts
+        while parts and total < _TURN_BYTES:
+            try:
+                first = parts[0]
+                if isinstance(first, bytes | bytearray | memoryview):
+                    sent = self._send_bytes(sock)
+                else:
+                    sent = self._send_slice(sock, first)
+            except (BlockingIOError, InterruptedError):
+                break
+            total += sent
+            self._drop(sent)
+        return total
+
+    def _send_bytes(self, sock: socket.socket) -> int:
+        parts = self._parts
+        if len(parts) == 1:
+            only = parts[0]
+            assert isinstance(only, bytes | bytearray | memoryview)
+            return sock.send(memoryview(only)[self._sent_of_first :] if self._sent_of_first else only)
+        gathered: list[Bytes] = []
+        flags = 0
+        for part in parts:
+            if not isinstance(part, bytes | bytearray | memoryview):
+                flags = socket.MSG_MORE
+                break
+            gathered.append(part)
+            if len(gathered) == _MOST_GATHERED:
+                break
+        if self._sent_of_first:
+            gathered[0] = memoryview(gathered[0])[self._sent_of_first :]
+        return sock.sendmsg(gathered, (), flags)
+
+    def _send_slice(self, sock: socket.socket, part: FileSlice) -> int:
+        done = self._sent_of_first
+        count = min(part.length - done, _TURN_BYTES)
+        sent = os.sendfile(sock.fileno(), part.file.fileno(), part.position + done, count)
+        if sent == 0:
+            raise FileShrank(f"a segment file ends before position {part.position + part.length}")
+        return sent
+
+    def _drop(self, sent: int) -> None:
+        self.size_bytes -= sent
+        sent += self._sent_of_first
+        parts = self._parts
+        while parts:
+            first = parts[0]
+            length = len(first) if isinstance(first, bytes | bytearray | memoryview) else first.length
+            if sent < length:
+                break
+            sent -= length
+            parts.popleft()
+        self._sent_of_first = sent
