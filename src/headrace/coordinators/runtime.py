@@ -1,0 +1,161 @@
+"""The coordinator runtime: one internal topic, one shard of state per partition that this broker leads.
+
+    runtime = CoordinatorRuntime("__consumer_offsets", partitions, broker_id, make_shard, partition_count=...)
+    view.subscribe(lambda old, new: runtime.follow(new))          # after `partitions` has followed the same image
+    reply = await runtime.run(group_id, lambda shard, now_ms: shard.heartbeat(...))
+
+Loads a shard when this broker becomes leader of its partition (answering COORDINATOR_LOAD_IN_PROGRESS meanwhile), gives
+it up when leadership is lost (NOT_COORDINATOR). How one shard is run, and why, is told in `runtime_shard`.
+Owned by the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Final, Generic, Protocol
+
+from headrace.coordinators.runtime_log import CoordinatorLog, PartitionLog
+from headrace.coordinators.runtime_result import DEFERRED, NOTHING, Result, Timer
+from headrace.coordinators.runtime_shard import HostedShard, Phase, S, Shard
+from headrace.kernel.errors import ErrorCode, Refused
+from headrace.kernel.ids import coordinator_partition
+
+__all__ = ["DEFERRED", "NOTHING", "CoordinatorRuntime", "Result", "Shard", "Timer"]
+
+_WRITE_TIMEOUT_MS: Final = 5_000  # offsets.commit.timeout.ms
+
+
+class LedPartitions(Protocol):
+    """What the runtime needs of `replication.partitions.Partitions`."""
+
+    def get(self, topic: str, index: int) -> Any | None: ...
+
+
+def wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class CoordinatorRuntime(Generic[S]):
+    def __init__(
+        self,
+        topic: str,
+        partitions: LedPartitions,
+        broker_id: int,
+        make_shard: Callable[[int], S],
+        *,
+        partition_count: int,
+        clock: Callable[[], int] = wall_clock_ms,
+        write_timeout_ms: int = _WRITE_TIMEOUT_MS,
+        make_log: Callable[[Any], CoordinatorLog] = PartitionLog,
+    ) -> None:
+        self.topic = topic
+        self.partition_count = partition_count
+        self._partitions = partitions
+        self._broker_id = broker_id
+        self._make_shard = make_shard
+        self._make_log = make_log
+        self._clock = clock
+        self._write_timeout_ms = write_timeout_ms
+        self._hosted: dict[int, HostedShard[S]] = {}
+
+    # --- leadership ---------------------------------------------------------------------------------------------
+
+    def follow(self, image: Any) -> None:
+        """Take up and give up shards so that they match what `image` says this broker leads."""
+        topic = image.topics.get(self.topic)
+        infos = () if topic is None else topic.partitions
+        if infos:
+            self.partition_count = len(infos)
+        led = {index: info.leader_epoch for index, info in enumerate(infos) if info.leader == self._broker_id}
+        for index in [i for i in self._hosted if i not in led]:
+            self.resign(index)
+        for index, leader_epoch in led.items():
+            hosted = self._hosted.get(index)
+            if hosted is None or hosted.leader_epoch < leader_epoch or hosted.phase is Phase.CLOSED:
+                self.elect(index, leader_epoch)
+
+    def elect(self, index: int, leader_epoch: int) -> None:
+        """This broker leads the partition from `leader_epoch` on: load its shard."""
+        hosted = self._hosted.get(index)
+        partition = self._partitions.get(self.topic, index)
+        if partition is None:
+            return
+        if hosted is not None:
+            if hosted.leader_epoch == leader_epoch and hosted.phase is not Phase.CLOSED:
+                return
+            hosted.close()
+        fresh = HostedShard(
+            f"{self.topic}-{index}",
+            leader_epoch,
+            self._make_log(partition),
+            lambda: self._make_shard(index),
+            self._clock,
+            self._write_timeout_ms,
+        )
+        self._hosted[index] = fresh
+        fresh.load()
+
+    def resign(self, index: int) -> None:
+        hosted = self._hosted.pop(index, None)
+        if hosted is not None:
+            hosted.close()
+
+    def close(self) -> None:
+        for index in list(self._hosted):
+            self.resign(index)
+
+    async def wait_loaded(self) -> None:
+        """Until no shard is loading any more (tests and a graceful start use it)."""
+        for hosted in list(self._hosted.values()):
+            await hosted.wait_loaded()
+
+    # --- operations ---------------------------------------------------------------------------------------------
+
+    def partition_of(self, key_id: str) -> int:
+        return coordinator_partition(key_id, self.partition_count)
+
+    def hosted(self, index: int) -> HostedShard[S]:
+        """Raises NOT_COORDINATOR where another broker leads; loading is told apart when an operation is run."""
+        hosted = self._hosted.get(index)
+        if hosted is None:
+            raise Refused(ErrorCode.not_coordinator, f"{self.topic}-{index} is not led by this broker")
+        return hosted
+
+    def leader_epoch(self, index: int) -> int:
+        """The coordinator epoch of a shard: the leader epoch under which it was loaded."""
+        return self.hosted(index).leader_epoch
+
+    def submit(self, key_id: str, operation: Callable[[S, int], Result]) -> Any:
+        """Run an operation on the shard of `key_id`: its reply, or a future where it must be committed first."""
+        return self.hosted(self.partition_of(key_id)).submit(operation)
+
+    def read(self, key_id: str, operation: Callable[[S, int], Any]) -> Any:
+        """Ask the shard of `key_id`: the answer at once, or a future while what it saw is not committed yet."""
+        return self.hosted(self.partition_of(key_id)).read(operation)
+
+    async def run(self, key_id: str, operation: Callable[[S, int], Result]) -> Any:
+        """`submit`, awaited: appends the records as one batch, waits for their commit, gives the reply."""
+        return await settled(self.submit(key_id, operation))
+
+    def active_shards(self) -> Iterator[tuple[int, HostedShard[S]]]:
+        """Every shard that is loaded here, for questions over all of them (ListGroups, ListTransactions)."""
+        return ((i, h) for i, h in sorted(self._hosted.items()) if h.phase is Phase.ACTIVE)
+
+    @property
+    def loading(self) -> bool:
+        return any(h.phase is Phase.LOADING for h in self._hosted.values())
+
+    async def complete_transaction(
+        self, index: int, producer_id: int, producer_epoch: int, coordinator_epoch: int, commit: bool
+    ) -> None:
+        """A transaction that touched this partition ends here: write its marker, apply or drop what it wrote."""
+        await self.hosted(index).complete_transaction(producer_id, producer_epoch, coordinator_epoch, commit)
+
+
+async def settled(reply: Any) -> Any:
+    """A reply that may be a future of one."""
+    if isinstance(reply, asyncio.Future):
+        return await reply
+    return reply

@@ -1,0 +1,53 @@
+"""What an operation on a coordinator's state gives back: records, a reply, answers to others, timers.
+
+An operation is a function `(shard, now_ms) -> Result`. It decides and does not change durable state: the runtime writes
+the records as one batch and replays them, and only that replay changes the state. The reply leaves when the records are
+committed.
+
+    reply     for the caller; DEFERRED when a later operation answers it (a join that waits for the others)
+    answers   (token, reply) for callers who were waiting; they too leave when the records are committed
+    timers    set or cancelled at once, by key; a timer that fires is an operation like any other
+    then      what follows once the records are committed (error none) or are lost (error set); again a Result
+    producer  (id, epoch) when the records belong to a transaction: they get a batch of their own
+
+Pure: no event loop here. A token is whatever the shell gave (a future there, a number in tests).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from headrace.kernel.errors import ErrorCode
+from headrace.records.builder import Record
+
+
+class _Deferred:
+    def __repr__(self) -> str:
+        return "DEFERRED"
+
+
+DEFERRED: Final = _Deferred()
+
+
+@dataclass(slots=True, frozen=True)
+class Timer:
+    """Run `fire` in `delay_ms`; a second timer of the same key replaces the first. `fire=None` cancels."""
+
+    key: Hashable
+    delay_ms: int = 0
+    fire: Callable[[int], Result] | None = None
+
+
+@dataclass(slots=True)
+class Result:
+    records: Sequence[Record] = ()
+    reply: Any = None
+    answers: Sequence[tuple[Any, Any]] = ()
+    timers: Sequence[Timer] = ()
+    then: Callable[[ErrorCode, int], Result | None] | None = None
+    producer: tuple[int, int] | None = None
+
+
+NOTHING: Final = Result()

@@ -1,0 +1,64 @@
+"""Timers of one shard, by key.
+
+A heartbeat moves its member's deadline every few seconds and almost never lets it come. Cancelling and arming an
+event-loop timer each time would be the dearest part of a heartbeat, so a deadline that moves back is only written
+down; the armed timer, when it fires, looks at the deadline and goes to sleep again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+
+from headrace.coordinators.runtime_result import Result, Timer
+
+
+@dataclass(slots=True)
+class _Armed:
+    deadline: float
+    fire: Callable[[int], Result]
+    handle: asyncio.TimerHandle
+    armed_for: float
+
+
+class Timers:
+    def __init__(self, loop: asyncio.AbstractEventLoop, run: Callable[[Callable[[int], Result]], None]) -> None:
+        self._loop = loop
+        self._run = run
+        self._armed: dict[Hashable, _Armed] = {}
+
+    def __len__(self) -> int:
+        return len(self._armed)
+
+    def apply(self, timer: Timer) -> None:
+        if timer.fire is None:
+            armed = self._armed.pop(timer.key, None)
+            if armed is not None:
+                armed.handle.cancel()
+            return
+        deadline = self._loop.time() + timer.delay_ms / 1000
+        armed = self._armed.get(timer.key)
+        if armed is not None and deadline >= armed.armed_for:
+            armed.deadline = deadline
+            armed.fire = timer.fire
+            return
+        if armed is not None:
+            armed.handle.cancel()
+        handle = self._loop.call_at(deadline, self._wake, timer.key)
+        self._armed[timer.key] = _Armed(deadline, timer.fire, handle, deadline)
+
+    def clear(self) -> None:
+        for armed in self._armed.values():
+            armed.handle.cancel()
+        self._armed.clear()
+
+    def _wake(self, key: Hashable) -> None:
+        armed = self._armed[key]
+        # A millisecond of grace: an event loop may call a little before the exact time.
+        if armed.deadline > self._loop.time() + 0.001:
+            armed.armed_for = armed.deadline
+            armed.handle = self._loop.call_at(armed.deadline, self._wake, key)
+            return
+        del self._armed[key]
+        self._run(armed.fire)
