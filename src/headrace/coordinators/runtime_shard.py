@@ -10,8 +10,8 @@ append fails nevertheless (a disk error), the shard is thrown away and loaded ag
 
 Invariants: durable state = replay of the log + the gathered records; a reply never leaves before its records are
 committed; records of one operation are in one batch.
-Owned by the event loop. Mirrors Kafka's CoordinatorRuntime; differs in having no snapshots: a reader waits until what it
-sees is committed instead.
+Owned by the event loop. Mirrors Kafka's CoordinatorRuntime; differs in having no snapshots: a reader waits until what
+it sees is committed instead.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _WRITE_ERRORS: Final = {
 
 
 class Shard(Protocol):
-    """The state machine of one partition. `replay` and `replay_end_marker` are its only ways to change durable state."""
+    """The state machine of one partition. Only `replay` and `replay_end_marker` change its durable state."""
 
     def replay(self, key: bytes, value: bytes | None, offset: int, producer_id: int, producer_epoch: int) -> None:
         """One record; producer_id is -1 outside transactions."""
@@ -126,6 +126,10 @@ class HostedShard(Generic[S]):
             self._become_active()
             return
         self._load_task = self._loop.create_task(self._load())
+
+    async def wait_loaded(self) -> None:
+        while self.phase is Phase.LOADING and self._load_task is not None:
+            await asyncio.wait([self._load_task])
 
     async def _load(self) -> None:
         started = time.monotonic()
@@ -258,7 +262,7 @@ class HostedShard(Generic[S]):
         for timer in result.timers:
             self._timers.apply(timer)
         if not result.records and not self._uncommitted:
-            self._conclude(result, None, ErrorCode.none)
+            self._conclude(result, future, ErrorCode.none)
             return
         self._tell_when_written(lambda error: self._conclude(result, future, error))
 
@@ -294,9 +298,7 @@ class HostedShard(Generic[S]):
         records = result.records
         size = sum(len(r.key or b"") + len(r.value or b"") + _RECORD_OVERHEAD_BYTES for r in records)
         if size + _BATCH_OVERHEAD_BYTES > self._log.max_batch_bytes:
-            raise Refused(
-                ErrorCode.unknown_server_error, f"{self.name}: {size} bytes of records do not fit in one batch"
-            )
+            raise Refused(ErrorCode.unknown_server_error, f"{self.name}: {size} bytes do not fit in one batch")
         if result.producer is not None:
             self._write_transactional(records, result.producer)
             return
