@@ -32,7 +32,7 @@ class CoordinatorLog(Protocol):
         """Why an append would be refused now, as far as that is known beforehand."""
 
     def append(self, batch: bytearray, now_ms: int) -> int:
-        """Write one batch as the leader; gives the offset after its last record. When it raises, nothing was written."""
+        """Write one batch as the leader; gives the offset after its last record. If it raises, nothing was written."""
 
     async def wait_committed(self, offset: int, timeout_ms: int) -> ErrorCode: ...
 

@@ -1,1 +1,7 @@
-"""Partitions: leaders, followers, in-sync replicas and the high watermark; `core/` decides, the shell moves bytes."""
+"""Partitions as this broker holds them: role, epoch, in-sync replicas, high watermark, waiting, following.
+
+Reading order: `core/isr` (what counts as committed), `core/leader` (what a leader checks before it answers),
+`core/follower` (how a follower comes to agree with its leader), `partition` (one replica: log + role),
+`waiters` (who waits for progress), `partitions` (all of them, following the cluster image),
+`fetcher` (the connection to one leader), `fetchers` (which leaders to follow), `isr_changes` (asking the controller).
+"""

@@ -59,7 +59,7 @@ def _request_schema(api_key: int, version: int) -> type[Any]:
 
 
 @cache
-def _response_schema(api_key: int, version: int) -> type[Any]:
+def response_schema(api_key: int, version: int) -> type[Any]:
     return load_response_schema(api_key, version)
 
 
@@ -70,7 +70,7 @@ def _request_reader(api_key: int, version: int) -> Any:
 
 @cache
 def _response_reader(api_key: int, version: int) -> Any:
-    return entity_reader(_response_schema(api_key, version))
+    return entity_reader(response_schema(api_key, version))
 
 
 @cache
@@ -87,7 +87,7 @@ def _response_header_is_flexible(api_key: int, version: int) -> bool:
     # ApiVersions answers always have the old header, so that a client can read the refusal of a version it guessed.
     if api_key == API_VERSIONS:
         return False
-    return int(_response_schema(api_key, version).__header_schema__.__version__) >= 1
+    return int(response_schema(api_key, version).__header_schema__.__version__) >= 1
 
 
 def read_uvarint(buffer: bytes | bytearray | memoryview, at: int) -> tuple[int, int]:
@@ -148,7 +148,7 @@ def read_request(header: RequestHeader, frame: bytes | bytearray | memoryview, a
 
 @cache
 def _response_writer(api_key: int, version: int) -> Write:
-    return writer_for(_response_schema(api_key, version))
+    return writer_for(response_schema(api_key, version))
 
 
 @cache
