@@ -15,7 +15,7 @@ def _load_kio_alone() -> None:
     if "hypothesis" in sys.modules:
         return
     # None in sys.modules is Python's own way to say "not to be found".
-    sys.modules["hypothesis"] = cast(ModuleType, None)
+    sys.modules["hypothesis"] = cast("ModuleType", None)
     try:
         import kio.static.primitive  # noqa: F401
     finally:
