@@ -1,0 +1,145 @@
+"""A frame to its handler, and the handler's answer to bytes.
+
+Refusals as Kafka has them: an API or version that is not served closes the connection, except for ApiVersions, whose
+refusal a client of any age can read. Bytes that are not the request they claim to be close it too. A fault becomes that
+API's error answer; a bug becomes UNKNOWN_SERVER_ERROR after one log line with the traceback.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable
+from typing import Any, Final
+
+from headrace.handlers.api_versions import unsupported_version_answer
+from headrace.handlers.context import ANONYMOUS, RequestContext
+from headrace.handlers.error_answers import error_answer
+from headrace.handlers.request_metrics import RequestMetrics
+from headrace.handlers.table import Answer, FrameHandler, Handler, HandlerTable, RefusesItself
+from headrace.kernel.errors import ErrorCode, Fault
+from headrace.net.connection import Connection
+from headrace.net.replies import CLOSE, Close, Later, Parts, Reply
+from headrace.wire.codec import (
+    API_VERSIONS,
+    MalformedRequest,
+    RequestHeader,
+    api_name,
+    encode_response,
+    read_request,
+    read_request_header,
+)
+
+log = logging.getLogger("headrace.requests")
+
+_FETCH: Final = 1
+
+
+class Dispatcher:
+    """Serves the frames of every connection. Owned by the event loop."""
+
+    def __init__(self, table: HandlerTable, metrics: RequestMetrics) -> None:
+        self._table = table
+        self._metrics = metrics
+        # Asked once: checking a protocol costs more than serving a small request.
+        self._frame_handlers = {h.api_key: h for h in table if isinstance(h, FrameHandler)}
+        self._handlers: dict[int, Handler] = {h.api_key: h for h in table if not isinstance(h, FrameHandler)}
+
+    def serve(self, frame: memoryview, connection: Connection) -> Reply:
+        started = time.perf_counter()
+        try:
+            header, at = read_request_header(frame)
+        except MalformedRequest as bad:
+            log.warning("%s: closed, %s", connection, bad)
+            return CLOSE
+        handler = self._table.get(header.api_key)
+        if handler is None or header.api_version not in handler.versions:
+            return self._refuse_version(header, connection)
+        now_ms = time.time_ns() // 1_000_000
+        context = RequestContext(header, connection.peer_host, connection.listener, ANONYMOUS, now_ms)
+        try:
+            frame_handler = self._frame_handlers.get(header.api_key)
+            if frame_handler is not None:
+                reply = frame_handler.serve_frame(frame, at, context)
+            else:
+                request = read_request(header, frame, at)
+                reply = self._call(self._handlers[header.api_key], request, context, connection)
+        except MalformedRequest as bad:
+            log.warning("%s: closed, %s", connection, bad)
+            return CLOSE
+        except Exception as error:
+            reply = self._failed(handler, None, context, connection, error)
+        if isinstance(reply, Later):
+            reply.answer = self._metrics.timed(header.api_key, started, reply.answer)
+        else:
+            self._metrics.served(header.api_key, time.perf_counter() - started)
+        return reply
+
+    def _call(self, handler: Handler, request: Any, context: RequestContext, connection: Connection) -> Reply:
+        try:
+            answer = handler(request, context)
+        except Exception as error:
+            return self._failed(handler, request, context, connection, error)
+        if isinstance(answer, dict):
+            return self._encode(context, answer)
+        if isinstance(answer, list):
+            return answer
+        return Later(
+            self._await(handler, request, context, connection, answer),
+            cancel_when_closed=context.header.api_key == _FETCH,
+        )
+
+    async def _await(
+        self,
+        handler: Handler,
+        request: Any,
+        context: RequestContext,
+        connection: Connection,
+        answer: Awaitable[Answer] | Awaitable[Parts],
+    ) -> bytearray | Parts | Close:
+        try:
+            result: Answer | Parts = await answer
+            return result if isinstance(result, list) else self._encode(context, result)
+        except Exception as error:
+            return self._failed(handler, request, context, connection, error)
+
+    def _encode(self, context: RequestContext, answer: Answer) -> bytearray:
+        header = context.header
+        return encode_response(header.api_key, header.api_version, header.correlation_id, answer)
+
+    def _failed(
+        self,
+        handler: Handler | FrameHandler,
+        request: Any,
+        context: RequestContext,
+        connection: Connection,
+        error: Exception,
+    ) -> bytearray | Close:
+        header = context.header
+        if isinstance(error, Fault):
+            code, message = int(error.code), error.message
+        else:
+            code, message = int(ErrorCode.unknown_server_error), "the broker failed to serve this; its log says why"
+            log.error("%s: %s v%d failed", connection, api_name(header.api_key), header.api_version, exc_info=error)
+        try:
+            if request is not None and isinstance(handler, RefusesItself):
+                answer: Answer | None = handler.refuse(request, context, code, message)
+            else:
+                answer = error_answer(header.api_key, header.api_version, code, message)
+            if answer is not None:
+                return self._encode(context, answer)
+        except Exception:
+            log.exception("%s: no error answer for %s v%d", connection, api_name(header.api_key), header.api_version)
+        log.warning(
+            "%s: closed, %s v%d cannot say %s", connection, api_name(header.api_key), header.api_version, message
+        )
+        return CLOSE
+
+    def _refuse_version(self, header: RequestHeader, connection: Connection) -> Reply:
+        if header.api_key == API_VERSIONS:
+            handler = self._table.get(API_VERSIONS)
+            assert handler is not None
+            answer = unsupported_version_answer(handler.versions)
+            return encode_response(API_VERSIONS, 0, header.correlation_id, answer)
+        log.warning("%s: closed, %s v%d is not served", connection, api_name(header.api_key), header.api_version)
+        return CLOSE
