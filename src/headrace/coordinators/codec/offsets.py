@@ -1,0 +1,72 @@
+"""Committed offsets: OffsetCommitKey (types 0 and 1), OffsetCommitValue (versions 0–4; 4 is written).
+
+v0 offset, metadata, commit time · v1 expiry time · v2 without it · v3 leader epoch · v4 flexible, topic id (tag 0).
+This is the hot codec: one record per partition of every commit, and most of what is read when a group's shard loads.
+"""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from typing import Final, NamedTuple
+
+from headrace.coordinators.codec.primitives import Reader, UnreadableRecord, key_of, read_version, uvarint
+
+LEGACY_OFFSET_COMMIT: Final = 0
+OFFSET_COMMIT: Final = 1
+_INT32: Final = struct.Struct(">i")
+_HEAD: Final = struct.Struct(">hqi")
+_INT64: Final = struct.Struct(">q")
+_EXPIRING: Final = struct.Struct(">qq")
+
+
+class OffsetValue(NamedTuple):
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int = -1
+    topic_id: uuid.UUID | None = None
+
+
+def offset_key(group: str, topic: str, partition: int) -> bytes:
+    return key_of(OFFSET_COMMIT, group, topic) + _INT32.pack(partition)
+
+
+def read_offset_key(key: bytes) -> tuple[str, str, int]:
+    try:
+        at = 4 + (key[2] << 8 | key[3])
+        topic_at = at + 2
+        end = topic_at + (key[at] << 8 | key[at + 1])
+        return str(key[4:at], "utf-8"), str(key[topic_at:end], "utf-8"), _INT32.unpack_from(key, end)[0]
+    except (IndexError, struct.error) as error:
+        raise UnreadableRecord("an offset key that ends too early") from error
+
+
+def offset_value(value: OffsetValue) -> bytes:
+    text = value.metadata.encode()
+    if value.expire_timestamp_ms >= 0:
+        # Only clients from before Kafka 2.1 name an expiry; its field exists in version 1 alone.
+        head = struct.pack(">hqh", 1, value.offset, len(text))
+        return head + text + _EXPIRING.pack(value.commit_timestamp_ms, value.expire_timestamp_ms)
+    head = _HEAD.pack(4, value.offset, value.leader_epoch) + uvarint(len(text) + 1) + text
+    tail = _INT64.pack(value.commit_timestamp_ms)
+    if value.topic_id is None:
+        return head + tail + b"\0"
+    return head + tail + b"\x01\x00\x10" + value.topic_id.bytes
+
+
+def read_offset_value(data: bytes) -> OffsetValue:
+    version, reader = read_version(data, range(5), "OffsetCommitValue")
+    offset = reader.int64()
+    leader_epoch = reader.int32() if version >= 3 else -1
+    metadata = reader.compact_string() if version >= 4 else reader.string()
+    commit_ms = reader.int64()
+    expire_ms = reader.int64() if version == 1 else -1
+    topic_id = _topic_id(reader) if version >= 4 else None
+    return OffsetValue(offset, leader_epoch, metadata, commit_ms, expire_ms, topic_id)
+
+
+def _topic_id(reader: Reader) -> uuid.UUID | None:
+    found = reader.tagged().get(0)
+    return None if found is None or not any(found) else uuid.UUID(bytes=found)
