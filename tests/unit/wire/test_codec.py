@@ -93,7 +93,7 @@ def test_every_message_is_read_back_by_kio_as_it_was_given(api_key: int) -> None
         for kind in (EntityType.request, EntityType.response):
             if kind not in kinds:
                 continue
-            load = codec._request_schema if kind is EntityType.request else codec._response_schema
+            load = codec._request_schema if kind is EntityType.request else codec.response_schema
             entity = load(api_key, version)
             for seed in range(5):
                 given = plain_values(entity, random.Random(f"{api_key} {version} {kind} {seed}"))

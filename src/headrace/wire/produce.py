@@ -1,0 +1,220 @@
+"""Produce by hand: the request without a copy of its records, the answer without an object per field.
+
+Versions 3–13. v5 log start offset · v8 record errors · v9 flexible · v10 current leader · v13 topic ids, no names.
+The records of a partition are a writable memoryview of the frame, so that offsets are assigned in place.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from headrace.wire.codec import MalformedRequest, read_uvarint, skip_tagged_fields
+from headrace.wire.node_endpoints import NodeEndpoint, write_node_endpoints
+from headrace.wire.schema_writer import write_uvarint
+from headrace.wire.strings import compact_string, nullable_string
+
+_I16: Final = struct.Struct(">h")
+_I32: Final = struct.Struct(">i")
+_ACKS_TIMEOUT: Final = struct.Struct(">hi")
+_PARTITION_V3: Final = struct.Struct(">ihqq")
+_PARTITION_V5: Final = struct.Struct(">ihqqq")
+
+FLEXIBLE_FROM: Final = 9
+TOPIC_IDS_FROM: Final = 13
+
+
+class PartitionRecords(NamedTuple):
+    partition: int
+    records: memoryview | None
+
+
+class TopicRecords(NamedTuple):
+    # The name up to v12, the sixteen bytes of the id from v13.
+    topic: str | bytes
+    partitions: list[PartitionRecords]
+
+
+@dataclass(slots=True)
+class ProduceRequest:
+    transactional_id: str | None
+    acks: int
+    timeout_ms: int
+    topics: list[TopicRecords]
+
+
+class PartitionOutcome(NamedTuple):
+    partition: int
+    error_code: int = 0
+    base_offset: int = -1
+    log_append_time_ms: int = -1
+    log_start_offset: int = -1
+    error_message: str | None = None
+    record_errors: tuple[tuple[int, str | None], ...] = ()
+    # (leader, epoch) when the client asked the wrong broker.
+    current_leader: tuple[int, int] | None = None
+
+
+def read_produce_request(frame: memoryview, at: int, version: int) -> ProduceRequest:
+    """Raises MalformedRequest."""
+    try:
+        request, end = _read_flexible(frame, at, version) if version >= FLEXIBLE_FROM else _read_legacy(frame, at)
+    except (struct.error, IndexError, UnicodeDecodeError) as error:
+        raise MalformedRequest(f"a produce v{version} request that cannot be read ({error})") from error
+    if end > len(frame):
+        raise MalformedRequest(f"a produce v{version} request that is longer than its frame")
+    return request
+
+
+def _checked(frame: memoryview, at: int, length: int) -> int:
+    """The end of `length` bytes at `at`; slicing alone would silently give fewer."""
+    end = at + length
+    if length < 0 or end > len(frame):
+        raise MalformedRequest(f"a field of {length} bytes where {len(frame) - at} are left")
+    return end
+
+
+def _checked_count(frame: memoryview, at: int, count: int, smallest: int) -> int:
+    if count < 0 or count * smallest > len(frame) - at:
+        raise MalformedRequest(f"a list of {count} where {len(frame) - at} bytes are left")
+    return count
+
+
+def _read_legacy(frame: memoryview, at: int) -> tuple[ProduceRequest, int]:
+    (length,) = _I16.unpack_from(frame, at)
+    at += 2
+    transactional_id = None
+    if length >= 0:
+        end = _checked(frame, at, length)
+        transactional_id = str(frame[at:end], "utf-8")
+        at = end
+    acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(frame, at)
+    (topic_count,) = _I32.unpack_from(frame, at + 6)
+    at += 10
+    topics = []
+    for _ in range(_checked_count(frame, at, topic_count, 6)):
+        (length,) = _I16.unpack_from(frame, at)
+        end = _checked(frame, at + 2, length)
+        name = str(frame[at + 2 : end], "utf-8")
+        (partition_count,) = _I32.unpack_from(frame, end)
+        at = end + 4
+        partitions = []
+        for _ in range(_checked_count(frame, at, partition_count, 8)):
+            (index,) = _I32.unpack_from(frame, at)
+            (length,) = _I32.unpack_from(frame, at + 4)
+            at += 8
+            records = None
+            if length >= 0:
+                end = _checked(frame, at, length)
+                records = frame[at:end]
+                at = end
+            partitions.append(PartitionRecords(index, records))
+        topics.append(TopicRecords(name, partitions))
+    return ProduceRequest(transactional_id, acks, timeout_ms, topics), at
+
+
+def _read_flexible(frame: memoryview, at: int, version: int) -> tuple[ProduceRequest, int]:
+    length, at = read_uvarint(frame, at)
+    transactional_id = None
+    if length:
+        end = _checked(frame, at, length - 1)
+        transactional_id = str(frame[at:end], "utf-8")
+        at = end
+    acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(frame, at)
+    topic_count, at = read_uvarint(frame, at + 6)
+    topics = []
+    for _ in range(_checked_count(frame, at, topic_count - 1, 3)):
+        topic: str | bytes
+        if version >= TOPIC_IDS_FROM:
+            end = _checked(frame, at, 16)
+            topic = bytes(frame[at:end])
+        else:
+            length, at = read_uvarint(frame, at)
+            end = _checked(frame, at, length - 1)
+            topic = str(frame[at:end], "utf-8")
+        partition_count, at = read_uvarint(frame, end)
+        partitions = []
+        for _ in range(_checked_count(frame, at, partition_count - 1, 6)):
+            (index,) = _I32.unpack_from(frame, at)
+            length, at = read_uvarint(frame, at + 4)
+            records = None
+            if length:
+                end = _checked(frame, at, length - 1)
+                records = frame[at:end]
+                at = end
+            at = at + 1 if frame[at] == 0 else skip_tagged_fields(frame, at)
+            partitions.append(PartitionRecords(index, records))
+        at = at + 1 if frame[at] == 0 else skip_tagged_fields(frame, at)
+        topics.append(TopicRecords(topic, partitions))
+    at = skip_tagged_fields(frame, at)
+    return ProduceRequest(transactional_id, acks, timeout_ms, topics), at
+
+
+def encode_produce_response(
+    version: int,
+    correlation_id: int,
+    topics: list[tuple[str | bytes, list[PartitionOutcome]]],
+    throttle_time_ms: int = 0,
+    node_endpoints: tuple[NodeEndpoint, ...] = (),
+) -> bytearray:
+    """The whole frame, length prefix included."""
+    out = bytearray(8)
+    if version >= FLEXIBLE_FROM:
+        out.append(0)
+        write_uvarint(out, len(topics) + 1)
+        for topic, outcomes in topics:
+            if isinstance(topic, bytes):
+                out += topic
+            else:
+                compact_string(out, topic)
+            write_uvarint(out, len(outcomes) + 1)
+            for outcome in outcomes:
+                _flexible_partition(out, outcome, version)
+            out.append(0)
+        out += _I32.pack(throttle_time_ms)
+        write_node_endpoints(out, node_endpoints if version >= 10 else ())
+    else:
+        out += _I32.pack(len(topics))
+        for topic, outcomes in topics:
+            assert isinstance(topic, str)
+            name = topic.encode()
+            out += _I16.pack(len(name))
+            out += name
+            out += _I32.pack(len(outcomes))
+            for outcome in outcomes:
+                _legacy_partition(out, outcome, version)
+        out += _I32.pack(throttle_time_ms)
+    struct.pack_into(">ii", out, 0, len(out) - 4, correlation_id)
+    return out
+
+
+def _legacy_partition(out: bytearray, outcome: PartitionOutcome, version: int) -> None:
+    index, error_code, base_offset, append_time, log_start, message, record_errors, _ = outcome
+    if version < 5:
+        out += _PARTITION_V3.pack(index, error_code, base_offset, append_time)
+        return
+    out += _PARTITION_V5.pack(index, error_code, base_offset, append_time, log_start)
+    if version >= 8:
+        out += _I32.pack(len(record_errors))
+        for batch_index, why in record_errors:
+            out += _I32.pack(batch_index)
+            nullable_string(out, why)
+        nullable_string(out, message)
+
+
+def _flexible_partition(out: bytearray, outcome: PartitionOutcome, version: int) -> None:
+    index, error_code, base_offset, append_time, log_start, message, record_errors, leader = outcome
+    out += _PARTITION_V5.pack(index, error_code, base_offset, append_time, log_start)
+    write_uvarint(out, len(record_errors) + 1)
+    for batch_index, why in record_errors:
+        out += _I32.pack(batch_index)
+        compact_string(out, why)
+        out.append(0)
+    compact_string(out, message)
+    if leader is None or version < 10:
+        out.append(0)
+    else:
+        # One tagged field: number 0, nine bytes, the last of which says that it has no tagged fields of its own.
+        out += b"\x01\x00\x09"
+        out += struct.pack(">iib", *leader, 0)

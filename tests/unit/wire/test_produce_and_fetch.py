@@ -1,0 +1,129 @@
+"""Produce and Fetch are encoded by hand; kio's schemas say whether that is right."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from datetime import timedelta
+
+import pytest
+
+from headrace.wire.codec import MalformedRequest, encode_request, read_request_header, read_response
+from headrace.wire.fetch import FetchedPartition, encode_fetch_response
+from headrace.wire.node_endpoints import NodeEndpoint
+from headrace.wire.produce import PartitionOutcome, encode_produce_response, read_produce_request
+
+TOPIC_ID = uuid.UUID(int=0x0102030405060708090A0B0C0D0E0F10)
+RECORDS = bytes(range(200)) * 3
+
+
+def produce_frame(version: int, transactional_id: str | None = None) -> memoryview:
+    body = {
+        "transactional_id": transactional_id,
+        "acks": -1,
+        "timeout": 1500,
+        "topic_data": [
+            {
+                "name": "orders",
+                "topic_id": TOPIC_ID,
+                "partition_data": [{"index": 3, "records": RECORDS}, {"index": 4, "records": None}],
+            }
+        ],
+    }
+    return memoryview(encode_request(0, version, 7, "me", body))[4:]
+
+
+@pytest.mark.parametrize("version", range(3, 14))
+@pytest.mark.parametrize("transactional_id", [None, "tx"])
+def test_a_produce_request_of_every_version_is_read(version: int, transactional_id: str | None) -> None:
+    frame = produce_frame(version, transactional_id)
+    _, at = read_request_header(frame)
+    request = read_produce_request(frame, at, version)
+    assert (request.transactional_id, request.acks, request.timeout_ms) == (transactional_id, -1, 1500)
+    ((topic, partitions),) = request.topics
+    assert topic == (TOPIC_ID.bytes if version >= 13 else "orders")
+    assert [p.partition for p in partitions] == [3, 4]
+    assert partitions[0].records == RECORDS
+    assert partitions[1].records is None
+
+
+@pytest.mark.parametrize("version", range(3, 14))
+def test_a_cut_produce_request_is_refused_wherever_it_is_cut(version: int) -> None:
+    frame = produce_frame(version)
+    _, at = read_request_header(frame)
+    for length in range(at, len(frame)):
+        with pytest.raises(MalformedRequest):
+            read_produce_request(frame[:length], at, version)
+
+
+@pytest.mark.parametrize("version", range(3, 14))
+def test_a_produce_answer_of_every_version_is_what_the_schema_reads(version: int) -> None:
+    outcomes = [
+        PartitionOutcome(0, 0, 41, 1234, 5),
+        PartitionOutcome(1, 87, error_message="bad", record_errors=((2, "no key"), (3, None))),
+        PartitionOutcome(2, 6, current_leader=(8, 9)),
+    ]
+    topic = TOPIC_ID.bytes if version >= 13 else "orders"
+    frame = encode_produce_response(version, 77, [(topic, outcomes)], 12, (NodeEndpoint(8, "h", 9092, "r"),))
+    assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+    correlation_id, response = read_response(0, version, frame[4:])
+    assert correlation_id == 77
+    assert response.throttle_time == timedelta(milliseconds=12)
+    (answer,) = response.responses
+    first, second, third = answer.partition_responses
+    assert (first.index, first.error_code, first.base_offset) == (0, 0, 41)
+    if version >= 5:
+        assert first.log_start_offset == 5
+    if version >= 8:
+        assert second.error_message == "bad"
+        errors = [(e.batch_index, e.batch_index_error_message) for e in second.record_errors]
+        assert errors == [(2, "no key"), (3, None)]
+    if version >= 10:
+        assert (third.current_leader.leader_id, third.current_leader.leader_epoch) == (8, 9)
+        assert (first.current_leader.leader_id, first.current_leader.leader_epoch) == (-1, -1)
+        (endpoint,) = response.node_endpoints
+        assert (endpoint.node_id, endpoint.host, endpoint.port, endpoint.rack) == (8, "h", 9092, "r")
+    if version >= 13:
+        assert answer.topic_id == TOPIC_ID
+
+
+@dataclass
+class Piece:
+    data: bytes
+
+    @property
+    def length(self) -> int:
+        return len(self.data)
+
+
+@pytest.mark.parametrize("version", range(4, 19))
+def test_a_fetch_answer_of_every_version_is_what_the_schema_reads(version: int) -> None:
+    partitions = [
+        FetchedPartition(0, 0, 10, 9, 2, aborted=[(5, 6)], records=Piece(RECORDS)),
+        FetchedPartition(1, 6, current_leader=(3, 4), preferred_read_replica=2),
+        FetchedPartition(2, 0, 10, 9, 2, aborted=[], diverging=(1, 7), records=Piece(b"abc")),
+    ]
+    topic = TOPIC_ID.bytes if version >= 13 else "orders"
+    parts = encode_fetch_response(
+        version, 5, [(topic, partitions)], session_id=99, node_endpoints=[NodeEndpoint(3, "h", 1, None)]
+    )
+    frame = b"".join(part.data if isinstance(part, Piece) else part for part in parts)
+    assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+    correlation_id, response = read_response(1, version, frame[4:])
+    assert correlation_id == 5
+    first, second, third = response.responses[0].partitions
+    assert (bytes(first.records), bytes(third.records)) == (RECORDS, b"abc")
+    assert second.records == b""
+    assert [(a.producer_id, a.first_offset) for a in first.aborted_transactions] == [(5, 6)]
+    assert second.aborted_transactions is None
+    assert third.aborted_transactions == ()
+    assert (first.high_watermark, first.last_stable_offset) == (10, 9)
+    if version >= 7:
+        assert response.session_id == 99
+    if version >= 11:
+        assert second.preferred_read_replica == 2
+    if version >= 12:
+        assert (third.diverging_epoch.epoch, third.diverging_epoch.end_offset) == (1, 7)
+        assert (second.current_leader.leader_id, second.current_leader.leader_epoch) == (3, 4)
+    if version >= 16:
+        assert [e.node_id for e in response.node_endpoints] == [3]
