@@ -1,0 +1,1 @@
+"""Decisions of replication, pure: facts in, effects out, time as an argument."""

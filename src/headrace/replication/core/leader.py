@@ -1,0 +1,76 @@
+"""What a leader (or a follower that serves consumers) checks before it answers, and how far a reader may read.
+
+Pure functions over numbers, so that handlers, partition and simulation share one rule each:
+leader epochs (KIP-320), divergence of a follower's log (KIP-101, KIP-279, KIP-595), the offset that a listing may name
+after an election (KIP-207), the replica a consumer should read from (KIP-392).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from headrace.kernel.errors import ErrorCode, FencedLeaderEpoch, Refused, UnknownLeaderEpoch
+
+NO_EPOCH: Final = -1
+UNDEFINED_OFFSET: Final = -1
+
+
+class EpochEnd(NamedTuple):
+    """The largest epoch at or below the asked one that the log knows, and the offset where it ended."""
+
+    epoch: int
+    end_offset: int
+
+
+def check_leader_epoch(asked: int, current: int) -> None:
+    """A reader that names an epoch must name ours: lower is an old view of the world, higher one we have not heard
+    of.
+    """
+    if asked in (current, NO_EPOCH):
+        return
+    if asked < current:
+        raise FencedLeaderEpoch(f"leader epoch {asked} is over: the partition is at {current}")
+    raise UnknownLeaderEpoch(f"leader epoch {asked} is not known here yet: the partition is at {current}")
+
+
+def divergence(fetch_offset: int, last_fetched_epoch: int, end: EpochEnd) -> EpochEnd | None:
+    """Where the follower's log leaves ours, or None when it agrees up to `fetch_offset`.
+
+    `end` is our answer for `last_fetched_epoch`. The follower diverged when it holds more of that epoch than we do, or
+    when we never had that epoch (then ours is an earlier one).
+    """
+    if last_fetched_epoch == NO_EPOCH:
+        return None
+    if end.epoch < last_fetched_epoch or end.end_offset < fetch_offset:
+        return end
+    return None
+
+
+def check_latest_offset_known(high_watermark: int, epoch_start: int) -> None:
+    """Right after an election the mark may lag behind what was acknowledged; a listing must not step back (KIP-207)."""
+    if high_watermark < epoch_start:
+        raise Refused(
+            ErrorCode.offset_not_available,
+            f"high watermark {high_watermark} is still below the new leader's first offset {epoch_start}: try again",
+        )
+
+
+class ReadableReplica(NamedTuple):
+    broker: int
+    rack: str | None
+    log_start: int
+    log_end: int
+    caught_up_at_ms: int
+
+
+def preferred_read_replica(
+    leader: int, client_rack: str | None, offset: int, replicas: Mapping[int, ReadableReplica]
+) -> int:
+    """The most caught-up replica in the client's rack that holds `offset`; the leader when there is none."""
+    if not client_rack:
+        return leader
+    near = [r for r in replicas.values() if r.rack == client_rack and r.log_start <= offset <= r.log_end]
+    if not near or any(r.broker == leader for r in near):
+        return leader
+    return max(near, key=lambda r: (r.log_end, r.caught_up_at_ms, -r.broker)).broker

@@ -1,0 +1,49 @@
+"""ListOffsets for one partition: the special timestamps, and what may be named right after an election."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from headrace.replication.core.isr import InSyncReplicas
+from headrace.replication.core.leader import check_latest_offset_known
+from headrace.storage.log import Log
+
+READ_COMMITTED: Final = 1
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
+
+
+class OffsetAt(NamedTuple):
+    offset: int
+    timestamp_ms: int
+    leader_epoch: int
+
+
+NO_OFFSET: Final = OffsetAt(-1, -1, -1)
+
+
+def offset_for(log: Log, isr: InSyncReplicas, timestamp: int, isolation: int | None) -> OffsetAt:
+    """The first offset at or after `timestamp` that the asker may see, or `NO_OFFSET`. `isolation` None: a replica asks."""
+    if isolation is None:
+        last = log.log_end_offset
+    else:
+        last = log.last_stable_offset if isolation == READ_COMMITTED else log.high_watermark
+    if timestamp == LATEST:
+        if isolation is not None:
+            check_latest_offset_known(isr.high_watermark, isr.epoch_start)
+        return OffsetAt(last, -1, isr.leader_epoch)
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        start = log.log_start_offset
+        return OffsetAt(start, -1, log.leader_epochs.epoch_at(start))
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return NO_OFFSET  # there is no remote tier
+    found = log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+    if found is not None and found.offset < last:
+        return OffsetAt(found.offset, found.timestamp_ms, found.leader_epoch)
+    if isolation is not None and found is not None:
+        check_latest_offset_known(isr.high_watermark, isr.epoch_start)
+    return NO_OFFSET

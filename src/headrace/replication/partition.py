@@ -1,0 +1,521 @@
+"""One replica of one partition on this broker: its log, its role, and what it owes to readers and writers.
+
+    follower ──image: we lead in a higher epoch──► leader ──image: another leads──► follower ──image: not ours──► closed
+
+As leader it appends, answers fetches, keeps the in-sync set (`core/isr`) and moves the high watermark. As follower it
+only takes what its leader sends (`fetcher`), and serves consumers when replica selection is on (KIP-392).
+
+Append and read are on the path of every Produce and Fetch: no task, no lock, nothing per record. With one replica the
+high watermark moves inside `append`, so that acks=all costs no wait either.
+
+Role and set come from the cluster image by (leader epoch, partition epoch), never backwards. A broker whose lease of
+the coordination session ended neither appends, acknowledges nor serves (another may lead by now). Owned by the event
+loop.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple, Protocol
+
+from headrace.cluster.core.image import PartitionInfo
+from headrace.kernel.errors import ErrorCode, Fault, NotLeader, OffsetOutOfRange, Refused
+from headrace.replication.core.follower import follower_high_watermark, follower_log_start, truncation_point
+from headrace.replication.core.isr import InSyncReplicas, IsrProposal
+from headrace.replication.core.leader import (
+    NO_EPOCH,
+    UNDEFINED_OFFSET,
+    EpochEnd,
+    check_leader_epoch,
+    divergence,
+)
+from headrace.replication.offset_lookup import OffsetAt, offset_for
+from headrace.replication.waiters import CommitWaiters, ReaderSet, answer_within
+from headrace.storage.log import Appended, AppendOrigin, Log, Slice
+
+ACKS_ALL: Final = -1
+CONSUMER: Final = -1
+READ_UNCOMMITTED: Final = 0
+READ_COMMITTED: Final = 1
+
+
+class PartitionRead(NamedTuple):
+    """What a fetch of one partition gives: bytes of whole batches (or none yet), and the marks at that moment."""
+
+    slice: Slice | None
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted: list[Any] | None = None
+    diverging_epoch: EpochEnd | None = None
+    preferred_read_replica: int = -1
+
+
+class Surroundings(Protocol):
+    """What a partition needs to know of its broker."""
+
+    @property
+    def broker_id(self) -> int: ...
+    @property
+    def broker_epoch(self) -> int: ...
+    @property
+    def max_lag_ms(self) -> int: ...
+    @property
+    def serves_consumers_from_followers(self) -> bool: ...
+    @property
+    def live_brokers(self) -> Mapping[int, int]: ...
+    def monotonic_ms(self) -> int: ...
+    def lease_held(self) -> bool: ...
+    def ask_for_isr(self, partition: Partition, proposal: IsrProposal) -> None: ...
+    def preferred_replica(self, partition: Partition, offset: int, client_rack: str) -> int: ...
+
+
+class Partition:
+    __slots__ = (
+        "__weakref__",
+        "_around",
+        "_commits",
+        "_deletions",
+        "_uncommitted_bytes",
+        "closed",
+        "index",
+        "info",
+        "isr",
+        "leader_epoch",
+        "leader_id",
+        "log",
+        "readers",
+        "tail_readers",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(self, topic: str, index: int, topic_id: uuid.UUID | None, log: Log, around: Surroundings) -> None:
+        self.topic = topic
+        self.index = index
+        self.topic_id = topic_id
+        self.log = log
+        self.info: PartitionInfo | None = None
+        self.leader_id = -1
+        self.leader_epoch = NO_EPOCH
+        self.isr: InSyncReplicas | None = None  # set exactly while this broker leads
+        self.readers = ReaderSet()  # consumers: told when the high watermark moves
+        self.tail_readers = ReaderSet()  # followers: told when the log grows
+        self.closed = False
+        self._around = around
+        self._commits = CommitWaiters()
+        self._deletions = CommitWaiters()
+        self._uncommitted_bytes = 0
+
+    def __repr__(self) -> str:
+        return f"Partition({self.topic}-{self.index}, leader={self.leader_id}, epoch={self.leader_epoch})"
+
+    # ---- what everyone asks ---------------------------------------------------------------------------------------
+
+    @property
+    def is_leader(self) -> bool:
+        return self.isr is not None
+
+    @property
+    def high_watermark(self) -> int:
+        return self.log.high_watermark
+
+    @property
+    def last_stable_offset(self) -> int:
+        return self.log.last_stable_offset
+
+    @property
+    def log_start_offset(self) -> int:
+        return self.log.log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        return self.log.log_end_offset
+
+    def check_leads(self, current_leader_epoch: int = NO_EPOCH) -> InSyncReplicas:
+        """The in-sync set, when this broker leads in that epoch and may still act on it. Raises NotLeader and its
+        kin.
+        """
+        if current_leader_epoch != NO_EPOCH:
+            check_leader_epoch(current_leader_epoch, self.leader_epoch)
+        isr = self.isr
+        if isr is None:
+            raise NotLeader(f"{self.topic}-{self.index} is led by broker {self.leader_id}, not by this one")
+        if not self._around.lease_held():
+            raise NotLeader(f"{self.topic}-{self.index}: this broker lost its session and another may lead by now")
+        return isr
+
+    # ---- writing --------------------------------------------------------------------------------------------------
+
+    def append(
+        self,
+        records: memoryview | bytearray,
+        *,
+        acks: int = ACKS_ALL,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        now_ms: int,
+    ) -> Appended:
+        """Append as leader. Raises NotLeader, Refused(not_enough_replicas), and what the log finds wrong with the
+        batches.
+        """
+        isr = self.isr
+        if isr is None or not self._around.lease_held():
+            isr = self.check_leads()
+        if acks == ACKS_ALL and not isr.has_enough_replicas:
+            raise Refused(
+                ErrorCode.not_enough_replicas,
+                f"{self.topic}-{self.index} has {len(isr.stored)} in-sync replicas: "
+                f"min.insync.replicas={isr.min_insync} asks for more",
+            )
+        log = self.log
+        appended = log.append_as_leader(records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin)
+        end = log.log_end_offset
+        if isr.followers:
+            self._uncommitted_bytes += len(records)
+            if isr.appended(end, self._around.monotonic_ms()):
+                self._high_watermark_moved()
+            if self.tail_readers.waiting:
+                self.tail_readers.grew(len(records))
+        else:
+            isr.appended(end, now_ms)
+            log.advance_high_watermark(end)
+            if self.readers.waiting:
+                self.readers.grew(len(records))
+        return appended
+
+    def committed(self, offset_exclusive: int) -> ErrorCode | None:
+        """The answer to acks=all for records below `offset_exclusive`, or None while it is still open."""
+        isr = self.isr
+        if isr is None or not self._around.lease_held():
+            return ErrorCode.not_leader_or_follower
+        if isr.high_watermark < offset_exclusive:
+            return None
+        return ErrorCode.none if isr.has_enough_replicas else ErrorCode.not_enough_replicas_after_append
+
+    def when_committed(self, offset_exclusive: int, answer: Callable[[ErrorCode], None]) -> None:
+        """Call `answer` once: now, when the high watermark gets there, or when this broker stops to lead."""
+        code = self.committed(offset_exclusive)
+        if code is not None:
+            answer(code)
+        else:
+            self._commits.add(offset_exclusive, answer)
+
+    async def wait_committed(self, offset_exclusive: int, timeout_ms: int) -> ErrorCode:
+        code = self.committed(offset_exclusive)
+        if code is not None:
+            return code
+        return await answer_within(timeout_ms, lambda answer: self._commits.add(offset_exclusive, answer))
+
+    def delete_records_before(self, offset: int) -> int:
+        """Move the log start up to `offset` (-1: to the high watermark). Gives the log start; leader only."""
+        isr = self.check_leads()
+        target = isr.high_watermark if offset == -1 else offset
+        if target < 0 or target > isr.high_watermark:
+            raise OffsetOutOfRange(
+                f"{self.topic}-{self.index}: cannot delete up to {offset}, the high watermark is {isr.high_watermark}"
+            )
+        if target > self.log.log_start_offset:
+            self.log.advance_log_start(target)
+            self._deletions.reached(self.low_watermark, ErrorCode.none)
+            # Followers learn the new start from their next fetch answer, so those that wait get one now.
+            self.tail_readers.wake_all()
+        return self.log.log_start_offset
+
+    @property
+    def low_watermark(self) -> int:
+        """The smallest log start over the live replicas: below it no replica holds anything any more."""
+        isr = self.isr
+        if isr is None or not isr.followers:
+            return self.log.log_start_offset
+        live = self._around.live_brokers
+        starts = [progress.log_start for broker, progress in isr.followers.items() if broker in live]
+        return min([self.log.log_start_offset, *starts])
+
+    async def wait_deleted(self, offset: int, timeout_ms: int) -> ErrorCode:
+        """Until every live replica has let go of everything below `offset`."""
+        if self.isr is None:
+            return ErrorCode.not_leader_or_follower
+        if self.low_watermark >= offset:
+            return ErrorCode.none
+        return await answer_within(timeout_ms, lambda answer: self._deletions.add(offset, answer))
+
+    # ---- reading --------------------------------------------------------------------------------------------------
+
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        isolation: int = READ_UNCOMMITTED,
+        replica_id: int = CONSUMER,
+        replica_epoch: int = -1,
+        current_leader_epoch: int = NO_EPOCH,
+        last_fetched_epoch: int = NO_EPOCH,
+        replica_log_start: int = -1,
+        min_one: bool = True,
+        client_rack: str | None = None,
+    ) -> PartitionRead:
+        """Read from `offset`. Raises NotLeader and its kin, OffsetOutOfRange, StorageFault."""
+        if current_leader_epoch != NO_EPOCH and current_leader_epoch != self.leader_epoch:
+            check_leader_epoch(current_leader_epoch, self.leader_epoch)
+        if replica_id >= 0:
+            return self._read_for_follower(
+                offset, max_bytes, replica_id, replica_epoch, last_fetched_epoch, replica_log_start, min_one
+            )
+        if (self.isr is None and not self._around.serves_consumers_from_followers) or not self._around.lease_held():
+            self.check_leads()
+        log = self.log
+        if last_fetched_epoch != NO_EPOCH:
+            diverging = divergence(offset, last_fetched_epoch, self._epoch_end(last_fetched_epoch))
+            if diverging is not None:
+                return self._marks(diverging_epoch=diverging)
+        high_watermark = log.high_watermark
+        stable = log.last_stable_offset
+        if client_rack and self.isr is not None:
+            preferred = self._around.preferred_replica(self, offset, client_rack)
+            if preferred != self._around.broker_id:
+                return self._marks(preferred_read_replica=preferred)
+        bound = stable if isolation == READ_COMMITTED else high_watermark
+        if bound <= offset <= log.log_end_offset:
+            # Between the mark and the log end: not out of range, there is only nothing to show yet.
+            return PartitionRead(None, high_watermark, stable, log.log_start_offset)
+        found = log.read(offset, max_bytes, up_to=bound, min_one_batch=min_one)
+        aborted = None
+        if isolation == READ_COMMITTED:
+            aborted = log.aborted_transactions(offset, bound) if found is not None else []
+        return PartitionRead(found, high_watermark, stable, log.log_start_offset, aborted)
+
+    def _read_for_follower(
+        self,
+        offset: int,
+        max_bytes: int,
+        follower: int,
+        broker_epoch: int,
+        last_fetched_epoch: int,
+        log_start: int,
+        min_one: bool,
+    ) -> PartitionRead:
+        isr = self.check_leads()
+        if not isr.knows(follower, broker_epoch):
+            raise NotLeader(
+                f"{self.topic}-{self.index}: broker {follower} (epoch {broker_epoch}) is not a current replica of it"
+            )
+        diverging = divergence(offset, last_fetched_epoch, self._epoch_end(last_fetched_epoch))
+        if diverging is not None:
+            return self._marks(diverging_epoch=diverging)
+        log = self.log
+        found = None
+        if offset != log.log_end_offset:
+            found = log.read(offset, max_bytes, min_one_batch=min_one)
+        self.follower_fetched(isr, follower, broker_epoch, offset, log_start)
+        return PartitionRead(found, isr.high_watermark, log.last_stable_offset, log.log_start_offset)
+
+    def follower_fetched(
+        self, isr: InSyncReplicas, follower: int, broker_epoch: int, offset: int, log_start: int
+    ) -> None:
+        now_ms = self._around.monotonic_ms()
+        if isr.fetched(follower, broker_epoch, offset, log_start, now_ms):
+            self._high_watermark_moved()
+        if follower not in isr.stored:
+            self._propose(isr, now_ms)
+        if len(self._deletions):
+            self._deletions.reached(self.low_watermark, ErrorCode.none)
+
+    def _marks(self, *, diverging_epoch: EpochEnd | None = None, preferred_read_replica: int = -1) -> PartitionRead:
+        log = self.log
+        return PartitionRead(
+            None,
+            log.high_watermark,
+            log.last_stable_offset,
+            log.log_start_offset,
+            None,
+            diverging_epoch,
+            preferred_read_replica,
+        )
+
+    # ---- looking up -----------------------------------------------------------------------------------------------
+
+    def offset_for(
+        self, timestamp: int, isolation: int | None = READ_UNCOMMITTED, current_leader_epoch: int = NO_EPOCH
+    ) -> OffsetAt:
+        """ListOffsets for one partition; (-1, -1, -1) when nothing is that young. `isolation` None: a replica asks."""
+        isr = self.check_leads(current_leader_epoch)
+        return offset_for(self.log, isr, timestamp, isolation)
+
+    def end_offset_for_epoch(self, epoch: int, current_leader_epoch: int = NO_EPOCH) -> EpochEnd:
+        """OffsetForLeaderEpoch for one partition; leader only. (-1, -1) when the log is as old as no such epoch."""
+        self.check_leads(current_leader_epoch)
+        return self._epoch_end(epoch)
+
+    def _epoch_end(self, epoch: int) -> EpochEnd:
+        if epoch == NO_EPOCH:
+            return EpochEnd(NO_EPOCH, UNDEFINED_OFFSET)
+        if epoch == self.leader_epoch and self.isr is not None:
+            return EpochEnd(epoch, self.log.log_end_offset)
+        return EpochEnd(*self.log.end_offset_for_epoch(epoch))
+
+    # ---- following ------------------------------------------------------------------------------------------------
+
+    def last_epoch(self) -> int:
+        """The epoch of the last record held, by which the leader finds where the logs part; -1 for an empty log."""
+        return self.log.leader_epochs.latest
+
+    def append_as_follower(self, records: memoryview, leader_high_watermark: int, leader_log_start: int) -> None:
+        """Take what the leader of our current epoch sent: records (maybe none), then its marks."""
+        assert self.isr is None, "a leader takes records from nobody"
+        log = self.log
+        if len(records):
+            log.append_as_follower(records)
+        mark = follower_high_watermark(leader_high_watermark, log.log_end_offset)
+        if mark > log.high_watermark:
+            log.advance_high_watermark(mark)
+            if self.readers.waiting:
+                self.readers.grew(len(records) or 1 << 30)
+        start = follower_log_start(leader_log_start, log.log_start_offset, log.high_watermark)
+        if start > log.log_start_offset:
+            log.advance_log_start(start)
+
+    def truncate_to_agree(self, leader_end: EpochEnd) -> int:
+        """Cut off what the leader does not have (rule 1: by epochs, never by a mark). Gives the new log end."""
+        log = self.log
+        own = EpochEnd(*log.end_offset_for_epoch(leader_end.epoch))
+        cut = truncation_point(leader_end, own, log.log_end_offset)
+        if cut < log.log_end_offset:
+            log.truncate_to(max(cut, log.log_start_offset))
+        return log.log_end_offset
+
+    def start_over_at(self, offset: int) -> None:
+        """The leader has deleted what would come next here: begin again, empty, at its log start."""
+        self.log.truncate_fully_and_start_at(offset)
+
+    # ---- role -----------------------------------------------------------------------------------------------------
+
+    def update(self, info: PartitionInfo) -> bool:
+        """Follow the image (or the controller's answer). True when leader or leader epoch changed. Never steps back."""
+        current = self.info
+        if current is not None:
+            if info.leader_epoch < current.leader_epoch:
+                return False
+            if info.leader_epoch == current.leader_epoch:
+                if info.partition_epoch > current.partition_epoch:
+                    self.info = info
+                    self._membership_changed(info)
+                return False
+        self.info = info
+        self.leader_id = info.leader
+        self.leader_epoch = info.leader_epoch
+        if info.leader == self._around.broker_id:
+            self._lead(info)
+        else:
+            self._follow()
+        return True
+
+    def _lead(self, info: PartitionInfo) -> None:
+        log = self.log
+        # Written at once: whoever asks from now on where an older epoch ended must hear "here", even before a record.
+        log.leader_epochs.assign(info.leader_epoch, log.log_end_offset)
+        now_ms = self._around.monotonic_ms()
+        self.isr = InSyncReplicas(
+            leader=info.leader,
+            broker_epoch=self._around.broker_epoch,
+            leader_epoch=info.leader_epoch,
+            partition_epoch=info.partition_epoch,
+            replicas=info.replicas,
+            stored=info.isr,
+            log_end=log.log_end_offset,
+            high_watermark=log.high_watermark,
+            max_lag_ms=self._around.max_lag_ms,
+            min_insync=log.config.min_insync_replicas,
+            now_ms=now_ms,
+        )
+        self.isr.brokers_changed(self._around.live_brokers)
+        self._uncommitted_bytes = 1 << 30  # unknown: whoever waits looks again at the first progress
+        self._high_watermark_moved()
+        self.readers.wake_all()
+        self.tail_readers.wake_all()
+
+    def _follow(self) -> None:
+        self.isr = None
+        self._dismiss(ErrorCode.not_leader_or_follower)
+
+    def step_down(self) -> None:
+        """Lead no more in this epoch, whatever the image says; only a higher epoch can make this broker leader again."""
+        self.leader_id = -1
+        self._follow()
+
+    def _membership_changed(self, info: PartitionInfo) -> None:
+        isr = self.isr
+        if isr is None:
+            return
+        isr.replicas_assigned(info.replicas)
+        if isr.stored_as(info.isr, info.partition_epoch, self._around.monotonic_ms()):
+            self._high_watermark_moved()
+
+    def isr_refused(self, proposal: IsrProposal) -> None:
+        if self.isr is not None:
+            self.isr.refused(proposal, self._around.monotonic_ms())
+
+    def brokers_changed(self, live: Mapping[int, int]) -> None:
+        if self.isr is not None:
+            self.isr.brokers_changed(live)
+            if len(self._deletions):
+                self._deletions.reached(self.low_watermark, ErrorCode.none)
+
+    def config_changed(self) -> None:
+        """The log has a new configuration: a lower min.insync.replicas may let the mark move."""
+        isr = self.isr
+        if isr is not None:
+            isr.min_insync = self.log.config.min_insync_replicas
+            if isr.advance(self._around.monotonic_ms()):
+                self._high_watermark_moved()
+
+    def tick(self) -> None:
+        """Time passed: followers that fell behind leave, proposals that were held back go out."""
+        isr = self.isr
+        if isr is None or not isr.followers or not self._around.lease_held():
+            return
+        now_ms = self._around.monotonic_ms()
+        self._propose(isr, now_ms)
+        # A follower that stopped to catch up no longer holds the mark back.
+        if isr.advance(now_ms):
+            self._high_watermark_moved()
+
+    def _propose(self, isr: InSyncReplicas, now_ms: int) -> None:
+        proposal = isr.propose(now_ms)
+        if proposal is not None:
+            self._around.ask_for_isr(self, proposal)
+
+    def close(self, code: ErrorCode = ErrorCode.unknown_topic_or_partition) -> None:
+        """This broker no longer holds the partition: everyone who waits is told."""
+        self.closed = True
+        self.isr = None
+        self._dismiss(code)
+
+    def _dismiss(self, code: ErrorCode) -> None:
+        self._commits.fail_all(code)
+        self._deletions.fail_all(code)
+        self.readers.wake_all()
+        self.tail_readers.wake_all()
+
+    def _high_watermark_moved(self) -> None:
+        isr = self.isr
+        assert isr is not None
+        log = self.log
+        mark = isr.high_watermark
+        if mark > log.high_watermark:
+            log.advance_high_watermark(mark)
+        if len(self._commits):
+            if self._around.lease_held():
+                enough = isr.has_enough_replicas
+                self._commits.reached(mark, ErrorCode.none if enough else ErrorCode.not_enough_replicas_after_append)
+            else:
+                self._commits.reached(mark, ErrorCode.not_leader_or_follower)
+        grown = self._uncommitted_bytes
+        if mark >= isr.log_end:
+            self._uncommitted_bytes = 0
+        if self.readers.waiting:
+            self.readers.grew(grown)
+
+
+__all__ = ["Fault", "OffsetAt", "Partition", "PartitionRead", "Surroundings"]

@@ -1,0 +1,304 @@
+"""All replicas of this broker: made, changed and dropped as the cluster image says.
+
+Follows the image by delta: a topic's partition that names this broker among its replicas gets a log (through LogDirs)
+and a role; one that no longer does is closed and its log deleted. Whoever cares about roles (coordinators, fetchers)
+subscribes.
+
+A broker acts on an image only once the image knows it by its present broker epoch: an older one may still call it the
+leader of partitions whose last records it lost when it went down. When it registers anew it gives up every leadership
+at once and waits to be told again, in a higher leader epoch. Logs on disk that no image names are left alone, with a
+warning: a wrong guess would delete data. Owned by the event loop.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Final, Protocol
+
+from headrace.cluster.core.delta import diff
+from headrace.cluster.core.image import ClusterImage, PartitionInfo, TopicInfo
+from headrace.cluster.view import ClusterView
+from headrace.kernel.errors import ErrorCode, Fault, NotLeader, StorageFault, UnknownPartition, UnknownTopicId
+from headrace.replication.core.isr import UNKNOWN_BROKER_EPOCH, IsrProposal
+from headrace.replication.core.leader import ReadableReplica, preferred_read_replica
+from headrace.replication.partition import Partition
+from headrace.storage.log import Log
+from headrace.storage.log_config import LogConfig
+
+logger = logging.getLogger(__name__)
+
+LogConfigFor = Callable[[str, ClusterImage], LogConfig]
+DEFAULT_MAX_LAG_MS: Final = 30_000
+
+
+class IsrChanges(Protocol):
+    """The way to the controller for changes of in-sync sets; answers come back through `Partition.update` and
+    `.isr_refused`.
+    """
+
+    def ask(self, partition: Partition, proposal: IsrProposal) -> None: ...
+
+
+class Logs(Protocol):
+    """What is needed of LogDirs."""
+
+    def log(self, topic: str, partition: int) -> Log | None: ...
+    def logs(self) -> Collection[Log]: ...
+    def create(self, topic: str, partition: int, topic_id: uuid.UUID, config: LogConfig) -> Log: ...
+    def delete(self, topic: str, partition: int) -> None: ...
+
+
+class _NobodyToAsk:
+    """A broker alone has no followers, so nothing is ever asked."""
+
+    def ask(self, partition: Partition, proposal: IsrProposal) -> None:
+        raise AssertionError(f"{partition}: a proposal without a controller to take it")
+
+
+def _monotonic_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
+
+
+RoleSubscriber = Callable[[Partition], None]
+
+
+class Partitions:
+    """Also the `Surroundings` of each partition: who we are, the lease, the live brokers, the way to the controller."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        logs: Logs,
+        view: ClusterView,
+        log_config_for: LogConfigFor,
+        *,
+        isr_changes: IsrChanges | None = None,
+        lease_held: Callable[[], bool] = lambda: True,
+        max_lag_ms: int = DEFAULT_MAX_LAG_MS,
+        serves_consumers_from_followers: bool = False,
+        monotonic_ms: Callable[[], int] = _monotonic_ms,
+    ) -> None:
+        self.broker_id = broker_id
+        self.broker_epoch = UNKNOWN_BROKER_EPOCH
+        self.max_lag_ms = max_lag_ms
+        self.serves_consumers_from_followers = serves_consumers_from_followers
+        self.live_brokers: Mapping[int, int] = {}
+        self.monotonic_ms = monotonic_ms
+        self.lease_held = lease_held
+        self.isr_changes: IsrChanges = isr_changes or _NobodyToAsk()
+        self._logs = logs
+        self._view = view
+        self._log_config_for = log_config_for
+        self._applied = ClusterImage()
+        self._by_name: dict[tuple[str, int], Partition] = {}
+        self._by_id: dict[tuple[uuid.UUID, int], Partition] = {}
+        self._offline: dict[tuple[str, int], str] = {}
+        self._subscribers: list[RoleSubscriber] = []
+        self._unsubscribe = view.subscribe(lambda _, new: self.apply(new))
+
+    # ---- asking ---------------------------------------------------------------------------------------------------
+
+    def get(self, topic: str, index: int) -> Partition | None:
+        return self._by_name.get((topic, index))
+
+    def led(self, topic: str, index: int) -> Partition:
+        """The partition, when this broker leads it. Raises UnknownPartition, NotLeader, StorageFault."""
+        found = self._by_name.get((topic, index))
+        if found is not None and found.isr is not None:
+            return found
+        raise self._why_not(topic, index)
+
+    def held(self, topic: str, index: int) -> Partition:
+        """The partition, whether led or followed here. Raises UnknownPartition, NotLeader, StorageFault."""
+        found = self._by_name.get((topic, index))
+        if found is not None:
+            return found
+        raise self._why_not(topic, index)
+
+    def by_id(self, topic_id: uuid.UUID, index: int) -> Partition:
+        """Raises UnknownTopicId, UnknownPartition, NotLeader, StorageFault."""
+        found = self._by_id.get((topic_id, index))
+        if found is not None:
+            return found
+        name = self._view.current.topic_names.get(topic_id)
+        if name is None:
+            raise UnknownTopicId(f"no topic has the id {topic_id}")
+        raise self._why_not(name, index)
+
+    def all(self) -> Iterator[Partition]:
+        return iter(tuple(self._by_name.values()))
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def _why_not(self, topic: str, index: int) -> Fault:
+        if self._view.current.partition(topic, index) is None:
+            return UnknownPartition(f"{topic}-{index} does not exist")
+        problem = self._offline.get((topic, index))
+        if problem is not None:
+            return StorageFault(f"{topic}-{index} is offline here: {problem}")
+        found = self._by_name.get((topic, index))
+        leader = found.leader_id if found is not None else self._view.current.topics[topic].partitions[index].leader
+        return NotLeader(f"{topic}-{index} is led by broker {leader}, not by this one")
+
+    def subscribe(self, callback: RoleSubscriber) -> Callable[[], None]:
+        """Called after a partition got, changed or lost its role (then `closed`); gives back the way to stop that."""
+        self._subscribers.append(callback)
+        return lambda: self._subscribers.remove(callback) if callback in self._subscribers else None
+
+    # ---- following the image --------------------------------------------------------------------------------------
+
+    def registered_as(self, broker_epoch: int) -> None:
+        """This broker has a (new) registration. Whatever it led, it led under the old one."""
+        if broker_epoch == self.broker_epoch:
+            return
+        self.broker_epoch = broker_epoch
+        for partition in self.all():
+            if partition.is_leader:
+                partition.step_down()
+                self._tell(partition)
+        self.apply(self._view.current)
+
+    def apply(self, image: ClusterImage) -> None:
+        """Carry out what changed between the last image acted on and this one."""
+        known = image.brokers.get(self.broker_id)
+        if self.broker_epoch != UNKNOWN_BROKER_EPOCH and (known is None or known.epoch != self.broker_epoch):
+            return
+        if image.version <= self._applied.version:
+            return
+        delta = diff(self._applied, image)
+        first = self._applied.version < 0
+        self._applied = image
+        if delta.brokers_joined or delta.brokers_left:
+            self.live_brokers = {b.id: b.epoch for b in image.brokers.values() if not b.fenced and not b.shutting_down}
+        for topic in delta.deleted:
+            for index in range(len(topic.partitions)):
+                self._drop(topic.name, index)
+        for topic, index, _, info in delta.changed:
+            self._assign(topic, index, info, image)
+        if delta.brokers_joined or delta.brokers_left:
+            for partition in self.all():
+                partition.brokers_changed(self.live_brokers)
+        self._configure({name for kind, name in delta.configs_changed if kind == "topic"}, image)
+        if first:
+            self._warn_of_strays(image)
+
+    def broker_config_changed(self) -> None:
+        """The broker's own settings changed, from which every topic inherits."""
+        self._configure({topic for topic, _ in self._by_name}, self._applied)
+
+    def _configure(self, topics: Collection[str], image: ClusterImage) -> None:
+        for topic in topics:
+            if topic not in image.topics:
+                continue
+            config = self._log_config_for(topic, image)
+            for index in range(len(image.topics[topic].partitions)):
+                partition = self._by_name.get((topic, index))
+                if partition is not None and partition.log.config != config:
+                    partition.log.update_config(config)
+                    partition.config_changed()
+
+    def _assign(self, topic: TopicInfo, index: int, info: PartitionInfo, image: ClusterImage) -> None:
+        key = (topic.name, index)
+        if self.broker_id not in info.replicas:
+            self._drop(*key)
+            return
+        partition = self._by_name.get(key)
+        if partition is None:
+            try:
+                log = self._open_log(topic, index, image)
+            except (Fault, OSError) as fault:
+                logger.error("%s-%d cannot be held here: %s", topic.name, index, fault)
+                self._offline[key] = str(fault)
+                return
+            self._offline.pop(key, None)
+            partition = Partition(topic.name, index, topic.id, log, self)
+            self._by_name[key] = partition
+            self._by_id[topic.id, index] = partition
+        if partition.update(info):
+            self._tell(partition)
+
+    def _open_log(self, topic: TopicInfo, index: int, image: ClusterImage) -> Log:
+        config = self._log_config_for(topic.name, image)
+        log = self._logs.log(topic.name, index)
+        if log is not None and log.topic_id is not None and log.topic_id != topic.id:
+            logger.warning("%s-%d on disk belongs to an older topic of that name: deleted", topic.name, index)
+            self._logs.delete(topic.name, index)
+            log = None
+        if log is None:
+            return self._logs.create(topic.name, index, topic.id, config)
+        if log.config != config:
+            log.update_config(config)
+        return log
+
+    def _drop(self, topic: str, index: int) -> None:
+        self._offline.pop((topic, index), None)
+        partition = self._by_name.pop((topic, index), None)
+        if partition is None:
+            return
+        if partition.topic_id is not None:
+            self._by_id.pop((partition.topic_id, index), None)
+        partition.close()
+        self._tell(partition)
+        self._logs.delete(topic, index)
+
+    def _tell(self, partition: Partition) -> None:
+        for callback in tuple(self._subscribers):
+            try:
+                callback(partition)
+            except Exception:
+                logger.exception("a subscriber failed on the new role of %r", partition)
+
+    def _warn_of_strays(self, image: ClusterImage) -> None:
+        strays = [
+            f"{log.topic}-{log.partition}"
+            for log in self._logs.logs()
+            if (log.topic, log.partition) not in self._by_name
+        ]
+        if strays:
+            shown = ", ".join(sorted(strays)[:10])
+            logger.warning(
+                "%d logs on disk belong to no topic of this cluster and are left alone: %s", len(strays), shown
+            )
+
+    def tick(self) -> None:
+        """Called every few hundred milliseconds: followers that fell behind leave their sets."""
+        for partition in self.all():
+            partition.tick()
+
+    def close(self) -> None:
+        self._unsubscribe()
+        for partition in self.all():
+            partition.close(ErrorCode.not_leader_or_follower)
+
+    # ---- what a partition asks of its surroundings ------------------------------------------------------------------
+
+    def ask_for_isr(self, partition: Partition, proposal: IsrProposal) -> None:
+        self.isr_changes.ask(partition, proposal)
+
+    def preferred_replica(self, partition: Partition, offset: int, client_rack: str) -> int:
+        """KIP-392, when `replica.selector.class` is set; otherwise the leader serves everyone."""
+        isr = partition.isr
+        if not self.serves_consumers_from_followers or isr is None:
+            return self.broker_id
+        brokers = self._applied.brokers
+        own = brokers.get(self.broker_id)
+        replicas = {
+            self.broker_id: ReadableReplica(
+                self.broker_id,
+                own.rack if own is not None else None,
+                partition.log_start_offset,
+                partition.log_end_offset,
+                self.monotonic_ms(),
+            )
+        }
+        for broker, progress in isr.followers.items():
+            info = brokers.get(broker)
+            if broker in isr.stored and info is not None and broker in self.live_brokers:
+                replicas[broker] = ReadableReplica(
+                    broker, info.rack, progress.log_start, progress.log_end, progress.caught_up_at_ms
+                )
+        return preferred_read_replica(self.broker_id, client_rack, offset, replicas)
