@@ -1,0 +1,144 @@
+"""kafka-console-producer: lines from standard input become records of a topic."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from headrace.cli.kafka_tools.librdkafka import explain, quiet_log, settings, warn_deprecated
+from headrace.cli.kafka_tools.line_reader import LineReader
+from headrace.cli.kafka_tools.options import Arguments, Option, UsageError, properties
+from headrace.cli.kafka_tools.running import (
+    CONNECTION,
+    ToolFailed,
+    bootstrap_address,
+    client_id,
+    command_properties,
+    guarded,
+)
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+OPTIONS = (
+    *CONNECTION,
+    Option("topic", "The topic to write to.", "topic", required=True),
+    Option("sync", "Wait for each record to be acknowledged before the next."),
+    Option("compression-codec", "none, gzip, snappy, lz4 or zstd.", "codec"),
+    Option("batch-size", "Bytes of a batch.", "bytes", int, also=("max-partition-memory-bytes",)),
+    Option("message-send-max-retries", "Tries again after a failure.", "number", int),
+    Option("retry-backoff-ms", "Pause between tries.", "ms", int),
+    Option("timeout", "How long records wait for company in a batch.", "ms", int),
+    Option("request-required-acks", "0, 1 or all (-1).", "acks", default="-1"),
+    Option("request-timeout-ms", "How long the broker may take to acknowledge.", "ms", int),
+    Option("metadata-expiry-ms", "How old metadata may grow.", "ms", int),
+    Option("max-block-ms", "How long a send may block.", "ms", int),
+    Option("max-memory-bytes", "Memory for records not yet sent.", "bytes", int),
+    Option("socket-buffer-size", "Socket buffer.", "bytes", int),
+    Option("line-reader", "Only the line reader is built in.", "class"),
+    Option("reader-property", "parse.key, key.separator, parse.headers, null.marker, …", "name=value", repeated=True),
+    Option("property", "The older spelling of --reader-property.", "name=value", repeated=True),
+    Option("reader-config", "A properties file for the reader.", "file"),
+    Option("command-property", "A client setting.", "name=value", repeated=True, also=("producer-property",)),
+)
+_BY_OPTION = {
+    "compression-codec": "compression.type",
+    "batch-size": "batch.size",
+    "message-send-max-retries": "retries",
+    "retry-backoff-ms": "retry.backoff.ms",
+    "timeout": "linger.ms",
+    "request-required-acks": "acks",
+    "request-timeout-ms": "request.timeout.ms",
+    "metadata-expiry-ms": "metadata.max.age.ms",
+    "max-memory-bytes": "buffer.memory",
+    "socket-buffer-size": "send.buffer.bytes",
+}
+
+
+def check(arguments: Arguments) -> None:
+    codec = arguments["compression-codec"]
+    if codec is not None and codec not in CODECS:
+        raise UsageError(f"--compression-codec {codec!r}: must be one of {', '.join(CODECS)}")
+    reader = arguments["line-reader"]
+    if reader is not None and not reader.rsplit(".", 1)[-1].startswith("LineMessageReader"):
+        raise UsageError(f"--line-reader {reader!r}: only LineMessageReader is built in")
+
+
+def reader_properties(arguments: Arguments) -> dict[str, str]:
+    found: dict[str, str] = {}
+    if arguments.given("reader-config"):
+        from headrace.config import parse_properties
+
+        found |= parse_properties(Path(arguments["reader-config"]).read_text())
+    if arguments.given("property"):
+        warn_deprecated("property", "reader-property", prefix="Warning:")
+        found |= properties(arguments["property"], "property")
+    return found | properties(arguments["reader-property"], "reader-property")
+
+
+def producer_settings(arguments: Arguments) -> dict[str, Any]:
+    java = {"client.id": "console-producer", "linger.ms": "1000"}
+    java |= {name: str(arguments[option]) for option, name in _BY_OPTION.items() if arguments[option] is not None}
+    java |= command_properties(arguments) | properties(arguments["command-property"], "command-property")
+    # Java hashes keys with murmur2; the same key must land on the same partition whoever wrote it.
+    return {
+        "partitioner": "murmur2_random",
+        **settings(java, producer=True),
+        "bootstrap.servers": bootstrap_address(arguments),
+    }
+
+
+def run(arguments: Arguments) -> int:
+    from confluent_kafka import KafkaException, Producer
+
+    reader = LineReader(reader_properties(arguments))
+    failures: list[str] = []
+
+    def delivered(error: Any, message: Any) -> None:
+        if error is not None:
+            failures.append(f"a record for {message.topic()} was not written: {explain(error)}")
+            print(f"{client_id()}: {failures[-1]}", file=sys.stderr)
+
+    try:
+        producer = Producer({**producer_settings(arguments), **quiet_log()})
+    except KafkaException as error:
+        raise ToolFailed(explain(error.args[0])) from error
+    interactive = sys.stdin.isatty()
+    topic = str(arguments["topic"])
+    try:
+        for number, text in enumerate(_lines(interactive), start=1):
+            line = reader.parse(text, number)
+            while True:
+                try:
+                    producer.produce(
+                        topic, value=line.value, key=line.key, headers=list(line.headers), on_delivery=delivered
+                    )
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+            producer.poll(0)
+            # A person at a prompt expects the record to be there when the prompt comes back.
+            if arguments["sync"] or interactive:
+                producer.flush()
+    finally:
+        producer.flush(60)
+    return 1 if failures else 0
+
+
+def _lines(interactive: bool) -> Any:
+    stream = sys.stdin
+    stream.reconfigure(errors="surrogateescape")  # type: ignore[union-attr]
+    while True:
+        if interactive:
+            print(">", end="", flush=True)
+        text = stream.readline()
+        if not text:
+            return
+        yield text.rstrip("\n").removesuffix("\r")
+
+
+def main() -> int:
+    return guarded("Read lines from standard input and write them to a topic.", OPTIONS, run, check=check)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
