@@ -1,1 +1,70 @@
-"""Configuration: one declaration per key; parsing, inheritance, validation and documentation are derived."""
+"""Configuration: one declaration per key, and everything that follows from it.
+
+key           what a declaration says; parsing and printing of values; ConfigError
+rules         the rules that values obey
+keys/         the declarations, by subject
+aliases       other spellings, and Kafka's keys that are not offered
+properties    the file format
+broker_config a broker's layers and typed values
+topic_config  a topic's and a group's overrides over the broker's values
+describe      what DescribeConfigs answers
+listeners     where the broker listens and what it tells clients
+reference     writes docs/reference/configuration.md
+"""
+
+from __future__ import annotations
+
+from headrace.config.broker_config import BrokerConfig, load_broker_config, validate_broker_overrides
+from headrace.config.describe import (
+    ConfigEntry,
+    ConfigSynonym,
+    Source,
+    describe_broker,
+    describe_cluster_default,
+    describe_group,
+    describe_topic,
+)
+from headrace.config.key import ConfigError, Key, Type, Update
+from headrace.config.keys import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS
+from headrace.config.listeners import Listener, Listeners, is_loopback, listener_from_argument, resolve_listeners
+from headrace.config.properties import format_properties, parse_properties, read_properties
+from headrace.config.topic_config import (
+    GroupConfig,
+    TopicConfig,
+    canonical_topic_overrides,
+    validate_group_overrides,
+    validate_topic_overrides,
+)
+
+__all__ = [
+    "BROKER_KEYS",
+    "GROUP_KEYS",
+    "TOPIC_KEYS",
+    "BrokerConfig",
+    "ConfigEntry",
+    "ConfigError",
+    "ConfigSynonym",
+    "GroupConfig",
+    "Key",
+    "Listener",
+    "Listeners",
+    "Source",
+    "TopicConfig",
+    "Type",
+    "Update",
+    "canonical_topic_overrides",
+    "describe_broker",
+    "describe_cluster_default",
+    "describe_group",
+    "describe_topic",
+    "format_properties",
+    "is_loopback",
+    "listener_from_argument",
+    "load_broker_config",
+    "parse_properties",
+    "read_properties",
+    "resolve_listeners",
+    "validate_broker_overrides",
+    "validate_group_overrides",
+    "validate_topic_overrides",
+]

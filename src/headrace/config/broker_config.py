@@ -1,0 +1,193 @@
+"""A broker's configuration: layers of text, and the typed values that follow from them.
+
+    dynamic, this broker  →  dynamic, all brokers  →  server.properties  →  default      (the first that has it wins)
+
+Built once at the start (`load_broker_config`: a wrong value stops the start) and again whenever a dynamic value changes
+(`with_dynamic`: a wrong value that is already stored is left out with a warning, so that it cannot stop a restart).
+Immutable; whoever holds one sees one moment's settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+
+from headrace.config.aliases import BROKER_ALIASES, unknown_key_warning
+from headrace.config.key import ConfigError, Key, Update, Value
+from headrace.config.keys import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS
+
+# A broker that stands alone cannot hold three copies of its internal topics. Kafka's own sample file sets these to 1.
+_STANDING_ALONE = {
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+}
+_EMPTY: Mapping[str, str] = MappingProxyType({})
+
+
+def load_broker_config(properties: Mapping[str, str]) -> BrokerConfig:
+    """The configuration that `server.properties` (and `--set key=value` laid over it) gives."""
+    return BrokerConfig(properties)
+
+
+class BrokerConfig:
+    """`config["num.partitions"]` is the typed value in force; `None` where nothing is set and there is no default."""
+
+    def __init__(
+        self,
+        originals: Mapping[str, str],
+        *,
+        dynamic_broker: Mapping[str, str] = _EMPTY,
+        dynamic_default: Mapping[str, str] = _EMPTY,
+    ) -> None:
+        self.originals: Mapping[str, str] = MappingProxyType(dict(originals))
+        self.warnings: list[str] = []
+        static = self._known(originals)
+        _fill_in(static)
+        self.static: Mapping[str, str] = MappingProxyType(static)
+        parsed = {name: BROKER_KEYS[name].parse(text) for name, text in static.items()}
+        self.dynamic_default = self._stored(dynamic_default)
+        self.dynamic_broker = self._stored(dynamic_broker)
+        self._values: dict[str, Value] = {name: key.default for name, key in BROKER_KEYS.items()}
+        self._values.update(parsed)
+        for layer in (self.dynamic_default, self.dynamic_broker):
+            self._values.update({name: BROKER_KEYS[name].parse(text) for name, text in layer.items()})
+        _check_together(self._values)
+        self.topic_values: Mapping[str, Value] = {name: self._inherited(key) for name, key in TOPIC_KEYS.items()}
+        self.group_values: Mapping[str, Value] = {name: self._inherited(key) for name, key in GROUP_KEYS.items()}
+
+    def __getitem__(self, name: str) -> Value:
+        return self._values[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._values
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def get(self, name: str, default: Value = None) -> Value:
+        return self._values.get(name, default)
+
+    def is_set(self, name: str) -> bool:
+        """Whether someone chose the value, as opposed to the default."""
+        return name in self.static or name in self.dynamic_default or name in self.dynamic_broker
+
+    def with_dynamic(
+        self, broker: Mapping[str, str] = _EMPTY, cluster_default: Mapping[str, str] = _EMPTY
+    ) -> BrokerConfig:
+        """The same file under other dynamic values; both layers are replaced whole."""
+        return BrokerConfig(self.originals, dynamic_broker=broker, dynamic_default=cluster_default)
+
+    def with_static(self, properties: Mapping[str, str]) -> BrokerConfig:
+        """As if `properties` stood at the end of the file (a port the system chose, a broker id that was given)."""
+        return BrokerConfig(
+            {**self.originals, **properties},
+            dynamic_broker=self.dynamic_broker,
+            dynamic_default=self.dynamic_default,
+        )
+
+    @property
+    def log_dirs(self) -> list[str]:
+        chosen: list[str] = self["log.dirs"] or self["log.dir"]
+        return chosen
+
+    @property
+    def stands_alone(self) -> bool:
+        """Whether this broker keeps its own coordination store instead of meeting others in ZooKeeper."""
+        return not self["zookeeper.connect"]
+
+    def _known(self, properties: Mapping[str, str]) -> dict[str, str]:
+        known: dict[str, str] = {}
+        for given, text in properties.items():
+            name = BROKER_ALIASES.get(given, given)
+            if name not in BROKER_KEYS:
+                self.warnings.append(unknown_key_warning(given, BROKER_KEYS))
+            elif name != given and name in properties:
+                self.warnings.append(f"{given}: {name} is also set and wins. Ignored.")
+            elif BROKER_KEYS[name].dynamic_only:
+                self.warnings.append(f"{name}: can be set with kafka-configs.sh only. Ignored.")
+            else:
+                known[name] = text
+        return known
+
+    def _stored(self, properties: Mapping[str, str]) -> Mapping[str, str]:
+        taken: dict[str, str] = {}
+        for given, text in properties.items():
+            name = BROKER_ALIASES.get(given, given)
+            key = BROKER_KEYS.get(name)
+            if key is None or key.update is Update.READ_ONLY:
+                continue  # Kafka, too, stores dynamic keys that it does not know; they have no effect.
+            try:
+                key.parse(text)
+            except ConfigError as error:
+                self.warnings.append(f"dynamic {error.message}. Ignored.")
+            else:
+                taken[name] = text
+        return MappingProxyType(taken)
+
+    def _inherited(self, key: Key) -> Value:
+        for synonym in key.synonyms:
+            value = self._values[synonym.name]
+            if value is not None:
+                # Every negative retention means "without limit", in whatever unit it was written.
+                if key.name == "retention.ms" and value < 0:
+                    return -1
+                return value * synonym.factor if synonym.factor != 1 else value
+        return key.default
+
+
+def _fill_in(static: dict[str, str]) -> None:
+    """What one key implies for another, written as if the file said it."""
+    if "broker.id" in static or "node.id" in static:
+        by_id, by_node = static.get("broker.id"), static.get("node.id")
+        if by_id is not None and by_node is not None and by_id.strip() != by_node.strip():
+            raise ConfigError("node.id", by_node, f"must equal broker.id ({by_id}) where both are set")
+        static["broker.id"] = static["node.id"] = by_id if by_id is not None else str(by_node)
+    if not static.get("zookeeper.connect", "").strip():
+        for name, text in _STANDING_ALONE.items():
+            static.setdefault(name, text)
+
+
+_ORDERED = (
+    ("group.min.session.timeout.ms", "group.max.session.timeout.ms"),
+    *(
+        (f"group.{kind}.min.{what}", f"group.{kind}.max.{what}")
+        for kind in ("consumer", "share", "streams")
+        for what in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms")
+    ),
+    ("group.share.min.record.lock.duration.ms", "group.share.max.record.lock.duration.ms"),
+    ("replica.fetch.wait.max.ms", "replica.socket.timeout.ms"),
+    ("replica.fetch.wait.max.ms", "replica.lag.time.max.ms"),
+    ("socket.connection.setup.timeout.ms", "socket.connection.setup.timeout.max.ms"),
+)
+
+
+def _check_together(values: Mapping[str, Value]) -> None:
+    for low, high in _ORDERED:
+        if values[low] > values[high]:
+            raise ConfigError(low, str(values[low]), f"must not be above {high} ({values[high]})")
+    if values["broker.id"] < -1:
+        raise ConfigError("broker.id", str(values["broker.id"]), "must be at least 0, or -1 to be given one")
+    if not (values["log.dirs"] or values["log.dir"]):
+        raise ConfigError("log.dirs", "", "must name at least one directory")
+
+
+def validate_broker_overrides(config: BrokerConfig, changes: Mapping[str, str], *, cluster_wide: bool) -> None:
+    """Whether dynamic values may be stored for one broker, or (`cluster_wide`) for all; `ConfigError` says why not."""
+    for given, text in changes.items():
+        key = BROKER_KEYS.get(BROKER_ALIASES.get(given, given))
+        if key is None:
+            continue  # As in Kafka: a key that nobody here knows may belong to a plug-in, and has no effect.
+        if key.update is Update.READ_ONLY:
+            raise ConfigError(given, None, "cannot change while the broker runs: set it in server.properties")
+        if cluster_wide and key.update is Update.PER_BROKER:
+            raise ConfigError(given, None, "is set for each broker by its id, not for all at once")
+        key.parse(text)
+    values: dict[str, Value] = {name: config[name] for name in config}
+    for given, text in changes.items():
+        name = BROKER_ALIASES.get(given, given)
+        if name in BROKER_KEYS:
+            values[name] = BROKER_KEYS[name].parse(text)
+    _check_together(values)

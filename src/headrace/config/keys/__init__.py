@@ -1,0 +1,53 @@
+"""Every key, declared once, by subject; the tables that the rest of the package reads.
+
+`BROKER_KEYS`, `TOPIC_KEYS` and `GROUP_KEYS` are by name, in the order of their declaration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from headrace.config.key import Key
+from headrace.config.keys import (
+    compaction,
+    group,
+    groups,
+    headrace,
+    log,
+    network,
+    replication,
+    server,
+    share_groups,
+    streams_groups,
+    topic,
+    transactions,
+    zookeeper,
+)
+
+__all__ = ["BROKER_KEYS", "GROUP_KEYS", "SUBJECTS", "TOPIC_KEYS"]
+
+
+def _table(keys: Iterable[Key]) -> dict[str, Key]:
+    table: dict[str, Key] = {}
+    for key in keys:
+        assert key.name not in table, f"{key.name} is declared twice"
+        table[key.name] = key
+    return table
+
+
+SUBJECTS: dict[str, tuple[Key, ...]] = {
+    "The broker": server.KEYS,
+    "Listeners and connections": network.KEYS,
+    "The log": log.KEYS,
+    "Compaction and compression": compaction.KEYS,
+    "Replication and elections": replication.KEYS,
+    "Groups and offsets": groups.KEYS,
+    "Share groups": share_groups.KEYS,
+    "Streams groups": streams_groups.KEYS,
+    "Transactions": transactions.KEYS,
+    "ZooKeeper and older releases": zookeeper.KEYS,
+    "Headrace's own": headrace.KEYS,
+}
+BROKER_KEYS = _table(key for keys in SUBJECTS.values() for key in keys)
+TOPIC_KEYS = _table((*topic.KEYS, *headrace.TOPIC_KEYS))
+GROUP_KEYS = _table(group.KEYS)

@@ -1,0 +1,145 @@
+"""Keys of a group (GROUP resources), each with the broker key it inherits from."""
+
+from __future__ import annotations
+
+from headrace.config.key import Key, Synonym, Type
+from headrace.config.rules import SHARE_OFFSET_RESET, at_least, one_of
+
+BOOLEAN = Type.BOOLEAN
+STRING = Type.STRING
+INT = Type.INT
+
+KEYS = (
+    Key(
+        "consumer.session.timeout.ms",
+        INT,
+        45_000,
+        "A member that is silent for this long is gone.",
+        at_least(1),
+        synonyms=(Synonym("group.consumer.session.timeout.ms"),),
+    ),
+    Key(
+        "consumer.heartbeat.interval.ms",
+        INT,
+        5000,
+        "How often members are told to send a heartbeat.",
+        at_least(1),
+        synonyms=(Synonym("group.consumer.heartbeat.interval.ms"),),
+    ),
+    Key(
+        "consumer.assignment.interval.ms",
+        INT,
+        1000,
+        "The least time between two assignments.",
+        at_least(0),
+        synonyms=(Synonym("group.consumer.assignment.interval.ms"),),
+    ),
+    Key(
+        "share.session.timeout.ms",
+        INT,
+        45_000,
+        "A member that is silent for this long is gone.",
+        at_least(1),
+        synonyms=(Synonym("group.share.session.timeout.ms"),),
+    ),
+    Key(
+        "share.heartbeat.interval.ms",
+        INT,
+        5000,
+        "How often members are told to send a heartbeat.",
+        at_least(1),
+        synonyms=(Synonym("group.share.heartbeat.interval.ms"),),
+    ),
+    Key(
+        "share.assignment.interval.ms",
+        INT,
+        1000,
+        "The least time between two assignments.",
+        at_least(0),
+        synonyms=(Synonym("group.share.assignment.interval.ms"),),
+    ),
+    Key(
+        "share.auto.offset.reset",
+        STRING,
+        "latest",
+        "Where a new share group begins: `latest`, `earliest`, or a time back from now (`by_duration:PT1H`).",
+        SHARE_OFFSET_RESET,
+    ),
+    Key(
+        "share.delivery.count.limit",
+        INT,
+        5,
+        "How often a record is handed out before it is given up.",
+        at_least(2),
+        synonyms=(Synonym("group.share.delivery.count.limit"),),
+    ),
+    Key(
+        "share.isolation.level",
+        STRING,
+        "read_uncommitted",
+        "Whether records of open and aborted transactions are handed out.",
+        one_of("read_committed", "read_uncommitted"),
+    ),
+    Key(
+        "share.partition.max.record.locks",
+        INT,
+        2000,
+        "Records of a partition that may be out with members at once.",
+        at_least(100),
+        synonyms=(Synonym("group.share.partition.max.record.locks"),),
+    ),
+    Key(
+        "share.record.lock.duration.ms",
+        INT,
+        30_000,
+        "How long a record stays with a member before it may go to another.",
+        at_least(1000),
+        synonyms=(Synonym("group.share.record.lock.duration.ms"),),
+    ),
+    Key("share.renew.acknowledge.enable", BOOLEAN, True, "Whether a member may prolong its hold of a record."),
+    Key(
+        "streams.session.timeout.ms",
+        INT,
+        45_000,
+        "A member that is silent for this long is gone.",
+        at_least(1),
+        synonyms=(Synonym("group.streams.session.timeout.ms"),),
+        difference="Without effect: streams groups are not offered.",
+    ),
+    Key(
+        "streams.heartbeat.interval.ms",
+        INT,
+        5000,
+        "How often members are told to send a heartbeat.",
+        at_least(1),
+        synonyms=(Synonym("group.streams.heartbeat.interval.ms"),),
+        difference="Without effect: streams groups are not offered.",
+    ),
+    Key(
+        "streams.assignment.interval.ms",
+        INT,
+        1000,
+        "The least time between two assignments.",
+        at_least(0),
+        synonyms=(Synonym("group.streams.assignment.interval.ms"),),
+        difference="Without effect: streams groups are not offered.",
+    ),
+    Key(
+        "streams.initial.rebalance.delay.ms",
+        INT,
+        3000,
+        "How long the first rebalance of a new group waits for more members.",
+        at_least(0),
+        synonyms=(Synonym("group.streams.initial.rebalance.delay.ms"),),
+        difference="Without effect: streams groups are not offered.",
+    ),
+    Key(
+        "streams.num.standby.replicas",
+        INT,
+        0,
+        "Standby copies of each task's state.",
+        at_least(0),
+        synonyms=(Synonym("group.streams.num.standby.replicas"),),
+        difference="Without effect: streams groups are not offered.",
+    ),
+)

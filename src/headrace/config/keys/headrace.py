@@ -1,0 +1,64 @@
+"""Keys of Headrace's own: what Apache Kafka leaves to other programs or does not offer."""
+
+from __future__ import annotations
+
+from headrace.config.key import Importance, Key, Synonym, Type, Update
+from headrace.config.rules import at_least, between
+
+KEYS = (
+    Key(
+        "metrics.listen",
+        Type.STRING,
+        "",
+        "`host:port` where metrics are served in Prometheus' format at `/metrics`; empty serves none.",
+        importance=Importance.MEDIUM,
+        ours=True,
+    ),
+    Key(
+        "log.level",
+        Type.STRING,
+        "INFO",
+        "Least severity of the lines that the broker writes to its own log; single loggers are set with "
+        "`kafka-configs.sh --entity-type broker-loggers`.",
+        importance=Importance.LOW,
+        ours=True,
+    ),
+    Key(
+        "log.flush.before.ack",
+        Type.BOOLEAN,
+        False,
+        "Whether a write is on the disk (fsync, shared by the writes that wait together) before it is acknowledged.",
+        update=Update.CLUSTER_WIDE,
+        ours=True,
+    ),
+    Key(
+        "log.retention.disk.percent",
+        Type.DOUBLE,
+        0.0,
+        "Oldest segments are deleted, the largest partitions first, while the disk of a log directory is fuller than "
+        "this per cent; 0 switches it off. It deletes earlier than time and size ask, never the active segment.",
+        between(0, 100),
+        update=Update.CLUSTER_WIDE,
+        ours=True,
+    ),
+    Key(
+        "socket.unauthenticated.request.max.bytes",
+        Type.INT,
+        524_288,
+        "The largest request that is read from a connection which has yet to authenticate.",
+        at_least(1),
+        importance=Importance.LOW,
+        ours=True,
+    ),
+)
+
+TOPIC_KEYS = (
+    Key(
+        "flush.before.ack",
+        Type.BOOLEAN,
+        False,
+        "Whether a write is on the disk (fsync, shared by the writes that wait together) before it is acknowledged.",
+        synonyms=(Synonym("log.flush.before.ack"),),
+        ours=True,
+    ),
+)

@@ -1,0 +1,202 @@
+"""Broker keys: replication and elections."""
+
+from __future__ import annotations
+
+from headrace.config.key import LONG_MAX, Importance, Key, Type, Update
+from headrace.config.rules import at_least, only
+
+BOOLEAN = Type.BOOLEAN
+STRING = Type.STRING
+INT = Type.INT
+LONG = Type.LONG
+HIGH = Importance.HIGH
+LOW = Importance.LOW
+CLUSTER_WIDE = Update.CLUSTER_WIDE
+
+KEYS = (
+    Key("default.replication.factor", INT, 1, "Copies of each partition of topics created without saying how many."),
+    Key(
+        "min.insync.replicas",
+        INT,
+        1,
+        "Replicas that must hold a record before a producer with `acks=all` gets its answer; with fewer in "
+        "sync, its writes are refused.",
+        at_least(1),
+        importance=HIGH,
+        update=CLUSTER_WIDE,
+    ),
+    Key(
+        "num.replica.fetchers",
+        INT,
+        1,
+        "Connections per source broker that a follower fetches with.",
+        at_least(1),
+        importance=HIGH,
+        update=CLUSTER_WIDE,
+    ),
+    Key("replica.fetch.min.bytes", INT, 1, "Bytes a follower's fetch waits for.", importance=HIGH),
+    Key(
+        "replica.fetch.max.bytes",
+        INT,
+        1_048_576,
+        "Bytes a follower asks for per partition; a larger first batch still comes.",
+        at_least(0),
+    ),
+    Key("replica.fetch.response.max.bytes", INT, 10_485_760, "Bytes a follower asks for in one answer.", at_least(0)),
+    Key(
+        "replica.fetch.wait.max.ms",
+        INT,
+        500,
+        "How long a follower's fetch waits for data. Below `replica.lag.time.max.ms`, or quiet partitions "
+        "lose their in-sync replicas.",
+        importance=HIGH,
+    ),
+    Key("replica.fetch.backoff.ms", INT, 1000, "Pause after a failed fetch from a leader.", at_least(0)),
+    Key(
+        "replica.lag.time.max.ms",
+        LONG,
+        30_000,
+        "A follower that has not caught up with the leader's log end for this long leaves the in-sync replicas.",
+        importance=HIGH,
+    ),
+    Key(
+        "replica.socket.timeout.ms",
+        INT,
+        30_000,
+        "How long a follower waits for an answer; at least `replica.fetch.wait.max.ms`.",
+        importance=HIGH,
+    ),
+    Key("replica.socket.receive.buffer.bytes", INT, 65_536, "SO_RCVBUF of followers' connections.", importance=HIGH),
+    Key(
+        "replica.high.watermark.checkpoint.interval.ms",
+        LONG,
+        5000,
+        "How often high watermarks are recorded on disk.",
+        importance=HIGH,
+    ),
+    Key(
+        "replica.selector.class",
+        STRING,
+        None,
+        "Class that chooses the replica a consumer reads from.",
+        only("", "must be empty: consumers read from the leader"),
+        difference="Only empty: consumers read from the leader.",
+    ),
+    Key(
+        "auto.leader.rebalance.enable",
+        BOOLEAN,
+        True,
+        "Whether leadership goes back to preferred replicas by itself.",
+        importance=HIGH,
+    ),
+    Key(
+        "leader.imbalance.check.interval.seconds",
+        LONG,
+        300,
+        "How often the controller looks for partitions led by another than their preferred replica.",
+        at_least(1),
+        importance=HIGH,
+    ),
+    Key(
+        "unclean.leader.election.enable",
+        BOOLEAN,
+        False,
+        "Whether a replica that is not in sync may lead when no other is left: records may be lost.",
+        importance=HIGH,
+        update=CLUSTER_WIDE,
+    ),
+    Key(
+        "num.replica.alter.log.dirs.threads",
+        INT,
+        None,
+        "Threads that move replicas between log directories; unset means one per directory.",
+        importance=HIGH,
+        difference="Without effect: replicas do not move between directories of a broker.",
+    ),
+    Key("controlled.shutdown.enable", BOOLEAN, True, "Whether a stopping broker hands leadership over first."),
+    Key("broker.rack", STRING, None, "Where the broker stands; replicas of a partition are spread over racks."),
+    Key("controller.socket.timeout.ms", INT, 30_000, "How long the controller waits for a broker's answer."),
+    Key(
+        "replication.quota.window.num",
+        INT,
+        11,
+        "Samples kept to measure throttled replication.",
+        at_least(1),
+        importance=LOW,
+    ),
+    Key("replication.quota.window.size.seconds", INT, 1, "Length of such a sample.", at_least(1), importance=LOW),
+    Key(
+        "alter.log.dirs.replication.quota.window.num",
+        INT,
+        11,
+        "Samples kept to measure moves between log directories.",
+        at_least(1),
+        importance=LOW,
+        difference="Without effect: replicas do not move between directories of a broker.",
+    ),
+    Key(
+        "alter.log.dirs.replication.quota.window.size.seconds",
+        INT,
+        1,
+        "Length of such a sample.",
+        at_least(1),
+        importance=LOW,
+        difference="Without effect: replicas do not move between directories of a broker.",
+    ),
+    Key(
+        "leader.replication.throttled.rate",
+        LONG,
+        LONG_MAX,
+        "Bytes a second this broker sends to followers of throttled replicas.",
+        at_least(0),
+        update=CLUSTER_WIDE,
+        dynamic_only=True,
+    ),
+    Key(
+        "follower.replication.throttled.rate",
+        LONG,
+        LONG_MAX,
+        "Bytes a second this broker fetches as a follower for throttled replicas.",
+        at_least(0),
+        update=CLUSTER_WIDE,
+        dynamic_only=True,
+    ),
+    Key(
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+        LONG,
+        LONG_MAX,
+        "Bytes a second for moving replicas between log directories.",
+        at_least(0),
+        update=CLUSTER_WIDE,
+        dynamic_only=True,
+        difference="Without effect: replicas do not move between directories of a broker.",
+    ),
+    Key(
+        "producer.purgatory.purge.interval.requests",
+        INT,
+        1000,
+        "Waiting produce requests between two purges.",
+        difference="Without effect: a finished wait leaves by itself.",
+    ),
+    Key(
+        "fetch.purgatory.purge.interval.requests",
+        INT,
+        1000,
+        "Waiting fetch requests between two purges.",
+        difference="Without effect: a finished wait leaves by itself.",
+    ),
+    Key(
+        "delete.records.purgatory.purge.interval.requests",
+        INT,
+        1,
+        "Waiting DeleteRecords requests between two purges.",
+        difference="Without effect: a finished wait leaves by itself.",
+    ),
+    Key(
+        "share.fetch.purgatory.purge.interval.requests",
+        INT,
+        1000,
+        "Waiting share fetches between two purges.",
+        difference="Without effect: a finished wait leaves by itself.",
+    ),
+)

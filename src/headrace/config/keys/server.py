@@ -1,0 +1,215 @@
+"""Broker keys: the broker itself: identity, topics, quotas, metrics."""
+
+from __future__ import annotations
+
+from headrace.config.key import Importance, Key, Type, Update
+from headrace.config.rules import at_least, each_of, only
+
+BOOLEAN = Type.BOOLEAN
+STRING = Type.STRING
+INT = Type.INT
+LONG = Type.LONG
+LIST = Type.LIST
+CLASS = Type.CLASS
+HIGH = Importance.HIGH
+LOW = Importance.LOW
+CLUSTER_WIDE = Update.CLUSTER_WIDE
+
+KEYS = (
+    Key(
+        "broker.id",
+        INT,
+        -1,
+        "The broker's number in its cluster. -1 takes the one stored in the log directory, else one is given.",
+        importance=HIGH,
+    ),
+    Key(
+        "node.id",
+        INT,
+        None,
+        "The newer name of `broker.id`; whichever is set gives both.",
+        at_least(0),
+        importance=HIGH,
+        difference="Not required.",
+    ),
+    Key(
+        "process.roles",
+        LIST,
+        None,
+        "Which parts of a KRaft cluster this process is.",
+        each_of("broker", "controller"),
+        importance=HIGH,
+        difference="Not required, and without effect: every broker may become the controller.",
+    ),
+    Key(
+        "controller.listener.names",
+        LIST,
+        None,
+        "Listeners of the KRaft controller.",
+        importance=HIGH,
+        difference="Not required; a listener named here is not opened.",
+    ),
+    Key(
+        "controller.quorum.voters",
+        LIST,
+        [],
+        "Members of the KRaft quorum.",
+        importance=HIGH,
+        difference="Without effect: clusters meet in ZooKeeper (`zookeeper.connect`).",
+    ),
+    Key(
+        "controller.quorum.bootstrap.servers",
+        LIST,
+        [],
+        "Where the KRaft quorum is found.",
+        importance=HIGH,
+        difference="Without effect: clusters meet in ZooKeeper (`zookeeper.connect`).",
+    ),
+    Key(
+        "auto.create.topics.enable",
+        BOOLEAN,
+        True,
+        "Whether a client's question for an unknown topic may create it.",
+        importance=HIGH,
+    ),
+    Key("delete.topic.enable", BOOLEAN, True, "Whether topics can be deleted.", importance=HIGH),
+    Key("num.partitions", INT, 1, "Partitions of topics created without saying how many.", at_least(1)),
+    Key(
+        "create.topic.policy.class.name",
+        CLASS,
+        None,
+        "Class that may refuse new topics.",
+        only("", "must be empty: policies are not offered"),
+        importance=LOW,
+        difference="Only empty: policies are not offered.",
+    ),
+    Key(
+        "alter.config.policy.class.name",
+        CLASS,
+        None,
+        "Class that may refuse config changes.",
+        only("", "must be empty: policies are not offered"),
+        importance=LOW,
+        difference="Only empty: policies are not offered.",
+    ),
+    Key(
+        "authorizer.class.name",
+        STRING,
+        "",
+        "Class that decides who may do what; empty lets everybody do everything.",
+        only("", "must be empty: access control is not offered yet"),
+        importance=LOW,
+        difference="Only empty: access control is not offered yet.",
+    ),
+    Key(
+        "client.quota.callback.class",
+        CLASS,
+        None,
+        "Class that decides which quota a client falls under.",
+        only("", "must be empty: quotas follow Kafka's own precedence"),
+        importance=LOW,
+        difference="Only empty: quotas follow Kafka's own precedence.",
+    ),
+    Key(
+        "config.providers",
+        LIST,
+        [],
+        "Names of providers that fill in `${…}` in values.",
+        only([], "must be empty: values are taken as they stand"),
+        importance=LOW,
+        update=CLUSTER_WIDE,
+        difference="Only empty: values are taken as they stand.",
+    ),
+    Key("quota.window.num", INT, 11, "Samples kept to measure client quotas.", at_least(1), importance=LOW),
+    Key("quota.window.size.seconds", INT, 1, "Length of such a sample.", at_least(1), importance=LOW),
+    Key(
+        "controller.quota.window.num",
+        INT,
+        11,
+        "Samples kept to measure the controller-mutation quota.",
+        at_least(1),
+        importance=LOW,
+    ),
+    Key("controller.quota.window.size.seconds", INT, 1, "Length of such a sample.", at_least(1), importance=LOW),
+    Key(
+        "metric.reporters",
+        LIST,
+        ["org.apache.kafka.common.metrics.JmxReporter"],
+        "Classes that report metrics.",
+        importance=LOW,
+        update=CLUSTER_WIDE,
+        difference="Without effect: metrics are served by `metrics.listen`.",
+    ),
+    Key(
+        "metrics.num.samples",
+        INT,
+        2,
+        "Samples kept for a rate.",
+        at_least(1),
+        importance=LOW,
+        difference="Without effect: metrics are running totals; the reader computes rates.",
+    ),
+    Key(
+        "metrics.sample.window.ms",
+        LONG,
+        30_000,
+        "Length of such a sample.",
+        at_least(1),
+        importance=LOW,
+        difference="Without effect: metrics are running totals; the reader computes rates.",
+    ),
+    Key(
+        "metrics.recording.level",
+        STRING,
+        "INFO",
+        "How much is measured.",
+        importance=LOW,
+        difference="Without effect: everything measured is always measured.",
+    ),
+    Key(
+        "kafka.metrics.reporters",
+        LIST,
+        [],
+        "Classes that report the older kind of metrics.",
+        importance=LOW,
+        difference="Without effect: metrics are served by `metrics.listen`.",
+    ),
+    Key(
+        "kafka.metrics.polling.interval.secs",
+        INT,
+        10,
+        "How often those are asked.",
+        at_least(1),
+        importance=LOW,
+        difference="Without effect: metrics are served by `metrics.listen`.",
+    ),
+    Key(
+        "telemetry.max.bytes",
+        INT,
+        1_048_576,
+        "The most bytes of metrics a client may push at once.",
+        at_least(1),
+        importance=LOW,
+        difference="Without effect: client telemetry is not offered.",
+    ),
+    Key(
+        "broker.heartbeat.interval.ms",
+        INT,
+        2000,
+        "Time between a broker's signs of life to the KRaft controller.",
+        difference="Without effect: a broker lives as long as its coordination session.",
+    ),
+    Key(
+        "broker.session.timeout.ms",
+        INT,
+        9000,
+        "How long a KRaft broker lives without a sign.",
+        difference="Without effect: `zookeeper.session.timeout.ms` says it.",
+    ),
+    Key(
+        "initial.broker.registration.timeout.ms",
+        INT,
+        60_000,
+        "How long a broker tries to register at its start before it gives up.",
+    ),
+)

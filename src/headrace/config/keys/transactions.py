@@ -1,0 +1,121 @@
+"""Broker keys: transactions."""
+
+from __future__ import annotations
+
+from headrace.config.key import Importance, Key, Type, Update
+from headrace.config.rules import at_least
+
+BOOLEAN = Type.BOOLEAN
+INT = Type.INT
+SHORT = Type.SHORT
+HIGH = Importance.HIGH
+LOW = Importance.LOW
+CLUSTER_WIDE = Update.CLUSTER_WIDE
+
+KEYS = (
+    Key(
+        "transaction.state.log.num.partitions",
+        INT,
+        50,
+        "Partitions of `__transaction_state`; must not change once the topic exists.",
+        at_least(1),
+        importance=HIGH,
+    ),
+    Key(
+        "transaction.state.log.replication.factor",
+        SHORT,
+        3,
+        "Copies of each of them.",
+        at_least(1),
+        importance=HIGH,
+        difference="1 when the broker stands alone (no `zookeeper.connect`).",
+    ),
+    Key(
+        "transaction.state.log.min.isr",
+        INT,
+        2,
+        "`min.insync.replicas` of that topic.",
+        at_least(1),
+        importance=HIGH,
+        difference="1 when the broker stands alone (no `zookeeper.connect`).",
+    ),
+    Key(
+        "transaction.state.log.segment.bytes",
+        INT,
+        104_857_600,
+        "Segment size of that topic.",
+        at_least(1),
+        importance=HIGH,
+    ),
+    Key(
+        "transaction.state.log.load.buffer.size",
+        INT,
+        5_242_880,
+        "Bytes read at a time when a coordinator loads its transactions.",
+        at_least(1),
+        importance=HIGH,
+    ),
+    Key(
+        "transaction.max.timeout.ms",
+        INT,
+        900_000,
+        "The longest transaction timeout a producer may ask for.",
+        at_least(1),
+        importance=HIGH,
+    ),
+    Key(
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+        INT,
+        10_000,
+        "How often the coordinator looks for transactions that have run out of time.",
+        at_least(1),
+        importance=LOW,
+    ),
+    Key(
+        "transaction.remove.expired.transaction.cleanup.interval.ms",
+        INT,
+        3_600_000,
+        "How often it looks for transactional ids to forget.",
+        at_least(1),
+        importance=LOW,
+    ),
+    Key(
+        "transaction.partition.verification.enable",
+        BOOLEAN,
+        True,
+        "Whether a partition asks the coordinator before it takes the first write of a transaction.",
+        importance=LOW,
+        update=CLUSTER_WIDE,
+    ),
+    Key(
+        "transaction.two.phase.commit.enable",
+        BOOLEAN,
+        False,
+        "Whether producers may prepare a transaction and leave it open for an outside coordinator.",
+        importance=LOW,
+    ),
+    Key(
+        "transactional.id.expiration.ms",
+        INT,
+        604_800_000,
+        "How long an unused transactional id is remembered.",
+        at_least(1),
+        importance=HIGH,
+    ),
+    Key(
+        "add.partitions.to.txn.retry.backoff.ms",
+        INT,
+        20,
+        "Pause before the broker retries adding a partition to a transaction.",
+        at_least(1),
+        importance=HIGH,
+    ),
+    Key(
+        "add.partitions.to.txn.retry.backoff.max.ms",
+        INT,
+        100,
+        "How long it retries before the client is asked to.",
+        at_least(0),
+        importance=HIGH,
+    ),
+)

@@ -1,0 +1,50 @@
+"""The rules that values obey, each with the words an error message gives."""
+
+from __future__ import annotations
+
+import re
+
+from headrace.config.key import Rule
+
+_REPLICAS = re.compile(r"\d+:\d+\Z")
+_DURATION = re.compile(r"by_duration:P(?=.)(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?\Z", re.IGNORECASE)
+
+
+def at_least(low: float) -> Rule:
+    return Rule(f"must be at least {low}", lambda value: value >= low)
+
+
+def between(low: float, high: float) -> Rule:
+    return Rule(f"must be between {low} and {high}", lambda value: low <= value <= high)
+
+
+def one_of(*choices: str) -> Rule:
+    return Rule(f"must be one of {', '.join(choices)}", lambda value: value in choices)
+
+
+def one_of_any_case(*choices: str) -> Rule:
+    return Rule(f"must be one of {', '.join(choices)}", lambda value: value.lower() in choices)
+
+
+def each_of(*choices: str) -> Rule:
+    return Rule(f"may hold only {', '.join(choices)}", lambda value: all(item in choices for item in value))
+
+
+def only(value: object, why: str) -> Rule:
+    """A key whose other values Headrace does not offer: refused, rather than silently without effect."""
+    return Rule(why, lambda given: given == value)
+
+
+def not_zero_unlimited_below() -> Rule:
+    return Rule("must be -1 (without limit) or at least 1", lambda value: value != 0)
+
+
+GZIP_LEVEL = Rule("must be -1 or between 1 and 9", lambda value: value == -1 or 1 <= value <= 9)
+THROTTLED_REPLICAS = Rule(
+    "must be * or a list of partition:broker",
+    lambda value: value == ["*"] or all(_REPLICAS.match(item) for item in value),
+)
+SHARE_OFFSET_RESET = Rule(
+    "must be latest, earliest or by_duration:PnDTnHnMn.nS",
+    lambda value: value in ("latest", "earliest") or bool(_DURATION.match(value)),
+)

@@ -1,0 +1,121 @@
+"""A topic's and a group's configuration: its own overrides over what the broker's configuration gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from headrace.config.aliases import TOPIC_ALIASES
+from headrace.config.broker_config import BrokerConfig
+from headrace.config.key import ConfigError, Key, Value
+from headrace.config.keys import GROUP_KEYS, TOPIC_KEYS
+
+
+class TopicConfig:
+    """`config["retention.ms"]` is the typed value in force for the topic.
+
+    Overrides that are stored are trusted to have been validated; one that is not (written by another version) falls
+    back to the broker's value rather than stop the partition.
+    """
+
+    __slots__ = ("_own", "broker", "overrides")
+
+    def __init__(self, broker: BrokerConfig, overrides: Mapping[str, str] | None = None) -> None:
+        self.broker = broker
+        self.overrides: Mapping[str, str] = MappingProxyType(canonical_topic_overrides(overrides or {}))
+        self._own: dict[str, Value] = {}
+        for name, text in self.overrides.items():
+            key = TOPIC_KEYS.get(name)
+            if key is None:
+                continue
+            try:
+                self._own[name] = key.parse(text)
+            except ConfigError:
+                continue
+        # As in Kafka: a test's segment size, below the bound for people, wins.
+        if "internal.segment.bytes" in self._own:
+            self._own["segment.bytes"] = self._own["internal.segment.bytes"]
+
+    def __getitem__(self, name: str) -> Value:
+        own = self._own
+        return own[name] if name in own else self.broker.topic_values[name]
+
+    def get(self, name: str, default: Value = None) -> Value:
+        return self[name] if name in TOPIC_KEYS else default
+
+
+def canonical_topic_overrides(overrides: Mapping[str, str]) -> dict[str, str]:
+    """The same overrides under Kafka's names; what is given under both spellings keeps Kafka's."""
+    return {
+        TOPIC_ALIASES.get(name, name): text
+        for name, text in overrides.items()
+        if name not in TOPIC_ALIASES or TOPIC_ALIASES[name] not in overrides
+    }
+
+
+def validate_topic_overrides(overrides: Mapping[str, str | None], broker: BrokerConfig | None = None) -> None:
+    """`ConfigError` naming key, value and rule of the first override that cannot be taken."""
+    values: dict[str, Value] = {}
+    for given, text in overrides.items():
+        name = TOPIC_ALIASES.get(given, given)
+        values[name] = _parsed(TOPIC_KEYS, name, text, "topic")
+    inherited = broker.topic_values if broker is not None else {name: key.default for name, key in TOPIC_KEYS.items()}
+    shortest: int = values.get("min.compaction.lag.ms", inherited["min.compaction.lag.ms"])
+    longest: int = values.get("max.compaction.lag.ms", inherited["max.compaction.lag.ms"])
+    if shortest > longest:
+        raise ConfigError(
+            "min.compaction.lag.ms", str(shortest), f"must not be above max.compaction.lag.ms ({longest})"
+        )
+
+
+def validate_group_overrides(overrides: Mapping[str, str | None], broker: BrokerConfig) -> None:
+    """As `validate_topic_overrides`, for a GROUP resource: values must also lie within the broker's bounds."""
+    values = {name: _parsed(GROUP_KEYS, name, text, "group") for name, text in overrides.items()}
+    for name, value in values.items():
+        kind, _, rest = name.partition(".")
+        low, high = f"group.{kind}.min.{rest}", f"group.{kind}.max.{rest}"
+        if low in broker and value < broker[low]:
+            raise ConfigError(name, str(value), f"must not be below {low} ({broker[low]})")
+        if high in broker and value > broker[high]:
+            raise ConfigError(name, str(value), f"must not be above {high} ({broker[high]})")
+    for kind in ("consumer", "share", "streams"):
+        session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
+        if session in values or heartbeat in values:
+            timeout: int = values.get(session, broker.group_values[session])
+            interval: int = values.get(heartbeat, broker.group_values[heartbeat])
+            if timeout <= interval:
+                raise ConfigError(session, str(timeout), f"must be above {heartbeat} ({interval})")
+
+
+class GroupConfig:
+    """`config["consumer.session.timeout.ms"]`: the group's own value, else the broker's, within the broker's bounds."""
+
+    __slots__ = ("broker", "overrides")
+
+    def __init__(self, broker: BrokerConfig, overrides: Mapping[str, str] | None = None) -> None:
+        self.broker = broker
+        self.overrides: Mapping[str, str] = MappingProxyType(dict(overrides or {}))
+
+    def __getitem__(self, name: str) -> Value:
+        text = self.overrides.get(name)
+        if text is None:
+            return self.broker.group_values[name]
+        try:
+            value = GROUP_KEYS[name].parse(text)
+        except ConfigError:
+            return self.broker.group_values[name]
+        # The bounds may have moved since the value was stored.
+        kind, _, rest = name.partition(".")
+        low, high = self.broker.get(f"group.{kind}.min.{rest}"), self.broker.get(f"group.{kind}.max.{rest}")
+        if low is not None:
+            value = max(value, low)
+        return value if high is None else min(value, high)
+
+
+def _parsed(table: Mapping[str, Key], name: str, text: str | None, kind: str) -> Value:
+    key = table.get(name)
+    if key is None:
+        raise ConfigError(name, None, f"unknown {kind} config name")
+    if text is None:
+        raise ConfigError(name, None, "needs a value")
+    return key.parse(text)
