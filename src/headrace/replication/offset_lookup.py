@@ -27,7 +27,9 @@ NO_OFFSET: Final = OffsetAt(-1, -1, -1)
 
 
 def offset_for(log: Log, isr: InSyncReplicas, timestamp: int, isolation: int | None) -> OffsetAt:
-    """The first offset at or after `timestamp` that the asker may see, or `NO_OFFSET`. `isolation` None: a replica asks."""
+    """The first offset at or after `timestamp` that the asker may see, or `NO_OFFSET`. `isolation` None: a replica
+    asks.
+    """
     if isolation is None:
         last = log.log_end_offset
     else:

@@ -398,7 +398,8 @@ class Partition:
             if info.leader_epoch < current.leader_epoch:
                 return False
             if info.leader_epoch == current.leader_epoch:
-                if info.partition_epoch > current.partition_epoch:
+                # Equal epochs: the controller's answer names the set only, the image has the rest of the same change.
+                if info.partition_epoch >= current.partition_epoch and info != current:
                     self.info = info
                     self._membership_changed(info)
                 return False

@@ -16,7 +16,8 @@ and its additions stay counted. When one is refused although an earlier copy of 
 is proposed, which moves the epoch and so kills every late copy.
 
 A follower joins only when it holds everything below the high watermark and everything before this leader's first
-offset, under the broker epoch by which the cluster knows it now (KIP-903: a rebooted broker is not the one that was in sync).
+offset, under the broker epoch by which the cluster knows it now (KIP-903: a rebooted broker is not the one that was
+in sync).
 
 Invariants: the leader is in the stored set whenever it commits (asserted); the high watermark never goes back and never
 passes what a counted replica holds. Mirrors Kafka's Partition (KIP-497, KIP-903, KIP-966); time and log ends are

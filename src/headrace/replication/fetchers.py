@@ -1,0 +1,77 @@
+"""Which leaders this broker follows: one `LeaderFetcher` per leader broker, partitions moved between them by role.
+
+Follows the roles that `Partitions` announces. A leader that left the image keeps its fetcher idle (its address is
+gone); when it comes back, perhaps on another port, the next attempt finds the new address. Owned by the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from headrace.cluster.view import ClusterView
+from headrace.replication.fetcher import FetchSettings, LeaderFetcher, Throttle
+from headrace.replication.partition import Partition
+from headrace.replication.partitions import Partitions
+
+
+class Fetchers:
+    def __init__(
+        self,
+        partitions: Partitions,
+        view: ClusterView,
+        listener: str,
+        settings: FetchSettings | None = None,
+        throttle: Throttle | None = None,
+    ) -> None:
+        self._partitions = partitions
+        self._view = view
+        self._listener = listener
+        self._settings = settings or FetchSettings()
+        self._throttle = throttle or Throttle()
+        self._by_leader: dict[int, LeaderFetcher] = {}
+        self._following: dict[Partition, LeaderFetcher] = {}
+        self._unsubscribe = partitions.subscribe(self.role_changed)
+
+    def start(self) -> None:
+        """Follow what is already assigned; later changes arrive by subscription."""
+        for partition in self._partitions.all():
+            self.role_changed(partition)
+
+    def role_changed(self, partition: Partition) -> None:
+        before = self._following.pop(partition, None)
+        if before is not None:
+            before.remove(partition)
+        if partition.closed or partition.is_leader or partition.leader_id in (-1, self._partitions.broker_id):
+            return
+        fetcher = self._by_leader.get(partition.leader_id)
+        if fetcher is None:
+            fetcher = self._fetcher_for(partition.leader_id)
+        fetcher.add(partition)
+        self._following[partition] = fetcher
+
+    def _fetcher_for(self, leader: int) -> LeaderFetcher:
+        fetcher = LeaderFetcher(
+            leader,
+            lambda: self._address_of(leader),
+            lambda: (self._partitions.broker_id, self._partitions.broker_epoch),
+            self._settings,
+            self._throttle,
+        )
+        self._by_leader[leader] = fetcher
+        return fetcher
+
+    def _address_of(self, broker: int) -> tuple[str, int] | None:
+        info = self._view.current.brokers.get(broker)
+        endpoint = info.endpoint(self._listener) if info is not None else None
+        return (endpoint.host, endpoint.port) if endpoint is not None else None
+
+    @property
+    def follows(self) -> int:
+        """How many partitions are followed."""
+        return len(self._following)
+
+    async def close(self) -> None:
+        self._unsubscribe()
+        self._following.clear()
+        fetchers, self._by_leader = list(self._by_leader.values()), {}
+        await asyncio.gather(*(fetcher.close() for fetcher in fetchers))

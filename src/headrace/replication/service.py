@@ -1,0 +1,103 @@
+"""Replication of one broker, put together: its partitions, the fetchers that follow, the way to the controller, the
+clock.
+
+replication = Replication.for_broker(config, log_dirs, view, lease_held)
+replication.start()                       # on the event loop, after the first image
+replication.partitions.registered_as(epoch)   # whenever this broker has a (new) registration
+await replication.close()
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from headrace.cluster.core.image import ClusterImage
+from headrace.cluster.view import ClusterView
+from headrace.config import BrokerConfig, TopicConfig
+from headrace.replication.fetcher import FetchSettings
+from headrace.replication.fetchers import Fetchers
+from headrace.replication.isr_changes import ControllerIsrChanges
+from headrace.replication.partitions import LogConfigFor, Logs, Partitions
+from headrace.storage.log_config import LogConfig
+
+logger = logging.getLogger(__name__)
+
+
+class Settings(Protocol):
+    def __getitem__(self, name: str, /) -> Any: ...
+
+
+class Replication:
+    def __init__(
+        self, partitions: Partitions, fetchers: Fetchers, isr_changes: ControllerIsrChanges, tick_ms: int
+    ) -> None:
+        self.partitions = partitions
+        self.fetchers = fetchers
+        self.isr_changes = isr_changes
+        self._tick_s = tick_ms / 1000
+        self._ticking: asyncio.Task[None] | None = None
+
+    @classmethod
+    def for_broker(
+        cls,
+        config: Settings,
+        logs: Logs,
+        view: ClusterView,
+        log_config_for: LogConfigFor,
+        *,
+        listener: str,
+        lease_held: Callable[[], bool] = lambda: True,
+    ) -> Replication:
+        max_lag_ms = int(config["replica.lag.time.max.ms"])
+        partitions = Partitions(
+            int(config["broker.id"]),
+            logs,
+            view,
+            log_config_for,
+            lease_held=lease_held,
+            max_lag_ms=max_lag_ms,
+            serves_consumers_from_followers=bool(config["replica.selector.class"]),
+        )
+        isr_changes = ControllerIsrChanges(view, listener, lambda: (partitions.broker_id, partitions.broker_epoch))
+        partitions.isr_changes = isr_changes
+        settings = FetchSettings(
+            wait_max_ms=int(config["replica.fetch.wait.max.ms"]),
+            min_bytes=int(config["replica.fetch.min.bytes"]),
+            max_bytes=int(config["replica.fetch.max.bytes"]),
+            response_max_bytes=int(config["replica.fetch.response.max.bytes"]),
+            backoff_ms=int(config["replica.fetch.backoff.ms"]),
+            socket_timeout_ms=int(config["replica.socket.timeout.ms"]),
+        )
+        return cls(partitions, Fetchers(partitions, view, listener, settings), isr_changes, min(500, max_lag_ms // 2))
+
+    def start(self) -> None:
+        self.fetchers.start()
+        self._ticking = asyncio.create_task(self._tick(), name="in-sync sets: who fell behind")
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(self._tick_s)
+            try:
+                self.partitions.tick()
+            except Exception:
+                logger.exception("looking after the in-sync sets failed")
+
+    async def close(self) -> None:
+        if self._ticking is not None:
+            self._ticking.cancel()
+            await asyncio.gather(self._ticking, return_exceptions=True)
+        await self.fetchers.close()
+        await self.isr_changes.close()
+        self.partitions.close()
+
+
+def topic_log_config(broker_config: Callable[[], BrokerConfig]) -> LogConfigFor:
+    """A topic's log settings: the image's overrides over the broker's own (dynamic) settings."""
+
+    def log_config_for(topic: str, image: ClusterImage) -> LogConfig:
+        return LogConfig.from_topic_config(TopicConfig(broker_config(), image.config_of("topic", topic)))
+
+    return log_config_for
