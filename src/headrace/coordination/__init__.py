@@ -1,1 +1,4 @@
-"""The coordination store: one port, an embedded implementation for one broker, ZooKeeper for clusters."""
+"""The coordination store: the small, strongly ordered tree on which a cluster agrees.
+
+Read store (the port), core.tree (what its operations mean), embedded (one broker, a local file), zookeeper (clusters,
+by kazoo), paths (the layout), zookeeper_server (how to start a real ZooKeeper)."""

@@ -1,0 +1,260 @@
+"""Cluster state as bytes: the JSON of the nodes (Kafka's field names where Kafka has the field) and of the change list.
+
+Nodes are read by people with zookeeper-shell, so they are plain JSON. Change lists are read by brokers only: the same
+values, positional, and deflated once they are large (a node of ZooKeeper holds a megabyte).
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Sequence
+from typing import Any, Final
+from uuid import UUID
+
+from headrace.cluster.core.changes import (
+    BrokerRegistered,
+    BrokerRemoved,
+    Change,
+    ConfigSet,
+    ControllerElected,
+    FeatureSet,
+    PartitionChanged,
+    PartitionsAdded,
+    QuotaSet,
+    TopicCreated,
+    TopicDeleted,
+)
+from headrace.cluster.core.image import BrokerInfo, Endpoint, PartitionInfo, QuotaEntity, TopicInfo
+from headrace.coordination import paths
+from headrace.kernel.ids import INTERNAL_TOPICS, uuid_from_text, uuid_to_text
+
+_DEFLATE_ABOVE_BYTES: Final = 4096
+
+
+def to_json(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def from_json(data: bytes) -> Any:
+    return json.loads(data)
+
+
+# --- nodes -----------------------------------------------------------------------------------------------------------
+
+
+def encode_registration(broker: BrokerInfo, *, clean_start: bool, timestamp_ms: int, version: str) -> bytes:
+    first = broker.endpoints[0]
+    return to_json(
+        {
+            "version": 5,
+            "host": first.host,
+            "port": first.port,
+            "jmx_port": -1,
+            "timestamp": str(timestamp_ms),
+            "endpoints": [f"{e.listener}://{_host(e.host)}:{e.port}" for e in broker.endpoints],
+            "listener_security_protocol_map": {e.listener: e.security_protocol for e in broker.endpoints},
+            "rack": broker.rack,
+            "features": {},
+            "clean_start": clean_start,
+            "headrace": version,
+        }
+    )
+
+
+def decode_registration(broker_id: int, data: bytes, epoch: int) -> tuple[BrokerInfo, bool]:
+    """The broker and whether it started (or stayed) with whole logs."""
+    value = from_json(data)
+    protocols = value["listener_security_protocol_map"]
+    endpoints = []
+    for text in value["endpoints"]:
+        listener, _, address = text.partition("://")
+        host, _, port = address.rpartition(":")
+        endpoints.append(Endpoint(listener, host.strip("[]"), int(port), protocols[listener]))
+    return BrokerInfo(broker_id, epoch, tuple(endpoints), value.get("rack")), bool(value.get("clean_start", False))
+
+
+def _host(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def encode_accepted(broker: BrokerInfo) -> bytes:
+    return to_json(_broker_row(broker))
+
+
+def decode_accepted(data: bytes) -> BrokerInfo:
+    return _broker(from_json(data))
+
+
+def encode_topic(topic: TopicInfo) -> bytes:
+    rows = list(enumerate(topic.partitions))
+    return to_json(
+        {
+            "version": 3,
+            "topic_id": uuid_to_text(topic.id),
+            "partitions": {str(index): info.replicas for index, info in rows},
+            "adding_replicas": {str(index): info.adding for index, info in rows if info.adding},
+            "removing_replicas": {str(index): info.removing for index, info in rows if info.removing},
+        }
+    )
+
+
+# What stands in a topic's node while its partitions are still being written (only topics too large for one multi).
+TOPIC_UNFINISHED: Final = b'{"version":3,"creating":true}'
+
+
+def decode_topic(data: bytes) -> tuple[UUID, dict[str, Any]] | None:
+    """The id and the raw value, or None for a topic whose creation was not finished."""
+    value = from_json(data)
+    if value.get("creating"):
+        return None
+    return uuid_from_text(value["topic_id"]), value
+
+
+def encode_partition_state(info: PartitionInfo, controller_epoch: int) -> bytes:
+    value: dict[str, Any] = {
+        "version": 1,
+        "controller_epoch": controller_epoch,
+        "leader": info.leader,
+        "leader_epoch": info.leader_epoch,
+        "partition_epoch": info.partition_epoch,
+        "isr": info.isr,
+    }
+    if info.eligible:
+        value["eligible"] = info.eligible
+    if info.last_known_eligible:
+        value["last_known_eligible"] = info.last_known_eligible
+    return to_json(value)
+
+
+def decode_partition(index: int, topic: dict[str, Any], state: bytes) -> PartitionInfo:
+    value, key = from_json(state), str(index)
+    return PartitionInfo(
+        leader=value["leader"],
+        leader_epoch=value["leader_epoch"],
+        partition_epoch=value["partition_epoch"],
+        isr=tuple(value["isr"]),
+        replicas=tuple(topic["partitions"][key]),
+        adding=tuple(topic["adding_replicas"].get(key, ())),
+        removing=tuple(topic["removing_replicas"].get(key, ())),
+        eligible=tuple(value.get("eligible", ())),
+        last_known_eligible=tuple(value.get("last_known_eligible", ())),
+    )
+
+
+def encode_config(values: dict[str, Any]) -> bytes:
+    return to_json({"version": 1, "config": values})
+
+
+def decode_config(data: bytes) -> dict[str, Any]:
+    found: dict[str, Any] = from_json(data)["config"]
+    return found
+
+
+def encode_quota(change: QuotaSet) -> bytes:
+    return to_json({"version": 1, "entity": change.entity, "config": dict(change.values)})
+
+
+def decode_quota(data: bytes) -> QuotaSet:
+    value = from_json(data)
+    return QuotaSet(_entity(value["entity"]), value["config"])
+
+
+def quota_path(entity: QuotaEntity) -> str:
+    parts = (f"{kind}={paths.DEFAULT_NAME if name is None else paths.escape(name)}" for kind, name in entity)
+    return f"{paths.QUOTAS}/{','.join(parts)}"
+
+
+def _entity(rows: list[list[str | None]]) -> QuotaEntity:
+    return tuple((str(kind), name) for kind, name in rows)
+
+
+# --- change lists ----------------------------------------------------------------------------------------------------
+
+
+def _partition_row(info: PartitionInfo) -> list[Any]:
+    row: list[Any] = [info.leader, info.leader_epoch, info.partition_epoch, info.isr, info.replicas]
+    if info.adding or info.removing or info.eligible or info.last_known_eligible:
+        row += [info.adding, info.removing, info.eligible, info.last_known_eligible]
+    return row
+
+
+def _partition(row: list[Any]) -> PartitionInfo:
+    return PartitionInfo(row[0], row[1], row[2], *(tuple(part) for part in row[3:]))
+
+
+def _broker_row(broker: BrokerInfo) -> dict[str, Any]:
+    return {
+        "id": broker.id,
+        "epoch": broker.epoch,
+        "endpoints": [[e.listener, e.host, e.port, e.security_protocol] for e in broker.endpoints],
+        "rack": broker.rack,
+        "fenced": broker.fenced,
+        "shutting_down": broker.shutting_down,
+    }
+
+
+def _broker(row: dict[str, Any]) -> BrokerInfo:
+    endpoints = tuple(Endpoint(*fields) for fields in row["endpoints"])
+    return BrokerInfo(row["id"], row["epoch"], endpoints, row["rack"], row["fenced"], row["shutting_down"])
+
+
+def _change_row(change: Change) -> list[Any]:
+    match change:
+        case PartitionChanged(topic, index, info):
+            return ["partition", topic, index, _partition_row(info)]
+        case PartitionsAdded(topic, first_index, infos):
+            return ["partitions", topic, first_index, [_partition_row(info) for info in infos]]
+        case TopicCreated(created):
+            return ["topic", created.name, created.id.hex, [_partition_row(info) for info in created.partitions]]
+        case TopicDeleted(name, topic_id):
+            return ["topic-", name, topic_id.hex]
+        case BrokerRegistered(broker):
+            return ["broker", _broker_row(broker)]
+        case BrokerRemoved(broker_id):
+            return ["broker-", broker_id]
+        case ControllerElected(broker_id, epoch):
+            return ["controller", broker_id, epoch]
+        case ConfigSet(resource_type, name, values):
+            return ["config", resource_type, name, dict(values)]
+        case QuotaSet(entity, quotas):
+            return ["quota", entity, dict(quotas)]
+        case FeatureSet(name, level):
+            return ["feature", name, level]
+
+
+def _change(row: list[Any]) -> Change:
+    match row:
+        case ["partition", topic, index, info]:
+            return PartitionChanged(topic, index, _partition(info))
+        case ["partitions", topic, first_index, infos]:
+            return PartitionsAdded(topic, first_index, tuple(map(_partition, infos)))
+        case ["topic", name, topic_id, infos]:
+            created = TopicInfo(name, UUID(hex=topic_id), tuple(map(_partition, infos)), name in INTERNAL_TOPICS)
+            return TopicCreated(created)
+        case ["topic-", name, topic_id]:
+            return TopicDeleted(name, UUID(hex=topic_id))
+        case ["broker", broker]:
+            return BrokerRegistered(_broker(broker))
+        case ["broker-", broker_id]:
+            return BrokerRemoved(broker_id)
+        case ["controller", broker_id, epoch]:
+            return ControllerElected(broker_id, epoch)
+        case ["config", resource_type, name, values]:
+            return ConfigSet(resource_type, name, values)
+        case ["quota", entity, values]:
+            return QuotaSet(_entity(entity), values)
+        case ["feature", name, level]:
+            return FeatureSet(name, level)
+    raise ValueError(f"a change of unknown kind {row[:1]}: was it written by a newer version?")
+
+
+def encode_changes(changes: Sequence[Change], controller_epoch: int) -> bytes:
+    """The controller's epoch goes along, so that after a lost connection a controller can tell its own entry."""
+    data = to_json([controller_epoch, [_change_row(change) for change in changes]])
+    return b"z" + zlib.compress(data, 1) if len(data) > _DEFLATE_ABOVE_BYTES else data
+
+
+def decode_changes(data: bytes) -> list[Change]:
+    value = from_json(zlib.decompress(data[1:]) if data[:1] == b"z" else data)
+    return [_change(row) for row in value[1]]

@@ -1,0 +1,1 @@
+"""Pure parts of the cluster picture: image, changes, delta, placement."""

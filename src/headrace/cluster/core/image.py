@@ -1,0 +1,115 @@
+"""The cluster image: everything that brokers agree on, as one immutable value with a version.
+
+A reader takes `view.current` once and works on it to the end of its request: nothing in it moves. A newer image shares
+every unchanged part with the older one, so "did this topic change?" is an identity check (see `delta`).
+The mappings are plain dicts for speed; nobody may write to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+from uuid import UUID
+
+NO_LEADER: Final = -1
+
+# (entity type, name) pairs in Kafka's order of types; a name of None is the default of that type.
+QuotaEntity = tuple[tuple[str, str | None], ...]
+# ('topic' | 'broker' | 'broker-logger' | 'client-metrics' | 'group', name); the cluster-wide broker default is
+# ('broker', '').
+ConfigResource = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    listener: str
+    host: str
+    port: int
+    security_protocol: str
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerInfo:
+    """A live broker. `epoch` is the creation id of its registration: a broker that came back is another one."""
+
+    id: int
+    epoch: int
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None = None
+    fenced: bool = False
+    shutting_down: bool = False
+
+    def endpoint(self, listener: str) -> Endpoint | None:
+        for endpoint in self.endpoints:
+            if endpoint.listener == listener:
+                return endpoint
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionInfo:
+    """State of one partition. `eligible` are the KIP-966 replicas: out of the ISR, but known to hold all that
+    is committed.
+    """
+
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[int, ...]
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+    eligible: tuple[int, ...] = ()
+    last_known_eligible: tuple[int, ...] = ()
+
+    @property
+    def is_reassigning(self) -> bool:
+        return bool(self.adding or self.removing)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    name: str
+    id: UUID
+    partitions: tuple[PartitionInfo, ...]
+    is_internal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterImage:
+    version: int = -1
+    cluster_id: str = ""
+    controller_id: int = -1
+    controller_epoch: int = 0
+    brokers: Mapping[int, BrokerInfo] = field(default_factory=dict)
+    topics: Mapping[str, TopicInfo] = field(default_factory=dict)
+    topic_names: Mapping[UUID, str] = field(default_factory=dict)
+    configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=dict)
+    quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=dict)
+    features: Mapping[str, int] = field(default_factory=dict)
+
+    def partition(self, topic: str, index: int) -> PartitionInfo | None:
+        found = self.topics.get(topic)
+        if found is None or not 0 <= index < len(found.partitions):
+            return None
+        return found.partitions[index]
+
+    def topic_by_id(self, topic_id: UUID) -> TopicInfo | None:
+        name = self.topic_names.get(topic_id)
+        return None if name is None else self.topics[name]
+
+    def config_of(self, resource_type: str, name: str) -> Mapping[str, str]:
+        return self.configs.get((resource_type, name), {})
+
+    def is_alive(self, broker_id: int) -> bool:
+        broker = self.brokers.get(broker_id)
+        return broker is not None and not broker.fenced
+
+    def partitions(self) -> Iterator[tuple[str, int, PartitionInfo]]:
+        for topic in self.topics.values():
+            for index, info in enumerate(topic.partitions):
+                yield topic.name, index, info
+
+
+EMPTY_IMAGE: Final = ClusterImage()

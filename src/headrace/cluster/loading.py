@@ -1,0 +1,143 @@
+"""Reading the cluster image out of the store, whole or by its changes.
+
+The image is kept twice: as nodes (one per topic, partition, config …) and as the list of the newest changes. The
+version node moves together with both in one multi. Reading many nodes takes a while, and the controller may write
+meanwhile, so what was read is a blur between version `a` (read before) and `b` (read after). Every change is an
+absolute value: replaying a+1 … b over the blur gives exactly version b.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from uuid import UUID
+
+from headrace.cluster import codecs
+from headrace.cluster.core.changes import Change, QuotaSet, apply
+from headrace.cluster.core.image import ClusterImage, PartitionInfo, QuotaEntity, TopicInfo
+from headrace.coordination import paths
+from headrace.coordination.store import NoNode, Store, StoreFailed
+from headrace.kernel.ids import INTERNAL_TOPICS
+
+# Reads in flight at once: enough to hide the round trip, few enough not to flood a small ensemble.
+_READS_AT_ONCE = 256
+
+
+class ChangesGone(Exception):
+    """The change list does not reach back far enough any more: load the whole image."""
+
+
+async def stored_version(store: Store) -> int:
+    node = await store.exists(paths.IMAGE)
+    return 0 if node is None else int(codecs.from_json(node.data)["version"])
+
+
+async def load_changes(store: Store, after: int, up_to: int) -> list[tuple[int, list[Change]]]:
+    """Every change list after version `after`, oldest first. Raises ChangesGone."""
+    try:
+        nodes = await _gather([paths.change(version) for version in range(after + 1, up_to + 1)], store)
+    except NoNode:
+        raise ChangesGone(f"change lists {after + 1} to {up_to} are not all there") from None
+    return [(after + 1 + at, codecs.decode_changes(data)) for at, data in enumerate(nodes)]
+
+
+async def load_image(store: Store) -> ClusterImage:
+    """The whole image at the newest version."""
+    for _ in range(10):
+        before = await stored_version(store)
+        image = await _load_nodes(store, before)
+        after = await stored_version(store)
+        try:
+            for version, changes in await load_changes(store, before, after):
+                image = apply(image, changes, version)
+        except ChangesGone:
+            continue  # slower than the controller writes; once more from the start
+        return image
+    raise StoreFailed("the cluster changes faster than this broker can read it: ten attempts in a row were overtaken")
+
+
+async def _gather(wanted: Sequence[str], store: Store) -> list[bytes]:
+    found: list[bytes] = []
+    for at in range(0, len(wanted), _READS_AT_ONCE):
+        nodes = await asyncio.gather(*(store.get(path) for path in wanted[at : at + _READS_AT_ONCE]))
+        found.extend(node.data for node in nodes)
+    return found
+
+
+async def _gather_existing(wanted: Sequence[str], store: Store) -> list[bytes | None]:
+    found: list[bytes | None] = []
+    for at in range(0, len(wanted), _READS_AT_ONCE):
+        nodes = await asyncio.gather(*(store.exists(path) for path in wanted[at : at + _READS_AT_ONCE]))
+        found.extend(None if node is None else node.data for node in nodes)
+    return found
+
+
+async def _load_nodes(store: Store, version: int) -> ClusterImage:
+    cluster_id = codecs.from_json((await store.get(paths.CLUSTER_ID)).data)["id"]
+    head = await store.exists(paths.IMAGE)
+    value = {} if head is None else codecs.from_json(head.data)
+    accepted = await store.children(paths.ACCEPTED_BROKERS)
+    rows = await _gather_existing([f"{paths.ACCEPTED_BROKERS}/{name}" for name in accepted], store)
+    brokers = [codecs.decode_accepted(row) for row in rows if row is not None]
+    topics = await _load_topics(store)
+    features = await store.children(paths.FEATURES)
+    levels = await _gather_existing([paths.feature(name) for name in features], store)
+    return ClusterImage(
+        version=version,
+        cluster_id=cluster_id,
+        controller_id=value.get("controller", -1),
+        controller_epoch=value.get("controller_epoch", 0),
+        brokers={broker.id: broker for broker in brokers},
+        topics={topic.name: topic for topic in topics},
+        topic_names={topic.id: topic.name for topic in topics},
+        configs=await _load_configs(store),
+        quotas=await _load_quotas(store),
+        features={name: codecs.from_json(data)["level"] for name, data in zip(features, levels, strict=True) if data},
+    )
+
+
+async def _load_topics(store: Store) -> list[TopicInfo]:
+    names = await store.children(paths.TOPICS)
+    going = set(await store.children(paths.DELETE_TOPICS))
+    names = [name for name in names if name not in going]
+    heads = await _gather_existing([paths.topic(name) for name in names], store)
+    decoded: list[tuple[str, UUID, dict[str, object]]] = []
+    wanted: list[str] = []
+    for name, head in zip(names, heads, strict=True):
+        topic = None if head is None else codecs.decode_topic(head)
+        if topic is not None:
+            decoded.append((name, *topic))
+            wanted.extend(paths.partition_state(name, index) for index in range(len(topic[1]["partitions"])))
+    states = iter(await _gather_existing(wanted, store))
+    topics: list[TopicInfo] = []
+    for name, topic_id, raw in decoded:
+        infos: list[PartitionInfo] = []
+        whole = True
+        for index in range(len(raw["partitions"])):  # type: ignore[arg-type]
+            state = next(states)
+            if state is None:
+                whole = False  # deleted while we read: its deletion is in a change list that is replayed next
+            else:
+                infos.append(codecs.decode_partition(index, raw, state))
+        if whole:
+            topics.append(TopicInfo(name, topic_id, tuple(infos), name in INTERNAL_TOPICS))
+    return topics
+
+
+async def _load_configs(store: Store) -> dict[tuple[str, str], dict[str, str]]:
+    configs: dict[tuple[str, str], dict[str, str]] = {}
+    for resource_type, folder in paths.CONFIG_FOLDERS.items():
+        names = await store.children(f"{paths.CONFIG}/{folder}")
+        rows = await _gather_existing([f"{paths.CONFIG}/{folder}/{name}" for name in names], store)
+        for name, row in zip(names, rows, strict=True):
+            if row is not None:
+                known_as = "" if name == paths.DEFAULT_NAME else paths.unescape(name)
+                configs[(resource_type, known_as)] = codecs.decode_config(row)
+    return configs
+
+
+async def _load_quotas(store: Store) -> dict[QuotaEntity, dict[str, float]]:
+    names = await store.children(paths.QUOTAS)
+    rows = await _gather_existing([f"{paths.QUOTAS}/{name}" for name in names], store)
+    found: list[QuotaSet] = [codecs.decode_quota(row) for row in rows if row is not None]
+    return {quota.entity: dict(quota.values) for quota in found}

@@ -1,0 +1,192 @@
+"""Which partitions move when brokers come and go, when somebody asks for an election, and when leadership is uneven.
+
+Everything is decided over a whole image and given back as changes; `partition_states.settle` rules each partition.
+A broker that came back with another epoch died in between, however quick it was: it leaves every ISR before any
+election (it may have lost its tail), and an unclean start costs it its eligibility too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from headrace.cluster.core.changes import BrokerRegistered, BrokerRemoved, Change, PartitionChanged, apply
+from headrace.cluster.core.image import NO_LEADER, BrokerInfo, ClusterImage, PartitionInfo
+from headrace.controller.core.partition_states import Election, Rules, Settled, settle
+from headrace.kernel.errors import ErrorCode
+from headrace.kernel.ids import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRules:
+    """The two topic settings that elections obey."""
+
+    min_insync: int = 1
+    unclean_allowed: bool = False
+
+
+RulesOf = Callable[[str], TopicRules]
+
+
+@dataclass(slots=True)
+class Decided:
+    """Changes in order, and the elections among them that an operator should hear of."""
+
+    changes: list[Change] = field(default_factory=list)
+    unclean: list[TopicPartition] = field(default_factory=list)
+    from_last_known: list[TopicPartition] = field(default_factory=list)
+
+    def add(self, topic: str, index: int, settled: Settled | None) -> None:
+        if settled is None:
+            return
+        self.changes.append(PartitionChanged(topic, index, settled.info))
+        if settled.unclean:
+            self.unclean.append(TopicPartition(topic, index))
+        if settled.from_last_known:
+            self.from_last_known.append(TopicPartition(topic, index))
+
+
+def may_lead(image: ClusterImage, broker_id: int) -> bool:
+    broker = image.brokers.get(broker_id)
+    return broker is not None and not broker.fenced and not broker.shutting_down
+
+
+def rules_for(image: ClusterImage, topic: TopicRules) -> Rules:
+    return Rules(lambda broker_id: may_lead(image, broker_id), topic.min_insync, topic.unclean_allowed)
+
+
+def membership_changed(
+    image: ClusterImage, present: Mapping[int, tuple[BrokerInfo, bool]], rules_of: RulesOf
+) -> Decided:
+    """`present`: the registrations that exist now, each with whether it started cleanly. Compared with the
+    accepted ones.
+    """
+    decided = Decided()
+    left = {broker_id for broker_id in image.brokers if broker_id not in present}
+    back: set[int] = set()
+    unclean: set[int] = set()
+    for broker_id, (broker, clean) in present.items():
+        known = image.brokers.get(broker_id)
+        if known is not None and known.epoch == broker.epoch:
+            continue
+        back.add(broker_id)
+        if not clean:
+            unclean.add(broker_id)
+        decided.changes.append(BrokerRegistered(broker))
+    decided.changes.extend(BrokerRemoved(broker_id) for broker_id in sorted(left))
+    if not decided.changes:
+        return decided
+    _settle_all(apply(image, decided.changes, image.version), decided, left | back, frozenset(unclean), rules_of)
+    return decided
+
+
+def shutting_down(image: ClusterImage, broker_id: int, rules_of: RulesOf) -> Decided:
+    """Leadership and in-sync places move off a broker before it stops. It stays reachable meanwhile."""
+    broker = image.brokers[broker_id]
+    decided = Decided()
+    if not broker.shutting_down:
+        leaving = BrokerInfo(broker.id, broker.epoch, broker.endpoints, broker.rack, broker.fenced, shutting_down=True)
+        decided.changes.append(BrokerRegistered(leaving))
+    after = apply(image, decided.changes, image.version)
+    for name, index, info in image.partitions():
+        # A partition that nobody else can lead keeps its leader to the end: it serves until the broker is gone.
+        others = [r for r in (*info.isr, *info.eligible) if r != broker_id and may_lead(after, r)]
+        if broker_id in info.isr and others:
+            isr = [r for r in info.isr if r != broker_id]
+            decided.add(name, index, settle(info, rules_for(after, rules_of(name)), isr=isr))
+    return decided
+
+
+def leads_movable(image: ClusterImage, broker_id: int) -> bool:
+    """Whether the broker still leads a partition that another live replica could take."""
+    return any(
+        info.leader == broker_id and any(r != broker_id and may_lead(image, r) for r in (*info.isr, *info.eligible))
+        for _, _, info in image.partitions()
+    )
+
+
+def replicas_lost(image: ClusterImage, broker_id: int, lost: Iterable[TopicPartition], rules_of: RulesOf) -> Decided:
+    """A disk of a live broker failed: these replicas leave ISR and eligibility."""
+    decided = Decided()
+    for name, index in lost:
+        info = image.partition(name, index)
+        if info is None or broker_id not in info.replicas:
+            continue
+        topic = rules_of(name)
+        rules = Rules(lambda r: r != broker_id and may_lead(image, r), topic.min_insync, topic.unclean_allowed)
+        isr = [r for r in info.isr if r != broker_id]
+        decided.add(name, index, settle(info, rules, isr=isr, restarted_uncleanly=frozenset({broker_id})))
+    return decided
+
+
+def _settle_all(
+    after: ClusterImage, decided: Decided, affected: set[int], unclean: frozenset[int], rules_of: RulesOf
+) -> None:
+    for topic in after.topics.values():
+        topic_rules: Rules | None = None
+        for index, info in enumerate(topic.partitions):
+            if affected.isdisjoint(info.replicas):
+                continue
+            if topic_rules is None:
+                topic_rules = rules_for(after, rules_of(topic.name))
+            isr = [replica for replica in info.isr if replica not in affected]
+            decided.add(topic.name, index, settle(info, topic_rules, isr=isr, restarted_uncleanly=unclean))
+
+
+def unclean_election_allowed(image: ClusterImage, rules_of: RulesOf, topics: Iterable[str] | None = None) -> Decided:
+    """Leaderless partitions after the setting that allows unclean elections was turned on."""
+    decided = Decided()
+    for name in image.topics if topics is None else topics:
+        topic = image.topics.get(name)
+        rules = rules_of(name)
+        if topic is None or not rules.unclean_allowed:
+            continue
+        for index, info in enumerate(topic.partitions):
+            if info.leader == NO_LEADER:
+                decided.add(name, index, settle(info, rules_for(image, rules)))
+    return decided
+
+
+def elect(
+    image: ClusterImage, topic: str, index: int, election: Election, rules_of: RulesOf
+) -> tuple[ErrorCode, str | None, Settled | None]:
+    """One partition's election on request (ElectLeaders)."""
+    info = image.partition(topic, index)
+    if info is None:
+        what = f"No such partition as {topic}-{index}" if topic in image.topics else f"No such topic as {topic}"
+        return ErrorCode.unknown_topic_or_partition, what, None
+    has_leader = info.leader != NO_LEADER and image.is_alive(info.leader)
+    if election is Election.PREFERRED and info.leader == _preferred(info):
+        return ErrorCode.election_not_needed, f"{topic}-{index} is led by its preferred replica {info.leader}", None
+    if election is Election.UNCLEAN and has_leader:
+        return ErrorCode.election_not_needed, f"{topic}-{index} has a leader, {info.leader}", None
+    settled = settle(info, rules_for(image, rules_of(topic)), election=election)
+    leader = info.leader if settled is None else settled.info.leader
+    if election is Election.PREFERRED and leader != _preferred(info):
+        why = f"the preferred replica {_preferred(info)} of {topic}-{index} is not alive and in sync {list(info.isr)}"
+        return ErrorCode.preferred_leader_not_available, why, None
+    if leader == NO_LEADER:
+        why = f"no replica of {topic}-{index} is alive (replicas {list(info.replicas)})"
+        return ErrorCode.eligible_leaders_not_available, why, None
+    return ErrorCode.none, None, settled
+
+
+def _preferred(info: PartitionInfo) -> int:
+    return next((r for r in info.replicas if r not in info.removing), info.replicas[0])
+
+
+def rebalanced(image: ClusterImage, imbalance_percent: int, rules_of: RulesOf) -> Decided:
+    """Preferred elections for every broker that leads too few of the partitions it should lead."""
+    should: dict[int, int] = {}
+    away: dict[int, list[tuple[str, int, PartitionInfo]]] = {}
+    for name, index, info in image.partitions():
+        preferred = _preferred(info)
+        should[preferred] = should.get(preferred, 0) + 1
+        if info.leader != preferred and preferred in info.isr and may_lead(image, preferred):
+            away.setdefault(preferred, []).append((name, index, info))
+    decided = Decided()
+    for broker_id, partitions in sorted(away.items()):
+        if 100 * len(partitions) > imbalance_percent * should[broker_id]:
+            for name, index, info in partitions:
+                decided.add(name, index, settle(info, rules_for(image, rules_of(name)), election=Election.PREFERRED))
+    return decided

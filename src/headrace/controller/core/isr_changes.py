@@ -1,0 +1,64 @@
+"""AlterPartition: a leader reports its new in-sync set, and the controller decides whether to take it (KIP-497, 841, 903).
+
+The leader names every member with the broker epoch it knows: a member that restarted since is another broker and may
+not hold what the leader thinks it holds. Stale reports are told apart by leader epoch and partition epoch, so that a
+leader knows whether it was deposed, is merely behind, or talks to a controller that is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from headrace.cluster.core.image import ClusterImage, PartitionInfo
+from headrace.controller.core.elections import RulesOf, may_lead, rules_for
+from headrace.controller.core.partition_states import Settled, settle
+from headrace.kernel.errors import ErrorCode
+
+UNKNOWN_EPOCH = -1
+
+
+@dataclass(frozen=True, slots=True)
+class IsrReport:
+    topic: str
+    index: int
+    leader_epoch: int
+    partition_epoch: int
+    members: Sequence[tuple[int, int]]  # (broker id, broker epoch or -1)
+
+
+@dataclass(frozen=True, slots=True)
+class IsrAnswer:
+    error: ErrorCode
+    info: PartitionInfo | None = None  # the state after the change, when it was taken
+    settled: Settled | None = None
+
+
+def decide_isr(image: ClusterImage, sender: int, report: IsrReport, rules_of: RulesOf) -> IsrAnswer:
+    info = image.partition(report.topic, report.index)
+    if info is None:
+        return IsrAnswer(ErrorCode.unknown_topic_or_partition)
+    if report.leader_epoch > info.leader_epoch or report.partition_epoch > info.partition_epoch:
+        return IsrAnswer(ErrorCode.not_controller)  # the sender has seen a newer controller's work than we have
+    if report.leader_epoch < info.leader_epoch:
+        return IsrAnswer(ErrorCode.fenced_leader_epoch)
+    if sender != info.leader:
+        return IsrAnswer(ErrorCode.invalid_request)
+    if report.partition_epoch < info.partition_epoch:
+        return IsrAnswer(ErrorCode.invalid_update_version)
+    members = [broker_id for broker_id, _ in report.members]
+    if sender not in members or not set(members) <= set(info.replicas) or len(set(members)) != len(members):
+        return IsrAnswer(ErrorCode.invalid_request)
+    for broker_id, epoch in report.members:
+        broker = image.brokers.get(broker_id)
+        if broker is None or (epoch not in (UNKNOWN_EPOCH, broker.epoch)):
+            return IsrAnswer(ErrorCode.ineligible_replica)
+        # One that is leaving may stay in while others come; it may not be newly added.
+        if not may_lead(image, broker_id) and broker_id not in info.isr:
+            return IsrAnswer(ErrorCode.ineligible_replica)
+    settled = settle(info, rules_for(image, rules_of(report.topic)), isr=members)
+    after = info if settled is None else settled.info
+    if after.leader != sender:
+        # The report completed a reassignment that takes the sender out: it is taken, and the sender leads no more.
+        return IsrAnswer(ErrorCode.new_leader_elected, after, settled)
+    return IsrAnswer(ErrorCode.none, after, settled)

@@ -1,0 +1,160 @@
+"""How the state of one partition moves: `settle` is the only way, whatever the reason.
+
+A caller says what the in-sync set should become (a broker died, a leader reports, a reassignment ends) and gets the
+whole next state: reassignment completed if it can be, eligible replicas kept, leader kept or elected, epochs bumped.
+
+Eligible replicas (KIP-966). The high watermark is frozen while fewer than min.insync.replicas are in sync, so whoever
+leaves the ISR while it is below that size still holds everything that is committed, and may lead later without loss. A
+replica that restarted uncleanly may have lost its tail and is not eligible. The ISR may become empty: then only an
+eligible replica may lead, or, when there is none, the last known leader once it is back (nobody holds more than it
+did), or any replica at all where unclean election is allowed; the latter two are marked.
+
+Invariants (asserted): a leader is in the ISR; ISR and eligible are disjoint parts of the replicas; epochs never go
+back. Mirrors Kafka's PartitionChangeBuilder; differs: the ISR comes before the eligible replicas in an election.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from headrace.cluster.core.image import NO_LEADER, PartitionInfo
+
+
+class Election(Enum):
+    NEEDED = "keep the leader if it may lead, else elect one"
+    PREFERRED = "give leadership to the first replica if it may have it"
+    UNCLEAN = "as NEEDED, and any live replica if nobody else may lead"
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What `settle` must know about the cluster."""
+
+    can_lead: Callable[[int], bool]
+    min_insync: int = 1
+    unclean_allowed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    info: PartitionInfo
+    unclean: bool = False  # the new leader may lack committed records
+    from_last_known: bool = False  # nobody was eligible: the last known leader came back
+
+
+def settle(
+    info: PartitionInfo,
+    rules: Rules,
+    *,
+    isr: Iterable[int] | None = None,
+    restarted_uncleanly: frozenset[int] = frozenset(),
+    election: Election = Election.NEEDED,
+    replicas: tuple[int, ...] | None = None,
+    adding: tuple[int, ...] | None = None,
+    removing: tuple[int, ...] | None = None,
+) -> Settled | None:
+    """The next state, or None when nothing changes."""
+    target = replace(
+        info,
+        isr=info.isr if isr is None else tuple(isr),
+        replicas=info.replicas if replicas is None else replicas,
+        adding=info.adding if adding is None else adding,
+        removing=info.removing if removing is None else removing,
+    )
+    target = _complete_reassignment(target)
+    target = _track_eligible(info, target, rules.min_insync, restarted_uncleanly)
+    settled = _elect(info, target, rules, election)
+    final = settled.info
+    if final == info:
+        return None
+    moved = final.leader != info.leader
+    shrunk = not set(info.replicas) <= set(final.replicas)
+    # A new epoch makes every replica reconcile its log with the leader's; a replica that left must stop fetching too.
+    final = replace(
+        final,
+        leader_epoch=info.leader_epoch + 1 if moved or shrunk else info.leader_epoch,
+        partition_epoch=info.partition_epoch + 1,
+    )
+    _assert_sound(final)
+    return Settled(final, settled.unclean, settled.from_last_known)
+
+
+def _complete_reassignment(target: PartitionInfo) -> PartitionInfo:
+    """A reassignment is done when every added replica is in sync and somebody in sync stays."""
+    if not target.is_reassigning or not set(target.adding) <= set(target.isr):
+        return target
+    staying = tuple(r for r in target.replicas if r not in target.removing)
+    in_sync = tuple(r for r in target.isr if r not in target.removing)
+    if not in_sync or not staying:
+        return target
+    return replace(
+        target,
+        replicas=staying,
+        isr=in_sync,
+        adding=(),
+        removing=(),
+        eligible=tuple(r for r in target.eligible if r in staying),
+        last_known_eligible=tuple(r for r in target.last_known_eligible if r in staying),
+    )
+
+
+def _track_eligible(info: PartitionInfo, target: PartitionInfo, min_insync: int, lost: frozenset[int]) -> PartitionInfo:
+    if len(target.isr) >= min(min_insync, len(target.replicas)) and target.isr:
+        return replace(target, eligible=(), last_known_eligible=())
+    candidates = dict.fromkeys((*target.eligible, *info.isr))
+    eligible = tuple(r for r in candidates if r not in target.isr and r not in lost and r in target.replicas)
+    last_known = target.last_known_eligible
+    if not target.isr and info.leader != NO_LEADER:
+        last_known = (info.leader,)
+    return replace(target, eligible=eligible, last_known_eligible=last_known)
+
+
+def _elect(info: PartitionInfo, target: PartitionInfo, rules: Rules, election: Election) -> Settled:
+    def may_lead(replica: int) -> bool:
+        return replica in target.isr and rules.can_lead(replica)
+
+    staying = [r for r in target.replicas if r not in target.removing]
+    order = [*staying, *(r for r in target.replicas if r in target.removing)]
+    preferred = order[0] if order else NO_LEADER
+    if election is Election.PREFERRED and may_lead(preferred):
+        return Settled(replace(target, leader=preferred))
+    if info.leader in target.replicas and may_lead(info.leader):
+        return Settled(replace(target, leader=info.leader))
+    for replica in order:
+        if may_lead(replica):
+            return Settled(replace(target, leader=replica))
+    for replica in order:
+        if replica in target.eligible and rules.can_lead(replica):
+            return Settled(_led_alone(target, replica))
+    last_known = target.last_known_eligible
+    if not target.isr and not target.eligible and last_known and rules.can_lead(last_known[0]):
+        return Settled(_led_alone(target, last_known[0]), from_last_known=True)
+    if election is Election.UNCLEAN or rules.unclean_allowed:
+        for replica in order:
+            if rules.can_lead(replica):
+                alone = replace(target, leader=replica, isr=(replica,), eligible=(), last_known_eligible=())
+                return Settled(alone, unclean=True)
+    return Settled(replace(target, leader=NO_LEADER))
+
+
+def _led_alone(target: PartitionInfo, leader: int) -> PartitionInfo:
+    """A leader from outside the ISR starts an ISR of its own; whoever was eligible or in sync still holds all that is
+    committed, because nothing commits before the ISR is large enough again."""
+    others = dict.fromkeys((*target.isr, *target.eligible))
+    return replace(
+        target,
+        leader=leader,
+        isr=(leader,),
+        eligible=tuple(r for r in others if r != leader),
+        last_known_eligible=(),
+    )
+
+
+def _assert_sound(info: PartitionInfo) -> None:
+    assert info.leader == NO_LEADER or info.leader in info.isr, info
+    assert set(info.isr) <= set(info.replicas), info
+    assert set(info.eligible) <= set(info.replicas), info
+    assert not set(info.isr) & set(info.eligible), info
+    assert len(set(info.replicas)) == len(info.replicas) > 0, info

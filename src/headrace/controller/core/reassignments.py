@@ -1,0 +1,76 @@
+"""Moving replicas while everything runs: add the new ones, let them catch up, then drop the old ones.
+
+    replicas  = target + removing          (the target comes first: its head is the next preferred leader)
+    done when every added replica is in sync (partition_states completes it with the report that says so)
+
+Cancelling goes back to what the replicas were before: added ones leave, removed ones stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.cluster.core.image import ClusterImage, PartitionInfo
+from headrace.controller.core.elections import RulesOf, rules_for
+from headrace.controller.core.partition_states import Settled, settle
+from headrace.kernel.errors import ErrorCode, Refused, UnknownPartition
+
+
+def original_replicas(info: PartitionInfo) -> tuple[int, ...]:
+    return tuple(r for r in info.replicas if r not in info.adding)
+
+
+def target_replicas(info: PartitionInfo) -> tuple[int, ...]:
+    return tuple(r for r in info.replicas if r not in info.removing)
+
+
+def check_replicas(image: ClusterImage, replicas: Sequence[int], where: str) -> None:
+    """Raises INVALID_REPLICA_ASSIGNMENT when these brokers cannot hold a partition."""
+    code = ErrorCode.invalid_replica_assignment
+    if not replicas:
+        raise Refused(code, f"{where}: the replica list is empty")
+    if len(set(replicas)) != len(replicas):
+        raise Refused(code, f"{where}: the replica list {list(replicas)} names a broker more than once")
+    for broker_id in replicas:
+        if broker_id < 0:
+            raise Refused(code, f"{where}: the replica list includes the invalid broker id {broker_id}")
+        if broker_id not in image.brokers:
+            raise Refused(
+                code, f"{where}: the replica list includes broker {broker_id}, but no such broker is registered"
+            )
+
+
+def reassign(
+    image: ClusterImage,
+    topic: str,
+    index: int,
+    target: Sequence[int] | None,
+    rules_of: RulesOf,
+    *,
+    allow_replication_factor_change: bool = True,
+) -> Settled | None:
+    """The state in which the reassignment has begun, been replaced, cancelled, or is already done. Raises a fault."""
+    info = image.partition(topic, index)
+    if info is None:
+        raise UnknownPartition(f"The topic or partition {topic}-{index} does not exist")
+    rules = rules_for(image, rules_of(topic))
+    before = original_replicas(info)
+    if target is None:
+        if not info.is_reassigning:
+            raise Refused(ErrorCode.no_reassignment_in_progress, f"{topic}-{index} is not being reassigned")
+        isr = [r for r in info.isr if r not in info.adding]
+        if not isr and not set(info.eligible) & set(before):
+            why = f"{topic}-{index}: none of the replicas before the reassignment, {list(before)}, is in sync"
+            raise Refused(ErrorCode.invalid_replica_assignment, why)
+        return settle(info, rules, isr=isr, replicas=before, adding=(), removing=())
+    check_replicas(image, target, f"{topic}-{index}")
+    if not allow_replication_factor_change and len(target) != len(target_replicas(info)):
+        have = len(target_replicas(info))
+        why = f"{topic}-{index} has replication factor {have}, the reassignment asks for {len(target)}"
+        raise Refused(ErrorCode.invalid_replication_factor, why)
+    removing = tuple(r for r in before if r not in target)
+    adding = tuple(r for r in target if r not in before)
+    replicas = (*target, *removing)
+    # Replicas of a replaced reassignment that nobody wants any more leave at once.
+    isr = [r for r in info.isr if r in replicas]
+    return settle(info, rules, isr=isr, replicas=replicas, adding=adding, removing=removing)

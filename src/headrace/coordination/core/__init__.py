@@ -1,0 +1,1 @@
+"""Pure parts of coordination: the node tree."""

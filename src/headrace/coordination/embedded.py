@@ -1,0 +1,301 @@
+"""The embedded store: a single broker's coordination store in two local files, crash-safe, with ZooKeeper's meaning.
+
+One process owns the directory (a lock file says so). A write is checked against the tree, appended to the journal, made
+durable by fsync in a thread, and only then applied and answered, so a reader never sees what a crash could take back.
+Writes that arrive during an fsync wait and go out together in the next one (group commit).
+Ephemeral nodes belong to the process: they are dropped when the directory is opened. Transaction ids are never reused,
+so the creation id of a registration is a broker epoch that grows over restarts, as with ZooKeeper.
+
+An fsync that fails is never tried again (the page cache may have dropped the pages): the store has failed for good.
+A full disk is another matter: the journal is cut back to its last whole entry, that write is refused, later ones may
+pass.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import fcntl
+import logging
+import math
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from headrace.coordination.core.tree import Touched, Tree, parent_of
+from headrace.coordination.embedded_files import (
+    JOURNAL_MAGIC,
+    decode_snapshot,
+    encode_entry,
+    encode_snapshot,
+    read_journal,
+    replace_file,
+)
+from headrace.coordination.store import (
+    ANY_VERSION,
+    Check,
+    Create,
+    Delete,
+    Node,
+    NoNode,
+    Op,
+    SessionEvent,
+    Set,
+    StoreFailed,
+    StoreFault,
+    Watch,
+)
+
+logger = logging.getLogger(__name__)
+
+# The journal is folded into a snapshot when it is this large and larger than the last snapshot: folding stays rare and
+# reading at the start stays short.
+SNAPSHOT_AFTER_BYTES: Final = 4 << 20
+
+
+def _parent_if_moved(op: Op) -> tuple[str, ...]:
+    """Creating and deleting also moves the parent's list of children."""
+    return (parent_of(op.path),) if isinstance(op, Create | Delete) else ()
+
+
+class EmbeddedStore:
+    def __init__(self, directory: Path, *, snapshot_after_bytes: int = SNAPSHOT_AFTER_BYTES) -> None:
+        self._directory = directory
+        self._snapshot_after_bytes = snapshot_after_bytes
+        self._snapshot_bytes = 0
+        self._tree = Tree()
+        self._last_id = 0
+        self._session_id = 0
+        self._journal_fd = -1
+        self._journal_end = 0
+        self._failure: StoreFault | None = None
+        self._pending: list[tuple[Sequence[Op], asyncio.Future[None]]] = []
+        self._writer: asyncio.Task[None] | None = None
+        self._data_watches: dict[str, list[Watch]] = {}
+        self._child_watches: dict[str, list[Watch]] = {}
+        self._lock_fd = self._open()
+
+    # --- opening -------------------------------------------------------------------------------------------------
+
+    def _open(self) -> int:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        lock_fd = os.open(self._directory / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = os.read(lock_fd, 32).decode(errors="replace").strip()
+            os.close(lock_fd)
+            raise StoreFailed(f"coordination store {self._directory} is in use by process {holder or '?'}") from None
+        try:
+            os.ftruncate(lock_fd, 0)
+            os.pwrite(lock_fd, f"{os.getpid()}\n".encode(), 0)
+            self._recover()
+        except BaseException:
+            os.close(lock_fd)
+            raise
+        return lock_fd
+
+    def _recover(self) -> None:
+        snapshot, journal = self._directory / "snapshot", self._directory / "journal"
+        if snapshot.exists():
+            data = snapshot.read_bytes()
+            self._snapshot_bytes = len(data)
+            self._tree, self._last_id = decode_snapshot(data, snapshot)
+        data = journal.read_bytes() if journal.exists() else b""
+        if data[: len(JOURNAL_MAGIC)] != JOURNAL_MAGIC:
+            # Shorter than its first eight bytes: a crash at birth. Anything else is not ours to overwrite.
+            if len(data) >= len(JOURNAL_MAGIC):
+                raise StoreFailed(f"{journal} is not a journal of the coordination store")
+            replace_file(journal, JOURNAL_MAGIC)
+            data = JOURNAL_MAGIC
+        end = len(JOURNAL_MAGIC)
+        for end, (transaction_id, session_id, ops) in read_journal(data):  # noqa: B007 (the last position is used below)
+            if transaction_id > self._last_id:
+                self._tree.commit(ops, transaction_id, session_id)
+                self._last_id = transaction_id
+        self._journal_fd = os.open(journal, os.O_RDWR)
+        if end < len(data):
+            logger.warning("journal %s: cut %d torn bytes at its end", journal, len(data) - end)
+            os.ftruncate(self._journal_fd, end)
+            os.fsync(self._journal_fd)
+        os.lseek(self._journal_fd, end, os.SEEK_SET)
+        self._journal_end = end
+        # The session takes a transaction id of its own, so that it is new in every run of the process.
+        ends = [Delete(path) for path in self._tree.ephemerals()]
+        self._last_id += 1
+        self._session_id = self._last_id
+        self._append(encode_entry(self._last_id, self._session_id, ends))
+        os.fsync(self._journal_fd)
+        self._tree.commit(ends, self._last_id, self._session_id)
+
+    # --- session -------------------------------------------------------------------------------------------------
+
+    @property
+    def session_id(self) -> int:
+        return self._session_id
+
+    @property
+    def session_timeout(self) -> float:
+        return math.inf
+
+    def lease_ends_at(self) -> float:
+        return math.inf if self._failure is None else 0.0
+
+    def on_session(self, callback: Callable[[SessionEvent], None]) -> None:
+        callback(SessionEvent.CONNECTED)
+
+    # --- reading -------------------------------------------------------------------------------------------------
+
+    async def get(self, path: str, watch: Watch | None = None) -> Node:
+        node = self._tree.get(path)
+        if watch is not None:
+            self._data_watches.setdefault(path, []).append(watch)
+        return node
+
+    async def exists(self, path: str, watch: Watch | None = None) -> Node | None:
+        if watch is not None:
+            self._data_watches.setdefault(path, []).append(watch)
+        try:
+            return self._tree.get(path)
+        except NoNode:
+            return None
+
+    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        names = self._tree.names(path)
+        if watch is not None:
+            self._child_watches.setdefault(path, []).append(watch)
+        return names
+
+    async def sync(self) -> None:
+        """Reads already see every finished write."""
+
+    # --- writing -------------------------------------------------------------------------------------------------
+
+    async def create(self, path: str, data: bytes, *, ephemeral: bool = False) -> None:
+        await self.multi([Create(path, data, ephemeral)])
+
+    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> None:
+        await self.multi([Set(path, data, version)])
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        await self.multi([Delete(path, version)])
+
+    async def multi(self, ops: Sequence[Op]) -> None:
+        if self._failure is not None:
+            raise self._failure
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._pending.append((ops, done))
+        if self._writer is None or self._writer.done():
+            self._writer = asyncio.create_task(self._write_pending(), name="embedded store writer")
+        await done
+
+    async def _write_pending(self) -> None:
+        """Writes rounds of waiting operations until none wait; the only place that changes tree and journal."""
+        while self._pending and self._failure is None:
+            waiting, self._pending = self._pending, []
+            # Operations of one round are checked against the tree as it is: those that touch what an earlier one of the
+            # round touches wait for the next round, so that no check runs against a state that is not durable.
+            taken: list[tuple[Sequence[Op], asyncio.Future[None]]] = []
+            entries = bytearray()
+            written: set[str] = set()
+            for at, (ops, done) in enumerate(waiting):
+                if done.cancelled():
+                    continue
+                near = {path for op in ops for path in (op.path, parent_of(op.path))}
+                if not written.isdisjoint(near):
+                    self._pending = waiting[at:] + self._pending
+                    break
+                try:
+                    self._tree.check(ops)
+                except StoreFault as fault:
+                    done.set_exception(fault)
+                    continue
+                taken.append((ops, done))
+                written.update(
+                    path for op in ops if not isinstance(op, Check) for path in (op.path, *_parent_if_moved(op))
+                )
+                entries += encode_entry(self._last_id + len(taken), self._session_id, ops)
+            if taken:
+                await self._commit(taken, bytes(entries))
+        if self._failure is not None:
+            for _, done in self._pending:
+                if not done.done():
+                    done.set_exception(self._failure)
+            self._pending = []
+
+    async def _commit(self, taken: list[tuple[Sequence[Op], asyncio.Future[None]]], entries: bytes) -> None:
+        try:
+            self._append(entries)
+        except OSError as error:
+            self._refuse(taken, error, for_good=error.errno != errno.ENOSPC)
+            return
+        try:
+            await asyncio.get_running_loop().run_in_executor(None, os.fsync, self._journal_fd)
+        except OSError as error:
+            self._refuse(taken, error, for_good=True)
+            return
+        touched: list[Touched] = []
+        for ops, done in taken:
+            self._last_id += 1
+            touched += self._tree.commit(ops, self._last_id, self._session_id)
+            if not done.done():
+                done.set_result(None)
+        self._fire(touched)
+        if self._journal_end > max(self._snapshot_after_bytes, self._snapshot_bytes):
+            await self._fold()
+
+    def _refuse(
+        self, taken: list[tuple[Sequence[Op], asyncio.Future[None]]], error: OSError, *, for_good: bool
+    ) -> None:
+        fault = StoreFailed(f"coordination store {self._directory}: {error}")
+        if for_good:
+            self._failure = fault
+            logger.critical("%s; the broker cannot go on", fault)
+        for _, done in taken:
+            if not done.done():
+                done.set_exception(fault)
+
+    def _append(self, data: bytes) -> None:
+        view = memoryview(data)
+        try:
+            while view:
+                view = view[os.write(self._journal_fd, view) :]
+        except OSError:
+            os.ftruncate(self._journal_fd, self._journal_end)
+            os.lseek(self._journal_fd, self._journal_end, os.SEEK_SET)
+            raise
+        self._journal_end += len(data)
+
+    async def _fold(self) -> None:
+        """Writes the tree as a snapshot and empties the journal. A failure leaves the journal as it is: nothing
+        is lost.
+        """
+        snapshot = encode_snapshot(self._tree, self._last_id)
+        try:
+            await asyncio.get_running_loop().run_in_executor(None, replace_file, self._directory / "snapshot", snapshot)
+            self._snapshot_bytes = len(snapshot)
+            os.ftruncate(self._journal_fd, len(JOURNAL_MAGIC))
+            os.lseek(self._journal_fd, len(JOURNAL_MAGIC), os.SEEK_SET)
+            self._journal_end = len(JOURNAL_MAGIC)
+            os.fsync(self._journal_fd)
+        except OSError as error:
+            logger.error(
+                "coordination store %s: cannot write a snapshot (%s); the journal grows on", self._directory, error
+            )
+
+    def _fire(self, touched: list[Touched]) -> None:
+        loop = asyncio.get_running_loop()
+        for each in touched:
+            for watch in (self._child_watches if each.children else self._data_watches).pop(each.path, ()):
+                loop.call_soon(watch)
+
+    async def close(self) -> None:
+        if self._failure is None:
+            if self._writer is not None:
+                await self._writer
+            self._failure = StoreFailed(f"coordination store {self._directory} is closed")
+        if self._journal_fd >= 0:
+            os.close(self._journal_fd)
+            os.close(self._lock_fd)
+            self._journal_fd = -1

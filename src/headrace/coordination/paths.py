@@ -1,0 +1,109 @@
+"""The node layout. Kafka's names where Kafka had a node for the thing, so that people and tools recognise them.
+
+/cluster/id                                  cluster id
+/cluster/image                               version of the newest change
+/cluster/changes/<version>                   what changed in that version (the last few are kept)
+/cluster/brokers/<id>                        registrations that the controller has accepted
+/controller            (ephemeral)           who is controller; /controller_epoch counts them
+/brokers/ids/<id>      (ephemeral)           who is alive
+/brokers/topics/<topic>[/partitions/<n>/state]
+/config/<topics|brokers|groups|…>/<name>     overrides;  /config/quotas/<entity>
+/admin/delete_topics/<topic>                 deletions under way
+/latest_producer_id_block                    the last block of producer ids handed out
+/feature/<name>                              finalized feature levels
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import quote, unquote
+
+CLUSTER_ID: Final = "/cluster/id"
+IMAGE: Final = "/cluster/image"
+CHANGES: Final = "/cluster/changes"
+ACCEPTED_BROKERS: Final = "/cluster/brokers"
+CONTROLLER: Final = "/controller"
+CONTROLLER_EPOCH: Final = "/controller_epoch"
+BROKER_IDS: Final = "/brokers/ids"
+TOPICS: Final = "/brokers/topics"
+CONFIG: Final = "/config"
+QUOTAS: Final = "/config/quotas"
+DELETE_TOPICS: Final = "/admin/delete_topics"
+PRODUCER_IDS: Final = "/latest_producer_id_block"
+FEATURES: Final = "/feature"
+
+# Resource type in the image → folder under /config.
+CONFIG_FOLDERS: Final = {
+    "topic": "topics",
+    "broker": "brokers",
+    "broker-logger": "broker-loggers",
+    "client-metrics": "client-metrics",
+    "group": "groups",
+}
+# The cluster-wide default of brokers has an empty name, which a node cannot have; Kafka's word for it.
+DEFAULT_NAME: Final = "<default>"
+
+PERSISTENT: Final = (
+    "/cluster",
+    CHANGES,
+    ACCEPTED_BROKERS,
+    "/brokers",
+    BROKER_IDS,
+    TOPICS,
+    CONFIG,
+    *(f"{CONFIG}/{folder}" for folder in CONFIG_FOLDERS.values()),
+    QUOTAS,
+    "/admin",
+    DELETE_TOPICS,
+    FEATURES,
+)
+
+
+def change(version: int) -> str:
+    return f"{CHANGES}/{version:020d}"
+
+
+def broker_id(broker: int) -> str:
+    return f"{BROKER_IDS}/{broker}"
+
+
+def accepted_broker(broker: int) -> str:
+    return f"{ACCEPTED_BROKERS}/{broker}"
+
+
+def topic(name: str) -> str:
+    return f"{TOPICS}/{name}"
+
+
+def topic_partitions(name: str) -> str:
+    return f"{TOPICS}/{name}/partitions"
+
+
+def partition(name: str, index: int) -> str:
+    return f"{TOPICS}/{name}/partitions/{index}"
+
+
+def partition_state(name: str, index: int) -> str:
+    return f"{TOPICS}/{name}/partitions/{index}/state"
+
+
+def config(resource_type: str, name: str) -> str:
+    return f"{CONFIG}/{CONFIG_FOLDERS[resource_type]}/{escape(name) if name else DEFAULT_NAME}"
+
+
+def delete_topic(name: str) -> str:
+    return f"{DELETE_TOPICS}/{name}"
+
+
+def feature(name: str) -> str:
+    return f"{FEATURES}/{name}"
+
+
+def escape(name: str) -> str:
+    """Names that are free text (groups, clients, users) as one legal path part, as Kafka's sanitizer does."""
+    quoted = quote(name, safe="")
+    return quoted.replace(".", "%2E") if quoted in (".", "..") else quoted
+
+
+def unescape(name: str) -> str:
+    return unquote(name)

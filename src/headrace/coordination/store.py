@@ -1,0 +1,158 @@
+"""The store port: a tree of small nodes with versions, atomic multi, ephemeral nodes and one-shot watches.
+
+The meaning is ZooKeeper's, and one contract test holds both implementations to it. What callers must keep in mind:
+
+- A watch is a hint, fired at most once: set it, read everything, compare. It may fire without a change, and after a
+  lost connection it may be late, so whoever watches also looks from time to time.
+- `ConnectionLost` says nothing about the outcome: the operation may have happened. "Already exists" after it may be our
+  own success: read again and compare.
+- `SessionExpired`: every ephemeral node of this session is gone; the store makes a new session by itself.
+
+Faults:
+
+    StoreFault                 the store cannot be used right now
+    ├── NoNode                 the node, or the parent of a node to create, is not there
+    ├── NodeExists             create: somebody was first (perhaps we ourselves)
+    ├── BadVersion             set, delete, check: the node has moved on
+    ├── NotEmpty               delete: the node has children
+    ├── ConnectionLost         outcome unknown
+    ├── SessionExpired         the session and its ephemeral nodes are gone
+    └── StoreFailed            closed, or its disk failed: nothing will work any more
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, Protocol
+
+from headrace.kernel.errors import ErrorCode, Fault
+
+ANY_VERSION: Final = -1
+
+
+class StoreFault(Fault):
+    default_code = ErrorCode.unknown_server_error
+
+
+class NoNode(StoreFault):
+    pass
+
+
+class NodeExists(StoreFault):
+    pass
+
+
+class BadVersion(StoreFault):
+    pass
+
+
+class NotEmpty(StoreFault):
+    pass
+
+
+class ConnectionLost(StoreFault):
+    default_code = ErrorCode.request_timed_out
+
+
+class SessionExpired(StoreFault):
+    default_code = ErrorCode.not_controller
+
+
+class StoreFailed(StoreFault):
+    default_code = ErrorCode.kafka_storage_error
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """`created_id` is the id of the transaction that made it: it only grows, over all nodes and restarts."""
+
+    data: bytes
+    version: int
+    created_id: int
+    session_id: int = 0  # of an ephemeral node's owner; 0 for one that stays
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    path: str
+    data: bytes
+    ephemeral: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Set:
+    path: str
+    data: bytes
+    version: int = ANY_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    path: str
+    version: int = ANY_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    path: str
+    version: int
+
+
+Op = Create | Set | Delete | Check
+Watch = Callable[[], None]
+
+
+class SessionEvent(Enum):
+    CONNECTED = "connected"
+    SUSPENDED = "suspended"
+    EXPIRED = "expired"
+
+
+class Store(Protocol):
+    @property
+    def session_id(self) -> int:
+        """Owner mark of this session's ephemeral nodes; 0 while there is no session."""
+
+    @property
+    def session_timeout(self) -> float:
+        """Seconds without a sign of life after which the store ends our session; infinite for the embedded one."""
+
+    def lease_ends_at(self) -> float:
+        """`time.monotonic()` until which the session surely lives. Past it a broker stops acknowledging and serving."""
+
+    def on_session(self, callback: Callable[[SessionEvent], None]) -> None: ...
+
+    async def get(self, path: str, watch: Watch | None = None) -> Node: ...
+
+    async def exists(self, path: str, watch: Watch | None = None) -> Node | None:
+        """Like `get`, but None when there is no node; the watch then fires when it is created."""
+
+    async def children(self, path: str, watch: Watch | None = None) -> list[str]: ...
+
+    async def create(self, path: str, data: bytes, *, ephemeral: bool = False) -> None: ...
+
+    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> None: ...
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None: ...
+
+    async def multi(self, ops: Sequence[Op]) -> None:
+        """All or nothing. Raises the fault of the first operation that cannot be done."""
+
+    async def sync(self) -> None:
+        """After it, reads see everything that was written before the call."""
+
+    async def close(self) -> None: ...
+
+
+async def ensure_path(store: Store, path: str, data: bytes = b"") -> None:
+    """Makes `path` and its parents where they are missing; only the last gets `data`."""
+    parts = path.strip("/").split("/")
+    for depth in range(1, len(parts) + 1):
+        at = "/" + "/".join(parts[:depth])
+        if await store.exists(at) is None:
+            try:
+                await store.create(at, data if depth == len(parts) else b"")
+            except NodeExists:
+                pass  # another broker is starting too
