@@ -2,6 +2,9 @@
 
 Version 1 is flexible and carries, as tags: 0 the producer id before this one, 1 the next, 2 the transaction version of
 the client, 3 the next producer epoch. Kafka writes it from transaction.version 2 on (`flexible=True` here).
+
+Kafka does not write the last producer epoch, so after a coordinator moved it takes a repeated InitProducerId for that
+of a fenced producer. Here it is a tag with a number far from Kafka's own: Kafka's readers skip tags they do not know.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from headrace.coordinators.codec.primitives import (
 )
 
 TRANSACTION_LOG: Final = 0
+_LAST_PRODUCER_EPOCH_TAG: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,7 @@ class TransactionLogValue:
     next_producer_id: int = -1
     client_transaction_version: int = 0
     next_producer_epoch: int = -1
+    last_producer_epoch: int = -1
 
 
 def transaction_log_key(transactional_id: str) -> bytes:
@@ -82,6 +87,8 @@ def _tags(value: TransactionLogValue) -> dict[int, bytes]:
         tags[2] = int16(value.client_transaction_version)
     if value.next_producer_epoch != -1:
         tags[3] = int16(value.next_producer_epoch)
+    if value.last_producer_epoch != -1:
+        tags[_LAST_PRODUCER_EPOCH_TAG] = int16(value.last_producer_epoch)
     return tags
 
 
@@ -111,4 +118,5 @@ def read_transaction_log_value(data: bytes) -> TransactionLogValue:
         tags.get(1, -1),
         tags.get(2, 0),
         tags.get(3, -1),
+        tags.get(_LAST_PRODUCER_EPOCH_TAG, -1),
     )

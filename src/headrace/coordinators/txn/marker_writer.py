@@ -1,0 +1,101 @@
+"""End markers into the partitions that this broker leads, for its own coordinator and for others' WriteTxnMarkers.
+
+A marker for `__consumer_offsets` goes through the group coordinator, which then applies or drops the offsets of the
+transaction. Every marker also ends whatever verification of that producer is under way in the partition: what was
+verified belonged to the transaction that has just ended (see `verification`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from headrace.coordinators.txn.verification_guards import VerificationGuards
+from headrace.kernel.errors import ErrorCode, Fault
+from headrace.kernel.ids import GROUP_METADATA_TOPIC, TopicPartition
+from headrace.records.control import build_end_txn_marker
+from headrace.storage.log import AppendOrigin
+
+# The transaction coordinator does not know these; "not leader" makes it look again for the right broker.
+_GROUP_COORDINATOR_MOVES: Final = frozenset(
+    {
+        ErrorCode.not_coordinator,
+        ErrorCode.coordinator_load_in_progress,
+        ErrorCode.coordinator_not_available,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class EndMarker:
+    producer_id: int
+    producer_epoch: int
+    commit: bool
+    coordinator_epoch: int
+    transaction_version: int = 0
+
+
+class GroupTransactions(Protocol):
+    """What the writer needs of the group coordinator's runtime."""
+
+    async def complete_transaction(
+        self, index: int, producer_id: int, producer_epoch: int, coordinator_epoch: int, commit: bool
+    ) -> None: ...
+
+
+class LedPartitions(Protocol):
+    def led(self, topic: str, index: int) -> Any: ...
+
+
+class MarkerWriter:
+    """Owned by the event loop."""
+
+    def __init__(
+        self,
+        partitions: LedPartitions,
+        groups: GroupTransactions,
+        guards: VerificationGuards,
+        clock: Callable[[], int],
+        *,
+        timeout_ms: int = 30_000,
+    ) -> None:
+        self._partitions = partitions
+        self._groups = groups
+        self._guards = guards
+        self._clock = clock
+        self._timeout_ms = timeout_ms
+
+    def write(self, where: TopicPartition, marker: EndMarker) -> ErrorCode | asyncio.Future[ErrorCode]:
+        """Append the marker; gives the outcome at once where it is committed at once."""
+        self._guards.transaction_ended(where, marker.producer_id)
+        if where.topic == GROUP_METADATA_TOPIC:
+            return asyncio.ensure_future(self._write_through_groups(where, marker))
+        try:
+            partition = self._partitions.led(where.topic, where.partition)
+            now_ms = self._clock()
+            data = build_end_txn_marker(
+                marker.commit, marker.coordinator_epoch, marker.producer_id, marker.producer_epoch, now_ms
+            )
+            appended = partition.append(
+                memoryview(bytearray(data)), acks=-1, origin=AppendOrigin.COORDINATOR, now_ms=now_ms
+            )
+        except Fault as fault:
+            return fault.code
+        outcome: ErrorCode | None = partition.committed(appended.last_offset + 1)
+        if outcome is not None:
+            return outcome
+        committed: asyncio.Future[ErrorCode] = asyncio.ensure_future(
+            partition.wait_committed(appended.last_offset + 1, self._timeout_ms)
+        )
+        return committed
+
+    async def _write_through_groups(self, where: TopicPartition, marker: EndMarker) -> ErrorCode:
+        try:
+            await self._groups.complete_transaction(
+                where.partition, marker.producer_id, marker.producer_epoch, marker.coordinator_epoch, marker.commit
+            )
+        except Fault as fault:
+            return ErrorCode.not_leader_or_follower if fault.code in _GROUP_COORDINATOR_MOVES else fault.code
+        return ErrorCode.none
