@@ -1,0 +1,354 @@
+"""Kafka's record batches as Arrow columns, decoded with numpy instead of record by record.
+
+A v2 record is a chain of variable-length integers, so one thing must be done in order: walking from record to record by
+their lengths. That walk is a tight Python loop; everything else (timestamps, offsets, where keys and values lie) is
+decoded for all records at once. Keys and values are then gathered by Arrow straight out of the fetched bytes: no Python
+object is made for a record.
+
+Small batches would drown in numpy's fixed cost per call, so all batches of a fetched chunk are decoded together:
+uncompressed ones where they lie, compressed ones from one joined buffer.
+
+Every length read from the bytes is checked against the batch's end before it is used; a broken batch raises CorruptBatch
+with its offset. Compressed batches are opened with an upper bound on their size.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import crc32c
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.kernel.errors import CorruptBatch
+from headrace.records.compression import Codec, decompress
+
+Ints = npt.NDArray[np.int64]
+
+_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+HEADER_BYTES: Final = _HEADER.size
+_CRC_FROM: Final = 21
+_CODEC_BITS: Final = 0x07
+_LOG_APPEND_TIME: Final = 0x08
+_TRANSACTIONAL: Final = 0x10
+_CONTROL: Final = 0x20
+# A length prefix, attributes, two deltas, two lengths and a header count: no record is shorter.
+_SMALLEST_RECORD: Final = 7
+_LARGEST_BATCH: Final = 1 << 30
+# Arrow's binary columns address 2 GiB; far below that, pieces are also handed on sooner.
+_JOINED_BYTES: Final = 64 << 20
+
+HEADERS_TYPE: Final = pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())])))
+_PLAIN_FIELDS: Final = [
+    pa.field("key", pa.binary()),
+    pa.field("value", pa.binary()),
+    pa.field("topic", pa.string()),
+    pa.field("partition", pa.int32()),
+    pa.field("offset", pa.int64()),
+    pa.field("timestamp", pa.timestamp("us", tz="UTC")),
+    pa.field("timestampType", pa.int32()),
+]
+
+
+def arrow_schema(include_headers: bool) -> pa.Schema:
+    """Spark's own schema of a Kafka row, to the letter: Spark refuses batches that differ."""
+    return pa.schema([*_PLAIN_FIELDS, pa.field("headers", HEADERS_TYPE)] if include_headers else _PLAIN_FIELDS)
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """One data batch that is to be read: its record bytes, and what its records are relative to."""
+
+    payload: memoryview
+    base_offset: int
+    base_timestamp_ms: int
+    append_time_ms: int | None
+    count: int
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """Turns fetched bytes of one partition into Arrow batches."""
+
+    topic: str
+    partition: int
+    include_headers: bool = False
+    read_committed: bool = False
+    check_crc: bool = True
+
+    def decode(
+        self, records: memoryview, start: int, end: int, aborted: tuple[tuple[int, int], ...] = ()
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows with start <= offset < end out of whole batches."""
+        group: list[_Batch] = []
+        size = 0
+        for batch in self._data_batches(records, start, end, aborted):
+            if group and size + len(batch.payload) > _JOINED_BYTES:
+                yield from self._rows(group, start, end)
+                group, size = [], 0
+            group.append(batch)
+            size += len(batch.payload)
+        if group:
+            yield from self._rows(group, start, end)
+
+    def _data_batches(
+        self, records: memoryview, start: int, end: int, aborted: tuple[tuple[int, int], ...]
+    ) -> Iterator[_Batch]:
+        aborts = _Aborts(aborted) if self.read_committed else None
+        at = 0
+        while at + HEADER_BYTES <= len(records):
+            (base, length, _, magic, crc, attributes, last_delta, base_ts, max_ts, producer, _, _, count) = (
+                _HEADER.unpack_from(records, at)
+            )
+            stop = at + 12 + length
+            if magic != 2 or stop > len(records) or length < HEADER_BYTES - 12:
+                raise CorruptBatch(f"{self._name}: the batch at offset {base} is cut or not of format v2")
+            body, begin = records[at + _CRC_FROM : stop], at + HEADER_BYTES
+            at = stop
+            if base >= end:
+                return
+            if self.check_crc and crc32c.crc32c(body) != crc:
+                raise CorruptBatch(
+                    f"{self._name}: the batch at offset {base} fails its CRC-32C: its bytes were damaged"
+                )
+            if attributes & _CONTROL:
+                if aborts is not None:
+                    aborts.ended(producer, records[begin:stop])
+                continue
+            if aborts is not None and attributes & _TRANSACTIONAL and aborts.is_aborted(producer, base + last_delta):
+                continue
+            if base + last_delta < start or count <= 0:
+                continue
+            payload = records[begin:stop]
+            if attributes & _CODEC_BITS:
+                payload = memoryview(decompress(self._codec(attributes, base), payload, _LARGEST_BATCH))
+            if count * _SMALLEST_RECORD > len(payload):
+                raise CorruptBatch(
+                    f"{self._name}: the batch at offset {base} claims {count} records in {len(payload)} bytes"
+                )
+            yield _Batch(payload, base, base_ts, max_ts if attributes & _LOG_APPEND_TIME else None, count)
+
+    def _codec(self, attributes: int, base_offset: int) -> Codec:
+        try:
+            return Codec(attributes & _CODEC_BITS)
+        except ValueError:
+            raise CorruptBatch(f"{self._name}: the batch at offset {base_offset} has an unknown compression") from None
+
+    @property
+    def _name(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+    def _rows(self, group: list[_Batch], start: int, end: int) -> Iterator[pa.RecordBatch]:
+        buffer, begins = _one_buffer(group)
+        starts, ends = _walk(buffer, begins, group, self._name)
+        bytes_ = np.frombuffer(buffer, np.uint8)
+        counts = np.array([batch.count for batch in group])
+        fields = _fields(bytes_, starts, ends, self._name)
+        offsets = fields.offset_delta + np.repeat(np.array([b.base_offset for b in group], np.int64), counts)
+        base_ts = np.array(
+            [b.base_timestamp_ms if b.append_time_ms is None else b.append_time_ms for b in group], np.int64
+        )
+        moving = np.repeat(np.array([b.append_time_ms is None for b in group]), counts)
+        timestamps = np.repeat(base_ts, counts) + np.where(moving, fields.timestamp_delta, 0)
+        # Two batches of a group may differ in their kind of timestamp, because the topic's setting may change.
+        kinds = np.where(moving, 0, 1).astype(np.int32)
+        columns = [
+            _gather(buffer, fields.key_at, fields.key_length),
+            _gather(buffer, fields.value_at, fields.value_length),
+            pa.repeat(pa.scalar(self.topic, pa.string()), len(offsets)),
+            pa.repeat(pa.scalar(self.partition, pa.int32()), len(offsets)),
+            pa.array(offsets),
+            pa.array(timestamps * 1000).cast(pa.timestamp("us", tz="UTC")),
+            pa.array(kinds),
+        ]
+        if self.include_headers:
+            columns.append(_headers(bytes_, buffer, fields, ends, self._name))
+        rows = pa.RecordBatch.from_arrays(columns, schema=arrow_schema(self.include_headers))
+        if offsets[0] < start or offsets[-1] >= end:
+            rows = rows.filter(pa.array((offsets >= start) & (offsets < end)))
+        if rows.num_rows:
+            yield rows
+
+
+class _Aborts:
+    """Which transactional batches belong to transactions that were aborted, in log order."""
+
+    def __init__(self, aborted: tuple[tuple[int, int], ...]) -> None:
+        self._waiting = sorted(aborted, key=lambda entry: entry[1], reverse=True)
+        self._open: set[int] = set()
+
+    def is_aborted(self, producer: int, last_offset: int) -> bool:
+        while self._waiting and self._waiting[-1][1] <= last_offset:
+            self._open.add(self._waiting.pop()[0])
+        return producer in self._open
+
+    def ended(self, producer: int, records: memoryview) -> None:
+        # An abort marker's key is (version 0, type 0); a commit marker has type 1.
+        marker = bytes(records[:32])
+        key_at = _skip_varints(marker, 1 + _varint_length(marker, 0), 3)
+        if marker[key_at + 2 : key_at + 4] == b"\0\0":
+            self._open.discard(producer)
+
+
+def _varint_length(data: bytes, at: int) -> int:
+    length = 1
+    while data[at + length - 1] >= 0x80:
+        length += 1
+    return length
+
+
+def _skip_varints(data: bytes, at: int, count: int) -> int:
+    for _ in range(count):
+        at += _varint_length(data, at)
+    return at
+
+
+def _one_buffer(group: list[_Batch]) -> tuple[memoryview | bytes, list[int]]:
+    """A buffer that holds every payload, and where each begins in it."""
+    first = group[0].payload
+    if all(batch.payload.obj is first.obj for batch in group):
+        whole = memoryview(first.obj)
+        origin = np.frombuffer(whole, np.uint8).ctypes.data
+        return whole, [np.frombuffer(b.payload, np.uint8).ctypes.data - origin for b in group]
+    begins, at = [], 0
+    for batch in group:
+        begins.append(at)
+        at += len(batch.payload)
+    return b"".join(batch.payload for batch in group), begins
+
+
+def _walk(buffer: memoryview | bytes, begins: list[int], group: list[_Batch], name: str) -> tuple[Ints, Ints]:
+    """Where each record's body begins and ends."""
+    data = buffer if isinstance(buffer, bytes) else buffer.cast("B")
+    starts: list[int] = []
+    ends: list[int] = []
+    begun, ended = starts.append, ends.append
+    for begin, batch in zip(begins, group, strict=True):
+        at, stop = begin, begin + len(batch.payload)
+        try:
+            for _ in range(batch.count):
+                byte = data[at]
+                at += 1
+                if byte >= 0x80:
+                    more = data[at]
+                    at += 1
+                    size = byte & 0x7F | (more & 0x7F) << 7
+                    shift = 14
+                    while more >= 0x80:
+                        more = data[at]
+                        at += 1
+                        size |= (more & 0x7F) << shift
+                        shift += 7
+                else:
+                    size = byte
+                begun(at)
+                at += size >> 1
+                ended(at)
+                if at > stop:
+                    break
+        except IndexError:
+            at = stop + 1
+        if at > stop:
+            raise CorruptBatch(f"{name}: a record in the batch at offset {batch.base_offset} is longer than its batch")
+    return np.array(starts, np.int64), np.array(ends, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fields:
+    timestamp_delta: Ints
+    offset_delta: Ints
+    key_at: Ints
+    key_length: Ints
+    value_at: Ints
+    value_length: Ints
+    headers_at: Ints
+    header_count: Ints
+
+
+def _fields(data: npt.NDArray[np.uint8], starts: Ints, ends: Ints, name: str) -> _Fields:
+    try:
+        timestamp_delta, at = _varints(data, starts + 1)
+        offset_delta, at = _varints(data, at)
+        key_length, key_at = _varints(data, at)
+        value_length, value_at = _varints(data, key_at + np.maximum(key_length, 0))
+        header_count, headers_at = _varints(data, value_at + np.maximum(value_length, 0))
+    except IndexError as error:
+        raise CorruptBatch(f"{name}: a record runs past the end of its batch") from error
+    if (headers_at > ends).any() or (header_count < 0).any() or (key_length < -1).any() or (value_length < -1).any():
+        raise CorruptBatch(f"{name}: a record's key, value or header count is longer than the record")
+    return _Fields(timestamp_delta, offset_delta, key_at, key_length, value_at, value_length, headers_at, header_count)
+
+
+def _varints(data: npt.NDArray[np.uint8], at: Ints) -> tuple[Ints, Ints]:
+    """The zig-zag integers at these positions, and the positions after them."""
+    first = data[at].astype(np.int64)
+    value, after, shift = first & 0x7F, at + 1, 7
+    more = np.flatnonzero(first >= 0x80)
+    while more.size:
+        if shift > 63:
+            raise IndexError("a variable-length integer that never ends")
+        byte = data[after[more]].astype(np.int64)
+        value[more] |= (byte & 0x7F) << shift
+        after[more] += 1
+        shift += 7
+        more = more[byte >= 0x80]
+    # The shift must be logical: a 10-byte integer fills the sign bit.
+    return (value.view(np.uint64) >> np.uint64(1)).view(np.int64) ^ -(value & 1), after
+
+
+def _gather(buffer: memoryview | bytes, at: Ints, length: Ints, kind: Any = None) -> pa.Array:
+    """A binary column of the pieces [at, at + length); a negative length is null."""
+    count = len(at)
+    kind = kind or pa.binary()
+    edges = np.empty(2 * count + 1, np.int32)
+    edges[0:-1:2] = at
+    edges[1::2] = at + np.maximum(length, 0)
+    edges[-1] = edges[-2] if count else 0
+    # Every second element of this array is a wanted piece, the others are what lies between: `take` copies the pieces.
+    spread = pa.Array.from_buffers(kind, 2 * count, [None, pa.py_buffer(edges), pa.py_buffer(buffer)])
+    indices = pa.array(np.arange(0, 2 * count, 2, dtype=np.int32), mask=(length < 0) if (length < 0).any() else None)
+    return spread.take(indices)
+
+
+def _headers(
+    data: npt.NDArray[np.uint8], buffer: memoryview | bytes, fields: _Fields, ends: Ints, name: str
+) -> pa.Array:
+    """The headers column. Spark's connector gives null, not an empty list, to a record without headers."""
+    counts = fields.header_count
+    if not counts.any():
+        return pa.nulls(len(counts), HEADERS_TYPE)
+    total = int(counts.sum())
+    if (counts * 2 > ends - fields.headers_at).any():
+        raise CorruptBatch(f"{name}: a record claims more headers than it has bytes")
+    edges = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    key_at, key_length, value_at, value_length = (np.zeros(total, np.int64) for _ in range(4))
+    at, left = fields.headers_at.copy(), counts.copy()
+    turn = 0
+    try:
+        # The first header of every record, then the second of those that have one, and so on.
+        while (rows := np.flatnonzero(left > 0)).size:
+            place = edges[rows] + turn
+            key_length[place], key_at[place] = _varints(data, at[rows])
+            value_length[place], value_at[place] = _varints(data, key_at[place] + np.maximum(key_length[place], 0))
+            at[rows] = value_at[place] + np.maximum(value_length[place], 0)
+            left[rows] -= 1
+            turn += 1
+    except IndexError as error:
+        raise CorruptBatch(f"{name}: a header runs past the end of its batch") from error
+    if (at > ends).any() or (key_length < 0).any():
+        raise CorruptBatch(f"{name}: a header is longer than its record")
+    keys = _gather(buffer, key_at, key_length).cast(pa.string())
+    values = _gather(buffer, value_at, value_length)
+    pairs = pa.StructArray.from_arrays([keys, values], fields=list(HEADERS_TYPE.value_type))
+    none = counts == 0
+    listed = pa.ListArray.from_arrays(
+        pa.array(edges.astype(np.int32), mask=np.append(none, False))
+        if none.any()
+        else pa.array(edges.astype(np.int32)),
+        pairs,
+    )
+    return listed.cast(HEADERS_TYPE)

@@ -1,0 +1,56 @@
+"""The door Spark comes in by: `format("headrace")` for reading and writing, batch and stream.
+
+Spark finds this class by itself through the top-level module `pyspark_headrace`. Options are checked here, on the driver,
+before a query starts; readers and writers carry only plain dataclasses to the executors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+from pyspark.sql.types import StructType
+
+
+_ROW = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
+
+
+class HeadraceDataSource(DataSource):  # type: ignore[misc]
+    @classmethod
+    def name(cls) -> str:
+        return "headrace"
+
+    def _given(self) -> Mapping[str, str]:
+        return dict(self.options)
+
+    def schema(self) -> str:
+        text = next((value for name, value in self._given().items() if name.lower() == "includeheaders"), "false")
+        return _ROW + (", headers array<struct<key: string, value: binary>>" if text.strip().lower() == "true" else "")
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        from headrace.pipelines.options import SourceOptions
+        from headrace.pipelines.source import HeadraceReader
+
+        return HeadraceReader(SourceOptions.parse(self._given(), streaming=False))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
+        from headrace.pipelines.options import SourceOptions
+        from headrace.pipelines.source import HeadraceStreamReader
+
+        return HeadraceStreamReader(SourceOptions.parse(self._given(), streaming=True))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from headrace.pipelines.sink import HeadraceWriter
+
+        return HeadraceWriter(self._given(), schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        from headrace.pipelines.sink import HeadraceStreamWriter
+
+        return HeadraceStreamWriter(self._given(), schema)
