@@ -76,7 +76,8 @@ def membership_changed(
     decided.changes.extend(BrokerRemoved(broker_id) for broker_id in sorted(left))
     if not decided.changes:
         return decided
-    _settle_all(apply(image, decided.changes, image.version), decided, left | back, frozenset(unclean), rules_of)
+    after = apply(image, decided.changes, image.version)
+    _settle_all(after, decided, left, frozenset(back), frozenset(unclean), rules_of)
     return decided
 
 
@@ -120,8 +121,14 @@ def replicas_lost(image: ClusterImage, broker_id: int, lost: Iterable[TopicParti
 
 
 def _settle_all(
-    after: ClusterImage, decided: Decided, affected: set[int], unclean: frozenset[int], rules_of: RulesOf
+    after: ClusterImage,
+    decided: Decided,
+    left: set[int],
+    back: frozenset[int],
+    unclean: frozenset[int],
+    rules_of: RulesOf,
 ) -> None:
+    affected = left | back
     for topic in after.topics.values():
         topic_rules: Rules | None = None
         for index, info in enumerate(topic.partitions):
@@ -130,7 +137,8 @@ def _settle_all(
             if topic_rules is None:
                 topic_rules = rules_for(after, rules_of(topic.name))
             isr = [replica for replica in info.isr if replica not in affected]
-            decided.add(topic.name, index, settle(info, topic_rules, isr=isr, restarted_uncleanly=unclean))
+            settled = settle(info, topic_rules, isr=isr, restarted=back, restarted_uncleanly=unclean)
+            decided.add(topic.name, index, settled)
 
 
 def unclean_election_allowed(image: ClusterImage, rules_of: RulesOf, topics: Iterable[str] | None = None) -> Decided:

@@ -8,7 +8,7 @@ leader knows whether it was deposed, is merely behind, or talks to a controller 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.cluster.core.image import ClusterImage, PartitionInfo
 from headrace.controller.core.elections import RulesOf, may_lead, rules_for
@@ -57,7 +57,10 @@ def decide_isr(image: ClusterImage, sender: int, report: IsrReport, rules_of: Ru
         if not may_lead(image, broker_id) and broker_id not in info.isr:
             return IsrAnswer(ErrorCode.ineligible_replica)
     settled = settle(info, rules_for(image, rules_of(report.topic)), isr=members)
-    after = info if settled is None else settled.info
+    if settled is None:
+        # A report of the set as it is asks for a new partition epoch, so that late copies of older reports are refused.
+        settled = Settled(replace(info, partition_epoch=info.partition_epoch + 1))
+    after = settled.info
     if after.leader != sender:
         # The report completed a reassignment that takes the sender out: it is taken, and the sender leads no more.
         return IsrAnswer(ErrorCode.new_leader_elected, after, settled)

@@ -49,6 +49,7 @@ def settle(
     rules: Rules,
     *,
     isr: Iterable[int] | None = None,
+    restarted: frozenset[int] = frozenset(),
     restarted_uncleanly: frozenset[int] = frozenset(),
     election: Election = Election.NEEDED,
     replicas: tuple[int, ...] | None = None,
@@ -67,9 +68,10 @@ def settle(
     target = _track_eligible(info, target, rules.min_insync, restarted_uncleanly)
     settled = _elect(info, target, rules, election)
     final = settled.info
-    if final == info:
+    # A leader that restarted leads anew: what it lost, and then writes, must not pass for records of its old epoch.
+    moved = final.leader != info.leader or final.leader in restarted
+    if final == info and not moved:
         return None
-    moved = final.leader != info.leader
     shrunk = not set(info.replicas) <= set(final.replicas)
     # A new epoch makes every replica reconcile its log with the leader's; a replica that left must stop fetching too.
     final = replace(
