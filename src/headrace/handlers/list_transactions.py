@@ -1,0 +1,60 @@
+"""ListTransactions (key 66, versions 0–2): the transactions that this broker coordinates (KIP-664).
+
+v0 filters by state and producer id · v1 by duration (KIP-994) · v2 by a pattern over the transactional id (KIP-1152)
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from headrace.coordinators.txn.coordinator import TransactionCoordinator
+from headrace.coordinators.txn.core.queries import ListFilter
+from headrace.handlers.context import RequestContext
+from headrace.kernel.errors import ErrorCode, Refused
+
+# A pattern is a stranger's program: bounded, so that it cannot hold the event loop for long.
+_LONGEST_PATTERN = 1_000
+
+
+@dataclass(frozen=True)
+class ListTransactions:
+    transactions: TransactionCoordinator
+
+    api_key: ClassVar[int] = 66
+    versions: ClassVar[range] = range(3)
+
+    async def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        wanted = ListFilter(
+            frozenset(int(i) for i in request.producer_id_filters),
+            tuple(str(label) for label in request.state_filters),
+            int(getattr(request, "duration_filter", -1)),
+            _compiled(getattr(request, "transactional_id_pattern", None)),
+        )
+        found = await self.transactions.transactions(wanted)
+        return {
+            "error_code": 0,
+            "unknown_state_filters": wanted.unknown_states,
+            "transaction_states": [
+                {
+                    "transactional_id": t.transactional_id,
+                    "producer_id": t.producer_id,
+                    "transaction_state": t.state.label,
+                }
+                for t in found
+            ],
+        }
+
+
+def _compiled(pattern: str | None) -> re.Pattern[str] | None:
+    if not pattern:
+        return None
+    if len(pattern) > _LONGEST_PATTERN:
+        raise Refused(
+            ErrorCode.invalid_regular_expression, f"a pattern of {len(pattern)} characters: at most {_LONGEST_PATTERN}"
+        )
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise Refused(ErrorCode.invalid_regular_expression, f"pattern {pattern!r}: {error}") from error
