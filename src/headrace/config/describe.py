@@ -132,11 +132,12 @@ def _inheriting_entry(
     key: Key, value: Value, override: str | None, own_source: Source, broker: BrokerConfig
 ) -> ConfigEntry:
     synonyms = _broker_synonyms(broker, key.synonyms)
+    shown = format_value(key.type, value)
     if override is not None:
-        synonyms.insert(0, ConfigSynonym(key.name, override, own_source))
+        synonyms.insert(0, ConfigSynonym(key.name, shown, own_source))
     return ConfigEntry(
         name=key.name,
-        value=format_value(key.type, value),
+        value=shown,
         source=synonyms[0].source if synonyms else Source.DEFAULT,
         config_type=int(key.type),
         is_sensitive=False,

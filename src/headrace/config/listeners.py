@@ -82,7 +82,11 @@ def listener_from_argument(text: str) -> str:
     match = _LISTENER.match(candidate)
     if match is None:
         raise ConfigError("--listen", text, "must be HOST:PORT, or PLAINTEXT://HOST:PORT")
-    if not is_loopback(match["six"] or match["host"]):
+    host = match["six"] or match["host"]
+    if not is_loopback(host):
+        # Every interface, as a listener that can also be told to clients: by this machine's name.
+        if host in _ANYWHERE:
+            candidate = f"PLAINTEXT://:{match['port']}"
         raise ConfigError(
             "--listen", text, f"opens this broker to other machines without encryption: say so, --listen {candidate}"
         )
@@ -200,5 +204,5 @@ def _inter_broker(config: BrokerConfig, advertised: tuple[Listener, ...]) -> str
     for item in advertised:
         if item.protocol == protocol:
             return item.name
-    # Kafka refuses here. A broker that stands alone has no one to talk to, and for others any listener they share works.
+    # Kafka refuses here. A broker alone has no one to talk to, and for others any listener that they share works.
     return advertised[0].name

@@ -60,8 +60,8 @@ def validate_topic_overrides(overrides: Mapping[str, str | None], broker: Broker
         name = TOPIC_ALIASES.get(given, given)
         values[name] = _parsed(TOPIC_KEYS, name, text, "topic")
     inherited = broker.topic_values if broker is not None else {name: key.default for name, key in TOPIC_KEYS.items()}
-    shortest: int = values.get("min.compaction.lag.ms", inherited["min.compaction.lag.ms"])
-    longest: int = values.get("max.compaction.lag.ms", inherited["max.compaction.lag.ms"])
+    together = {**inherited, **values}
+    shortest, longest = together["min.compaction.lag.ms"], together["max.compaction.lag.ms"]
     if shortest > longest:
         raise ConfigError(
             "min.compaction.lag.ms", str(shortest), f"must not be above max.compaction.lag.ms ({longest})"
@@ -81,8 +81,8 @@ def validate_group_overrides(overrides: Mapping[str, str | None], broker: Broker
     for kind in ("consumer", "share", "streams"):
         session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
         if session in values or heartbeat in values:
-            timeout: int = values.get(session, broker.group_values[session])
-            interval: int = values.get(heartbeat, broker.group_values[heartbeat])
+            together = {**broker.group_values, **values}
+            timeout, interval = together[session], together[heartbeat]
             if timeout <= interval:
                 raise ConfigError(session, str(timeout), f"must be above {heartbeat} ({interval})")
 

@@ -16,7 +16,7 @@ KEYS = (
         STRING,
         None,
         "ZooKeeper servers `host:port`, separated by commas, with an optional path at the end (`/headrace`) under "
-        "which the cluster keeps its state. When unset, the broker stands alone with its own store in the log directory.",
+        "which the cluster keeps its state. Unset, the broker stands alone with its own store in the log directory.",
         importance=HIGH,
         ours=True,
     ),

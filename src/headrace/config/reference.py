@@ -1,0 +1,130 @@
+"""Writes docs/reference/configuration.md from the declarations.
+
+python -m headrace.config.reference            write the page
+python -m headrace.config.reference --check    exit 1 when the page is not what would be written
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from headrace.config.aliases import BROKER_ALIASES, CLIENT_ALIASES, TOPIC_ALIASES
+from headrace.config.key import DOUBLE_MAX, INT_MAX, LONG_MAX, Key, Update, format_value
+from headrace.config.keys import BROKER_KEYS, GROUP_KEYS, SUBJECTS, TOPIC_KEYS
+
+PAGE = Path("docs/reference/configuration.md")
+
+_HEAD = """# Configuration
+
+<!-- Written by `python -m headrace.config.reference`; edit the declarations in src/headrace/config/keys instead. -->
+
+Names, types and defaults are those of Apache Kafka 4.3 unless the key's text says how it differs.
+
+A value is looked for in this order, and the first one found wins:
+
+1. the topic (or group), set with `kafka-configs.sh --entity-type topics`, or when it was created;
+2. this broker, set while it runs (`--entity-type brokers --entity-name ID`);
+3. all brokers, set while they run (`--entity-type brokers --entity-default`);
+4. `server.properties`, with `--set key=value` laid over it;
+5. the default.
+
+*Changes*: `read-only` keys are read at the start; `per-broker` and `cluster-wide` ones may change while the broker
+runs, for one broker or for one and all. An unknown key gets a warning that names the nearest known one; a wrong value
+stops the start with one sentence that names key, value and rule.
+"""
+
+_SPELLINGS = """## Other spellings
+
+Taken for the key beside them, because books and courses write them so.
+
+| written | taken for | where |
+|---|---|---|
+"""
+
+
+def page() -> str:
+    parts = [_HEAD]
+    for subject, keys in SUBJECTS.items():
+        parts.append(f"## {subject}\n\n{''.join(_broker_lines(keys))}")
+    parts.append(
+        "## Topics\n\nSet per topic; what a topic does not set comes from the first of the broker keys that is set.\n\n"
+        + "".join(_inheriting_lines(TOPIC_KEYS.values()))
+    )
+    parts.append(
+        "## Groups\n\nSet per group (`--entity-type groups`), within the broker's bounds.\n\n"
+        + "".join(_inheriting_lines(GROUP_KEYS.values()))
+    )
+    rows = [
+        f"| `{written}` | `{key}` | {where} |\n"
+        for where, table in (("broker", BROKER_ALIASES), ("topic", TOPIC_ALIASES), ("client", CLIENT_ALIASES))
+        for written, key in table.items()
+    ]
+    parts.append(_SPELLINGS + "".join(rows))
+    parts.append(_differences())
+    return "\n".join(parts)
+
+
+def _broker_lines(keys: Iterable[Key]) -> Iterator[str]:
+    yield "| key | type | default | changes | meaning |\n|---|---|---|---|---|\n"
+    for key in keys:
+        if not key.internal:
+            changes = "while running only" if key.dynamic_only else key.update.value
+            yield f"| `{key.name}` | {key.type.name.lower()} | {_default(key)} | {changes} | {_meaning(key)} |\n"
+
+
+def _inheriting_lines(keys: Iterable[Key]) -> Iterator[str]:
+    yield "| key | type | default | from the broker's | meaning |\n|---|---|---|---|---|\n"
+    for key in keys:
+        if not key.internal:
+            origin = ", ".join(f"`{synonym.name}`" for synonym in key.synonyms) or "–"
+            yield f"| `{key.name}` | {key.type.name.lower()} | {_default(key)} | {origin} | {_meaning(key)} |\n"
+
+
+def _meaning(key: Key) -> str:
+    words = [key.doc]
+    if key.rule is not None:
+        words.append(f"{key.rule.words[0].upper()}{key.rule.words[1:]}.")
+    if key.difference:
+        words.append(f"*{key.difference}*")
+    if key.ours and not key.difference:
+        words.append("*Not in Apache Kafka 4.3.*")
+    return " ".join(words).replace("|", "\\|")
+
+
+def _default(key: Key) -> str:
+    if key.default in (LONG_MAX, INT_MAX, DOUBLE_MAX):
+        return "no limit"
+    text = format_value(key.type, key.default)
+    return f"`{text}`" if text else "–"
+
+
+def _differences() -> str:
+    differing = [key for key in (*BROKER_KEYS.values(), *TOPIC_KEYS.values(), *GROUP_KEYS.values()) if key.difference]
+    without = sum(key.difference.startswith("Without effect") for key in differing)
+    lines = "".join(
+        f"- `{key.name}`: {key.difference}\n" for key in differing if not key.difference.startswith("Without effect")
+    )
+    dynamic = sum(key.update is not Update.READ_ONLY for key in BROKER_KEYS.values())
+    return (
+        f"## Differences from Apache Kafka\n\n{len(BROKER_KEYS)} broker keys ({dynamic} of them can change while the "
+        f"broker runs), {len(TOPIC_KEYS)} topic keys and {len(GROUP_KEYS)} group keys are known; {without} are "
+        f"accepted and shown without effect, as their text says. The others that differ:\n\n{lines}"
+    )
+
+
+def main(arguments: list[str]) -> int:
+    text = page()
+    if "--check" not in arguments:
+        PAGE.parent.mkdir(parents=True, exist_ok=True)
+        PAGE.write_text(text)
+        return 0
+    if PAGE.exists() and PAGE.read_text() == text:
+        return 0
+    print(f"{PAGE} is out of date: run python -m headrace.config.reference", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
