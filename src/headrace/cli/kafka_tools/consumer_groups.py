@@ -1,0 +1,296 @@
+"""kafka-consumer-groups: list, describe, reset and delete consumer groups and their offsets."""
+
+from __future__ import annotations
+
+import csv
+import sys
+import time
+from pathlib import Path
+
+from headrace.cli.kafka_tools import group_view
+from headrace.cli.kafka_tools.group_offsets import Reset, commit, committed, parse_datetime, parse_duration
+from headrace.cli.kafka_tools.options import Arguments, Option, UsageError
+from headrace.cli.kafka_tools.running import CONNECTION, Tool, ToolFailed
+from headrace.cli.kafka_tools.tables import columns, fitted
+from headrace.client.cluster_client import ClusterClient
+from headrace.kernel.errors import ErrorCode
+from headrace.kernel.ids import TopicPartition
+
+DELETE_GROUPS, OFFSET_DELETE = 42, 47
+ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets", "validate-regex")
+_RESETS = ("to-offset", "shift-by", "to-datetime", "by-duration", "to-earliest", "to-latest", "from-file", "to-current")
+OPTIONS = (
+    *CONNECTION,
+    Option("list", "List all consumer groups."),
+    Option("describe", "Show a group: positions and lag, members or state."),
+    Option("delete", "Delete groups."),
+    Option("reset-offsets", "Move positions; the group must be inactive."),
+    Option("delete-offsets", "Delete positions of topics."),
+    Option("group", "The group.", "group", repeated=True),
+    Option("all-groups", "Every group."),
+    Option("topic", "topic, or topic:0,1.", "topic", repeated=True),
+    Option("all-topics", "Every topic the group has positions for."),
+    Option("members", "With --describe: the members."),
+    Option("offsets", "With --describe: positions and lag (the default)."),
+    Option("verbose", "More columns."),
+    Option("dry-run", "Only show what would change."),
+    Option("execute", "Do change."),
+    Option("export", "Print as CSV."),
+    Option("to-offset", "To this offset.", "offset", int),
+    Option("shift-by", "By this many, back if negative.", "number", int),
+    Option("to-datetime", "To a time: YYYY-MM-DDTHH:mm:SS.sss.", "datetime"),
+    Option("by-duration", "Back by a duration: PnDTnHnMnS.", "duration"),
+    Option("to-earliest", "To the beginning."),
+    Option("to-latest", "To the end."),
+    Option("to-current", "To where it stands."),
+    Option("from-file", "From a CSV file as --export prints it.", "file"),
+    Option("timeout", "How long to wait for answers.", "ms", int, default=5000),
+)
+
+
+def split_optional_values(argv: list[str]) -> tuple[list[str], dict[str, str | None]]:
+    """`--state` and `--type` may stand alone or with a value; they are taken out before the rest is parsed."""
+    rest: list[str] = []
+    found: dict[str, str | None] = {}
+    words = list(argv)
+    while words:
+        word = words.pop(0)
+        name, equals, value = word.removeprefix("--").partition("=")
+        if word.startswith("--") and name in ("state", "type"):
+            if not equals and words and not words[0].startswith("--"):
+                value, equals = words.pop(0), "="
+            found[name] = value if equals else None
+        else:
+            rest.append(word)
+    return rest, found
+
+
+_optional: dict[str, str | None] = {}
+
+
+def check(arguments: Arguments) -> None:
+    action = arguments.exactly_one(*ACTIONS[:-1])
+    if action == "describe" and not (arguments.given("group") or arguments["all-groups"]):
+        raise UsageError("Option [describe] takes one of these options: [all-groups], [group]")
+    if action == "delete" and not (arguments.given("group") or arguments["all-groups"]):
+        raise UsageError("Option [delete] takes one of these options: [all-groups], [group]")
+    if action == "describe" and arguments["members"] and (arguments["offsets"] or "state" in _optional):
+        raise UsageError("Option [describe] takes at most one of these options: [members], [offsets], [state]")
+    if action == "reset-offsets":
+        if arguments["dry-run"] and arguments["execute"]:
+            raise UsageError("Option [reset-offsets] only accepts one of [execute] and [dry-run]")
+        if not (arguments.given("group") or arguments["all-groups"]):
+            raise UsageError("Option [reset-offsets] takes one of these options: [all-groups], [group]")
+        if not (arguments.given("topic") or arguments["all-topics"] or arguments.given("from-file")):
+            raise UsageError("Option [reset-offsets] takes one of these options: [all-topics], [topic]")
+        chosen = [name for name in _RESETS if arguments.values.get(name) not in (None, False)]
+        if len(chosen) != 1 and not (not chosen and arguments["export"]):
+            listed = ", ".join(f"[{name}]" for name in _RESETS)
+            raise UsageError(f"Option [reset-offsets] takes exactly one of these options: {listed}")
+    if action == "delete-offsets" and not (arguments.given("group") and arguments.given("topic")):
+        raise UsageError("Option [delete-offsets] takes the following options: [topic], [group]")
+
+
+async def run(arguments: Arguments, client: ClusterClient) -> int | None:
+    if arguments["list"]:
+        await list_groups(client)
+    elif arguments["describe"]:
+        await describe(arguments, client)
+    elif arguments["delete"]:
+        return await delete(arguments, client)
+    elif arguments["reset-offsets"]:
+        await reset(arguments, client)
+    else:
+        await delete_offsets(arguments, client)
+    return None
+
+
+async def list_groups(client: ClusterClient) -> None:
+    states = [s.strip().lower().replace(" ", "") for s in (_optional.get("state") or "").split(",") if s.strip()]
+    types = [t.strip().lower() for t in (_optional.get("type") or "").split(",") if t.strip()]
+    groups = [g for g in await group_view.listed(client) if g.protocol_type in ("consumer", "")]
+    if unknown := set(states) - {name.lower() for name in group_view.STATES}:
+        known = ", ".join(group_view.STATES)
+        raise ToolFailed(f"Invalid state list '{', '.join(unknown)}'. Valid states are: {known}")
+    if unknown := set(types) - {"classic", "consumer"}:
+        raise ToolFailed(f"Invalid types list '{', '.join(unknown)}'. Valid types are: Classic, Consumer")
+    groups = [g for g in groups if (not states or g.state.lower() in states) and (not types or g.type.lower() in types)]
+    if not _optional:
+        print("\n".join(group.id for group in groups))
+        return
+    heading = ["GROUP", *(["TYPE"] if "type" in _optional else []), *(["STATE"] if "state" in _optional else [])]
+    rows = [heading]
+    for group in groups:
+        rows.append(
+            [group.id, *([group.type] if "type" in _optional else []), *([group.state] if "state" in _optional else [])]
+        )
+    print(columns(rows, fitted(rows, [32, *[20] * (len(heading) - 1)]), pad_last=True))
+
+
+async def _groups(arguments: Arguments, client: ClusterClient) -> list[str]:
+    if arguments["all-groups"]:
+        return sorted(group.id for group in await group_view.listed(client) if group.protocol_type in ("consumer", ""))
+    return list(arguments["group"])
+
+
+async def describe(arguments: Arguments, client: ClusterClient) -> None:
+    for name in await _groups(arguments, client):
+        group = await group_view.described(client, name)
+        if not group.members:
+            word = "has no active members" if group.state in ("Empty", "Dead") else "is rebalancing"
+            print(f"\nConsumer group '{name}' {word}.", file=sys.stderr)
+        if arguments["members"]:
+            print(group_view.members_table(group, verbose=bool(arguments["verbose"])))
+        elif "state" in _optional:
+            print(group_view.state_table(group, client, verbose=bool(arguments["verbose"])))
+        else:
+            print(await group_view.offsets_table(group, client, verbose=bool(arguments["verbose"])))
+
+
+async def delete(arguments: Arguments, client: ClusterClient) -> int:
+    failed: dict[str, str] = {}
+    names = await _groups(arguments, client)
+    for name in names:
+        answer = await client.to_coordinator(name, DELETE_GROUPS, {"groups_names": [name]})
+        code = ErrorCode(answer.results[0].error_code)
+        if code is not ErrorCode.none:
+            failed[name] = code.name
+    done = [name for name in names if name not in failed]
+    if not failed:
+        print(f"Deletion of requested consumer groups ({', '.join(repr(name) for name in done)}) was successful.")
+        return 0
+    print("\nError: Deletion of some consumer groups failed:", file=sys.stderr)
+    for name, why in failed.items():
+        print(f"* Group '{name}' could not be deleted due to: {why}", file=sys.stderr)
+    if done:
+        print(f"\nThese consumer groups were deleted successfully: {', '.join(repr(name) for name in done)}")
+    return 1
+
+
+async def partitions_of(specs: list[str], client: ClusterClient) -> list[TopicPartition]:
+    """`topic` or `topic:0,2` → partitions."""
+    found: list[TopicPartition] = []
+    for spec in specs:
+        topic, _, numbers = spec.partition(":")
+        known = await client.leaders([topic])
+        if numbers:
+            try:
+                wanted = [TopicPartition(topic, int(number)) for number in numbers.split(",")]
+            except ValueError as error:
+                raise ToolFailed(f"Invalid partition in '{spec}': must be topic:0,1") from error
+            if missing := [p for p in wanted if p not in known]:
+                raise ToolFailed(f"topic {topic} has no partition {missing[0].partition}")
+            found += wanted
+        else:
+            found += sorted(known)
+    return found
+
+
+def _reset_of(arguments: Arguments) -> Reset:
+    if arguments["to-datetime"] is not None:
+        return Reset(time_ms=parse_datetime(arguments["to-datetime"]))
+    if arguments["by-duration"] is not None:
+        return Reset(
+            time_ms=int(time.time() * 1000) - int(parse_duration(arguments["by-duration"]).total_seconds() * 1000)
+        )
+    return Reset(
+        earliest=arguments["to-earliest"],
+        latest=arguments["to-latest"],
+        offset=arguments["to-offset"],
+        shift=arguments["shift-by"],
+    )
+
+
+def _plan_from_file(path: str, groups: list[str]) -> dict[str, dict[TopicPartition, int]]:
+    """Lines of `topic,partition,offset`, or with the group in front when several groups are reset."""
+    plan: dict[str, dict[TopicPartition, int]] = {name: {} for name in groups}
+    for number, row in enumerate(csv.reader(Path(path).read_text().splitlines()), start=1):
+        if not row:
+            continue
+        try:
+            group, topic, partition, offset = row if len(row) == 4 else [groups[0], *row]
+            plan[group][TopicPartition(topic, int(partition))] = int(offset)
+        except (ValueError, KeyError) as error:
+            raise ToolFailed(
+                f"{path} line {number}: must be topic,partition,offset or group,topic,partition,offset"
+            ) from error
+    return plan
+
+
+async def reset(arguments: Arguments, client: ClusterClient) -> None:
+    if not arguments["execute"] and not arguments["dry-run"]:
+        print(
+            "WARN: No action will be performed as the --execute option is missing. In version 5.0, this command will "
+            "require either --dry-run or --execute to be specified. You should add the --dry-run option explicitly if "
+            "you are scripting this command and want to keep the current default behavior without prompting.",
+            file=sys.stderr,
+        )
+    names = await _groups(arguments, client)
+    file_plan = _plan_from_file(arguments["from-file"], names) if arguments.given("from-file") else None
+    plans: dict[str, dict[TopicPartition, int]] = {}
+    for name in names:
+        group = await group_view.described(client, name, missing_is_empty=True)
+        if group.state not in ("Empty", "Dead"):
+            raise ToolFailed(
+                f"Assignments can only be reset if the group '{name}' is inactive, but the current state is {group.state}."
+            )
+        current = await committed(client, name)
+        if file_plan is not None:
+            partitions, how = list(file_plan[name]), Reset(explicit=file_plan[name])
+        else:
+            partitions = sorted(current) if arguments["all-topics"] else await partitions_of(arguments["topic"], client)
+            how = _reset_of(arguments)
+        plans[name] = await how.targets(client, partitions, current)
+        if arguments["execute"]:
+            await commit(client, name, plans[name])
+    _show_plans(plans, export=bool(arguments["export"]))
+
+
+def _show_plans(plans: dict[str, dict[TopicPartition, int]], *, export: bool) -> None:
+    if export:
+        for name, plan in plans.items():
+            for partition, offset in sorted(plan.items()):
+                prefix = f"{name}," if len(plans) > 1 else ""
+                print(f"{prefix}{partition.topic},{partition.partition},{offset}")
+        print()
+        return
+    rows: list[list[object]] = [["GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"]]
+    rows += [[name, p.topic, p.partition, offset] for name, plan in plans.items() for p, offset in sorted(plan.items())]
+    print("\n" + columns(rows, fitted(rows, [15, 15, 10, 15])))
+
+
+async def delete_offsets(arguments: Arguments, client: ClusterClient) -> None:
+    group = arguments["group"][0]
+    partitions = await partitions_of(arguments["topic"], client)
+    topics: dict[str, list[dict[str, int]]] = {}
+    for partition in partitions:
+        topics.setdefault(partition.topic, []).append({"partition_index": partition.partition})
+    body = {"group_id": group, "topics": [{"name": name, "partitions": parts} for name, parts in topics.items()]}
+    answer = await client.to_coordinator(group, OFFSET_DELETE, body)
+    code = ErrorCode(answer.error_code)
+    if code is not ErrorCode.none:
+        raise ToolFailed(f"deleting offsets of group {group}: {code.name}")
+    rows: list[list[object]] = [["TOPIC", "PARTITION", "STATUS"]]
+    failed = False
+    for topic in answer.topics:
+        for result in topic.partitions:
+            failed |= bool(result.error_code)
+            status = "Successful" if not result.error_code else f"Error: {ErrorCode(result.error_code).name}"
+            rows.append([topic.name, result.partition_index, status])
+    verdict = "Encountered some partition level error" if failed else "Request succeeded"
+    print(f"{verdict} for deleting offsets from group {group}.\n")
+    print(columns(rows, fitted(rows, [15, 10, 15]), pad_last=True))
+
+
+TOOL = Tool("List, describe, delete or reset consumer groups.", OPTIONS, run, failure_prefix="\nError: ", check=check)
+
+
+def main(argv: list[str] | None = None) -> int:
+    rest, found = split_optional_values(sys.argv[1:] if argv is None else argv)
+    _optional.clear()
+    _optional.update(found)
+    return TOOL.main(rest)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
