@@ -26,7 +26,9 @@ SOURCES = {
     7: "DYNAMIC_CLIENT_METRICS_CONFIG",
     8: "DYNAMIC_GROUP_CONFIG",
 }
-_STATIC = frozenset({4, 5})
+# The source that says "somebody set it on this very entity".
+_OWN_SOURCE = {"topics": 1, "brokers": 2, "broker-loggers": 6, "client-metrics": 7, "groups": 8}
+_DEFAULT_BROKER_SOURCE = 3
 
 _ENTITY_OPTIONS = tuple(
     Option(name, f"The {name}'s name.", "name")
@@ -51,9 +53,7 @@ OPTIONS = (
 def check(arguments: Arguments) -> None:
     arguments.exactly_one("alter", "describe")
     if arguments["alter"] and not any(arguments.given(o) for o in ("add-config", "add-config-file", "delete-config")):
-        raise UsageError(
-            "At least one of --add-config, --add-config-file, or --delete-config must be specified with --alter"
-        )
+        raise UsageError("--alter needs at least one of --add-config, --add-config-file or --delete-config")
 
 
 def parse_additions(text: str) -> dict[str, str]:
@@ -143,8 +143,8 @@ async def describe(arguments: Arguments, client: ClusterClient, entity: Entity) 
         else:
             print(f"Default configs for {one.kind} in the cluster are:")
         for entry in await _entries(client, one):
-            dynamic = entry.config_source not in _STATIC
-            if arguments["all"] or dynamic:
+            own = _OWN_SOURCE[one.kind] if one.name else _DEFAULT_BROKER_SOURCE
+            if arguments["all"] or entry.config_source == own:
                 print(_entry_line(entry))
 
 
@@ -199,25 +199,18 @@ async def describe_quotas(client: ClusterClient, chosen: list[Entity]) -> None:
     for entry in answer.entries or ():
         order = {"user": 0, "client-id": 1, "ip": 2}
         parts = sorted(entry.entity, key=lambda e: order.get(str(e.entity_type), 9))
-        named = ", ".join(
-            f"the default {e.entity_type}"
-            if e.entity_name is None
-            else f"{_title(str(e.entity_type))} '{e.entity_name}'"
-            for e in parts
-        )
+        named = ", ".join(_quota_name(str(e.entity_type), e.entity_name) for e in parts)
         values = ", ".join(f"{value.key}={value.value}" for value in entry.values)
         print(f"Quota configs for {named} are {values}")
 
 
-def _title(entity_type: str) -> str:
-    return {"user": "user-principal", "client-id": "client-id", "ip": "ip"}[entity_type]
+def _quota_name(entity_type: str, name: str | None) -> str:
+    title = {"user": "user-principal", "client-id": "client-id", "ip": "ip"}[entity_type]
+    return f"the default {title}" if name is None else f"{title} '{name}'"
 
 
 TOOL = Tool(
-    "Describe or change configurations of topics, brokers, groups, users, clients and addresses.",
-    OPTIONS,
-    run,
-    check=check,
+    "Describe or change configurations of topics, brokers, groups and client quotas.", OPTIONS, run, check=check
 )
 
 if __name__ == "__main__":

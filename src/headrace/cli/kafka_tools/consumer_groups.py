@@ -232,7 +232,8 @@ async def reset(arguments: Arguments, client: ClusterClient) -> None:
         group = await group_view.described(client, name, missing_is_empty=True)
         if group.state not in ("Empty", "Dead"):
             raise ToolFailed(
-                f"Assignments can only be reset if the group '{name}' is inactive, but the current state is {group.state}."
+                f"Assignments can only be reset if the group '{name}' is inactive, "
+                f"but the current state is {group.state}."
             )
         current = await committed(client, name)
         if file_plan is not None:

@@ -71,7 +71,8 @@ async def run(arguments: Arguments, client: ClusterClient) -> None:
         for p in topic.partitions
     }
     try:
-        chosen = sorted(partition for partition in leaders if matches(arguments, partition))
+        # Kafka's tool sorts partitions as text: 0, 1, 10, 11, 2.
+        chosen = sorted((p for p in leaders if matches(arguments, p)), key=lambda p: (p.topic, str(p.partition)))
     except ValueError as error:
         raise ToolFailed(f"Invalid rule of partitions: {error}") from error
     if not chosen:

@@ -1,4 +1,4 @@
-"""Positions of a consumer group beside the ends of its partitions: what `--describe` shows and `--reset-offsets` changes.
+"""Positions of a consumer group beside the ends of its partitions: what `--describe` shows and a reset changes.
 
 The arithmetic of a reset is pure (`Reset.target`); asking and committing is done through the cluster client.
 """

@@ -55,7 +55,7 @@ async def listed(client: ClusterClient) -> list[Listed]:
     """Every group of the cluster; each broker knows those it coordinates."""
     if not client.metadata.nodes:
         await client.refresh(())
-    body = {"states_filter": [], "types_filter": []}
+    body: dict[str, list[str]] = {"states_filter": [], "types_filter": []}
     answers = await asyncio.gather(*(client.request(LIST_GROUPS, body, node=node) for node in client.metadata.nodes))
     found = []
     for answer in answers:
