@@ -76,8 +76,12 @@ def membership_changed(
     decided.changes.extend(BrokerRemoved(broker_id) for broker_id in sorted(left))
     if not decided.changes:
         return decided
-    after = apply(image, decided.changes, image.version)
+    # Registrations come last: a list too long for one write is stored in parts, and a broker acts on what it leads as
+    # soon as the image knows it.
+    registrations, decided.changes = decided.changes, []
+    after = apply(image, registrations, image.version)
     _settle_all(after, decided, left, frozenset(back), frozenset(unclean), rules_of)
+    decided.changes += registrations
     return decided
 
 
