@@ -1,0 +1,44 @@
+"""kafka-broker-api-versions: which versions of which APIs each broker speaks, and which of them we can use."""
+
+from __future__ import annotations
+
+import sys
+
+from headrace.cli.kafka_tools.options import Arguments
+from headrace.cli.kafka_tools.running import CONNECTION, Tool
+from headrace.client.cluster_client import ClusterClient
+from headrace.wire import codec
+
+
+def title(api_key: int) -> str:
+    """`ListOffsets` for 2."""
+    words = codec.api_name(api_key).split("_")
+    return "".join(word.capitalize() for word in words)
+
+
+def usable(api_key: int, lowest: int, highest: int) -> str:
+    try:
+        ours = codec.known_versions(api_key)
+    except KeyError:
+        return "UNSUPPORTED"
+    version = min(highest, ours[-1])
+    return f"usable: {version}" if version >= max(lowest, ours[0]) else "UNSUPPORTED"
+
+
+async def run(arguments: Arguments, client: ClusterClient) -> None:
+    for node in sorted(client.metadata.nodes.values(), key=lambda n: n.id):
+        connection = await client.connection(node.id)
+        lines = [
+            f"\t{title(key)}({key}): {low if low == high else f'{low} to {high}'} [{usable(key, low, high)}]"
+            for key, (low, high) in sorted(connection.versions.items())
+        ]
+        rack = "null" if node.rack is None else node.rack
+        print(
+            f"{node.host}:{node.port} (id: {node.id} rack: {rack} isFenced: false) -> (\n" + ",\n".join(lines) + "\n)"
+        )
+
+
+TOOL = Tool("Show the API versions that brokers speak.", CONNECTION, run)
+
+if __name__ == "__main__":
+    sys.exit(TOOL.main())

@@ -1,0 +1,63 @@
+"""kafka-cluster: the cluster's id, its endpoints, and taking a broker's registration away."""
+
+from __future__ import annotations
+
+import sys
+
+from headrace.cli.kafka_tools.options import Arguments, Option, UsageError
+from headrace.cli.kafka_tools.running import CONNECTION, Tool, ToolFailed, answer_error
+from headrace.cli.kafka_tools.tables import columns, fitted
+from headrace.client.cluster_client import ClusterClient
+from headrace.client.errors import Unsupported
+
+DESCRIBE_CLUSTER, UNREGISTER_BROKER = 60, 64
+ACTIONS = ("cluster-id", "unregister", "list-endpoints")
+OPTIONS = (
+    *CONNECTION,
+    Option("config", "The older spelling of --command-config.", "file"),
+    Option("id", "The broker to unregister.", "number", int),
+    Option("include-fenced-brokers", "Show brokers that are fenced, too."),
+)
+
+
+def check(arguments: Arguments) -> None:
+    if len(arguments.rest) != 1 or arguments.rest[0] not in ACTIONS:
+        raise UsageError(f"One of {', '.join(ACTIONS)} must be given")
+
+
+async def run(arguments: Arguments, client: ClusterClient) -> None:
+    action = arguments.rest[0]
+    if action == "cluster-id":
+        print(f"Cluster ID: {client.metadata.cluster_id}")
+    elif action == "unregister":
+        arguments.require("id")
+        try:
+            answer = await client.to_controller(UNREGISTER_BROKER, {"broker_id": arguments["id"]})
+        except Unsupported as fault:
+            raise ToolFailed("The target cluster does not support the broker unregistration API.") from fault
+        if answer.error_code:
+            raise ToolFailed(answer_error(answer))
+        print(f"Broker {arguments['id']} is no longer registered.")
+    else:
+        await list_endpoints(arguments, client)
+
+
+async def list_endpoints(arguments: Arguments, client: ClusterClient) -> None:
+    fenced_too = bool(arguments["include-fenced-brokers"])
+    body = {"endpoint_type": 1, "include_fenced_brokers": fenced_too, "include_cluster_authorized_operations": False}
+    answer = await client.request(DESCRIBE_CLUSTER, body)
+    if answer.error_code:
+        raise ToolFailed(answer_error(answer))
+    rows: list[list[object]] = [["ID", "HOST", "PORT", "RACK", "STATE", "ENDPOINT_TYPE"]]
+    for broker in answer.brokers:
+        state = "fenced" if getattr(broker, "is_fenced", False) else "unfenced"
+        rows.append([int(broker.broker_id), broker.host, int(broker.port), broker.rack or "null", state, "broker"])
+    print(columns(rows, fitted(rows, [10, 9, 10, 10, 10, 15]), pad_last=True))
+
+
+TOOL = Tool(
+    "Show or change the cluster: cluster-id, list-endpoints, unregister.", OPTIONS, run, check=check, allow_rest=True
+)
+
+if __name__ == "__main__":
+    sys.exit(TOOL.main())

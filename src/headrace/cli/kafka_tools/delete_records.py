@@ -1,0 +1,64 @@
+"""kafka-delete-records: move the beginning of partitions forward."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from headrace.cli.kafka_tools import json_files
+from headrace.cli.kafka_tools.options import Arguments, Option
+from headrace.cli.kafka_tools.running import CONNECTION, Tool, ToolFailed
+from headrace.client.cluster_client import ClusterClient
+from headrace.kernel.errors import ErrorCode
+from headrace.kernel.ids import TopicPartition
+
+DELETE_RECORDS = 21
+OPTIONS = (
+    *CONNECTION,
+    Option(
+        "offset-json-file",
+        'A file like {"partitions":[{"topic":"t","partition":0,"offset":5}],"version":1}.',
+        "file",
+        required=True,
+    ),
+)
+
+
+async def run(arguments: Arguments, client: ClusterClient) -> None:
+    wanted: dict[TopicPartition, int] = {}
+    for entry in json_files.partitions(arguments["offset-json-file"], "topic", "partition", "offset"):
+        partition = TopicPartition(str(entry["topic"]), int(entry["partition"]))
+        if partition in wanted:
+            raise ToolFailed(f"Offset json file contains duplicate topic partitions: {partition}")
+        wanted[partition] = int(entry["offset"])
+    leaders = await client.leaders(sorted({partition.topic for partition in wanted}))
+    print("Executing records delete operation")
+    by_leader: dict[int, dict[str, list[dict[str, int]]]] = {}
+    for partition, offset in wanted.items():
+        topics = by_leader.setdefault(leaders.get(partition, -1), {})
+        topics.setdefault(partition.topic, []).append({"partition_index": partition.partition, "offset": offset})
+    print("Records delete operation completed:")
+    for leader, topics in by_leader.items():
+        if leader < 0:
+            for topic, parts in topics.items():
+                for part in parts:
+                    print(f"partition: {topic}-{part['partition_index']}\terror: the partition does not exist")
+            continue
+        body = {"topics": [{"name": name, "partitions": parts} for name, parts in topics.items()], "timeout": 30_000}
+        _show(await client.request(DELETE_RECORDS, body, node=leader))
+
+
+def _show(answer: Any) -> None:
+    for topic in answer.topics:
+        for part in topic.partitions:
+            name = f"partition: {topic.name}-{part.partition_index}"
+            if part.error_code:
+                print(f"{name}\terror: {ErrorCode(part.error_code).name}")
+            else:
+                print(f"{name}\tlow_watermark: {part.low_watermark}")
+
+
+TOOL = Tool("Delete the records of partitions below an offset.", OPTIONS, run)
+
+if __name__ == "__main__":
+    sys.exit(TOOL.main())

@@ -1,0 +1,92 @@
+"""kafka-leader-election: give partitions back to their preferred leaders, or elect one uncleanly."""
+
+from __future__ import annotations
+
+import sys
+
+from headrace.cli.kafka_tools import json_files
+from headrace.cli.kafka_tools.options import Arguments, Option, UsageError
+from headrace.cli.kafka_tools.running import CONNECTION, Tool, ToolFailed, answer_error
+from headrace.client.cluster_client import ClusterClient
+from headrace.kernel.errors import ErrorCode
+from headrace.kernel.ids import TopicPartition
+
+ELECT_LEADERS = 43
+TYPES = {"preferred": 0, "unclean": 1}
+OPTIONS = (
+    *CONNECTION,
+    Option("election-type", "preferred or unclean.", "type", str.lower, required=True),
+    Option("topic", "The topic, with --partition.", "topic"),
+    Option("partition", "The partition, with --topic.", "number", int),
+    Option("all-topic-partitions", "Every partition."),
+    Option("path-to-json-file", 'A file like {"partitions":[{"topic":"t","partition":0}]}.', "file"),
+    Option("admin.config", "The older spelling of --command-config.", "file"),
+)
+
+
+def check(arguments: Arguments) -> None:
+    if arguments["election-type"] not in TYPES:
+        raise UsageError(f"--election-type {arguments['election-type']!r}: must be preferred or unclean")
+    ways = ("topic", "all-topic-partitions", "path-to-json-file")
+    if sum(arguments.given(way) for way in ways) != 1:
+        raise UsageError(
+            "One and only one of the following options is required: topic, all-topic-partitions, path-to-json-file"
+        )
+    if arguments.given("topic") != (arguments["partition"] is not None):
+        raise UsageError("--topic and --partition go together")
+
+
+def chosen(arguments: Arguments) -> list[TopicPartition] | None:
+    if arguments["all-topic-partitions"]:
+        return None
+    if arguments.given("topic"):
+        return [TopicPartition(arguments["topic"], arguments["partition"])]
+    found = [
+        TopicPartition(str(entry["topic"]), int(entry["partition"]))
+        for entry in json_files.partitions(arguments["path-to-json-file"], "topic", "partition")
+    ]
+    if len(set(found)) != len(found):
+        raise ToolFailed("Replica election data contains duplicate partitions")
+    return found
+
+
+async def run(arguments: Arguments, client: ClusterClient) -> int:
+    partitions = chosen(arguments)
+    topics = None
+    if partitions is not None:
+        grouped: dict[str, list[int]] = {}
+        for partition in partitions:
+            grouped.setdefault(partition.topic, []).append(partition.partition)
+        topics = [{"topic": name, "partitions": numbers} for name, numbers in grouped.items()]
+    body = {"election_type": TYPES[arguments["election-type"]], "topic_partitions": topics, "timeout": 60_000}
+    answer = await client.to_controller(ELECT_LEADERS, body)
+    if getattr(answer, "error_code", 0):
+        raise ToolFailed(answer_error(answer))
+    done, already, failed = [], [], []
+    for topic in answer.replica_election_results:
+        for result in topic.partition_result:
+            name = f"{topic.topic}-{result.partition_id}"
+            code = ErrorCode(result.error_code)
+            if code is ErrorCode.none:
+                done.append(name)
+            elif code is ErrorCode.election_not_needed:
+                already.append(name)
+            else:
+                failed.append((name, answer_error(result)))
+    if done:
+        print(
+            f"Successfully completed leader election ({arguments['election-type'].upper()}) for partitions {', '.join(sorted(done))}"
+        )
+    if already:
+        print(f"Valid replica already elected for partitions {', '.join(sorted(already))}")
+    for name, why in failed:
+        print(f"Error completing leader election ({arguments['election-type'].upper()}) for partition: {name}: {why}")
+    if failed:
+        raise ToolFailed(f"{len(failed)} replica(s) could not be elected")
+    return 0
+
+
+TOOL = Tool("Elect leaders of partitions.", OPTIONS, run, check=check)
+
+if __name__ == "__main__":
+    sys.exit(TOOL.main())
