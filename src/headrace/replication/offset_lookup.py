@@ -40,7 +40,7 @@ def offset_for(log: Log, isr: InSyncReplicas, timestamp: int, isolation: int | N
         return OffsetAt(last, -1, isr.leader_epoch)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         start = log.log_start_offset
-        return OffsetAt(start, -1, log.leader_epochs.epoch_at(start))
+        return OffsetAt(start, -1, log.leader_epochs.epoch_of(start))
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return NO_OFFSET  # there is no remote tier
     found = log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)

@@ -155,6 +155,9 @@ class Partition:
         acks: int = ACKS_ALL,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         now_ms: int,
+        verification: object | None = None,
+        verify: bool = False,
+        transaction_version: int = 0,
     ) -> Appended:
         """Append as leader. Raises NotLeader, Refused(not_enough_replicas), and what the log finds wrong with the
         batches.
@@ -169,7 +172,15 @@ class Partition:
                 f"min.insync.replicas={isr.min_insync} asks for more",
             )
         log = self.log
-        appended = log.append_as_leader(records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin)
+        appended = log.append_as_leader(
+            records,
+            leader_epoch=self.leader_epoch,
+            now_ms=now_ms,
+            origin=origin,
+            verification=verification,
+            verify=verify,
+            transaction_version=transaction_version,
+        )
         end = log.log_end_offset
         if isr.followers:
             self._uncommitted_bytes += len(records)
@@ -353,7 +364,7 @@ class Partition:
             return EpochEnd(NO_EPOCH, UNDEFINED_OFFSET)
         if epoch == self.leader_epoch and self.isr is not None:
             return EpochEnd(epoch, self.log.log_end_offset)
-        return EpochEnd(*self.log.end_offset_for_epoch(epoch))
+        return EpochEnd(*self.log.leader_epochs.end_offset_for(epoch))
 
     # ---- following ------------------------------------------------------------------------------------------------
 
@@ -379,10 +390,14 @@ class Partition:
     def truncate_to_agree(self, leader_end: EpochEnd) -> int:
         """Cut off what the leader does not have (rule 1: by epochs, never by a mark). Gives the new log end."""
         log = self.log
-        own = EpochEnd(*log.end_offset_for_epoch(leader_end.epoch))
+        own = EpochEnd(*log.leader_epochs.end_offset_for(leader_end.epoch))
         cut = truncation_point(leader_end, own, log.log_end_offset)
-        if cut < log.log_end_offset:
-            log.truncate_to(max(cut, log.log_start_offset))
+        if cut < log.log_start_offset:
+            log.truncate_fully_and_start_at(cut)
+        elif cut < log.log_end_offset:
+            log.truncate_to(cut)
+        # An epoch that we led without writing a record began exactly at the cut; kept, it would diverge for ever.
+        log.leader_epochs.truncate_from_end(cut)
         return log.log_end_offset
 
     def start_over_at(self, offset: int) -> None:
@@ -415,7 +430,9 @@ class Partition:
     def _lead(self, info: PartitionInfo) -> None:
         log = self.log
         # Written at once: whoever asks from now on where an older epoch ended must hear "here", even before a record.
-        log.leader_epochs.assign(info.leader_epoch, log.log_end_offset)
+        # Not forced to disk: what a power cut takes here is found again in the batches, and we would lead in a new
+        # epoch.
+        log.leader_epochs.assign(info.leader_epoch, log.log_end_offset, durable=False)
         now_ms = self._around.monotonic_ms()
         self.isr = InSyncReplicas(
             leader=info.leader,
@@ -441,7 +458,8 @@ class Partition:
         self._dismiss(ErrorCode.not_leader_or_follower)
 
     def step_down(self) -> None:
-        """Lead no more in this epoch, whatever the image says; only a higher epoch can make this broker leader again."""
+        """Lead no more in this epoch, whatever the image says; only a higher epoch can make this broker leader again.
+        """
         self.leader_id = -1
         self._follow()
 

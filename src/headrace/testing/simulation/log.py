@@ -1,0 +1,168 @@
+"""A replica's log in memory: what `storage.log.Log` promises to replication, with a durable part and a part that is
+not.
+
+A record is 20 bytes (offset, epoch, value), so that the real fetch path carries it as bytes. `power_cut` takes back
+what was not flushed; a killed process loses nothing, because the page cache stays.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from headrace.kernel.errors import OffsetOutOfRange
+from headrace.storage.leader_epochs import LeaderEpochs
+from headrace.storage.log_config import LogConfig
+
+RECORD: Final = struct.Struct(">qiq")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    epoch: int
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedSlice:
+    data: bytes
+
+    @property
+    def length(self) -> int:
+        return len(self.data)
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedAppend:
+    first_offset: int
+    last_offset: int
+
+
+class _EpochsInMemory(LeaderEpochs):
+    def assign(self, epoch: int, start_offset: int, *, durable: bool = True) -> None:
+        if epoch >= 0:
+            self.note(epoch, start_offset)
+
+    def _replace(self, pairs: list[tuple[int, int]]) -> None:
+        self._pairs = pairs
+        self._remember_latest()
+
+
+def encode(values: list[int]) -> bytearray:
+    """Records as a producer sends them: offset and epoch still open."""
+    return bytearray(b"".join(RECORD.pack(-1, -1, value) for value in values))
+
+
+class SimulatedLog:
+    def __init__(self, topic: str, partition: int, topic_id: uuid.UUID, config: LogConfig) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.topic_id = topic_id
+        self.config = config
+        self.entries: list[Entry] = []
+        self.base_offset = 0
+        self.durable_end = 0
+        self.log_start_offset = 0
+        self.high_watermark = 0
+        self.leader_epochs = _EpochsInMemory(Path(), lambda: self.log_end_offset)
+
+    @property
+    def log_end_offset(self) -> int:
+        return self.base_offset + len(self.entries)
+
+    @property
+    def last_stable_offset(self) -> int:
+        return self.high_watermark
+
+    def update_config(self, config: LogConfig) -> None:
+        self.config = config
+
+    def append_as_leader(self, data: bytearray, *, leader_epoch: int, now_ms: int, **_: Any) -> SimulatedAppend:
+        first = self.log_end_offset
+        self.entries.extend(Entry(leader_epoch, value) for _, _, value in RECORD.iter_unpack(data))
+        return SimulatedAppend(first, self.log_end_offset - 1)
+
+    def append_as_follower(self, data: memoryview) -> SimulatedAppend:
+        first = self.log_end_offset
+        for offset, epoch, value in RECORD.iter_unpack(data):
+            if offset < self.log_end_offset:
+                continue
+            assert offset == self.log_end_offset, f"a gap: {offset} after {self.log_end_offset}"
+            self.leader_epochs.assign(epoch, offset)
+            self.entries.append(Entry(epoch, value))
+        return SimulatedAppend(first, self.log_end_offset - 1)
+
+    def read(
+        self, offset: int, max_bytes: int, *, up_to: int | None = None, min_one_batch: bool = True
+    ) -> SimulatedSlice | None:
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise OffsetOutOfRange(f"{offset} is outside {self.log_start_offset}..{self.log_end_offset}")
+        count = max(max_bytes // RECORD.size, 1 if min_one_batch else 0)
+        end = min(self.log_end_offset if up_to is None else up_to, offset + count)
+        if end <= offset:
+            return None
+        found = self.entries[offset - self.base_offset : end - self.base_offset]
+        return SimulatedSlice(
+            b"".join(RECORD.pack(offset + at, entry.epoch, entry.value) for at, entry in enumerate(found))
+        )
+
+    def entry(self, offset: int) -> Entry | None:
+        at = offset - self.base_offset
+        return self.entries[at] if 0 <= at < len(self.entries) else None
+
+    def advance_high_watermark(self, offset: int) -> None:
+        self.high_watermark = max(self.high_watermark, offset)
+
+    def advance_log_start(self, offset: int) -> None:
+        self.log_start_offset = max(self.log_start_offset, offset)
+
+    def truncate_to(self, offset: int) -> None:
+        del self.entries[max(0, offset - self.base_offset) :]
+        self.durable_end = min(self.durable_end, offset)
+        self.high_watermark = min(self.high_watermark, offset)
+        self.leader_epochs.truncate_from_end(offset)
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        self.entries.clear()
+        self.base_offset = self.log_start_offset = self.durable_end = self.high_watermark = offset
+        self.leader_epochs.clear()
+
+    def flush(self) -> None:
+        self.durable_end = self.log_end_offset
+
+    def restart(self, checkpointed_mark: int) -> None:
+        """The process came back: the mark is the one last checkpointed."""
+        self.high_watermark = min(checkpointed_mark, self.log_end_offset)
+
+    def power_cut(self, chance: random.Random) -> int:
+        """Lose some of what was not flushed. Gives how many records went."""
+        keep = chance.randint(self.durable_end, self.log_end_offset)
+        lost = self.log_end_offset - keep
+        if lost:
+            self.truncate_to(keep)
+        return lost
+
+
+class SimulatedLogs:
+    """The log directory of one broker: it outlives the broker's process."""
+
+    def __init__(self) -> None:
+        self._logs: dict[tuple[str, int], SimulatedLog] = {}
+
+    def log(self, topic: str, partition: int) -> SimulatedLog | None:
+        return self._logs.get((topic, partition))
+
+    def logs(self) -> list[SimulatedLog]:
+        return list(self._logs.values())
+
+    def create(self, topic: str, partition: int, topic_id: uuid.UUID, config: LogConfig) -> SimulatedLog:
+        log = SimulatedLog(topic, partition, topic_id, config)
+        self._logs[topic, partition] = log
+        return log
+
+    def delete(self, topic: str, partition: int) -> None:
+        self._logs.pop((topic, partition), None)

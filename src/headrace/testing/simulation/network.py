@@ -1,0 +1,114 @@
+"""Requests between brokers that may be delayed, overtaken, lost, doubled, or cut off one way.
+
+Harsher than TCP on purpose: requests of one connection may overtake each other and arrive twice. What holds here does
+not lean on the order that a connection happens to keep. A lost request or answer shows as a time-out, like a dead
+peer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from headrace.client.errors import NoAnswer, Unreachable
+from headrace.testing.simulation.faults import CALM, Faults
+
+Serve = Callable[[int, dict[str, Any]], Awaitable[Any]]  # (api key, body) → answer
+
+
+class SimulatedNetwork:
+    def __init__(self, chance: random.Random) -> None:
+        self.faults: Faults = CALM
+        self.cut: set[tuple[int, int]] = set()  # (from, to)
+        self._chance = chance
+        self._servers: dict[int, Serve] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def listen(self, broker: int, serve: Serve) -> None:
+        self._servers[broker] = serve
+
+    def unplug(self, broker: int) -> None:
+        self._servers.pop(broker, None)
+
+    def connector(
+        self, own: int, broker_of: Callable[[str, int], int]
+    ) -> Callable[..., Awaitable[SimulatedConnection]]:
+        """In the place of `Connection.open` for broker `own`."""
+
+        async def open_connection(host: str, port: int, **_: Any) -> SimulatedConnection:
+            peer = broker_of(host, port)
+            await asyncio.sleep(self.delay())
+            if peer not in self._servers or (own, peer) in self.cut or (peer, own) in self.cut:
+                raise Unreachable(f"cannot connect to broker {peer}")
+            return SimulatedConnection(self, own, peer)
+
+        return open_connection
+
+    def delay(self) -> float:
+        if self._chance.random() < self.faults.message_very_late:
+            return self._chance.uniform(*self.faults.very_late_s)
+        return self._chance.uniform(*self.faults.delay_s)
+
+    def send(self, source: int, target: int, deliver: Callable[[], None]) -> None:
+        """One message: it arrives once, late, twice or never."""
+        if (source, target) in self.cut or self._chance.random() < self.faults.message_lost:
+            return
+        loop = asyncio.get_running_loop()
+        loop.call_later(self.delay(), deliver)
+        if self._chance.random() < self.faults.message_doubled:
+            loop.call_later(self.delay(), deliver)
+
+    def request(
+        self, source: int, target: int, api_key: int, body: dict[str, Any], answer: asyncio.Future[Any]
+    ) -> None:
+        def arrived() -> None:
+            serve = self._servers.get(target)
+            if serve is None:
+                return
+            task = asyncio.get_running_loop().create_task(self._serve(serve, source, target, api_key, body, answer))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+        self.send(source, target, arrived)
+
+    async def _serve(
+        self, serve: Serve, source: int, target: int, api_key: int, body: dict[str, Any], answer: asyncio.Future[Any]
+    ) -> None:
+        try:
+            result = await serve(api_key, body)
+        except ConnectionError:
+            return
+
+        def arrived() -> None:
+            if not answer.done():
+                answer.set_result(result)
+
+        if self._servers.get(target) is serve:
+            self.send(target, source, arrived)
+
+
+class SimulatedConnection:
+    """What the fetchers and the controller's clients use of `client.connection.Connection`."""
+
+    def __init__(self, network: SimulatedNetwork, own: int, peer: int) -> None:
+        self.closed = False
+        self._network = network
+        self._own = own
+        self._peer = peer
+
+    async def request(self, api_key: int, body: dict[str, Any], *, timeout: float = 10.0, **_: Any) -> Any:
+        if self.closed:
+            raise Unreachable("closed")
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._network.request(self._own, self._peer, api_key, body, answer)
+        try:
+            async with asyncio.timeout(timeout):
+                return await answer
+        except TimeoutError as error:
+            self.closed = True
+            raise NoAnswer(f"broker {self._peer} gave no answer within {timeout:g} s") from error
+
+    async def close(self) -> None:
+        self.closed = True
