@@ -213,8 +213,7 @@ class Connection:
                 reply = self._serve(buffer[start + 4 : stop], self)
             except Exception:
                 log.exception("%s: closed, its request could not be served", self)
-                self.close()
-                return
+                reply = CLOSE
             start = stop
             if reply is CLOSE:
                 self._flush()

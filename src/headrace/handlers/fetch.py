@@ -1,0 +1,232 @@
+"""Fetch (key 1, versions 4–18): records from an offset on, for consumers and followers.
+
+v4  isolation level, aborted transactions · v5 log start offset · v7 sessions (KIP-227) · v9 current leader epoch
+v10 zstd · v11 preferred read replica (KIP-392) · v12 flexible, last fetched epoch · v13 topic ids
+v15 replica state · v16 current leader and endpoints (KIP-951) · v17 replica directory · v18 follower's high watermark
+Records leave as slices of segment files by sendfile. A fetch that finds less than `min_bytes` waits for the partitions
+to grow, not for the clock. Not done: tiered storage.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, Final
+
+from headrace.handlers.context import RequestContext
+from headrace.handlers.fetch_sessions import NO_SESSION, FetchSessions, Key, Session, Wanted
+from headrace.handlers.leaders import Leaders
+from headrace.handlers.produce_checks import topic_id_of
+from headrace.kernel.errors import ErrorCode, Fault, Refused, UnknownPartition, UnknownTopicId
+from headrace.net.replies import Parts
+from headrace.replication.partition import Partition
+from headrace.replication.partitions import Partitions
+from headrace.replication.waiters import FetchWaiter
+from headrace.wire.codec import millis
+from headrace.wire.fetch import FetchedPartition, FetchedTopic, encode_fetch_response
+
+_CONSUMER: Final = -1
+_ZSTD_FROM: Final = 10
+_LEADER_TOLD_FROM: Final = 16
+_STORAGE_ERROR_FROM: Final = 6
+_SENT_ELSEWHERE: Final = frozenset({int(ErrorCode.not_leader_or_follower), int(ErrorCode.fenced_leader_epoch)})
+_NOT_LEADER: Final = int(ErrorCode.not_leader_or_follower)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One fetch request, as far as reading needs it."""
+
+    context: RequestContext
+    wanted: dict[Key, Wanted]
+    session: Session | None
+    only_changes: bool
+    replica_id: int
+    replica_epoch: int
+    isolation: int
+    max_bytes: int
+    min_bytes: int
+    client_rack: str
+
+
+@dataclass(slots=True)
+class Gathered:
+    """What one look at the partitions gave."""
+
+    fetched: list[tuple[Wanted, FetchedPartition]]
+    size_bytes: int
+    # A fault, a divergence or a better replica: the client must hear of it now.
+    is_urgent: bool
+    readable: list[Partition]
+
+
+@dataclass(frozen=True)
+class Fetch:
+    partitions: Partitions
+    leaders: Leaders
+    sessions: FetchSessions
+    max_bytes: int = 57_671_680
+
+    api_key: ClassVar[int] = 1
+    versions: ClassVar[range] = range(4, 19)
+
+    def __call__(self, request: Any, context: RequestContext) -> Parts | Awaitable[Parts]:
+        version = context.version
+        replica_id, replica_epoch = _replica(request)
+        try:
+            wanted, session, only_changes = self.sessions.open(
+                request, version, replica_id >= 0, context.received_at_ms
+            )
+        except Refused as refused:
+            return encode_fetch_response(version, context.header.correlation_id, (), error_code=int(refused.code))
+        max_bytes = min(request.max_bytes, self.max_bytes)
+        asked = Asked(
+            context,
+            wanted,
+            session,
+            only_changes,
+            replica_id,
+            replica_epoch,
+            request.isolation_level,
+            max_bytes,
+            min(request.min_bytes, max_bytes),
+            getattr(request, "rack_id", ""),
+        )
+        max_wait_ms = millis(request.max_wait)
+        gathered = self._gather(asked)
+        if gathered.is_urgent or gathered.size_bytes >= asked.min_bytes or max_wait_ms <= 0 or not gathered.readable:
+            return self._answer(asked, gathered)
+        return self._wait(asked, gathered, max_wait_ms)
+
+    async def _wait(self, asked: Asked, gathered: Gathered, max_wait_ms: int) -> Parts:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + max_wait_ms / 1000
+        while True:
+            woken: asyncio.Future[None] = loop.create_future()
+            waiter = FetchWaiter(asked.min_bytes - gathered.size_bytes, partial(_wake, woken))
+            for partition in gathered.readable:
+                waiter.watch(partition.readers if asked.replica_id < 0 else partition.tail_readers)
+            timer = loop.call_at(deadline, _wake, woken)
+            try:
+                await woken
+            finally:
+                waiter.cancel()
+                timer.cancel()
+            gathered = self._gather(asked)
+            late = loop.time() >= deadline
+            if late or gathered.is_urgent or gathered.size_bytes >= asked.min_bytes or not gathered.readable:
+                return self._answer(asked, gathered)
+
+    # --- reading ---
+
+    def _gather(self, asked: Asked) -> Gathered:
+        gathered = Gathered([], 0, False, [])
+        left = asked.max_bytes
+        min_one = True
+        fetched = gathered.fetched
+        for wanted in asked.wanted.values():
+            try:
+                partition = self._partition(wanted.topic, wanted.index)
+                if partition.log.config.compression_type == "zstd" and asked.context.version < _ZSTD_FROM:
+                    raise Refused(ErrorCode.unsupported_compression_type, "zstd needs fetch v10 or later")
+                read = partition.read(
+                    wanted.offset,
+                    min(wanted.max_bytes, left),
+                    isolation=asked.isolation,
+                    replica_id=asked.replica_id,
+                    replica_epoch=asked.replica_epoch,
+                    current_leader_epoch=wanted.leader_epoch,
+                    last_fetched_epoch=wanted.last_fetched_epoch,
+                    replica_log_start=wanted.replica_log_start,
+                    min_one=min_one,
+                    client_rack=asked.client_rack,
+                )
+            except Fault as fault:
+                # A topic that is gone does not keep the others from waiting: the client would ask without a pause.
+                gathered.is_urgent |= not isinstance(fault, UnknownPartition | UnknownTopicId)
+                fetched.append((wanted, self._refused(wanted, fault, asked.context.version)))
+                continue
+            found, high_watermark, stable, log_start, aborted, diverging, preferred = read
+            if found is not None:
+                gathered.size_bytes += found.length
+                left = max(0, left - found.length)
+                min_one = False
+            elif diverging is not None or preferred != -1:
+                gathered.is_urgent = True
+            gathered.readable.append(partition)
+            fetched.append(
+                (
+                    wanted,
+                    FetchedPartition(
+                        wanted.index,
+                        0,
+                        high_watermark,
+                        stable,
+                        log_start,
+                        None if aborted is None else [(a.producer_id, a.first_offset) for a in aborted],
+                        preferred,
+                        found,
+                        diverging,
+                    ),
+                )
+            )
+        return gathered
+
+    def _partition(self, topic: str | bytes, index: int) -> Partition:
+        if isinstance(topic, str):
+            return self.partitions.held(topic, index)
+        return self.partitions.by_id(topic_id_of(topic), index)
+
+    def _refused(self, wanted: Wanted, fault: Fault, version: int) -> FetchedPartition:
+        code = int(fault.code)
+        if fault.code is ErrorCode.kafka_storage_error and version < _STORAGE_ERROR_FROM:
+            code = _NOT_LEADER
+        leader = None
+        if version >= _LEADER_TOLD_FROM and code in _SENT_ELSEWHERE:
+            name = self._name(wanted.topic)
+            leader = self.leaders.of(name, wanted.index) if name is not None else None
+        return FetchedPartition(wanted.index, code, current_leader=leader)
+
+    def _name(self, topic: str | bytes) -> str | None:
+        return topic if isinstance(topic, str) else self.leaders.view.current.topic_names.get(topic_id_of(topic))
+
+    # --- answering ---
+
+    def _answer(self, asked: Asked, gathered: Gathered) -> Parts:
+        session, context = asked.session, asked.context
+        fetched = gathered.fetched
+        if session is not None:
+            told = [(wanted, one) for wanted, one in fetched if wanted.tell(one) or not asked.only_changes]
+            session.moved_to_end([(w.topic, w.index) for w, one in told if one.records is not None])
+            fetched = told
+        topics: list[tuple[str | bytes, list[FetchedPartition]]] = []
+        leaders: set[int] = set()
+        for wanted, one in fetched:
+            if not topics or topics[-1][0] != wanted.topic:
+                topics.append((wanted.topic, []))
+            topics[-1][1].append(one)
+            if one.current_leader is not None:
+                leaders.add(one.current_leader[0])
+        answered: list[FetchedTopic] = [*topics]
+        return encode_fetch_response(
+            context.version,
+            context.header.correlation_id,
+            answered,
+            session_id=NO_SESSION if session is None else session.id,
+            node_endpoints=self.leaders.endpoints(leaders, context.listener) if leaders else (),
+        )
+
+
+def _wake(woken: asyncio.Future[None]) -> None:
+    if not woken.done():
+        woken.set_result(None)
+
+
+def _replica(request: Any) -> tuple[int, int]:
+    """(replica id, its broker epoch); consumers have -1."""
+    state = getattr(request, "replica_state", None)
+    if state is not None:
+        return state.replica_id, state.replica_epoch
+    return getattr(request, "replica_id", _CONSUMER), -1

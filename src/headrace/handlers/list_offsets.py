@@ -1,0 +1,64 @@
+"""ListOffsets (key 2, versions 1–11): where a partition begins, ends, or stands at a time.
+
+v1  one offset per partition · v2 isolation level · v4 leader epoch (KIP-320) · v6 flexible · v7 max timestamp (KIP-734)
+v8  earliest local · v9 latest tiered (KIP-1005) · v10 timeout · v11 earliest pending upload (KIP-1023)
+Not done: tiered storage, so the tiered questions are answered as Kafka answers them without it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from headrace.handlers.context import RequestContext
+from headrace.kernel.errors import ErrorCode, Fault, Refused
+from headrace.replication.partitions import Partitions
+
+# Special timestamps, and the first version that knows them.
+_KNOWN_FROM: Final = {-1: 0, -2: 0, -3: 7, -4: 8, -5: 9, -6: 11}
+_CONSUMER: Final = -1
+_DEBUGGER: Final = -2
+
+
+@dataclass(frozen=True)
+class ListOffsets:
+    partitions: Partitions
+
+    api_key: ClassVar[int] = 2
+    versions: ClassVar[range] = range(1, 12)
+
+    def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        isolation = getattr(request, "isolation_level", 0) if request.replica_id == _CONSUMER else None
+        asked = Counter((topic.name, p.partition_index) for topic in request.topics for p in topic.partitions)
+        topics = []
+        for topic in request.topics:
+            answers = []
+            for partition in topic.partitions:
+                repeated = asked[topic.name, partition.partition_index] > 1
+                answers.append(self._answer(topic.name, partition, isolation, context.version, repeated))
+            topics.append({"name": topic.name, "partitions": answers})
+        return {"topics": topics}
+
+    def _answer(self, topic: str, question: Any, isolation: int | None, version: int, repeated: bool) -> dict[str, Any]:
+        index, timestamp = question.partition_index, question.timestamp
+        # One partition's fault is that partition's answer; it never costs the others theirs.
+        try:
+            if repeated:
+                raise Refused(ErrorCode.invalid_request, f"{topic}-{index} is asked for twice")
+            if timestamp < 0 and version < _KNOWN_FROM.get(timestamp, version + 1):
+                raise Refused(
+                    ErrorCode.unsupported_version, f"timestamp {timestamp} needs a later version than {version}"
+                )
+            partition = self.partitions.led(topic, index)
+            found = partition.offset_for(timestamp, isolation, getattr(question, "current_leader_epoch", -1))
+        except Fault as fault:
+            return {"partition_index": index, "error_code": int(fault.code)}
+        offset, timestamp_ms, leader_epoch = found
+        return {
+            "partition_index": index,
+            "error_code": 0,
+            "timestamp": timestamp_ms,
+            "offset": offset,
+            "leader_epoch": leader_epoch,
+        }

@@ -1,0 +1,37 @@
+"""OffsetForLeaderEpoch (key 23, versions 2–4): where an epoch ended, by which a log finds what it must cut.
+
+v2  current leader epoch of the asker (KIP-320) · v3 replica id · v4 flexible
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from headrace.handlers.context import RequestContext
+from headrace.kernel.errors import Fault
+from headrace.replication.partitions import Partitions
+
+
+@dataclass(frozen=True)
+class OffsetForLeaderEpoch:
+    partitions: Partitions
+
+    api_key: ClassVar[int] = 23
+    versions: ClassVar[range] = range(2, 5)
+
+    def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        return {
+            "topics": [
+                {"topic": topic.topic, "partitions": [self._answer(topic.topic, one) for one in topic.partitions]}
+                for topic in request.topics
+            ]
+        }
+
+    def _answer(self, topic: str, question: Any) -> dict[str, Any]:
+        try:
+            partition = self.partitions.led(topic, question.partition)
+            epoch, end_offset = partition.end_offset_for_epoch(question.leader_epoch, question.current_leader_epoch)
+        except Fault as fault:
+            return {"partition": question.partition, "error_code": int(fault.code)}
+        return {"partition": question.partition, "error_code": 0, "leader_epoch": epoch, "end_offset": end_offset}

@@ -1,0 +1,31 @@
+"""One partition as Metadata and DescribeTopicPartitions show it to a client of a listener."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from headrace.cluster.core.image import NO_LEADER, ClusterImage, PartitionInfo
+from headrace.kernel.errors import ErrorCode
+
+_NO_LEADER_CODE: Final = int(ErrorCode.leader_not_available)
+_NO_LISTENER_CODE: Final = int(ErrorCode.listener_not_found)
+
+
+def partition_state(image: ClusterImage, index: int, info: PartitionInfo, listener: str | None) -> dict[str, Any]:
+    error_code, leader = 0, info.leader
+    broker = image.brokers.get(leader)
+    if leader == NO_LEADER or broker is None or broker.fenced:
+        error_code, leader = _NO_LEADER_CODE, NO_LEADER
+    elif listener is not None and broker.endpoint(listener) is None:
+        error_code, leader = _NO_LISTENER_CODE, NO_LEADER
+    return {
+        "error_code": error_code,
+        "partition_index": index,
+        "leader_id": leader,
+        "leader_epoch": info.leader_epoch,
+        "replica_nodes": info.replicas,
+        "isr_nodes": info.isr,
+        "eligible_leader_replicas": info.eligible,
+        "last_known_elr": info.last_known_eligible,
+        "offline_replicas": tuple(replica for replica in info.replicas if not image.is_alive(replica)),
+    }

@@ -1,0 +1,208 @@
+"""Produce (key 0, versions 3–13): append batches to the partitions that this broker leads.
+
+v3  record batches of magic 2, transactional id · v5 log start offset · v7 zstd · v8 record errors · v9 flexible
+v10 current leader and its endpoint (KIP-951) · v11 retriable transaction faults · v12 partitions join a transaction by
+being written to (KIP-890) · v13 topic ids
+Advertised from 0, because old clients choose their compressions by that; asking for 0–2 closes the connection, as in
+Kafka. acks=0 and 1 are answered inline, acks=all too when this broker alone is in sync; otherwise the answer waits for
+the high watermark while the connection goes on reading.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from headrace.handlers.context import RequestContext
+from headrace.handlers.leaders import Leaders
+from headrace.handlers.produce_checks import check_records, topic_id_of
+from headrace.handlers.transactional_produce import Place, TransactionGuard, Unverified
+from headrace.kernel.errors import ErrorCode, Fault, Refused
+from headrace.kernel.ids import INTERNAL_TOPICS
+from headrace.net.replies import CLOSE, Bytes, Close, Later, Parts, Reply
+from headrace.replication.partition import Partition
+from headrace.replication.partitions import Partitions
+from headrace.wire.node_endpoints import NodeEndpoint
+from headrace.wire.produce import (
+    PartitionOutcome,
+    PartitionRecords,
+    ProduceRequest,
+    encode_produce_response,
+    read_produce_request,
+)
+
+# Kafka lets its own admin client write to internal topics, and nobody else.
+_INTERNAL_CLIENT: Final = "__admin_client"
+_NOT_LEADER: Final = int(ErrorCode.not_leader_or_follower)
+_TIMED_OUT: Final = int(ErrorCode.request_timed_out)
+# Faults that are found before the log is looked at; Kafka then has no log start offset to tell.
+_WITHOUT_LOG_START: Final = frozenset(
+    {
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.message_too_large,
+        ErrorCode.record_list_too_large,
+        ErrorCode.corrupt_message,
+        ErrorCode.kafka_storage_error,
+        ErrorCode.unknown_topic_id,
+        ErrorCode.invalid_topic_exception,
+    }
+)
+
+Topics = list[tuple[str | bytes, list[PartitionOutcome]]]
+
+
+def _copy(records: memoryview | None) -> memoryview | None:
+    return None if records is None else memoryview(bytearray(records))
+
+
+@dataclass(slots=True)
+class Commit:
+    """An appended batch whose acknowledgement waits for the high watermark."""
+
+    outcomes: list[PartitionOutcome]
+    place: int
+    partition: Partition
+    offset_exclusive: int
+
+    def answered(self, code: int) -> None:
+        self.outcomes[self.place] = self.outcomes[self.place]._replace(error_code=code)
+
+
+@dataclass(frozen=True)
+class Produce:
+    partitions: Partitions
+    leaders: Leaders
+    transactions: TransactionGuard
+
+    api_key: ClassVar[int] = 0
+    versions: ClassVar[range] = range(3, 14)
+    advertised_from: ClassVar[int] = 0
+
+    def serve_frame(self, frame: memoryview, body_at: int, context: RequestContext) -> Reply:
+        request = read_produce_request(frame, body_at, context.header.api_version)
+        if request.transactional_id is not None:
+            unverified = self.transactions.unverified(request)
+            if unverified:
+                # The records must outlive this frame, and nothing behind them may be appended before them.
+                for _, partitions in request.topics:
+                    partitions[:] = [PartitionRecords(p, _copy(r)) for p, r in partitions]
+                return Later(self._when_verified(request, unverified, context))
+        return self._append_all(request, context, {})
+
+    async def _when_verified(
+        self, request: ProduceRequest, unverified: list[Unverified], context: RequestContext
+    ) -> Bytes | Parts | Close | None:
+        assert request.transactional_id is not None
+        refused = await self.transactions.ask(request.transactional_id, unverified, context.version)
+        reply = self._append_all(request, context, refused)
+        return await reply.answer if isinstance(reply, Later) else reply
+
+    def _append_all(
+        self, request: ProduceRequest, context: RequestContext, refused: dict[Place, Fault]
+    ) -> bytearray | Close | Later | None:
+        acks = request.acks
+        topics: Topics = []
+        commits: list[Commit] = []
+        failed = False
+        for topic, partitions in request.topics:
+            outcomes: list[PartitionOutcome] = []
+            topics.append((topic, outcomes))
+            for index, records in partitions:
+                partition = None
+                try:
+                    if refused and (topic, index) in refused:
+                        raise refused[topic, index]
+                    if acks not in (1, -1, 0):
+                        raise Refused(ErrorCode.invalid_required_acks, f"acks={acks}: must be -1, 0 or 1")
+                    checked = check_records(records, context.version)
+                    partition = self._partition(topic, index, context)
+                    appended = partition.append(checked, acks=acks, now_ms=context.received_at_ms)
+                except Fault as fault:
+                    failed = True
+                    outcomes.append(self._refused(topic, index, partition, fault))
+                    continue
+                outcomes.append(
+                    PartitionOutcome(
+                        index, 0, appended.first_offset, appended.log_append_time_ms, appended.log_start_offset
+                    )
+                )
+                if acks == -1:
+                    end = appended.last_offset + 1
+                    code = partition.committed(end)
+                    if code is None:
+                        commits.append(Commit(outcomes, len(outcomes) - 1, partition, end))
+                    elif code:
+                        outcomes[-1] = outcomes[-1]._replace(error_code=int(code))
+        if acks == 0:
+            # Nobody reads an answer; a closed connection is the only way to say that something went wrong.
+            return CLOSE if failed else None
+        if commits:
+            return Later(self._when_committed(commits, request.timeout_ms, topics, context), overlapping=True)
+        return self._encode(topics, context, failed)
+
+    def _partition(self, topic: str | bytes, index: int, context: RequestContext) -> Partition:
+        if isinstance(topic, str):
+            partition = self.partitions.led(topic, index)
+        else:
+            partition = self.partitions.by_id(topic_id_of(topic), index)
+        if partition.topic in INTERNAL_TOPICS and context.client_id != _INTERNAL_CLIENT:
+            raise Refused(
+                ErrorCode.invalid_topic_exception, f"{partition.topic} is internal: clients cannot write to it"
+            )
+        return partition
+
+    def _refused(self, topic: str | bytes, index: int, partition: Partition | None, fault: Fault) -> PartitionOutcome:
+        log_start = -1
+        if partition is not None and fault.code not in _WITHOUT_LOG_START:
+            log_start = partition.log_start_offset
+        leader = None
+        if fault.code == ErrorCode.not_leader_or_follower:
+            name = topic if isinstance(topic, str) else self.leaders.view.current.topic_names.get(topic_id_of(topic))
+            leader = self.leaders.of(name, index) if name is not None else None
+        return PartitionOutcome(
+            index,
+            int(fault.code),
+            log_start_offset=log_start,
+            error_message=fault.message or None,
+            record_errors=getattr(fault, "record_errors", ()),
+            current_leader=leader,
+        )
+
+    def _encode(self, topics: Topics, context: RequestContext, failed: bool) -> bytearray:
+        endpoints: tuple[NodeEndpoint, ...] = ()
+        if failed and context.version >= 10:
+            leaders = {o.current_leader[0] for _, outcomes in topics for o in outcomes if o.current_leader is not None}
+            endpoints = self.leaders.endpoints(leaders, context.listener)
+        return encode_produce_response(context.version, context.header.correlation_id, topics, 0, endpoints)
+
+    async def _when_committed(
+        self, commits: list[Commit], timeout_ms: int, topics: Topics, context: RequestContext
+    ) -> bytearray:
+        done = asyncio.get_running_loop().create_future()
+        missing = len(commits)
+
+        def answerer(commit: Commit) -> Callable[[ErrorCode], None]:
+            def answer(code: ErrorCode) -> None:
+                nonlocal missing
+                if done.done():
+                    return
+                missing -= 1
+                commit.answered(int(code))
+                if not missing:
+                    done.set_result(None)
+
+            return answer
+
+        for commit in commits:
+            # What is not answered in time says so; the records stay appended and may still be committed.
+            commit.answered(_TIMED_OUT)
+            commit.partition.when_committed(commit.offset_exclusive, answerer(commit))
+        try:
+            await asyncio.wait_for(done, max(timeout_ms, 0) / 1000)
+        except TimeoutError:
+            pass
+        failed = any(outcome.error_code == _NOT_LEADER for _, outcomes in topics for outcome in outcomes)
+        return self._encode(topics, context, failed)

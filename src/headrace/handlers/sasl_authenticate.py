@@ -1,0 +1,23 @@
+"""SaslAuthenticate (key 36, versions 0–2): refused, see `sasl_handshake`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from headrace.handlers.context import RequestContext
+from headrace.kernel.errors import ErrorCode
+
+
+@dataclass(frozen=True)
+class SaslAuthenticate:
+    api_key: ClassVar[int] = 36
+    versions: ClassVar[range] = range(3)
+
+    def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        return {
+            "error_code": int(ErrorCode.illegal_sasl_state),
+            "error_message": f"listener {context.listener} does not authenticate",
+            "auth_bytes": b"",
+            "session_lifetime": 0,
+        }

@@ -1,0 +1,21 @@
+"""SaslHandshake (key 17, versions 0–1): refused, for a PLAINTEXT listener has nobody to authenticate.
+
+Kafka answers the same on such a listener: ILLEGAL_SASL_STATE and no mechanisms.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from headrace.handlers.context import RequestContext
+from headrace.kernel.errors import ErrorCode
+
+
+@dataclass(frozen=True)
+class SaslHandshake:
+    api_key: ClassVar[int] = 17
+    versions: ClassVar[range] = range(2)
+
+    def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        return {"error_code": int(ErrorCode.illegal_sasl_state), "mechanisms": []}

@@ -1,0 +1,122 @@
+"""Whether a transactional producer may write here: asked of its coordinator before the first batch (KIP-890).
+
+A batch of a transaction that this partition does not know yet might be late: its transaction may be over, and the batch
+would hang for ever. So the coordinator is asked first; from v12 on the same question also adds the partition to the
+transaction, which spares the client a request.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from headrace.handlers.produce_checks import topic_id_of
+from headrace.kernel.errors import ErrorCode, Fault, Refused
+from headrace.kernel.ids import TopicPartition
+from headrace.replication.partition import Partition
+from headrace.replication.partitions import Partitions
+from headrace.wire.produce import ProduceRequest
+
+_ATTRIBUTES_LOW_AT: Final = 22
+_TRANSACTIONAL: Final = 0x10
+_HEADER_BYTES: Final = 61
+_read_producer: Final = struct.Struct(">qh").unpack_from
+_PRODUCER_AT: Final = 43
+
+_ADDS_FROM: Final = 12
+_ABORTABLE_FROM: Final = 11
+# What a client cannot act on is said as something that makes it send the batch again.
+_TRY_AGAIN: Final = frozenset(
+    {
+        ErrorCode.concurrent_transactions,
+        ErrorCode.network_exception,
+        ErrorCode.coordinator_load_in_progress,
+        ErrorCode.coordinator_not_available,
+        ErrorCode.not_coordinator,
+    }
+)
+
+Place = tuple[str | bytes, int]
+
+
+class TransactionVerifier(Protocol):
+    """The way to the coordinator of a transactional id, on this broker or another."""
+
+    async def verify(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Collection[TopicPartition],
+        *,
+        add: bool,
+    ) -> Mapping[TopicPartition, ErrorCode]: ...
+
+
+@dataclass(frozen=True)
+class Unverified:
+    """A batch whose transaction the partition does not know, with the place it has in the request."""
+
+    place: Place
+    partition: TopicPartition
+    producer_id: int
+    producer_epoch: int
+
+
+@dataclass(frozen=True)
+class TransactionGuard:
+    partitions: Partitions
+    verifier: TransactionVerifier
+
+    def unverified(self, request: ProduceRequest) -> list[Unverified]:
+        """The batches that must be asked about; unknown partitions are left to be refused by the append."""
+        found = []
+        for topic, partitions in request.topics:
+            for index, records in partitions:
+                if records is None or len(records) < _HEADER_BYTES or not records[_ATTRIBUTES_LOW_AT] & _TRANSACTIONAL:
+                    continue
+                try:
+                    partition = self._partition(topic, index)
+                except Fault:
+                    continue
+                producer_id, producer_epoch = _read_producer(records, _PRODUCER_AT)
+                if partition.is_leader and not partition.log.producers.has_ongoing(producer_id, producer_epoch):
+                    name = TopicPartition(partition.topic, index)
+                    found.append(Unverified((topic, index), name, producer_id, producer_epoch))
+        return found
+
+    def _partition(self, topic: str | bytes, index: int) -> Partition:
+        if isinstance(topic, str):
+            return self.partitions.led(topic, index)
+        return self.partitions.by_id(topic_id_of(topic), index)
+
+    async def ask(self, transactional_id: str, batches: list[Unverified], version: int) -> dict[Place, Fault]:
+        """The faults of those that may not be appended."""
+        faults: dict[Place, Fault] = {}
+        by_producer: dict[tuple[int, int], list[Unverified]] = {}
+        for batch in batches:
+            by_producer.setdefault((batch.producer_id, batch.producer_epoch), []).append(batch)
+        for (producer_id, producer_epoch), group in by_producer.items():
+            asked = [batch.partition for batch in group]
+            answers = await self.verifier.verify(
+                transactional_id, producer_id, producer_epoch, asked, add=version >= _ADDS_FROM
+            )
+            for batch in group:
+                code = answers.get(batch.partition, ErrorCode.unknown_server_error)
+                if code is not ErrorCode.none:
+                    faults[batch.place] = _as_producers_know_it(code, batch.partition, version)
+        return faults
+
+
+def _as_producers_know_it(code: ErrorCode, partition: TopicPartition, version: int) -> Fault:
+    if code in _TRY_AGAIN and not (code is ErrorCode.concurrent_transactions and version >= _ADDS_FROM):
+        return Refused(
+            ErrorCode.not_enough_replicas, f"{partition}: its transaction cannot be verified now ({code.name})"
+        )
+    if code is ErrorCode.producer_fenced:
+        return Refused(ErrorCode.invalid_producer_epoch, f"{partition}: a newer producer has this transactional id")
+    if code is ErrorCode.transaction_abortable and version < _ABORTABLE_FROM:
+        code = ErrorCode.invalid_txn_state
+    return Refused(code, f"{partition} is not part of the transaction ({code.name})")

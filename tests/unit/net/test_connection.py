@@ -1,0 +1,344 @@
+"""Frames in, answers out: what a client sees of one connection."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import struct
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+
+from headrace.net.connection import Connection
+from headrace.net.listener import CannotListen, ConnectionLimits, Listeners
+from headrace.net.replies import CLOSE, Later, Reply
+
+
+def frame(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+@asynccontextmanager
+async def serving(
+    serve: Callable[[memoryview, Connection], Reply], limits: ConnectionLimits | None = None
+) -> AsyncIterator[tuple[Listeners, int]]:
+    listeners = Listeners(serve, limits or ConnectionLimits(), asyncio.get_running_loop())
+    _, port = listeners.bind("PLAINTEXT", "127.0.0.1", 0)
+    listeners.start()
+    try:
+        yield listeners, port
+    finally:
+        listeners.close()
+
+
+async def connect(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    return await asyncio.open_connection("127.0.0.1", port)
+
+
+async def read_frame(reader: asyncio.StreamReader) -> bytes:
+    (length,) = struct.unpack(">i", await reader.readexactly(4))
+    return await reader.readexactly(length)
+
+
+def echo(request: memoryview, connection: Connection) -> Reply:
+    return frame(bytes(request))
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110 - the condition is a plain counter of the code under test
+        await asyncio.sleep(0.001)
+
+
+def run(test: Callable[[], Any]) -> None:
+    asyncio.run(asyncio.wait_for(test(), 20))
+
+
+def test_pipelined_frames_are_answered_in_order() -> None:
+    async def test() -> None:
+        async with serving(echo) as (_, port):
+            reader, writer = await connect(port)
+            bodies = [str(number).encode() * (number % 50 + 1) for number in range(2000)]
+            writer.write(b"".join(frame(body) for body in bodies))
+            assert [await read_frame(reader) for _ in bodies] == bodies
+            writer.close()
+
+    run(test)
+
+
+@pytest.mark.parametrize("size", [0, 1, 65_530, 65_536, 65_537, 1_000_003, 9_000_001])
+def test_frames_of_any_size_arrive_whole(size: int) -> None:
+    async def test() -> None:
+        async with serving(echo) as (listeners, port):
+            reader, writer = await connect(port)
+            body = bytes(i & 0xFF for i in range(256)) * (size // 256 + 1)
+            for _ in range(3):
+                writer.write(frame(b"small") + frame(body[:size]) + frame(b"after"))
+                assert await read_frame(reader) == b"small"
+                assert await read_frame(reader) == body[:size]
+                assert await read_frame(reader) == b"after"
+            assert listeners.pool.lent_bytes == 0, "an idle connection holds no buffer"
+            writer.close()
+
+    run(test)
+
+
+def test_a_frame_that_comes_byte_by_byte_is_served_once_whole() -> None:
+    async def test() -> None:
+        async with serving(echo) as (_, port):
+            reader, writer = await connect(port)
+            for byte in frame(b"slowly") + frame(b"now"):
+                writer.write(bytes([byte]))
+                await writer.drain()
+                await asyncio.sleep(0)
+            assert await read_frame(reader) == b"slowly"
+            assert await read_frame(reader) == b"now"
+            writer.close()
+
+    run(test)
+
+
+def test_an_awaited_answer_keeps_its_place_and_holds_back_what_follows() -> None:
+    async def test() -> None:
+        gate = asyncio.Event()
+        served: list[bytes] = []
+
+        async def later(body: bytes) -> bytes:
+            await gate.wait()
+            return frame(body)
+
+        def serve(request: memoryview, connection: Connection) -> Reply:
+            body = bytes(request)
+            served.append(body)
+            return Later(later(body)) if body == b"wait" else frame(body)
+
+        async with serving(serve) as (_, port):
+            reader, writer = await connect(port)
+            writer.write(frame(b"first") + frame(b"wait") + frame(b"behind"))
+            assert await read_frame(reader) == b"first"
+            assert served == [b"first", b"wait"]
+            gate.set()
+            assert await read_frame(reader) == b"wait"
+            assert await read_frame(reader) == b"behind"
+            writer.close()
+
+    run(test)
+
+
+def test_overlapping_answers_leave_in_request_order_however_they_finish() -> None:
+    async def test() -> None:
+        gates = {b"a": asyncio.Event(), b"b": asyncio.Event()}
+
+        async def later(body: bytes) -> bytes:
+            await gates[body].wait()
+            return frame(body)
+
+        def serve(request: memoryview, connection: Connection) -> Reply:
+            body = bytes(request)
+            if body == b"c":
+                gates[b"b"].set()
+                return frame(body)
+            return Later(later(body), overlapping=True)
+
+        async with serving(serve) as (_, port):
+            reader, writer = await connect(port)
+            writer.write(frame(b"a") + frame(b"b") + frame(b"c"))
+            await asyncio.wait_for(gates[b"b"].wait(), 5)
+            gates[b"a"].set()
+            assert [await read_frame(reader) for _ in range(3)] == [b"a", b"b", b"c"]
+            writer.close()
+
+    run(test)
+
+
+@dataclass
+class Slice:
+    file: IO[bytes]
+    position: int
+    length: int
+
+
+def test_file_slices_leave_between_bytes_also_to_a_reader_that_is_slow() -> None:
+    async def test() -> None:
+        with tempfile.TemporaryFile() as file:
+            content = bytes(range(256)) * 40_000
+            file.write(content)
+            file.flush()
+
+            def serve(request: memoryview, connection: Connection) -> Reply:
+                head = struct.pack(">i", 4 + len(content) - 7 + 3) + b"head"
+                return [head, Slice(file, 7, len(content) - 7), b"end"]
+
+            async with serving(serve) as (_, port):
+                reader, writer = await connect(port)
+                for _ in range(3):
+                    writer.write(frame(b"go"))
+                for _ in range(3):
+                    answer = await read_frame(reader)
+                    assert answer == b"head" + content[7:] + b"end"
+                    await asyncio.sleep(0.01)
+                writer.close()
+
+    run(test)
+
+
+def test_a_client_that_does_not_read_is_not_read_from() -> None:
+    async def test() -> None:
+        served = 0
+        answer = frame(b"x" * 100_000)
+
+        def serve(request: memoryview, connection: Connection) -> Reply:
+            nonlocal served
+            served += 1
+            return answer
+
+        async with serving(serve) as (_, port):
+            client = socket.create_connection(("127.0.0.1", port))
+            client.setblocking(False)
+            loop = asyncio.get_running_loop()
+            sending = asyncio.create_task(loop.sock_sendall(client, frame(b"r") * 300))
+            await asyncio.sleep(0.3)
+            assert 0 < served < 150
+            received = 0
+            while received < len(answer) * 300:
+                received += len(await loop.sock_recv(client, 1 << 20))
+            await sending
+            assert served == 300
+            client.close()
+
+    run(test)
+
+
+@pytest.mark.parametrize("length", [2**31 - 1, 101, -1, -(2**31)])
+def test_a_frame_beyond_the_cap_closes_with_one_line_that_names_the_peer(
+    length: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test() -> None:
+        async with serving(echo, ConnectionLimits(max_frame_bytes=100)) as (listeners, port):
+            reader, writer = await connect(port)
+            writer.write(struct.pack(">i", length) + b"whatever")
+            assert await reader.read() == b""
+            assert len(listeners.connections) == 0
+            own = writer.get_extra_info("sockname")
+            assert [f"{own[0]}:{own[1]}" in record.getMessage() for record in caplog.records] == [True]
+            writer.close()
+
+    with caplog.at_level(logging.INFO, logger="headrace.net"):
+        run(test)
+
+
+def test_a_promised_frame_takes_memory_only_as_it_comes() -> None:
+    async def test() -> None:
+        async with serving(echo) as (listeners, port):
+            _, writer = await connect(port)
+            writer.write(struct.pack(">i", 100 * 1024 * 1024) + b"x" * 100)
+            await until(lambda: listeners.traffic.bytes_in == 104)
+            assert listeners.pool.lent_bytes <= 4 * 1024 * 1024
+            writer.close()
+
+    run(test)
+
+
+def test_connections_beyond_the_limits_are_refused_and_room_comes_back() -> None:
+    async def test() -> None:
+        async with serving(echo, ConnectionLimits(max_connections_per_ip=2)) as (listeners, port):
+            kept = [await connect(port) for _ in range(2)]
+            refused, refused_writer = await connect(port)
+            assert await refused.read() == b""
+            assert listeners.traffic.refused == 1
+            kept[0][1].close()
+            await until(lambda: len(listeners.connections) == 1)
+            reader, writer = await connect(port)
+            writer.write(frame(b"in"))
+            assert await read_frame(reader) == b"in"
+            for one in (refused_writer, kept[1][1], writer):
+                one.close()
+
+    run(test)
+
+
+def test_the_silent_and_the_stalled_are_dropped_and_the_waiting_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        gate = asyncio.Event()
+
+        async def later() -> bytes:
+            await gate.wait()
+            return frame(b"at last")
+
+        def serve(request: memoryview, connection: Connection) -> Reply:
+            return Later(later())
+
+        monkeypatch.setattr("headrace.net.listener._SWEEP_INTERVAL_S", 0.02)
+        async with serving(serve, ConnectionLimits(idle_ms=50, stalled_ms=50)) as (_, port):
+            idle, idle_writer = await connect(port)
+            stalled, stalled_writer = await connect(port)
+            stalled_writer.write(b"\0\0\0\x20half")
+            waiting, waiting_writer = await connect(port)
+            waiting_writer.write(frame(b"wait"))
+            assert await idle.read() == b""
+            assert await stalled.read() == b""
+            gate.set()
+            assert await read_frame(waiting) == b"at last"
+            for one in (idle_writer, stalled_writer, waiting_writer):
+                one.close()
+
+    run(test)
+
+
+def test_a_throttled_client_waits_and_others_do_not() -> None:
+    async def test() -> None:
+        def serve(request: memoryview, connection: Connection) -> Reply:
+            if bytes(request) == b"throttle":
+                connection.throttle(150)
+            return frame(bytes(request))
+
+        async with serving(serve) as (_, port):
+            reader, writer = await connect(port)
+            other, other_writer = await connect(port)
+            loop = asyncio.get_running_loop()
+            started = loop.time()
+            writer.write(frame(b"throttle") + frame(b"next"))
+            assert await read_frame(reader) == b"throttle"
+            other_writer.write(frame(b"other"))
+            assert await read_frame(other) == b"other"
+            assert loop.time() - started < 0.12
+            assert await read_frame(reader) == b"next"
+            assert loop.time() - started >= 0.14
+            writer.close()
+            other_writer.close()
+
+    run(test)
+
+
+def test_a_failing_server_costs_one_connection() -> None:
+    async def test() -> None:
+        def serve(request: memoryview, connection: Connection) -> Reply:
+            if bytes(request) == b"boom":
+                raise ValueError("boom")
+            return CLOSE if bytes(request) == b"close" else frame(bytes(request))
+
+        async with serving(serve) as (listeners, port):
+            for word in (b"boom", b"close"):
+                reader, writer = await connect(port)
+                writer.write(frame(b"before") + frame(word) + frame(b"after"))
+                assert await read_frame(reader) == b"before"
+                assert await reader.read() == b""
+                writer.close()
+            assert len(listeners.connections) == 0
+
+    run(test)
+
+
+def test_a_taken_address_is_explained(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with serving(echo) as (_, port):
+            listeners = Listeners(echo, ConnectionLimits(), asyncio.get_running_loop())
+            with pytest.raises(CannotListen, match=rf"127.0.0.1:{port}: another process listens there"):
+                listeners.bind("PLAINTEXT", "127.0.0.1", port)
+
+    run(test)
