@@ -199,7 +199,10 @@ class Connection:
         needed = 0
         while end - start >= 4:
             if not self._may_serve():
-                break
+                # Perhaps only the answers of this round stand in the way.
+                self._flush()
+                if not self._may_serve():
+                    break
             (size,) = _read_length(buffer, start)
             if not 0 <= size <= self._max_frame_bytes:
                 log.warning("%s: closed, a frame of %d bytes (at most %d are taken)", self, size, self._max_frame_bytes)
