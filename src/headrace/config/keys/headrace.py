@@ -35,8 +35,8 @@ KEYS = (
         "log.retention.disk.percent",
         Type.DOUBLE,
         0.0,
-        "Oldest segments are deleted, the largest partitions first, while the disk of a log directory is fuller than "
-        "this per cent; 0 switches it off. It deletes earlier than time and size ask, never the active segment.",
+        "Oldest segments of a partition are deleted while it fills more than this per cent of its disk; 0 sets no such "
+        "bound. Never the active segment.",
         between(0, 100),
         update=Update.CLUSTER_WIDE,
         ours=True,
@@ -53,6 +53,16 @@ KEYS = (
 )
 
 TOPIC_KEYS = (
+    Key(
+        "retention.disk.percent",
+        Type.DOUBLE,
+        0.0,
+        "Oldest segments of a partition are deleted while it fills more than this per cent of its disk; 0 sets no such "
+        "bound. Never the active segment.",
+        between(0, 100),
+        synonyms=(Synonym("log.retention.disk.percent"),),
+        ours=True,
+    ),
     Key(
         "flush.before.ack",
         Type.BOOLEAN,

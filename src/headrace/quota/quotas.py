@@ -1,0 +1,207 @@
+"""The quotas in force on this broker, and what each client has used.
+
+A broker without quotas pays one attribute test per request: `if quotas.limits_produce: …`, or the call itself, which
+returns 0 at once. With quotas, a client's winner is looked up once and remembered until the quotas change.
+
+Use is counted per broker, as in Kafka: a cluster of three lets a client have its rate three times. Owned by the event
+loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Generic, TypeVar
+
+from headrace.quota.core.entities import (
+    CONNECTION_CREATION_RATE,
+    CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+    Part,
+    QuotaTable,
+    candidates,
+    ip_candidates,
+)
+from headrace.quota.core.rate import SampledRate
+from headrace.quota.core.token_bucket import TokenBucket
+
+# What a client used is forgotten after an hour without requests, as in Kafka; looked for every so many new clients.
+_IDLE_MS = 3_600_000
+_SWEEP_EVERY = 256
+
+Meter = TypeVar("Meter", SampledRate, TokenBucket)
+
+
+class _Meters(Generic[Meter]):
+    """One kind of use, by whoever it is counted under."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.table: QuotaTable = {}
+        self.is_limited = False
+        self._limits: dict[tuple[str, str], tuple[tuple[str | None, str | None], float] | None] = {}
+        self._used: dict[tuple[str | None, str | None], Meter] = {}
+
+    def replace(self, table: QuotaTable) -> None:
+        self.table = {entity: values for entity, values in table.items() if self.key in values}
+        self.is_limited = bool(self.table)
+        self._limits.clear()
+        if not self.is_limited:
+            self._used.clear()
+
+    def limit(self, user: str, client_id: str) -> tuple[tuple[str | None, str | None], float] | None:
+        """What this client's use is counted under, and its limit; None when it has none."""
+        who = (user, client_id)
+        try:
+            return self._limits[who]
+        except KeyError:
+            pass
+        found = None
+        for entity, counted_under in candidates(user, client_id):
+            values = self.table.get(entity)
+            if values is not None:
+                found = (counted_under, values[self.key])
+                break
+        if len(self._limits) > 100_000:  # client ids are the clients' choice: the memory for them is bounded
+            self._limits.clear()
+        self._limits[who] = found
+        return found
+
+    def meter(self, counted_under: tuple[str | None, str | None], fresh: Meter, now_ms: int) -> Meter:
+        if len(self._used) % _SWEEP_EVERY == _SWEEP_EVERY - 1:
+            self._forget_idle(now_ms)
+        return self._used.setdefault(counted_under, fresh)
+
+    def known(self, counted_under: tuple[str | None, str | None]) -> Meter | None:
+        return self._used.get(counted_under)
+
+    def _forget_idle(self, now_ms: int) -> None:
+        idle = [who for who, meter in self._used.items() if now_ms - meter.last_used_ms > _IDLE_MS]
+        for who in idle:
+            del self._used[who]
+
+
+class Quotas:
+    """`quotas.record_produce(principal, client_id, size, now_ms)` → how long to hold the client back, in ms."""
+
+    def __init__(
+        self,
+        *,
+        samples: int = 11,
+        window_seconds: int = 1,
+        controller_samples: int = 11,
+        controller_window_seconds: int = 1,
+    ) -> None:
+        self._samples = samples
+        self._window_ms = window_seconds * 1000
+        self._burst_seconds = float(controller_samples * controller_window_seconds)
+        self._produce: _Meters[SampledRate] = _Meters(PRODUCER_BYTE_RATE)
+        self._fetch: _Meters[SampledRate] = _Meters(CONSUMER_BYTE_RATE)
+        self._request: _Meters[SampledRate] = _Meters(REQUEST_PERCENTAGE)
+        self._mutation: _Meters[TokenBucket] = _Meters(CONTROLLER_MUTATION_RATE)
+        self._connection: _Meters[SampledRate] = _Meters(CONNECTION_CREATION_RATE)
+        self.table: QuotaTable = {}
+        self.limits_produce = self.limits_fetch = self.limits_requests = False
+        self.limits_mutations = self.limits_connections = False
+
+    def replace(self, stored: Mapping[Iterable[Part], Mapping[str, float]]) -> None:
+        """The quotas of a new cluster image take effect; what was used so far still counts."""
+        self.table = table = {frozenset(entity): values for entity, values in stored.items()}
+        for meters in (self._produce, self._fetch, self._request, self._mutation, self._connection):
+            meters.replace(table)
+        self.limits_produce = self._produce.is_limited
+        self.limits_fetch = self._fetch.is_limited
+        self.limits_requests = self._request.is_limited
+        self.limits_mutations = self._mutation.is_limited
+        self.limits_connections = self._connection.is_limited
+
+    def record_produce(self, principal: str, client_id: str | None, size_bytes: int, now_ms: int) -> int:
+        if not self.limits_produce:
+            return 0
+        return self._record(self._produce, principal, client_id, size_bytes, now_ms)
+
+    def record_fetch(self, principal: str, client_id: str | None, size_bytes: int, now_ms: int) -> int:
+        """When the answer is a wait, Kafka sends no records and takes the bytes back: `take_back_fetch`."""
+        if not self.limits_fetch:
+            return 0
+        return self._record(self._fetch, principal, client_id, size_bytes, now_ms)
+
+    def take_back_fetch(self, principal: str, client_id: str | None, size_bytes: int) -> None:
+        limit = self._fetch.limit(_user(principal), client_id or "")
+        meter = self._fetch.known(limit[0]) if limit else None
+        if meter is not None:
+            meter.take_back(size_bytes)
+
+    def fetch_allowance(self, principal: str, client_id: str | None, asked_bytes: int) -> int:
+        """The most bytes a fetch may be answered with, so that one answer does not use up more than a window."""
+        if not self.limits_fetch:
+            return asked_bytes
+        limit = self._fetch.limit(_user(principal), client_id or "")
+        if limit is None:
+            return asked_bytes
+        return min(asked_bytes, int(limit[1] * (self._samples - 1) * self._window_ms / 1000))
+
+    def record_request(self, principal: str, client_id: str | None, busy_ms: float, now_ms: int) -> int:
+        """`busy_ms` of the event loop's time went into a request; never more than one window's wait."""
+        if not self.limits_requests:
+            return 0
+        # 100 % is the whole of one loop: 1,000 ms of every second.
+        wait = self._record(self._request, principal, client_id, busy_ms / 10, now_ms)
+        return min(wait, self._window_ms)
+
+    def record_mutations(
+        self, principal: str, client_id: str | None, permits: float, now_ms: int, *, strict: bool = True
+    ) -> int:
+        """`permits` partitions are to be created or deleted.
+
+        Strict (clients that know THROTTLING_QUOTA_EXCEEDED): a wait means refused and not counted. Otherwise the change
+        goes through, is counted, and the wait is told.
+        """
+        if not self.limits_mutations:
+            return 0
+        limit = self._mutation.limit(_user(principal), client_id or "")
+        if limit is None:
+            return 0
+        bucket = self._mutation.meter(limit[0], TokenBucket(self._burst_seconds), now_ms)
+        if strict:
+            wait = bucket.wait_ms(limit[1], now_ms)
+            if wait == 0:
+                bucket.take(permits, limit[1], now_ms)
+            return wait
+        bucket.take(permits, limit[1], now_ms)
+        return bucket.wait_ms(limit[1], now_ms)
+
+    def record_connection(self, address: str, now_ms: int) -> int:
+        """A connection came from `address`; a wait means: close it, and not before that time."""
+        if not self.limits_connections:
+            return 0
+        for entity in ip_candidates(address):
+            values = self._connection.table.get(entity)
+            if values is not None:
+                break
+        else:
+            return 0
+        meter = self._connection.meter((address, None), SampledRate(self._samples, self._window_ms), now_ms)
+        meter.record(1, now_ms)
+        wait = meter.wait_ms(values[CONNECTION_CREATION_RATE], now_ms)
+        if wait:
+            meter.take_back(1)
+        return wait
+
+    def _record(
+        self, meters: _Meters[SampledRate], principal: str, client_id: str | None, amount: float, now_ms: int
+    ) -> int:
+        limit = meters.limit(_user(principal), client_id or "")
+        if limit is None:
+            return 0
+        counted_under, per_second = limit
+        meter = meters.known(counted_under)
+        if meter is None:
+            meter = meters.meter(counted_under, SampledRate(self._samples, self._window_ms), now_ms)
+        meter.record(amount, now_ms)
+        return meter.wait_ms(per_second, now_ms)
+
+
+def _user(principal: str) -> str:
+    return principal.removeprefix("User:")

@@ -1,0 +1,151 @@
+"""Who is held back, by which quota, and for how long."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.kernel.errors import Refused
+from headrace.quota import Component, Quotas, matching_entities, validate_quota_change
+
+
+def entity(**parts: str | None) -> frozenset[tuple[str, str | None]]:
+    return frozenset((kind.replace("_", "-"), name) for kind, name in parts.items())
+
+
+ORDER = [
+    entity(user="alice", client_id="app"),
+    entity(user="alice", client_id=None),
+    entity(user="alice"),
+    entity(user=None, client_id="app"),
+    entity(user=None, client_id=None),
+    entity(user=None),
+    entity(client_id="app"),
+    entity(client_id=None),
+]
+
+
+def test_without_quotas_nobody_waits() -> None:
+    quotas = Quotas()
+    assert quotas.record_produce("User:alice", "app", 10**9, 0) == 0
+    assert quotas.record_fetch("User:alice", None, 10**9, 0) == 0
+    assert not quotas.limits_produce
+
+
+@pytest.mark.parametrize("winner", range(len(ORDER)))
+def test_the_most_exact_quota_wins(winner: int) -> None:
+    quotas = Quotas()
+    # Everything from the winner down is set; only the winner is strict.
+    table = {who: {"producer_byte_rate": 1000.0 if who == ORDER[winner] else 10.0**12} for who in ORDER[winner:]}
+    quotas.replace(table)
+    assert quotas.record_produce("User:alice", "app", 20_000, 0) > 0
+
+
+def test_a_users_quota_is_shared_by_all_the_users_clients() -> None:
+    quotas = Quotas()
+    quotas.replace({entity(user="alice"): {"producer_byte_rate": 1000.0}})
+    assert quotas.record_produce("User:alice", "one", 10_000, 0) == 0
+    assert quotas.record_produce("User:alice", "two", 10_000, 0) == 10_000
+    assert quotas.record_produce("User:bob", "one", 10**9, 0) == 0
+
+
+def test_a_default_quota_counts_each_client_for_itself() -> None:
+    quotas = Quotas()
+    quotas.replace({entity(client_id=None): {"consumer_byte_rate": 1000.0}})
+    assert quotas.record_fetch("User:alice", "one", 10_000, 0) == 0
+    assert quotas.record_fetch("User:alice", "two", 10_000, 0) == 0
+    assert quotas.record_fetch("User:bob", "two", 10_000, 0) == 10_000
+    assert quotas.record_produce("User:alice", "one", 10**9, 0) == 0
+
+
+def test_an_image_gives_entities_as_tuples_of_parts() -> None:
+    quotas = Quotas()
+    quotas.replace({(("client-id", "app"), ("user", "alice")): {"producer_byte_rate": 1.0}})
+    assert quotas.record_produce("User:alice", "app", 1000, 0) > 0
+
+
+def test_a_fetch_that_was_answered_empty_is_taken_back() -> None:
+    quotas = Quotas()
+    quotas.replace({entity(user="alice"): {"consumer_byte_rate": 1000.0}})
+    assert quotas.fetch_allowance("User:alice", "a", 10**9) == 10_000
+    assert quotas.fetch_allowance("User:bob", "a", 10**9) == 10**9
+    wait = quotas.record_fetch("User:alice", "a", 30_000, 0)
+    assert wait == 20_000
+    quotas.take_back_fetch("User:alice", "a", 30_000)
+    assert quotas.record_fetch("User:alice", "a", 10_000, 0) == 0
+
+
+def test_changed_and_removed_quotas_take_effect_at_once() -> None:
+    quotas = Quotas()
+    quotas.replace({entity(user="alice"): {"producer_byte_rate": 1000.0}})
+    assert quotas.record_produce("User:alice", "a", 20_000, 0) == 10_000
+    quotas.replace({entity(user="alice"): {"producer_byte_rate": 4000.0}})
+    assert quotas.record_produce("User:alice", "a", 0, 0) == 0
+    quotas.replace({})
+    assert quotas.record_produce("User:alice", "a", 10**9, 0) == 0
+
+
+def test_time_of_requests_is_limited_in_per_cent_and_the_wait_is_bounded() -> None:
+    quotas = Quotas()
+    quotas.replace({entity(user="alice"): {"request_percentage": 10.0}})
+    assert quotas.record_request("User:alice", "a", 1000, 0) == 0  # 1 s of ten: just what is allowed
+    assert quotas.record_request("User:alice", "a", 5000, 0) == 1000
+
+
+def test_topic_changes_beyond_the_burst_are_refused_or_only_told_to_older_clients() -> None:
+    quotas = Quotas()
+    quotas.replace({entity(user=None): {"controller_mutation_rate": 1.0}})
+    assert quotas.record_mutations("User:alice", "a", 20, 0) == 0  # the bucket held 11
+    assert quotas.record_mutations("User:alice", "a", 1, 0) == 9000
+    assert quotas.record_mutations("User:alice", "a", 1, 0) == 9000  # refused ones are not counted
+    assert quotas.record_mutations("User:alice", "a", 1, 0, strict=False) == 10_000
+
+
+def test_connections_of_one_address_are_held_back() -> None:
+    quotas = Quotas()
+    quotas.replace(
+        {entity(ip="10.0.0.1"): {"connection_creation_rate": 1.0}, entity(ip=None): {"connection_creation_rate": 9.0}}
+    )
+    waits = [quotas.record_connection("10.0.0.1", 0) for _ in range(12)]
+    assert waits == [0] * 10 + [1000, 1000]
+    assert quotas.record_connection("10.0.0.2", 0) == 0
+
+
+@pytest.mark.parametrize(
+    ("who", "changes", "message"),
+    [
+        (entity(), {"producer_byte_rate": 1.0}, "empty"),
+        (entity(group="g"), {"producer_byte_rate": 1.0}, "Unhandled client quota entity type: group"),
+        (entity(user="a"), {"nope": 1.0}, "Invalid configuration key nope"),
+        (entity(user="a"), {"connection_creation_rate": 1.0}, "Invalid configuration key connection_creation_rate"),
+        (entity(ip="10.0.0.1"), {"producer_byte_rate": 1.0}, "Invalid configuration key producer_byte_rate"),
+        (entity(ip="not one"), {"connection_creation_rate": 1.0}, "is not a valid IP address"),
+        (entity(user="a"), {"producer_byte_rate": 0.0}, "must be above 0"),
+        (entity(user="a"), {"producer_byte_rate": 1.5}, "must be a whole number"),
+        (entity(user="a", ip="10.0.0.1"), {"producer_byte_rate": 1.0}, "cannot also be for a user"),
+    ],
+)
+def test_what_cannot_be_stored_is_refused_by_name(who, changes, message) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(Refused) as error:
+        validate_quota_change(who, changes)
+    assert message in str(error.value)
+
+
+def test_what_can_be_stored_passes() -> None:
+    validate_quota_change(entity(user="a", client_id=None), {"producer_byte_rate": 1.0, "request_percentage": 0.5})
+    validate_quota_change(entity(user="a"), {"producer_byte_rate": None})
+
+
+def test_filters_pick_exact_default_and_any_names() -> None:
+    table = {who: {"producer_byte_rate": 1.0} for who in ORDER}
+
+    def found(*components: Component, strict: bool = False) -> list[int]:
+        return sorted(ORDER.index(who) for who in matching_entities(table, components, strict=strict))
+
+    assert found() == list(range(8))
+    assert found(Component("user", 0, "alice")) == [0, 1, 2]
+    assert found(Component("user", 0, "alice"), strict=True) == [2]
+    assert found(Component("user", 1)) == [3, 4, 5]
+    assert found(Component("user", 2), Component("client-id", 0, "app")) == [0, 3]
+    assert found(Component("client-id", 2), strict=True) == [6, 7]
+    with pytest.raises(Refused):
+        found(Component("user", 2), Component("user", 1))
