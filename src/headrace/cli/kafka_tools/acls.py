@@ -1,4 +1,4 @@
-"""kafka-acls: the broker says plainly that no authorizer is configured; nothing can be listed or changed until one is."""
+"""kafka-acls: lists access rules; without an authorizer the broker says so, and nothing can be listed or changed."""
 
 from __future__ import annotations
 
@@ -52,9 +52,8 @@ async def run(arguments: Arguments, client: ClusterClient) -> None:
     for resource in answer.resources:
         print(f"Current ACLs for resource type {resource.resource_type} named {resource.resource_name}:")
         for acl in resource.acls:
-            print(
-                f" \t(principal={acl.principal}, host={acl.host}, operation={acl.operation}, permission={acl.permission_type})"
-            )
+            what = f"operation={acl.operation}, permission={acl.permission_type}"
+            print(f" \t(principal={acl.principal}, host={acl.host}, {what})")
 
 
 TOOL = Tool("List access rules.", OPTIONS, run, failure_prefix="Error while executing ACL command: ", check=check)

@@ -59,10 +59,8 @@ async def describe(client: ClusterClient) -> None:
     epoch = int(getattr(versions, "finalized_features_epoch", -1))
     for feature in sorted(getattr(versions, "supported_features", ()) or (), key=lambda f: str(f.name)):
         name = str(feature.name)
-        print(
-            f"Feature: {name:<42} SupportedMinVersion: {feature.min_version:<16} SupportedMaxVersion: {feature.max_version:<16} "
-            f"FinalizedVersionLevel: {finalized.get(name, 0):<16} Epoch: {epoch}"
-        )
+        levels = f"SupportedMinVersion: {feature.min_version:<16} SupportedMaxVersion: {feature.max_version:<16}"
+        print(f"Feature: {name:<41} {levels} FinalizedVersionLevel: {finalized.get(name, 0):<16} Epoch: {epoch}")
 
 
 TOOL = Tool(

@@ -73,14 +73,13 @@ async def run(arguments: Arguments, client: ClusterClient) -> int:
                 already.append(name)
             else:
                 failed.append((name, answer_error(result)))
+    kind = arguments["election-type"].upper()
     if done:
-        print(
-            f"Successfully completed leader election ({arguments['election-type'].upper()}) for partitions {', '.join(sorted(done))}"
-        )
+        print(f"Successfully completed leader election ({kind}) for partitions {', '.join(sorted(done))}")
     if already:
         print(f"Valid replica already elected for partitions {', '.join(sorted(already))}")
     for name, why in failed:
-        print(f"Error completing leader election ({arguments['election-type'].upper()}) for partition: {name}: {why}")
+        print(f"Error completing leader election ({kind}) for partition: {name}: {why}")
     if failed:
         raise ToolFailed(f"{len(failed)} replica(s) could not be elected")
     return 0

@@ -35,7 +35,8 @@ async def run(arguments: Arguments, client: ClusterClient) -> None:
         if unknown := [node for node in asked if node not in known]:
             listed = ",".join(map(str, known))
             raise ToolFailed(
-                f"The given brokers do not exist from --broker-list: {','.join(map(str, unknown))}. Current existent brokers: {listed}"
+                f"The given brokers do not exist from --broker-list: {','.join(map(str, unknown))}. "
+                f"Current existent brokers: {listed}"
             )
     topics = [t for t in (arguments["topic-list"] or "").split(",") if t]
     print("Querying brokers for log directories information")
