@@ -270,20 +270,22 @@ class BlockingClient:
         self.security = security or Security()
         # How long an answer that says "ask again" is asked again.
         self.patience_s = patience_s
-        self._connections: dict[tuple[str, int], BlockingConnection] = {}
+        self._connections: dict[tuple[tuple[str, int], str], BlockingConnection] = {}
         self._map = _ClusterMap()
 
     # -- connections ------------------------------------------------------------------------------------------------
 
-    def _connect(self, address: tuple[str, int]) -> BlockingConnection:
-        known = self._connections.get(address)
+    def _connect(self, address: tuple[str, int], lane: str = "") -> BlockingConnection:
+        """A connection to the address. Who sends ahead of its answers takes a lane of its own: an answer on its way there
+        is never read as the answer to somebody's question here."""
+        known = self._connections.get((address, lane))
         if known is not None and not known.closed:
             return known
         fresh = BlockingConnection(
             *address, client_id=self.client_id, timeout_s=self.connect_timeout_s, security=self.security
         )
         fresh.timeout_s = self.timeout_s
-        self._connections[address] = fresh
+        self._connections[(address, lane)] = fresh
         return fresh
 
     def any_connection(self) -> BlockingConnection:
@@ -296,12 +298,12 @@ class BlockingClient:
                 refusals.append(unreachable.message)
         raise Unreachable("no broker can be reached: " + "; ".join(refusals))
 
-    def broker(self, broker_id: int) -> BlockingConnection:
+    def broker(self, broker_id: int, lane: str = "") -> BlockingConnection:
         if broker_id not in self._map.brokers:
             self.refresh()
         if broker_id not in self._map.brokers:
             raise Refused(ErrorCode.broker_not_available, f"broker {broker_id} is not in the cluster's metadata")
-        return self._connect(self._map.brokers[broker_id])
+        return self._connect(self._map.brokers[broker_id], lane)
 
     def close(self) -> None:
         for connection in self._connections.values():
@@ -375,6 +377,22 @@ class BlockingClient:
 
         return self.retrying("reading metadata", attempt)
 
+    def provoke_creation(self, topic: str) -> None:
+        """Asks for a topic in the way that makes a broker with auto.create.topics.enable create it."""
+        body = {
+            "topics": [{"topic_id": None, "name": topic}],
+            "allow_auto_topic_creation": True,
+            "include_cluster_authorized_operations": False,
+            "include_topic_authorized_operations": False,
+        }
+
+        def attempt() -> None:
+            (found,) = self.any_connection().call("metadata", body).topics
+            if found.error_code is ErrorCode.leader_not_available:
+                raise Refused(found.error_code, f"topic {topic!r} is being created")
+
+        self.retrying(f"creating topic {topic!r}", attempt)
+
     def leader_of(self, partition: TopicPartitionPair) -> int:
         topic, index = partition
         if topic not in self._map.topics:
@@ -387,8 +405,8 @@ class BlockingClient:
             raise Refused(ErrorCode.leader_not_available, f"partition {topic}-{index} has no leader")
         return leader
 
-    def leader(self, partition: TopicPartitionPair) -> BlockingConnection:
-        return self.broker(self.leader_of(partition))
+    def leader(self, partition: TopicPartitionPair, lane: str = "") -> BlockingConnection:
+        return self.broker(self.leader_of(partition), lane)
 
     def coordinator(self, key: str, key_type: int) -> BlockingConnection:
         """The broker that looks after a group (key type 0) or a transactional id (1)."""

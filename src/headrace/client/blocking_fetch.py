@@ -26,6 +26,7 @@ from headrace.kernel.errors import CorruptBatch, ErrorCode, OffsetOutOfRange, Re
 
 _FETCH_KEY: Final = 1
 _FETCH_VERSION: Final = 11
+_LANE: Final = "fetch"
 _ONE_PARTITION: Final = struct.Struct(">hqqqi")
 _BATCH_PREFIX: Final = struct.Struct(">qiibIhi")
 _HEADER_BYTES: Final = 61
@@ -114,7 +115,7 @@ class FetchStream:
 
     def _ask(self, offset: int) -> BlockingConnection:
         def attempt() -> BlockingConnection:
-            connection = self.client.leader(self.partition)
+            connection = self.client.leader(self.partition, _LANE)
             connection.send(self._request(connection, offset))
             return connection
 

@@ -55,6 +55,7 @@ _SINK_OPTIONS: Final = (
     "kafka.bootstrap.servers",
     "topic",
     "includeHeaders",
+    "includeTimestamp",
     "mode",
     "transactionalIdPrefix",
     "ledgerTopic",
@@ -251,6 +252,7 @@ class SinkOptions:
     batch_bytes: int
     transaction_timeout_ms: int
     acks: int
+    keep_timestamps: bool
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> SinkOptions:
@@ -274,4 +276,5 @@ class SinkOptions:
             batch_bytes=options.positive("kafka.max.request.size") or 1_000_000,
             transaction_timeout_ms=options.positive("kafka.transaction.timeout.ms") or 60_000,
             acks=acks,
+            keep_timestamps=options.boolean("includeTimestamp", False),
         )

@@ -7,6 +7,7 @@ shared class archive. A cluster (`spark://`, `yarn`, `k8s://`) gets none of the 
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Mapping
@@ -112,6 +113,8 @@ def spark_session(
     chosen = settings_for(master, settings, ui=ui)
     log_flag = f"-Dlog4j2.configurationFile={_log_settings(log_level).as_uri()}"
     chosen["spark.driver.extraJavaOptions"] = f"{chosen.get('spark.driver.extraJavaOptions', '')} {log_flag}".strip()
+    # PySpark repeats every analysis error as one long JSON line beside the exception that says it.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(name).master(master)
