@@ -1,0 +1,64 @@
+"""Control records: the markers that end a transaction in a partition.
+
+key    version i16 | type i16 (0 abort, 1 commit, 2 leader change, …)
+value  version i16 | coordinator epoch i32          (of a transaction marker)
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from headrace.kernel.errors import CorruptBatch
+from headrace.records.builder import Record, build_batch
+
+_KEY: Final = struct.Struct(">hh")
+_VALUE: Final = struct.Struct(">hi")
+
+
+class ControlType(IntEnum):
+    ABORT = 0
+    COMMIT = 1
+    LEADER_CHANGE = 2
+    SNAPSHOT_HEADER = 3
+    SNAPSHOT_FOOTER = 4
+    KRAFT_VERSION = 5
+    KRAFT_VOTERS = 6
+    UNKNOWN = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ControlRecord:
+    type: ControlType
+    coordinator_epoch: int
+
+    @property
+    def ends_transaction(self) -> bool:
+        return self.type in (ControlType.ABORT, ControlType.COMMIT)
+
+
+def build_end_txn_marker(
+    commit: bool, coordinator_epoch: int, producer_id: int, producer_epoch: int, timestamp_ms: int
+) -> bytes:
+    kind = ControlType.COMMIT if commit else ControlType.ABORT
+    record = Record(_KEY.pack(0, kind), _VALUE.pack(0, coordinator_epoch), timestamp_ms=timestamp_ms)
+    return build_batch(
+        [record], producer_id=producer_id, producer_epoch=producer_epoch, transactional=True, control=True
+    )
+
+
+def read_control(record: Record) -> ControlRecord:
+    """What a control record says; a type or version newer than ours is UNKNOWN, which readers pass over."""
+    if record.key is None or len(record.key) < _KEY.size:
+        raise CorruptBatch(f"control record at offset {record.offset}: its key is not four bytes")
+    version, kind = _KEY.unpack_from(record.key)
+    if version < 0:
+        raise CorruptBatch(f"control record at offset {record.offset}: key version {version}")
+    if kind not in (ControlType.ABORT, ControlType.COMMIT):
+        known = kind in ControlType._value2member_map_
+        return ControlRecord(ControlType(kind) if known else ControlType.UNKNOWN, -1)
+    if record.value is None or len(record.value) < _VALUE.size:
+        raise CorruptBatch(f"control record at offset {record.offset}: its value is not six bytes")
+    return ControlRecord(ControlType(kind), _VALUE.unpack_from(record.value)[1])

@@ -1,0 +1,119 @@
+"""Kafka's small text files: offset checkpoints, epoch checkpoints, partition.metadata, meta.properties.
+
+    0                       version            version: 0               node.id=1
+    2                       entries            topic_id: <22 chars>     directory.id=…
+    orders 0 17             one per line                                version=1
+
+A reader of such a file meets what a crash or an editor left; it says so with CorruptFile, and its caller decides whether
+the content can be found elsewhere (nearly always in the log itself).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+from headrace.kernel.ids import TopicPartition, uuid_from_text, uuid_to_text
+from headrace.storage.files import write_small_file
+
+RECOVERY_POINT_FILE: Final = "recovery-point-offset-checkpoint"
+HIGH_WATERMARK_FILE: Final = "replication-offset-checkpoint"
+LOG_START_FILE: Final = "log-start-offset-checkpoint"
+LEADER_EPOCH_FILE: Final = "leader-epoch-checkpoint"
+PARTITION_METADATA_FILE: Final = "partition.metadata"
+META_PROPERTIES_FILE: Final = "meta.properties"
+_VERSION: Final = "0"
+
+
+class CorruptFile(Exception):
+    """A small file that does not say what it should; `str()` names file and line."""
+
+
+def _read_table(path: Path, columns: int) -> list[list[str]]:
+    try:
+        lines = path.read_text().split("\n")
+    except FileNotFoundError:
+        return []
+    except UnicodeDecodeError:
+        raise CorruptFile(f"{path}: not text") from None
+    if lines and lines[-1] == "":
+        lines.pop()
+    if len(lines) < 2 or lines[0] != _VERSION or not lines[1].isdigit():
+        raise CorruptFile(f"{path}: must begin with version 0 and the number of entries")
+    rows = [line.split(" ") for line in lines[2:]]
+    if len(rows) != int(lines[1]):
+        raise CorruptFile(f"{path}: says {lines[1]} entries, holds {len(rows)}")
+    for number, row in enumerate(rows, start=3):
+        if len(row) != columns:
+            raise CorruptFile(f"{path}, line {number}: needs {columns} words")
+    return rows
+
+
+def _write_table(path: Path, rows: list[str], *, durable: bool) -> None:
+    write_small_file(path, "\n".join([_VERSION, str(len(rows)), *rows, ""]).encode(), durable=durable)
+
+
+def read_offsets(path: Path) -> dict[TopicPartition, int]:
+    """An offset checkpoint; empty when the file is not there."""
+    try:
+        return {TopicPartition(topic, int(index)): int(offset) for topic, index, offset in _read_table(path, 3)}
+    except ValueError as wrong:
+        raise CorruptFile(f"{path}: {wrong}") from None
+
+
+def write_offsets(path: Path, offsets: Mapping[TopicPartition, int]) -> None:
+    _write_table(path, [f"{tp.topic} {tp.partition} {offset}" for tp, offset in offsets.items()], durable=True)
+
+
+def read_epochs(path: Path) -> list[tuple[int, int]]:
+    """(epoch, start offset) pairs as written."""
+    try:
+        pairs = [(int(epoch), int(offset)) for epoch, offset in _read_table(path, 2)]
+    except ValueError as wrong:
+        raise CorruptFile(f"{path}: {wrong}") from None
+    if any(one[0] >= two[0] or one[1] > two[1] for one, two in zip(pairs, pairs[1:], strict=False)):
+        raise CorruptFile(f"{path}: epochs and offsets must rise")
+    return pairs
+
+
+def write_epochs(path: Path, pairs: Iterable[tuple[int, int]], *, durable: bool = True) -> None:
+    _write_table(path, [f"{epoch} {offset}" for epoch, offset in pairs], durable=durable)
+
+
+def read_topic_id(directory: Path) -> uuid.UUID | None:
+    path = directory / PARTITION_METADATA_FILE
+    try:
+        lines = path.read_text().splitlines()
+    except FileNotFoundError:
+        return None
+    except UnicodeDecodeError:
+        raise CorruptFile(f"{path}: not text") from None
+    fields = dict(line.split(": ", 1) for line in lines if ": " in line)
+    try:
+        return uuid_from_text(fields["topic_id"])
+    except (KeyError, ValueError):
+        raise CorruptFile(f"{path}: has no topic_id of 22 characters") from None
+
+
+def write_topic_id(directory: Path, topic_id: uuid.UUID) -> None:
+    text = f"version: 0\ntopic_id: {uuid_to_text(topic_id)}\n"
+    write_small_file(directory / PARTITION_METADATA_FILE, text.encode())
+
+
+def read_properties(path: Path) -> dict[str, str]:
+    try:
+        text = path.read_text()
+    except FileNotFoundError:
+        return {}
+    except UnicodeDecodeError:
+        raise CorruptFile(f"{path}: not text") from None
+    lines = (line.strip() for line in text.splitlines())
+    pairs = (line.partition("=") for line in lines if line and not line.startswith(("#", "!")))
+    return {name.strip(): value.strip().replace("\\=", "=").replace("\\:", ":") for name, _, value in pairs}
+
+
+def write_properties(path: Path, properties: Mapping[str, str]) -> None:
+    lines = ["#", *(f"{name}={value}" for name, value in properties.items()), ""]
+    write_small_file(path, "\n".join(lines).encode())

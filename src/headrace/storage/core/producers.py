@@ -1,0 +1,253 @@
+"""What a partition remembers of its producers: sequences against duplicates, and open transactions. Pure.
+
+A producer numbers its batches; the last five are remembered, because a client may have five requests on the way. A batch
+that is among them is answered with the offset it got the first time; one that continues the numbers is taken; anything
+else is refused, since taking it would lose or double records. Epochs fence: a lower one belongs to a producer that was
+replaced.
+
+A transaction is open in this partition from its first batch to its marker. Nothing from the first open one on is stable;
+neither is a finished one whose marker is not yet replicated. Mirrors Kafka's ProducerStateManager (KIP-98, KIP-890).
+
+Invariant: `ongoing` is in rising order of first offsets (batches are appended in order, snapshots are loaded sorted).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from headrace.kernel.errors import ErrorCode, Refused
+from headrace.records.batch import MAX_SEQUENCE, NO_PRODUCER_EPOCH, NO_SEQUENCE, BatchView
+
+REMEMBERED_BATCHES: Final = 5
+
+
+class BatchMark(NamedTuple):
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp_ms: int
+
+    @property
+    def first_sequence(self) -> int:
+        return (self.last_sequence - self.offset_delta) & MAX_SEQUENCE
+
+    @property
+    def first_offset(self) -> int:
+        return self.last_offset - self.offset_delta
+
+
+@dataclass(slots=True)
+class Producer:
+    producer_id: int
+    epoch: int = NO_PRODUCER_EPOCH
+    coordinator_epoch: int = -1
+    last_timestamp_ms: int = -1
+    txn_first_offset: int | None = None
+    batches: deque[BatchMark] = field(default_factory=lambda: deque(maxlen=REMEMBERED_BATCHES))
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    def duplicate_of(self, batch: BatchView) -> BatchMark | None:
+        if batch.producer_epoch != self.epoch:
+            return None
+        first, last = batch.base_sequence, batch.last_sequence
+        for mark in self.batches:
+            if mark.last_sequence == last and mark.first_sequence == first:
+                return mark
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class CompletedTransaction:
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    aborted: bool
+
+
+@dataclass(slots=True)
+class Verification:
+    """A promise that the coordinator was asked about this producer's transaction; `guard` proves it at the append."""
+
+    epoch: int
+    lowest_sequence: int
+    supports_epoch_bump: bool
+    created_ms: int
+    guard: object = field(default_factory=object)
+
+
+@dataclass
+class Producers:
+    entries: dict[int, Producer] = field(default_factory=dict)
+    ongoing: dict[int, int] = field(default_factory=dict)
+    unreplicated: list[CompletedTransaction] = field(default_factory=list)
+    verifications: dict[int, Verification] = field(default_factory=dict)
+
+    # --- before an append ----------------------------------------------------------------------------------------
+
+    def check(self, batch: BatchView) -> BatchMark | None:
+        """Where the batch already is, or None when it may be appended; raises Refused when it may not."""
+        entry = self.entries.get(batch.producer_id)
+        duplicate = None if entry is None else entry.duplicate_of(batch)
+        if duplicate is not None:
+            return duplicate
+        if self.verifications:
+            verification = self.verifications.get(batch.producer_id)
+            if verification is not None and batch.base_sequence > verification.lowest_sequence:
+                raise _out_of_order(batch, verification.lowest_sequence)
+        if entry is None:
+            # All its records may have been deleted: nobody can say where its numbers stood, so any are taken.
+            return None
+        if batch.producer_epoch < entry.epoch:
+            raise Refused(
+                ErrorCode.invalid_producer_epoch,
+                f"producer {batch.producer_id} has epoch {batch.producer_epoch}, the newest is {entry.epoch}: it was replaced",
+            )
+        if batch.producer_epoch != entry.epoch:
+            if batch.base_sequence != 0 and entry.epoch != NO_PRODUCER_EPOCH:
+                raise _out_of_order(batch, 0)
+        elif not _continues(entry.last_sequence, batch.base_sequence):
+            raise _out_of_order(batch, (entry.last_sequence + 1) & MAX_SEQUENCE)
+        return None
+
+    def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int, transaction_version: int) -> None:
+        entry = self.entries.get(producer_id)
+        if entry is None:
+            return
+        # Since transactions of version 2 each one ends with a higher epoch, so a marker that only repeats it is a late one.
+        if epoch < entry.epoch or (transaction_version >= 2 and epoch == entry.epoch):
+            raise Refused(
+                ErrorCode.invalid_producer_epoch,
+                f"marker for producer {producer_id} has epoch {epoch}, the partition knows {entry.epoch}",
+            )
+        if coordinator_epoch < entry.coordinator_epoch:
+            raise Refused(
+                ErrorCode.transaction_coordinator_fenced,
+                f"marker for producer {producer_id} from coordinator epoch {coordinator_epoch}, the newest is {entry.coordinator_epoch}",
+            )
+
+    def has_ongoing(self, producer_id: int, epoch: int) -> bool:
+        entry = self.entries.get(producer_id)
+        return entry is not None and entry.txn_first_offset is not None and entry.epoch == epoch
+
+    def start_verification(
+        self, producer_id: int, epoch: int, sequence: int, *, supports_epoch_bump: bool, now_ms: int
+    ) -> object | None:
+        """A guard to bring along at the append, or None when the transaction is open here and needs no asking."""
+        if self.has_ongoing(producer_id, epoch):
+            return None
+        known = self.verifications.get(producer_id)
+        if known is None:
+            known = Verification(epoch, sequence, supports_epoch_bump, now_ms)
+            self.verifications[producer_id] = known
+        elif epoch > known.epoch:
+            known.epoch, known.lowest_sequence = epoch, sequence
+        else:
+            known.lowest_sequence = min(known.lowest_sequence, sequence)
+        return known.guard
+
+    def verified(self, producer_id: int, guard: object | None) -> bool:
+        known = self.verifications.get(producer_id)
+        return known is not None and guard is known.guard
+
+    # --- after an append -----------------------------------------------------------------------------------------
+
+    def appended(self, batch: BatchView) -> None:
+        """A data batch with a producer id is in the log."""
+        producer_id = batch.producer_id
+        entry = self.entries.get(producer_id)
+        if entry is None:
+            entry = self.entries[producer_id] = Producer(producer_id)
+        if batch.producer_epoch != entry.epoch:
+            entry.epoch = batch.producer_epoch
+            entry.batches.clear()
+        delta = batch.last_offset_delta
+        if batch.base_sequence != NO_SEQUENCE:
+            entry.batches.append(
+                BatchMark(batch.last_sequence, batch.base_offset + delta, delta, batch.max_timestamp_ms)
+            )
+        entry.last_timestamp_ms = batch.max_timestamp_ms
+        if batch.is_transactional:
+            self.verifications.pop(producer_id, None)
+            if entry.txn_first_offset is None:
+                entry.txn_first_offset = batch.base_offset
+                self.ongoing[batch.base_offset] = producer_id
+
+    def marker_appended(self, batch: BatchView, *, commit: bool, coordinator_epoch: int) -> CompletedTransaction | None:
+        """The transaction that the marker ended, or None when it had written nothing here."""
+        producer_id = batch.producer_id
+        entry = self.entries.get(producer_id)
+        if entry is None:
+            entry = self.entries[producer_id] = Producer(producer_id)
+        if batch.producer_epoch != entry.epoch:
+            entry.epoch = batch.producer_epoch
+            entry.batches.clear()
+        entry.coordinator_epoch = coordinator_epoch
+        entry.last_timestamp_ms = batch.max_timestamp_ms
+        first_offset, entry.txn_first_offset = entry.txn_first_offset, None
+        self.verifications.pop(producer_id, None)
+        if first_offset is None:
+            return None
+        self.ongoing.pop(first_offset, None)
+        completed = CompletedTransaction(producer_id, first_offset, batch.base_offset, not commit)
+        self.unreplicated.append(completed)
+        return completed
+
+    def stable_after(self, completed: CompletedTransaction) -> int:
+        """The last stable offset once `completed` counts, for the aborted-transaction index."""
+        return next(iter(self.ongoing), completed.last_offset + 1)
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        first = next(iter(self.ongoing), None)
+        for completed in self.unreplicated:
+            if first is None or completed.first_offset < first:
+                first = completed.first_offset
+        return first
+
+    def high_watermark_advanced(self, high_watermark: int) -> None:
+        if self.unreplicated:
+            self.unreplicated = [txn for txn in self.unreplicated if txn.last_offset >= high_watermark]
+
+    def log_start_advanced(self, log_start_offset: int) -> None:
+        self.unreplicated = [txn for txn in self.unreplicated if txn.last_offset >= log_start_offset]
+
+    def expire(self, now_ms: int, expiration_ms: int) -> int:
+        """Forgets producers that were silent for `expiration_ms` and have no open transaction; how many went."""
+        gone = [
+            producer_id
+            for producer_id, entry in self.entries.items()
+            if entry.txn_first_offset is None and now_ms - entry.last_timestamp_ms >= expiration_ms
+        ]
+        for producer_id in gone:
+            del self.entries[producer_id]
+        stale = [pid for pid, known in self.verifications.items() if now_ms - known.created_ms >= expiration_ms]
+        for producer_id in stale:
+            del self.verifications[producer_id]
+        return len(gone)
+
+    def load(self, loaded: Iterable[Producer]) -> None:
+        self.entries = {entry.producer_id: entry for entry in loaded}
+        opened = [(e.txn_first_offset, e.producer_id) for e in self.entries.values() if e.txn_first_offset is not None]
+        self.ongoing = dict(sorted(opened))
+        self.unreplicated = []
+
+    def clear(self) -> None:
+        self.load(())
+        self.verifications = {}
+
+
+def _continues(last_sequence: int, next_sequence: int) -> bool:
+    return next_sequence == last_sequence + 1 or (next_sequence == 0 and last_sequence == MAX_SEQUENCE)
+
+
+def _out_of_order(batch: BatchView, expected: int) -> Refused:
+    return Refused(
+        ErrorCode.out_of_order_sequence_number,
+        f"producer {batch.producer_id} epoch {batch.producer_epoch} sent sequence {batch.base_sequence}, expected {expected}",
+    )

@@ -1,0 +1,77 @@
+"""Which of a log's oldest segments may go. Pure: facts about segments in, how many to delete out.
+
+Retention is a promise of a minimum: a segment goes only when *all* of it is past the promise. So a segment counts as old
+by its newest record, and bytes are freed only while what stays still holds `retention.bytes`. Nothing above the high
+watermark goes: a follower may still need it. The active segment is never deleted as such: when the verdict reaches it,
+the log first rolls to a new one, as Kafka does, so that a topic that fell silent still forgets on time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFacts:
+    base_offset: int
+    size_bytes: int
+    # The newest record's timestamp, or the file's own where records carry none.
+    largest_timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The first `count` segments go, because of `reason`."""
+
+    count: int
+    reason: str = ""
+
+
+def expired(
+    segments: Sequence[SegmentFacts],
+    *,
+    now_ms: int,
+    log_end_offset: int,
+    high_watermark: int,
+    log_start_offset: int,
+    retention_ms: int,
+    retention_bytes: int,
+    disk_limit_bytes: int = -1,
+    deletes_old: bool = True,
+) -> Verdict:
+    """How many leading segments to delete. A segment wholly below the log start goes under every policy."""
+    ends = [segment.base_offset for segment in segments[1:]] + [log_end_offset]
+    deletable = 0
+    while deletable < len(segments) and ends[deletable] <= high_watermark:
+        deletable += 1
+    if deletable == len(segments) and segments and segments[-1].size_bytes == 0:
+        deletable -= 1
+    below_start = 0
+    while below_start < deletable and ends[below_start] <= log_start_offset:
+        below_start += 1
+    best = Verdict(below_start, f"log start offset {log_start_offset}" if below_start else "")
+    if not deletes_old:
+        return best
+    if retention_ms >= 0:
+        aged = 0
+        while aged < deletable and now_ms - segments[aged].largest_timestamp_ms > retention_ms:
+            aged += 1
+        best = max(best, Verdict(aged, f"retention.ms={retention_ms}"), key=_count)
+    for limit, reason in ((retention_bytes, "retention.bytes"), (disk_limit_bytes, "share of the disk")):
+        if limit >= 0:
+            best = max(best, Verdict(_over(segments, deletable, limit), f"{reason}={limit}"), key=_count)
+    return best
+
+
+def _over(segments: Sequence[SegmentFacts], deletable: int, limit_bytes: int) -> int:
+    excess = sum(segment.size_bytes for segment in segments) - limit_bytes
+    count = 0
+    while count < deletable and excess - segments[count].size_bytes >= 0:
+        excess -= segments[count].size_bytes
+        count += 1
+    return count
+
+
+def _count(verdict: Verdict) -> int:
+    return verdict.count

@@ -1,0 +1,118 @@
+"""File primitives: names inside a partition's directory, small files that are whole or absent, and shared descriptors.
+
+A small file is written beside its place, synced, renamed over it, and the directory synced: a reader after a crash finds
+the old one or the new one, never a torn one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from pathlib import Path
+from typing import Final
+
+from headrace.kernel.ids import TopicPartition
+
+LOG_SUFFIX: Final = ".log"
+INDEX_SUFFIX: Final = ".index"
+TIME_INDEX_SUFFIX: Final = ".timeindex"
+TXN_INDEX_SUFFIX: Final = ".txnindex"
+SNAPSHOT_SUFFIX: Final = ".snapshot"
+DELETED_SUFFIX: Final = ".deleted"
+CLEANED_SUFFIX: Final = ".cleaned"
+SWAP_SUFFIX: Final = ".swap"
+DELETED_DIR_SUFFIX: Final = "-delete"
+FUTURE_DIR_SUFFIX: Final = "-future"
+STRAY_DIR_SUFFIX: Final = "-stray"
+SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+
+# No space is a state that ends, everything else that a disk says is not.
+_NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+def is_no_space(error: OSError) -> bool:
+    return error.errno in _NO_SPACE
+
+
+def file_stem(offset: int) -> str:
+    return f"{offset:020d}"
+
+
+def offset_of_file(name: str) -> int | None:
+    """The offset a file is named after, or None when it is not one of ours."""
+    stem = name.partition(".")[0]
+    return int(stem) if len(stem) == 20 and stem.isascii() and stem.isdigit() else None
+
+
+def partition_of_directory(name: str) -> TopicPartition | None:
+    topic, dash, index = name.rpartition("-")
+    if not dash or not topic or not index.isascii() or not index.isdigit():
+        return None
+    return TopicPartition(topic, int(index))
+
+
+def sync_directory(directory: Path) -> None:
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def sync_file(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def write_small_file(path: Path, data: bytes, *, durable: bool = True) -> None:
+    """Puts `data` at `path` in one step."""
+    beside = path.with_name(path.name + ".tmp")
+    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    try:
+        write_fully(fd, memoryview(data), 0)
+        if durable:
+            os.fsync(fd)
+    except OSError:
+        with contextlib.suppress(OSError):
+            beside.unlink()
+        raise
+    finally:
+        os.close(fd)
+    beside.replace(path)
+    if durable:
+        sync_directory(path.parent)
+
+
+def write_fully(fd: int, data: memoryview, position: int) -> None:
+    """Writes all of `data`; a short write is followed by another until the system names the reason."""
+    while data:
+        written = os.pwrite(fd, data, position)
+        data = data[written:]
+        position += written
+
+
+class SharedFile:
+    """An open descriptor that closes when the last holder lets go.
+
+    A read hands out the file with a position; the segment may be deleted or rolled away while the bytes are still on
+    their way to a socket, so nobody closes it by hand: the count of references does.
+    """
+
+    __slots__ = ("_fd", "path")
+
+    def __init__(self, path: Path, flags: int = os.O_RDWR) -> None:
+        self.path = path
+        self._fd = -1
+        self._fd = os.open(path, flags | os.O_CLOEXEC, 0o644)
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def __del__(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1

@@ -1,0 +1,101 @@
+"""The file under an index: fixed-size entries, preallocated while its segment is active, exactly filled afterwards.
+
+Kafka maps such a file and writes through the mapping. That is not done here: on a full disk a write into a mapped hole
+kills the process, where a `pwrite` gives an error that can be answered. So the active index lives in memory and each new
+entry is also written to the file; a sealed index is mapped read-only on first use and searched there.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from pathlib import Path
+
+from headrace.storage.files import SharedFile, sync_file, write_fully
+
+
+class IndexFile:
+    def __init__(self, path: Path, entry_bytes: int) -> None:
+        self.path = path
+        self.entry_bytes = entry_bytes
+        self.count = 0
+        self.max_entries = 0
+        self._file: SharedFile | None = None
+        self._buffer: bytearray | mmap.mmap | bytes | None = None
+
+    @property
+    def is_active(self) -> bool:
+        return self._file is not None
+
+    @property
+    def buffer(self) -> bytearray | mmap.mmap | bytes:
+        """Where entries are read: memory while active, a mapping of the file afterwards."""
+        if self._buffer is None:
+            self._buffer = self._mapped()
+        return self._buffer
+
+    def _mapped(self) -> mmap.mmap | bytes:
+        if self.count == 0:
+            return b""
+        with self.path.open("rb") as file:
+            return mmap.mmap(file.fileno(), self.count * self.entry_bytes, prot=mmap.PROT_READ)
+
+    def open_sealed(self) -> bool:
+        """Takes the file as it is; False when it is missing or its size is no whole number of entries."""
+        try:
+            size = self.path.stat().st_size
+        except FileNotFoundError:
+            return False
+        self.count, rest = divmod(size, self.entry_bytes)
+        return rest == 0
+
+    def activate(self, max_bytes: int, *, keep: bool = True) -> None:
+        """Makes the index writable, with the first `count` entries kept or none."""
+        kept = b""
+        if keep and self.count:
+            kept = self.path.read_bytes()[: self.count * self.entry_bytes]
+        self._buffer = bytearray(kept)
+        self.count = len(kept) // self.entry_bytes
+        self.max_entries = max(1, max_bytes // self.entry_bytes)
+        self._file = SharedFile(self.path, os.O_RDWR | os.O_CREAT)
+        if not kept:
+            os.ftruncate(self._file.fileno(), 0)
+        os.ftruncate(self._file.fileno(), max(self.max_entries, self.count) * self.entry_bytes)
+
+    def append(self, entry: bytes) -> None:
+        """Adds an entry in memory and in the file, or, when the disk refuses, in neither."""
+        assert self._file is not None and isinstance(self._buffer, bytearray), "only an active index grows"
+        position = self.count * self.entry_bytes
+        write_fully(self._file.fileno(), memoryview(entry), position)
+        self._buffer += entry
+        self.count += 1
+
+    def keep_first(self, count: int) -> None:
+        """Forgets the entries from `count` on. On an active index the rest of the file becomes a hole of zeros again."""
+        if count >= self.count:
+            return
+        if self._file is not None:
+            assert isinstance(self._buffer, bytearray)
+            del self._buffer[count * self.entry_bytes :]
+            os.ftruncate(self._file.fileno(), count * self.entry_bytes)
+            os.ftruncate(self._file.fileno(), self.max_entries * self.entry_bytes)
+        else:
+            self._buffer = None
+            os.truncate(self.path, count * self.entry_bytes)
+        self.count = count
+
+    def seal(self) -> None:
+        """Trims the file to its entries and lets go of memory and descriptor."""
+        if self._file is None:
+            return
+        os.ftruncate(self._file.fileno(), self.count * self.entry_bytes)
+        self._file = None
+        self._buffer = None
+
+    def drop(self) -> None:
+        """Lets go of memory and descriptor without touching the file."""
+        self._file = None
+        self._buffer = None
+
+    def sync(self) -> None:
+        sync_file(self.path)

@@ -1,0 +1,114 @@
+"""The history of leaderships of one partition: which epoch began at which offset.
+
+Followers ask it where an epoch ended, to find the point up to which two logs agree; that question, and never the high
+watermark, decides what is cut. Kept in `leader-epoch-checkpoint`; what is missing there is found again in the batches,
+each of which carries its epoch. Mirrors Kafka's LeaderEpochFileCache.
+
+Invariant: epochs rise strictly, start offsets never fall.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from headrace.storage.checkpoints import CorruptFile, read_epochs, write_epochs
+
+UNDEFINED_EPOCH: Final = -1
+UNDEFINED_OFFSET: Final = -1
+
+
+class LeaderEpochs:
+    def __init__(self, path: Path, log_end_offset: Callable[[], int]) -> None:
+        self.path = path
+        self._log_end_offset = log_end_offset
+        self._pairs: list[tuple[int, int]] = []
+        self.latest = UNDEFINED_EPOCH
+        self._unsaved = False
+
+    def load(self) -> bool:
+        """False when the file was damaged: the caller then finds the epochs in the log."""
+        try:
+            self._pairs = read_epochs(self.path)
+            sound = True
+        except CorruptFile:
+            self._pairs, sound = [], False
+        self._remember_latest()
+        return sound
+
+    @property
+    def entries(self) -> list[tuple[int, int]]:
+        return list(self._pairs)
+
+    def assign(self, epoch: int, start_offset: int, *, durable: bool = True) -> None:
+        """`epoch` began at `start_offset`. Later knowledge wins over what contradicts it."""
+        if epoch <= self.latest or epoch < 0:
+            return
+        kept = [pair for pair in self._pairs if pair[1] < start_offset]
+        kept.append((epoch, start_offset))
+        self._pairs = kept
+        self.latest = epoch
+        write_epochs(self.path, kept, durable=durable)
+
+    def note(self, epoch: int, start_offset: int) -> None:
+        """As `assign`, in memory only: recovery writes once at its end."""
+        if epoch > self.latest:
+            self._pairs = [pair for pair in self._pairs if pair[1] < start_offset]
+            self._pairs.append((epoch, start_offset))
+            self.latest = epoch
+            self._unsaved = True
+
+    def end_offset_for(self, epoch: int) -> tuple[int, int]:
+        """(the greatest epoch at or below `epoch`, the offset where it ended), or (-1, -1) when that cannot be told."""
+        if epoch == UNDEFINED_EPOCH or not self._pairs:
+            return UNDEFINED_EPOCH, UNDEFINED_OFFSET
+        if epoch == self.latest:
+            return epoch, self._log_end_offset()
+        at = bisect_right(self._pairs, epoch, key=_epoch)
+        if at == len(self._pairs):
+            return UNDEFINED_EPOCH, UNDEFINED_OFFSET
+        # Older than all we know: everything that we hold began after it.
+        return (self._pairs[at - 1][0] if at else epoch), self._pairs[at][1]
+
+    def epoch_of(self, offset: int) -> int:
+        """The epoch in which `offset` was written, -1 when it is before all that is known."""
+        at = bisect_right(self._pairs, offset, key=_start)
+        return self._pairs[at - 1][0] if at else UNDEFINED_EPOCH
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """The log was cut at `end_offset`: epochs that began there or later never happened."""
+        kept = [pair for pair in self._pairs if pair[1] < end_offset]
+        if len(kept) != len(self._pairs):
+            self._replace(kept)
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """The log begins at `start_offset` now: the epoch in which that was written is the first one known."""
+        at = bisect_right(self._pairs, start_offset, key=_start)
+        if at and self._pairs[0] != (self._pairs[at - 1][0], start_offset):
+            self._replace([(self._pairs[at - 1][0], start_offset), *self._pairs[at:]])
+
+    def clear(self) -> None:
+        self._replace([])
+
+    def save_if_changed(self) -> None:
+        if self._unsaved:
+            write_epochs(self.path, self._pairs)
+            self._unsaved = False
+
+    def _replace(self, pairs: list[tuple[int, int]]) -> None:
+        self._pairs = pairs
+        self._remember_latest()
+        write_epochs(self.path, pairs)
+
+    def _remember_latest(self) -> None:
+        self.latest = self._pairs[-1][0] if self._pairs else UNDEFINED_EPOCH
+
+
+def _epoch(pair: tuple[int, int]) -> int:
+    return pair[0]
+
+
+def _start(pair: tuple[int, int]) -> int:
+    return pair[1]

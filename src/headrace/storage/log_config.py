@@ -1,0 +1,99 @@
+"""A topic's settings as the log needs them: typed, frozen, with Kafka's defaults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from headrace.records.batch import TimestampType
+from headrace.records.compression import Codec
+from headrace.records.validation import UNBOUNDED_MS, BatchRules
+
+DAY_MS: Final = 86_400_000
+COMPACT: Final = "compact"
+DELETE: Final = "delete"
+
+
+class TopicSettings(Protocol):
+    def __getitem__(self, name: str, /) -> Any: ...
+
+
+@dataclass(frozen=True)
+class LogConfig:
+    segment_bytes: int = 1024 * 1024 * 1024
+    segment_ms: int = 7 * DAY_MS
+    segment_jitter_ms: int = 0
+    segment_index_bytes: int = 10 * 1024 * 1024
+    index_interval_bytes: int = 4096
+    flush_messages: int = UNBOUNDED_MS
+    flush_ms: int = UNBOUNDED_MS
+    retention_bytes: int = -1
+    retention_ms: int = 7 * DAY_MS
+    # Ours: the share of its disk that one partition may fill, 0 for no bound.
+    retention_disk_percent: float = 0.0
+    max_message_bytes: int = 1024 * 1024 + 12
+    cleanup_policy: frozenset[str] = frozenset({DELETE})
+    delete_retention_ms: int = DAY_MS
+    file_delete_delay_ms: int = 60_000
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = UNBOUNDED_MS
+    min_insync_replicas: int = 1
+    unclean_leader_election_enable: bool = False
+    compression_type: str = "producer"
+    compression_gzip_level: int = -1
+    compression_lz4_level: int = 9
+    compression_zstd_level: int = 3
+    message_timestamp_type: str = "CreateTime"
+    message_timestamp_before_max_ms: int = UNBOUNDED_MS
+    message_timestamp_after_max_ms: int = 3_600_000
+    preallocate: bool = False
+    rules: BatchRules = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        codec = None if self.compression_type == "producer" else Codec.from_name(self.compression_type)
+        levels = {Codec.GZIP: self.compression_gzip_level, Codec.ZSTD: self.compression_zstd_level}
+        rules = BatchRules(
+            keys_required=self.is_compacted,
+            timestamp_type=(
+                TimestampType.LOG_APPEND_TIME
+                if self.message_timestamp_type == "LogAppendTime"
+                else TimestampType.CREATE_TIME
+            ),
+            timestamp_before_max_ms=self.message_timestamp_before_max_ms,
+            timestamp_after_max_ms=self.message_timestamp_after_max_ms,
+            codec=codec,
+            level=levels.get(codec) if codec is not None else None,
+        )
+        object.__setattr__(self, "rules", rules)
+
+    @property
+    def is_compacted(self) -> bool:
+        return COMPACT in self.cleanup_policy
+
+    @property
+    def deletes_old(self) -> bool:
+        return DELETE in self.cleanup_policy
+
+    @classmethod
+    def from_topic_config(cls, topic: TopicSettings) -> LogConfig:
+        """Reads every key by Kafka's name; the topic's settings already inherit from broker and default."""
+        policy = topic["cleanup.policy"]
+        policies = policy.split(",") if isinstance(policy, str) else policy
+        try:
+            disk_percent = float(topic[DISK_PERCENT_KEY])
+        except KeyError:
+            disk_percent = 0.0
+        return cls(
+            cleanup_policy=frozenset(str(word).strip() for word in policies),
+            retention_disk_percent=disk_percent,
+            **{name: topic[key] for name, key in _KEYS.items()},
+        )
+
+
+DISK_PERCENT_KEY: Final = "retention.disk.percent"
+_KEYS: Final = {
+    name: name.replace("_", ".")
+    for name in LogConfig.__dataclass_fields__
+    if name not in ("rules", "cleanup_policy", "retention_disk_percent")
+}

@@ -1,0 +1,392 @@
+"""All logs of a broker over its log directories.
+
+Opens the directories (lock, identity, clean-shutdown mark), recovers their logs in threads, places new logs where the
+fewest are, and keeps serving the others when one directory's disk fails. The timers of Kafka's LogManager (flush,
+checkpoints, retention, expiry of producers, late deletion) are methods here; the broker's shell calls them.
+
+One owner: the event loop. `flush_due` and `close` do disk work that may run in a thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from headrace.kernel.errors import Fault, StorageFault
+from headrace.kernel.ids import TopicPartition
+from headrace.storage.checkpoints import CorruptFile, write_topic_id
+from headrace.storage.files import (
+    DELETED_DIR_SUFFIX,
+    FUTURE_DIR_SUFFIX,
+    STRAY_DIR_SUFFIX,
+    is_no_space,
+    partition_of_directory,
+)
+from headrace.storage.log import Log
+from headrace.storage.log_config import DAY_MS, LogConfig
+from headrace.storage.log_dir import LogDir
+from headrace.storage.recovery import Damage, Marks, Progress, open_log
+from headrace.storage.trash import Trash
+
+
+class BrokerSettings(Protocol):
+    def __getitem__(self, name: str, /) -> Any: ...
+
+
+@dataclass(frozen=True)
+class StorageSettings:
+    directories: Sequence[Path]
+    node_id: int = 0
+    threads_per_directory: int = 2
+    producer_expiration_ms: int = DAY_MS
+
+    @classmethod
+    def from_broker_config(cls, broker: BrokerSettings) -> StorageSettings:
+        directories = broker["log.dirs"] or broker["log.dir"]
+        if isinstance(directories, str):
+            directories = directories.split(",")
+        return cls(
+            [Path(str(directory).strip()) for directory in directories],
+            node_id=_node_id(broker),
+            threads_per_directory=broker["num.recovery.threads.per.data.dir"],
+            producer_expiration_ms=broker["producer.id.expiration.ms"],
+        )
+
+
+def _node_id(broker: BrokerSettings) -> int:
+    for name in ("node.id", "broker.id"):
+        try:
+            value = broker[name]
+        except KeyError:
+            continue
+        if value is not None and int(value) >= 0:
+            return int(value)
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryReport:
+    """One directory for DescribeLogDirs."""
+
+    path: Path
+    directory_id: uuid.UUID | None
+    offline_reason: str | None
+    total_bytes: int
+    usable_bytes: int
+    logs: tuple[Log, ...]
+
+
+class LogDirs:
+    def __init__(self, settings: StorageSettings, config_of: Callable[[str], LogConfig]) -> None:
+        self.settings = settings
+        self.directories = [LogDir(path) for path in settings.directories]
+        self.trash = Trash()
+        self.damages: list[Damage] = []
+        self._config_of = config_of
+        self._logs: dict[TopicPartition, Log] = {}
+        self._home: dict[TopicPartition, LogDir] = {}
+        self._on_offline: list[Callable[[LogDir], None]] = []
+
+    @classmethod
+    def open(
+        cls,
+        config: StorageSettings | BrokerSettings,
+        *,
+        config_of: Callable[[str], LogConfig] = lambda topic: LogConfig(),
+        cluster_id: str | None = None,
+        now_ms: int = 0,
+        on_progress: Callable[[Progress], None] | None = None,
+    ) -> LogDirs:
+        """Locks, identifies and recovers every directory. One that cannot be used goes offline; with none left it raises.
+
+        A directory in use, or of another cluster or broker, is a mistake of whoever started us and always raises.
+        """
+        settings = config if isinstance(config, StorageSettings) else StorageSettings.from_broker_config(config)
+        dirs = cls(settings, config_of)
+        try:
+            for directory in dirs.directories:
+                dirs._prepare(directory, cluster_id)
+            if not any(directory.is_online for directory in dirs.directories):
+                reasons = "; ".join(f"{d.path}: {d.offline_reason}" for d in dirs.directories)
+                raise StorageFault(f"no log directory can be used ({reasons})")
+            dirs._recover_all(now_ms, on_progress)
+        except BaseException:
+            for directory in dirs.directories:
+                directory.unlock()
+            raise
+        return dirs
+
+    def _prepare(self, directory: LogDir, cluster_id: str | None) -> None:
+        try:
+            directory.lock(f"headrace broker {self.settings.node_id}")
+            directory.load_identity()
+            self._check_identity(directory, cluster_id)
+            directory.save_identity(node_id=self.settings.node_id, cluster_id=cluster_id or directory.cluster_id)
+            directory.take_clean_mark()
+        except OSError as error:
+            directory.take_offline(f"{error.strerror} on {error.filename or directory.path}")
+        except CorruptFile as wrong:
+            raise StorageFault(f"{wrong}: repair or remove the file") from None
+
+    def _check_identity(self, directory: LogDir, cluster_id: str | None) -> None:
+        if cluster_id is not None and directory.cluster_id not in (None, cluster_id):
+            raise StorageFault(
+                f"log directory {directory.path} belongs to cluster {directory.cluster_id}, this broker to {cluster_id}"
+            )
+        if directory.node_id not in (None, self.settings.node_id):
+            raise StorageFault(
+                f"log directory {directory.path} belongs to broker {directory.node_id}, this is {self.settings.node_id}"
+            )
+
+    def _recover_all(self, now_ms: int, on_progress: Callable[[Progress], None] | None) -> None:
+        jobs: list[tuple[LogDir, TopicPartition, Path, Marks]] = []
+        for directory in self.directories:
+            if directory.is_online:
+                marks = directory.marks()
+                for path, partition in self._partition_directories(directory, now_ms):
+                    jobs.append((directory, partition, path, marks.get(partition, Marks())))
+        threads = max(1, self.settings.threads_per_directory * len(self.directories))
+        with ThreadPoolExecutor(threads, thread_name_prefix="log-recovery") as pool:
+            opened = list(pool.map(lambda job: self._recover(*job, now_ms=now_ms, on_progress=on_progress), jobs))
+        for (directory, partition, path, _), log in zip(jobs, opened, strict=True):
+            if log is None:
+                continue
+            if partition in self._logs:
+                raise StorageFault(
+                    f"{partition} is in {self._logs[partition].directory} and in {path}: remove one of them"
+                )
+            self._add(partition, log, directory)
+
+    def _partition_directories(self, directory: LogDir, now_ms: int) -> Iterator[tuple[Path, TopicPartition]]:
+        for path in sorted(directory.path.iterdir()):
+            if not path.is_dir():
+                continue
+            if path.name.endswith(DELETED_DIR_SUFFIX):
+                self.trash.put([path], now_ms)
+            elif not path.name.endswith((FUTURE_DIR_SUFFIX, STRAY_DIR_SUFFIX)):
+                partition = partition_of_directory(path.name)
+                if partition is not None and not _is_kraft_metadata(partition):
+                    yield path, partition
+
+    def _recover(
+        self,
+        directory: LogDir,
+        partition: TopicPartition,
+        path: Path,
+        marks: Marks,
+        *,
+        now_ms: int,
+        on_progress: Callable[[Progress], None] | None,
+    ) -> Log | None:
+        try:
+            return open_log(
+                path,
+                partition,
+                self._config_of(partition.topic),
+                clean=directory.was_clean,
+                marks=marks,
+                now_ms=now_ms,
+                trash=self.trash,
+                on_disk_fault=lambda error: self._failed(directory, error),
+                on_progress=on_progress,
+                on_damage=self.damages.append,
+            )
+        except (OSError, Fault) as error:
+            reason = f"{error.strerror} on {error.filename or path}" if isinstance(error, OSError) else str(error)
+            self.take_offline(directory, reason)
+            return None
+
+    # --- logs ----------------------------------------------------------------------------------------------------
+
+    def log(self, topic: str, partition: int) -> Log | None:
+        return self._logs.get(TopicPartition(topic, partition))
+
+    def logs(self) -> list[Log]:
+        return list(self._logs.values())
+
+    def create(
+        self,
+        topic: str,
+        partition: int,
+        topic_id: uuid.UUID | None = None,
+        config: LogConfig | None = None,
+        *,
+        now_ms: int = 0,
+        directory: Path | None = None,
+    ) -> Log:
+        """The log of the partition: the one that is there, or a new one in the emptiest online directory."""
+        key = TopicPartition(topic, partition)
+        config = self._config_of(topic) if config is None else config
+        existing = self._logs.get(key)
+        if existing is not None:
+            existing.update_config(config)
+            if topic_id is not None and existing.topic_id is None:
+                existing.assign_topic_id(topic_id)
+            return existing
+        home = self._choose(directory)
+        path = home.path / str(key)
+        try:
+            path.mkdir(exist_ok=True)
+            if topic_id is not None:
+                write_topic_id(path, topic_id)
+            log = open_log(
+                path,
+                key,
+                config,
+                clean=False,
+                now_ms=now_ms,
+                trash=self.trash,
+                on_disk_fault=lambda error: self._failed(home, error),
+            )
+        except OSError as error:
+            raise self._creation_fault(home, key, error) from error
+        self._add(key, log, home)
+        return log
+
+    def _creation_fault(self, home: LogDir, key: TopicPartition, error: OSError) -> StorageFault:
+        if not is_no_space(error):
+            self._failed(home, error)
+        return StorageFault(f"cannot create {key} in {home.path}: {error.strerror}")
+
+    def _choose(self, wanted: Path | None) -> LogDir:
+        online = [directory for directory in self.directories if directory.is_online]
+        if wanted is not None:
+            online = [directory for directory in online if directory.path == wanted]
+        if not online:
+            raise StorageFault(f"no online log directory{'' if wanted is None else f' {wanted}'} to create a log in")
+        counts = {directory.path: 0 for directory in online}
+        for home in self._home.values():
+            if home.path in counts:
+                counts[home.path] += 1
+        return min(online, key=lambda directory: counts[directory.path])
+
+    def _add(self, key: TopicPartition, log: Log, home: LogDir) -> None:
+        self._logs[key] = log
+        self._home[key] = home
+
+    def delete(self, topic: str, partition: int, *, now_ms: int = 0) -> bool:
+        """The log is gone at once for everybody; its files after file.delete.delay.ms."""
+        key = TopicPartition(topic, partition)
+        log = self._logs.pop(key, None)
+        if log is None:
+            return False
+        home = self._home.pop(key)
+        log.offline_reason = "deleted"
+        log.close(clean=False)
+        # Kafka's name for it; cut so that the longest topic name still fits into a file name.
+        suffix = f".{uuid.uuid4().hex}{DELETED_DIR_SUFFIX}"
+        renamed = log.directory.with_name(str(key)[: 255 - len(suffix)] + suffix)
+        try:
+            log.directory.rename(renamed)
+        except OSError as error:
+            raise self._creation_fault(home, key, error) from error
+        self.trash.put([renamed], now_ms + log.config.file_delete_delay_ms)
+        return True
+
+    # --- timers of the shell -------------------------------------------------------------------------------------
+
+    def checkpoint(self) -> None:
+        for directory in self.directories:
+            if directory.is_online:
+                try:
+                    directory.checkpoint(self._logs_in(directory))
+                except StorageFault:
+                    self.take_offline(directory, directory.offline_reason or "checkpoint failed")
+
+    def flush_due(self, now_ms: int) -> None:
+        """Flushes the logs that flush.messages or flush.ms say are due, and what rolled segments left. May run in a thread."""
+        for log in self.logs():
+            config = log.config
+            unflushed = log.unflushed_messages
+            rolled = log.active_segment.base_offset > log.recovery_point
+            aged = now_ms - log.last_flush_ms >= config.flush_ms
+            if unflushed > 0 and (rolled or unflushed >= config.flush_messages or aged):
+                # A failed flush has already taken the directory offline; the other logs go on.
+                with contextlib.suppress(StorageFault):
+                    log.flush()
+                log.last_flush_ms = now_ms
+
+    def delete_old_segments(self, now_ms: int) -> int:
+        """Retention on every log; how many segments went. Compacted topics lose only what is below their start."""
+        count = 0
+        for log in self.logs():
+            if log.offline_reason is None:
+                with contextlib.suppress(StorageFault):
+                    count += log.delete_old_segments(now_ms).count
+        return count
+
+    def expire_producers(self, now_ms: int) -> int:
+        return sum(log.producers.expire(now_ms, self.settings.producer_expiration_ms) for log in self.logs())
+
+    def purge_trash(self, now_ms: int) -> int:
+        return self.trash.purge(now_ms)
+
+    # --- directories ---------------------------------------------------------------------------------------------
+
+    def on_offline(self, callback: Callable[[LogDir], None]) -> None:
+        self._on_offline.append(callback)
+
+    def take_offline(self, directory: LogDir, reason: str) -> None:
+        if not directory.is_online:
+            return
+        directory.take_offline(reason)
+        for log in self._logs_in(directory):
+            log.offline_reason = log.offline_reason or reason
+        for callback in self._on_offline:
+            callback(directory)
+
+    def _failed(self, directory: LogDir, error: OSError) -> None:
+        self.take_offline(directory, f"{error.strerror} on {error.filename or directory.path}")
+
+    def _logs_in(self, directory: LogDir) -> list[Log]:
+        return [log for key, log in self._logs.items() if self._home[key] is directory]
+
+    def directory_of(self, log: Log) -> LogDir:
+        return self._home[TopicPartition(log.topic, log.partition)]
+
+    @property
+    def offline(self) -> list[LogDir]:
+        return [directory for directory in self.directories if not directory.is_online]
+
+    @property
+    def all_clean(self) -> bool:
+        """Whether every directory was closed cleanly; if not, this broker must not be taken for the one it was."""
+        return all(directory.was_clean for directory in self.directories)
+
+    def describe(self) -> list[DirectoryReport]:
+        reports = []
+        for directory in self.directories:
+            try:
+                total, _, usable = shutil.disk_usage(directory.path)
+            except OSError:
+                total = usable = -1
+            logs = tuple(self._logs_in(directory))
+            reports.append(
+                DirectoryReport(directory.path, directory.directory_id, directory.offline_reason, total, usable, logs)
+            )
+        return reports
+
+    def close(self, *, clean: bool = True, broker_epoch: int = -1) -> None:
+        """Cleanly: all logs sealed and synced, checkpoints and the clean-shutdown mark written. Else only let go."""
+        for directory in self.directories:
+            logs = self._logs_in(directory)
+            for log in logs:
+                try:
+                    log.close(clean=clean)
+                except StorageFault as fault:
+                    self.take_offline(directory, fault.message)
+            if clean and directory.is_online:
+                directory.checkpoint(logs)
+                directory.leave_clean_mark(broker_epoch)
+            directory.unlock()
+        self._logs.clear()
+
+
+def _is_kraft_metadata(partition: TopicPartition) -> bool:
+    return partition.topic == "__cluster_metadata"

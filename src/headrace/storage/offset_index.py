@@ -1,0 +1,79 @@
+"""The sparse offset index of a segment: (offset, position) about every `index.interval.bytes`.
+
+An entry is eight bytes: the offset relative to the segment's base (u32) and the byte position of the batch that ends
+with it (i32). A lookup gives the last entry at or below an offset; the reader walks batch headers from there.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_right
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from headrace.storage.index_file import IndexFile
+
+_ENTRY: Final = struct.Struct(">Ii")
+_U32: Final = struct.Struct(">I")
+_I32: Final = struct.Struct(">i")
+ENTRY_BYTES: Final = 8
+
+
+class OffsetIndex:
+    def __init__(self, path: Path, base_offset: int) -> None:
+        self.file = IndexFile(path, ENTRY_BYTES)
+        self.base_offset = base_offset
+
+    @property
+    def is_full(self) -> bool:
+        return self.file.count >= self.file.max_entries
+
+    def append(self, offset: int, position: int) -> None:
+        self.file.append(_ENTRY.pack(offset - self.base_offset, position))
+
+    def entry(self, at: int) -> tuple[int, int]:
+        relative, position = _ENTRY.unpack_from(self.file.buffer, at * ENTRY_BYTES)
+        return self.base_offset + relative, position
+
+    def entries(self) -> Iterator[tuple[int, int]]:
+        return (self.entry(at) for at in range(self.file.count))
+
+    def position_at_or_below(self, offset: int) -> int:
+        """Where to begin walking to find `offset`."""
+        count = self.file.count
+        if count == 0:
+            return 0
+        buffer = self.file.buffer
+        at = bisect_right(
+            range(count), offset - self.base_offset, key=lambda entry: _U32.unpack_from(buffer, entry * ENTRY_BYTES)[0]
+        )
+        return 0 if at == 0 else int(_I32.unpack_from(buffer, at * ENTRY_BYTES - 4)[0])
+
+    def greatest_position_at_or_below(self, position: int) -> int:
+        """The last indexed batch boundary that is not after the byte `position`."""
+        count = self.file.count
+        if count == 0:
+            return 0
+        buffer = self.file.buffer
+        at = bisect_right(
+            range(count), position, key=lambda entry: _I32.unpack_from(buffer, entry * ENTRY_BYTES + 4)[0]
+        )
+        return 0 if at == 0 else int(_I32.unpack_from(buffer, at * ENTRY_BYTES - 4)[0])
+
+    def truncate_to(self, offset: int) -> None:
+        """Forgets entries at or above `offset`."""
+        buffer = self.file.buffer
+        relative = offset - self.base_offset - 1
+        self.file.keep_first(
+            bisect_right(
+                range(self.file.count), relative, key=lambda entry: _U32.unpack_from(buffer, entry * ENTRY_BYTES)[0]
+            )
+        )
+
+    def looks_sound(self, log_bytes: int) -> bool:
+        """Whether the last entry can belong to a log of that size; zeros left by a crash cannot."""
+        if self.file.count == 0:
+            return True
+        offset, position = self.entry(self.file.count - 1)
+        return offset > self.base_offset and 0 < position < log_bytes

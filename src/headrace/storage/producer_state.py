@@ -1,0 +1,138 @@
+"""A partition's producers with their `.snapshot` files, so that a start need not read the whole log.
+
+    version i16 (1) | crc32c u32 of what follows | count i32 | per producer:
+    id i64 | epoch i16 | last sequence i32 | last offset i64 | offset delta i32 | timestamp i64 | coordinator epoch i32 |
+    first offset of the open transaction i64 (-1 none)
+
+A snapshot named N tells the state after every batch below offset N. It is written at each roll and at the end; a damaged
+one is thrown away and an older one used, the batches since then are read again. Only the last batch of a producer is in
+a snapshot, as in Kafka: the other four matter only to requests that were on the way.
+"""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Final
+
+from crc32c import crc32c
+
+from headrace.records.batch import NO_SEQUENCE, BatchView
+from headrace.records.control import ControlType, read_control
+from headrace.records.reader import read_records
+from headrace.storage.core.producers import BatchMark, CompletedTransaction, Producer, Producers
+from headrace.storage.files import SNAPSHOT_SUFFIX, file_stem, offset_of_file, write_small_file
+from headrace.storage.txn_index import AbortedTransaction
+
+_HEAD: Final = struct.Struct(">hIi")
+_ENTRY: Final = struct.Struct(">qhiqiqiq")
+_CRC_START: Final = 6
+_VERSION: Final = 1
+
+
+class ProducerState(Producers):
+    def __init__(self, directory: Path) -> None:
+        super().__init__()
+        self.directory = directory
+        self.snapshot_offset = -1
+
+    def replay(self, batch: BatchView) -> CompletedTransaction | None:
+        """Takes over what a batch in the log says, without checks: a follower's way, and recovery's."""
+        if batch.producer_id < 0:
+            return None
+        if not batch.is_control:
+            self.appended(batch)
+            return None
+        control = read_control(read_records(batch)[0])
+        if not control.ends_transaction:
+            return None
+        return self.marker_appended(
+            batch, commit=control.type is ControlType.COMMIT, coordinator_epoch=control.coordinator_epoch
+        )
+
+    def aborted(self, completed: CompletedTransaction) -> AbortedTransaction:
+        """What the aborted-transaction index keeps of it."""
+        stable = self.stable_after(completed)
+        return AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, stable)
+
+    def take_snapshot(self, offset: int, *, durable: bool = False) -> None:
+        if offset == self.snapshot_offset:
+            return
+        write_small_file(self._path(offset), encode_snapshot(list(self.entries.values())), durable=durable)
+        self.snapshot_offset = offset
+
+    def load_latest(self, log_start_offset: int, up_to: int) -> int:
+        """Loads the newest good snapshot at or below `up_to`; gives the offset from which batches must be read again."""
+        for offset in sorted(self.snapshot_offsets(), reverse=True):
+            path = self._path(offset)
+            if offset > up_to:
+                path.unlink(missing_ok=True)
+                continue
+            entries = decode_snapshot(path.read_bytes())
+            if entries is None:
+                path.unlink(missing_ok=True)
+                continue
+            self.load(entries)
+            self.snapshot_offset = offset
+            return max(offset, log_start_offset)
+        self.clear()
+        self.snapshot_offset = -1
+        return log_start_offset
+
+    def snapshot_offsets(self) -> list[int]:
+        found = (offset_of_file(path.name) for path in self.directory.glob("*" + SNAPSHOT_SUFFIX))
+        return [offset for offset in found if offset is not None]
+
+    def drop_snapshots(self, *, keep: set[int]) -> None:
+        """Deletes the snapshots that belong to no segment any more; the newest stays in any case."""
+        offsets = sorted(self.snapshot_offsets())
+        for offset in offsets[:-1]:
+            if offset not in keep:
+                self._path(offset).unlink(missing_ok=True)
+
+    def drop_all_snapshots(self) -> None:
+        for offset in self.snapshot_offsets():
+            self._path(offset).unlink(missing_ok=True)
+        self.snapshot_offset = -1
+
+    def _path(self, offset: int) -> Path:
+        return self.directory / (file_stem(offset) + SNAPSHOT_SUFFIX)
+
+
+def encode_snapshot(entries: list[Producer]) -> bytes:
+    out = bytearray(_HEAD.pack(_VERSION, 0, len(entries)))
+    for entry in entries:
+        last = entry.batches[-1] if entry.batches else BatchMark(NO_SEQUENCE, -1, 0, entry.last_timestamp_ms)
+        txn_first_offset = -1 if entry.txn_first_offset is None else entry.txn_first_offset
+        out += _ENTRY.pack(
+            entry.producer_id,
+            entry.epoch,
+            last.last_sequence,
+            last.last_offset,
+            last.offset_delta,
+            entry.last_timestamp_ms,
+            entry.coordinator_epoch,
+            txn_first_offset,
+        )
+    struct.pack_into(">I", out, 2, crc32c(memoryview(out)[_CRC_START:]))
+    return bytes(out)
+
+
+def decode_snapshot(data: bytes) -> list[Producer] | None:
+    """The producers, or None when the bytes are not a whole snapshot."""
+    if len(data) < _HEAD.size:
+        return None
+    version, crc, count = _HEAD.unpack_from(data)
+    sound = version == _VERSION and crc == crc32c(memoryview(data)[_CRC_START:])
+    if not sound or len(data) != _HEAD.size + count * _ENTRY.size:
+        return None
+    producers = []
+    for at in range(_HEAD.size, len(data), _ENTRY.size):
+        producer_id, epoch, sequence, offset, delta, timestamp_ms, coordinator_epoch, first = _ENTRY.unpack_from(
+            data, at
+        )
+        producer = Producer(producer_id, epoch, coordinator_epoch, timestamp_ms, None if first < 0 else first)
+        if offset >= 0:
+            producer.batches.append(BatchMark(sequence, offset, delta, timestamp_ms))
+        producers.append(producer)
+    return producers

@@ -1,0 +1,400 @@
+"""One segment of a log: a data file and its indexes, named after the first offset they may hold.
+
+The active segment is written at its end and keeps its indexes in memory; a sealed one opens files only when asked, so
+that ten thousand old segments cost neither descriptors nor start-up time. Indexes are hints: the walk over batch headers
+that follows every lookup checks what it reads, and a hint that leads astray is rebuilt from the data.
+
+Owned by its log, on the log's task. Threads may call `sync` and the reading methods of a sealed segment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from headrace.kernel.errors import CorruptBatch
+from headrace.records.batch import CURRENT_MAGIC, HEADER_BYTES, LOG_OVERHEAD_BYTES, BatchView
+from headrace.storage.core.roll import ActiveSegment, should_roll
+from headrace.storage.files import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    SharedFile,
+    file_stem,
+    is_no_space,
+    write_fully,
+)
+from headrace.storage.log_config import LogConfig
+from headrace.storage.offset_index import OffsetIndex
+from headrace.storage.time_index import TimeIndex
+from headrace.storage.txn_index import TxnIndex
+
+# Of a header: base offset, length, leader epoch, magic, last offset delta, max timestamp.
+_WALK: Final = struct.Struct(">qiib6xi8xq")
+_SMALLEST_LENGTH: Final = HEADER_BYTES - LOG_OVERHEAD_BYTES
+# One index interval of small batches is walked with one read.
+_WALK_CHUNK_BYTES: Final = 4096 + HEADER_BYTES
+# Positions of the newest batches, for readers at the tail, who are the many; older offsets go through the index.
+_RECENT_BATCHES: Final = 4096
+
+
+class Slice(NamedTuple):
+    """Whole batches in one file, ready for sendfile. Holding `file` keeps its descriptor open."""
+
+    file: SharedFile
+    position: int
+    length: int
+
+
+class BatchPlace(NamedTuple):
+    position: int
+    size_bytes: int
+    base_offset: int
+    last_offset: int
+    max_timestamp_ms: int
+    leader_epoch: int
+
+
+class Segment:
+    def __init__(self, directory: Path, base_offset: int, *, suffix: str = "") -> None:
+        stem = directory / file_stem(base_offset)
+        self.base_offset = base_offset
+        self.path = stem.with_name(stem.name + LOG_SUFFIX + suffix)
+        self.offset_index = OffsetIndex(stem.with_name(stem.name + INDEX_SUFFIX + suffix), base_offset)
+        self.time_index = TimeIndex(stem.with_name(stem.name + TIME_INDEX_SUFFIX + suffix), base_offset)
+        self.txn_index = TxnIndex(stem.with_name(stem.name + TXN_INDEX_SUFFIX + suffix))
+        self.size_bytes = 0
+        self.created_ms = 0
+        self.max_timestamp_ms = -1
+        self.offset_of_max_timestamp = base_offset
+        self._file: SharedFile | None = None
+        self._first_timestamp_ms: int | None = None
+        self._bytes_since_entry = 0
+        self._index_interval_bytes = 4096
+        self._roll_jitter_ms = 0
+        self._recent: dict[int, int] = {}
+
+    # --- opening and closing -------------------------------------------------------------------------------------
+
+    @classmethod
+    def create(
+        cls, directory: Path, base_offset: int, config: LogConfig, *, now_ms: int, suffix: str = "", active: bool = True
+    ) -> Segment:
+        """A new, empty segment; files of the same name are emptied."""
+        segment = cls(directory, base_offset, suffix=suffix)
+        segment.created_ms = now_ms
+        segment._file = SharedFile(segment.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        segment.txn_index.reset()
+        if active:
+            segment._tune(config)
+            segment.offset_index.file.activate(config.segment_index_bytes, keep=False)
+            segment.time_index.file.activate(config.segment_index_bytes, keep=False)
+            if config.preallocate:
+                os.ftruncate(segment._file.fileno(), config.segment_bytes)
+        return segment
+
+    @classmethod
+    def load(cls, directory: Path, base_offset: int, *, suffix: str = "") -> Segment:
+        """A segment that is there. Says nothing about whether its bytes are good: see recovery."""
+        segment = cls(directory, base_offset, suffix=suffix)
+        facts = segment.path.stat()
+        segment.size_bytes = facts.st_size
+        segment.created_ms = int(facts.st_mtime * 1000)
+        return segment
+
+    def open_indexes(self) -> bool:
+        """Takes the index files as they are; False when they are missing or cannot be right and must be rebuilt."""
+        there = self.offset_index.file.open_sealed() and self.time_index.file.open_sealed()
+        if not there or (self.size_bytes > 0 and self.time_index.file.count == 0):
+            return False
+        if not self.offset_index.looks_sound(self.size_bytes) or not self.time_index.looks_sound():
+            return False
+        self.max_timestamp_ms, self.offset_of_max_timestamp = self.time_index.last
+        return True
+
+    def _tune(self, config: LogConfig) -> None:
+        self._index_interval_bytes = config.index_interval_bytes
+        self._roll_jitter_ms = random.randrange(config.segment_jitter_ms) if config.segment_jitter_ms > 0 else 0
+
+    def activate(self, config: LogConfig) -> None:
+        """Makes a loaded segment the one that is written."""
+        self._tune(config)
+        self.offset_index.file.activate(config.segment_index_bytes)
+        self.time_index.file.activate(config.segment_index_bytes)
+        self._bytes_since_entry = 0
+
+    def seal(self) -> None:
+        """Ends writing: the newest timestamp goes to the time index, files shrink to what they hold."""
+        if not self.offset_index.file.is_active:
+            return
+        if self.max_timestamp_ms >= 0:
+            self.time_index.maybe_append(self.max_timestamp_ms, self.offset_of_max_timestamp)
+        self.offset_index.file.seal()
+        self.time_index.file.seal()
+        os.ftruncate(self.file.fileno(), self.size_bytes)
+        self._recent.clear()
+
+    def close(self) -> None:
+        """Lets go of the descriptors; readers that hold a slice keep theirs."""
+        self._file = None
+        self.offset_index.file.drop()
+        self.time_index.file.drop()
+
+    @property
+    def file(self) -> SharedFile:
+        if self._file is None:
+            self._file = SharedFile(self.path)
+        return self._file
+
+    @property
+    def files(self) -> list[Path]:
+        return [self.path, self.offset_index.file.path, self.time_index.file.path, self.txn_index.path]
+
+    def change_suffix(self, old: str, new: str) -> None:
+        """Renames every file of the segment; those that never were are passed over."""
+        for path in self.files:
+            assert path.name.endswith(old), f"{path} does not end with {old!r}"
+            target = path.with_name(path.name.removesuffix(old) + new)
+            with contextlib.suppress(FileNotFoundError):
+                path.rename(target)
+        self.path = self.path.with_name(self.path.name.removesuffix(old) + new)
+        for index in (self.offset_index.file, self.time_index.file, self.txn_index):
+            index.path = index.path.with_name(index.path.name.removesuffix(old) + new)
+
+    def sync(self) -> None:
+        """Data first, then the hints. Called from a thread; the files stay in place while it runs."""
+        os.fsync(self.file.fileno())
+        self.offset_index.file.sync()
+        self.time_index.file.sync()
+        self.txn_index.sync()
+
+    # --- writing ---------------------------------------------------------------------------------------------------
+
+    def append(self, data: memoryview, base_offset: int, last_offset: int, max_timestamp_ms: int) -> None:
+        """One batch, offsets already set. On failure the file is cut back and the segment is as before."""
+        position = self.size_bytes
+        self._write(data, position)
+        self._note(position, len(data), base_offset, last_offset, max_timestamp_ms)
+
+    def append_many(self, data: memoryview, batches: list[BatchView]) -> None:
+        """Batches that stand one after the other in `data`, with one write."""
+        position = self.size_bytes
+        self._write(data, position)
+        for batch in batches:
+            size = batch.size_bytes
+            self._note(position, size, batch.base_offset, batch.last_offset, batch.max_timestamp_ms)
+            position += size
+
+    def _write(self, data: memoryview, position: int) -> None:
+        fd = self.file.fileno()
+        try:
+            written = os.pwrite(fd, data, position)
+            if written != len(data):
+                write_fully(fd, data[written:], position + written)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(fd, position)
+            raise
+
+    def _note(self, position: int, size: int, base_offset: int, last_offset: int, max_timestamp_ms: int) -> None:
+        if position == 0:
+            self._first_timestamp_ms = max_timestamp_ms
+        if max_timestamp_ms > self.max_timestamp_ms:
+            self.max_timestamp_ms = max_timestamp_ms
+            self.offset_of_max_timestamp = last_offset
+        if self._bytes_since_entry > self._index_interval_bytes:
+            self._add_entries(last_offset, position)
+        recent = self._recent
+        if len(recent) >= _RECENT_BATCHES:
+            recent.clear()
+        recent[base_offset] = position
+        self._bytes_since_entry += size
+        self.size_bytes = position + size
+
+    def _add_entries(self, last_offset: int, position: int) -> None:
+        try:
+            self.offset_index.append(last_offset, position)
+            self.time_index.maybe_append(self.max_timestamp_ms, self.offset_of_max_timestamp)
+        except OSError as error:
+            # The batch is in the log; a missing hint only makes a lookup walk further, and the next batch tries again.
+            if not is_no_space(error):
+                raise
+        else:
+            self._bytes_since_entry = 0
+
+    def should_roll(self, size: int, last_offset: int, max_timestamp_ms: int, now_ms: int, config: LogConfig) -> bool:
+        facts = ActiveSegment(
+            self.base_offset,
+            self.size_bytes,
+            self.created_ms,
+            self.first_timestamp_ms,
+            self._roll_jitter_ms,
+            self.offset_index.is_full or self.time_index.is_full,
+        )
+        return should_roll(
+            facts,
+            incoming_bytes=size,
+            incoming_last_offset=last_offset,
+            incoming_timestamp_ms=max_timestamp_ms,
+            now_ms=now_ms,
+            segment_bytes=config.segment_bytes,
+            segment_ms=config.segment_ms,
+        )
+
+    def truncate_to(self, offset: int, *, now_ms: int) -> None:
+        """Cuts everything from the batch that holds `offset` on. The segment must be active."""
+        position = self.position_of(offset)
+        if position is None:
+            return
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.txn_index.truncate_to(offset)
+        os.ftruncate(self.file.fileno(), position)
+        self.size_bytes = position
+        self._recent.clear()
+        self._bytes_since_entry = 0
+        self.max_timestamp_ms, self.offset_of_max_timestamp = self.time_index.last
+        if position == 0:
+            self.created_ms = now_ms
+            self._first_timestamp_ms = None
+        # The time index knows nothing of the batches since its last entry.
+        for place in self.places(self.offset_index.position_at_or_below(self.offset_of_max_timestamp)):
+            if place.max_timestamp_ms > self.max_timestamp_ms:
+                self.max_timestamp_ms, self.offset_of_max_timestamp = place.max_timestamp_ms, place.last_offset
+
+    # --- reading ---------------------------------------------------------------------------------------------------
+
+    @property
+    def first_timestamp_ms(self) -> int | None:
+        """The newest timestamp of the first batch, from which the time to roll counts."""
+        if self._first_timestamp_ms is None and self.size_bytes > 0:
+            first = next(self.places(0), None)
+            self._first_timestamp_ms = None if first is None else first.max_timestamp_ms
+        return self._first_timestamp_ms
+
+    @property
+    def largest_timestamp_ms(self) -> int:
+        """The newest record's timestamp; the file's age where records carry none."""
+        return self.max_timestamp_ms if self.max_timestamp_ms >= 0 else int(self.path.stat().st_mtime * 1000)
+
+    def places(self, position: int = 0, end: int | None = None) -> Iterator[BatchPlace]:
+        """Where batches stand, from the boundary `position` on; raises CorruptBatch where there is none."""
+        fd = self.file.fileno()
+        end = self.size_bytes if end is None else end
+        chunk, chunk_start = b"", position
+        while position < end:
+            at = position - chunk_start
+            if at + _WALK.size > len(chunk):
+                chunk, chunk_start, at = os.pread(fd, _WALK_CHUNK_BYTES, position), position, 0
+                if len(chunk) < _WALK.size:
+                    raise CorruptBatch(f"{self.path}: the file ends inside a batch header at byte {position}")
+            base_offset, length, epoch, magic, delta, max_timestamp_ms = _WALK.unpack_from(chunk, at)
+            size = length + LOG_OVERHEAD_BYTES
+            if magic != CURRENT_MAGIC or length < _SMALLEST_LENGTH or position + size > end:
+                raise CorruptBatch(f"{self.path}: no batch at byte {position}")
+            yield BatchPlace(position, size, base_offset, base_offset + delta, max_timestamp_ms, epoch)
+            position += size
+
+    def batch_at(self, place: BatchPlace) -> BatchView:
+        data = os.pread(self.file.fileno(), place.size_bytes, place.position)
+        if len(data) != place.size_bytes:
+            raise CorruptBatch(f"{self.path}: the file ends inside the batch at byte {place.position}")
+        return BatchView(memoryview(data))
+
+    def batches(self, position: int = 0) -> Iterator[BatchView]:
+        """Every batch from the boundary `position` on, read one by one; their checksums are not looked at."""
+        return (self.batch_at(place) for place in self.places(position))
+
+    def position_of(self, offset: int) -> int | None:
+        """Where the first batch stands that ends at or after `offset`, or None when all end before."""
+        known = self._recent.get(offset)
+        if known is not None:
+            return known
+        try:
+            return self._walk_to(self.offset_index.position_at_or_below(offset), offset)
+        except CorruptBatch:
+            self.rebuild_indexes()
+            return self._walk_to(self.offset_index.position_at_or_below(offset), offset)
+
+    def _walk_to(self, position: int, offset: int) -> int | None:
+        first = True
+        for place in self.places(position):
+            # A hint may point at bytes that look like a header; one that starts after what was asked for is wrong.
+            if first and position > 0 and not self.base_offset <= place.base_offset <= offset:
+                raise CorruptBatch(f"{self.path}: the index leads to offset {place.base_offset} instead of {offset}")
+            first = False
+            if place.last_offset >= offset:
+                return place.position
+        return None
+
+    def read(self, offset: int, max_bytes: int, bound: int | None, *, min_one_batch: bool) -> Slice | None:
+        """Batches from the one that holds `offset`, all wholly below `bound`, at most `max_bytes` of them."""
+        start = self.position_of(offset)
+        if start is None:
+            return None
+        end = self.size_bytes
+        if bound is not None:
+            at = self.position_of(bound)
+            if at is not None:
+                end = at
+        length = end - start
+        if length > max_bytes:
+            length = self._fitting(start, max_bytes, min_one_batch)
+        return Slice(self.file, start, length) if length > 0 else None
+
+    def _fitting(self, start: int, max_bytes: int, min_one_batch: bool) -> int:
+        """How many bytes of whole batches from `start` fit into `max_bytes`."""
+        limit = start + max_bytes
+        hint = max(start, self.offset_index.greatest_position_at_or_below(limit))
+        fitting = hint
+        for place in self.places(hint):
+            if place.position + place.size_bytes > limit:
+                if place.position == start and min_one_batch:
+                    return place.size_bytes
+                break
+            fitting = place.position + place.size_bytes
+        return fitting - start
+
+    def next_offset(self) -> int:
+        """The offset after the last batch, found by walking from the last hint."""
+        count = self.offset_index.file.count
+        position = self.offset_index.entry(count - 1)[1] if count else 0
+        offset = self.base_offset
+        for place in self.places(position):
+            offset = place.last_offset + 1
+        return offset
+
+    # --- repair ----------------------------------------------------------------------------------------------------
+
+    def reset_indexes(self, config: LogConfig) -> None:
+        """Empty indexes, to be filled by `index_batch` while somebody walks the data."""
+        self.close()
+        self._tune(config)
+        self.offset_index.file.activate(max(config.segment_index_bytes, self.size_bytes // 256), keep=False)
+        self.time_index.file.activate(max(config.segment_index_bytes, self.size_bytes // 128), keep=False)
+        self.time_index.forget()
+        self._bytes_since_entry = 0
+        self.max_timestamp_ms, self.offset_of_max_timestamp = -1, self.base_offset
+
+    def index_batch(self, position: int, size: int, last_offset: int, max_timestamp_ms: int) -> None:
+        """What an append would have noted of a batch that is already in the file."""
+        if max_timestamp_ms > self.max_timestamp_ms:
+            self.max_timestamp_ms, self.offset_of_max_timestamp = max_timestamp_ms, last_offset
+        if self._bytes_since_entry > self._index_interval_bytes:
+            self._add_entries(last_offset, position)
+        self._bytes_since_entry += size
+
+    def rebuild_indexes(self, config: LogConfig | None = None) -> None:
+        """Offset and time index anew from the data, as large as the old ones were."""
+        was_active = self.offset_index.file.is_active
+        self.reset_indexes(config or LogConfig())
+        for place in self.places(0):
+            self.index_batch(place.position, place.size_bytes, place.last_offset, place.max_timestamp_ms)
+        if not was_active:
+            self.seal()

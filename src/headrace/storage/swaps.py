@@ -1,0 +1,57 @@
+"""Finishing a replacement of segments that a crash interrupted.
+
+Compaction writes new segments as `.cleaned`, renames them to `.swap` once they are whole and synced, removes the old
+ones, and drops the suffix. So `.cleaned` is rubbish, and `.swap` must win over every segment whose range it covers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from headrace.kernel.errors import Fault
+from headrace.storage.files import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    SWAP_SUFFIX,
+    offset_of_file,
+    sync_directory,
+)
+from headrace.storage.segment import Segment
+
+
+def complete_swaps(directory: Path) -> None:
+    swaps = sorted(directory.glob("*" + LOG_SUFFIX + SWAP_SUFFIX))
+    if not swaps:
+        return
+    # A replacement that splits into several files is whole only when none of them is still being written.
+    cleaned = [offset_of_file(path.name) for path in directory.glob("*" + LOG_SUFFIX + CLEANED_SUFFIX)]
+    first_unfinished = min((offset for offset in cleaned if offset is not None), default=None)
+    for path in swaps:
+        base_offset = offset_of_file(path.name)
+        if base_offset is None:
+            continue
+        if first_unfinished is not None and base_offset >= first_unfinished:
+            for leftover in directory.glob(path.name.partition(".")[0] + ".*" + SWAP_SUFFIX):
+                leftover.unlink()
+            continue
+        _complete(directory, base_offset)
+    sync_directory(directory)
+
+
+def _complete(directory: Path, base_offset: int) -> None:
+    swap = Segment.load(directory, base_offset, suffix=SWAP_SUFFIX)
+    end = base_offset
+    with contextlib.suppress(Fault):
+        for place in swap.places():
+            end = place.last_offset + 1
+    for path in directory.glob("*" + LOG_SUFFIX):
+        covered = offset_of_file(path.name)
+        if covered is not None and base_offset <= covered < max(end, base_offset + 1):
+            for old in Segment.load(directory, covered).files:
+                old.unlink(missing_ok=True)
+    swap.close()
+    swap.change_suffix(SWAP_SUFFIX, "")
+    for stale in directory.glob("*" + DELETED_SUFFIX):
+        stale.unlink()

@@ -1,0 +1,87 @@
+"""Offsets by time: the first record at or after a timestamp, and the newest one.
+
+Indexes narrow the search to one batch; only that batch is opened. The answers equal those of reading every record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from headrace.records.batch import BatchView
+from headrace.records.reader import iter_records
+from headrace.storage.segment import Segment
+
+
+class TimestampOffset(NamedTuple):
+    offset: int
+    timestamp_ms: int
+    leader_epoch: int
+
+
+def first_at_or_after(segments: Sequence[Segment], timestamp_ms: int, log_start_offset: int) -> TimestampOffset | None:
+    for at, segment in enumerate(segments):
+        below_start = at + 1 < len(segments) and segments[at + 1].base_offset <= log_start_offset
+        if below_start or segment.max_timestamp_ms < timestamp_ms:
+            continue
+        found = _first_in(segment, timestamp_ms, log_start_offset)
+        if found is not None:
+            return found
+    return None
+
+
+def _first_in(segment: Segment, timestamp_ms: int, log_start_offset: int) -> TimestampOffset | None:
+    start = max(segment.time_index.offset_at_or_below(timestamp_ms), log_start_offset)
+    position = segment.position_of(start)
+    if position is None:
+        return None
+    for place in segment.places(position):
+        if place.max_timestamp_ms < timestamp_ms:
+            continue
+        batch = segment.batch_at(place)
+        for record in iter_records(batch):
+            if record.timestamp_ms >= timestamp_ms and record.offset >= log_start_offset:
+                return TimestampOffset(record.offset, record.timestamp_ms, batch.partition_leader_epoch)
+    return None
+
+
+def newest(segments: Sequence[Segment], log_start_offset: int) -> TimestampOffset | None:
+    """Segments are tried from the newest timestamp down, because the newest one's records may all be deleted."""
+    alive = [
+        segment
+        for at, segment in enumerate(segments)
+        if segment.size_bytes > 0 and not (at + 1 < len(segments) and segments[at + 1].base_offset <= log_start_offset)
+    ]
+    best: TimestampOffset | None = None
+    for segment in sorted(alive, key=lambda one: (-one.max_timestamp_ms, one.base_offset)):
+        if best is not None and segment.max_timestamp_ms < best.timestamp_ms:
+            break
+        found = _newest_in(segment, log_start_offset)
+        if found is not None and (best is None or found.timestamp_ms > best.timestamp_ms):
+            best = found
+    return best
+
+
+def _newest_in(segment: Segment, log_start_offset: int) -> TimestampOffset | None:
+    if segment.offset_of_max_timestamp >= log_start_offset:
+        position = segment.position_of(segment.offset_of_max_timestamp)
+        place = None if position is None else next(segment.places(position), None)
+        if place is not None and place.base_offset >= log_start_offset:
+            return _newest_of(segment.batch_at(place), log_start_offset)
+    # The batch that the index names is wholly or partly deleted: the rest of the segment is walked.
+    best: TimestampOffset | None = None
+    position = segment.position_of(log_start_offset)
+    for place in segment.places(position) if position is not None else ():
+        if best is None or place.max_timestamp_ms > best.timestamp_ms:
+            found = _newest_of(segment.batch_at(place), log_start_offset)
+            if found is not None and (best is None or found.timestamp_ms > best.timestamp_ms):
+                best = found
+    return best
+
+
+def _newest_of(batch: BatchView, log_start_offset: int) -> TimestampOffset | None:
+    best: TimestampOffset | None = None
+    for record in iter_records(batch):
+        if record.offset >= log_start_offset and (best is None or record.timestamp_ms > best.timestamp_ms):
+            best = TimestampOffset(record.offset, record.timestamp_ms, batch.partition_leader_epoch)
+    return best
