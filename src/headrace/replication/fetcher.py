@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -57,6 +57,10 @@ class FetchSettings:
     socket_timeout_ms: int = 30_000
 
 
+# `Connection.open`, or what stands for it in a simulation.
+Connect = Callable[..., Awaitable[Connection]]
+
+
 class Throttle:
     """Which partitions are held back right now, and what was copied for them. This one never holds anything back."""
 
@@ -75,6 +79,7 @@ class LeaderFetcher:
         own: Callable[[], tuple[int, int]],
         settings: FetchSettings,
         throttle: Throttle,
+        connect: Connect = Connection.open,
     ) -> None:
         self.leader = leader
         self.partitions: dict[PartitionKey, Partition] = {}
@@ -82,6 +87,7 @@ class LeaderFetcher:
         self._own = own  # (broker id, broker epoch)
         self._settings = settings
         self._throttle = throttle
+        self._connect = connect
         self._session = FetchSession()
         self._connection: Connection | None = None
         self._not_before: dict[PartitionKey, float] = {}
@@ -279,7 +285,7 @@ class LeaderFetcher:
             raise ConnectionError(f"broker {self.leader} is not registered")
         broker_id, _ = self._own()
         timeout = self._settings.socket_timeout_ms / 1000
-        self._connection = await Connection.open(*address, client_id=f"broker-{broker_id}-fetcher", timeout=timeout)
+        self._connection = await self._connect(*address, client_id=f"broker-{broker_id}-fetcher", timeout=timeout)
         return self._connection
 
     async def _disconnect(self) -> None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 
+from headrace.client.connection import Connection
 from headrace.cluster.view import ClusterView
-from headrace.replication.fetcher import FetchSettings, LeaderFetcher, Throttle
+from headrace.replication.fetcher import Connect, FetchSettings, LeaderFetcher, Throttle
 from headrace.replication.partition import Partition
 from headrace.replication.partitions import Partitions
 
@@ -22,12 +23,14 @@ class Fetchers:
         listener: str,
         settings: FetchSettings | None = None,
         throttle: Throttle | None = None,
+        connect: Connect = Connection.open,
     ) -> None:
         self._partitions = partitions
         self._view = view
         self._listener = listener
         self._settings = settings or FetchSettings()
         self._throttle = throttle or Throttle()
+        self._connect = connect
         self._by_leader: dict[int, LeaderFetcher] = {}
         self._following: dict[Partition, LeaderFetcher] = {}
         self._unsubscribe = partitions.subscribe(self.role_changed)
@@ -56,6 +59,7 @@ class Fetchers:
             lambda: (self._partitions.broker_id, self._partitions.broker_epoch),
             self._settings,
             self._throttle,
+            self._connect,
         )
         self._by_leader[leader] = fetcher
         return fetcher

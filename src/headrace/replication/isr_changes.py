@@ -18,6 +18,7 @@ from headrace.client.connection import Connection
 from headrace.cluster.view import ClusterView
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.replication.core.isr import IsrProposal
+from headrace.replication.fetcher import Connect
 from headrace.replication.partition import Partition
 
 logger = logging.getLogger(__name__)
@@ -39,10 +40,17 @@ _NOT_LOOKED_AT: Final = frozenset(
 
 
 class ControllerIsrChanges:
-    def __init__(self, view: ClusterView, listener: str, own: Callable[[], tuple[int, int]]) -> None:
+    def __init__(
+        self,
+        view: ClusterView,
+        listener: str,
+        own: Callable[[], tuple[int, int]],
+        connect: Connect = Connection.open,
+    ) -> None:
         self._view = view
         self._listener = listener
         self._own = own  # (broker id, broker epoch)
+        self._connect = connect
         self._pending: dict[Partition, IsrProposal] = {}
         self._wanted = asyncio.Event()
         self._connection: Connection | None = None
@@ -147,7 +155,7 @@ class ControllerIsrChanges:
         if self._connection is not None and not self._connection.closed and self._connected_to == address:
             return self._connection
         await self._disconnect()
-        self._connection = await Connection.open(*address, client_id=f"broker-{self._own()[0]}-isr", timeout=_TIMEOUT_S)
+        self._connection = await self._connect(*address, client_id=f"broker-{self._own()[0]}-isr", timeout=_TIMEOUT_S)
         self._connected_to = address
         return self._connection
 

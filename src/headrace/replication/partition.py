@@ -458,8 +458,7 @@ class Partition:
         self._dismiss(ErrorCode.not_leader_or_follower)
 
     def step_down(self) -> None:
-        """Lead no more in this epoch, whatever the image says; only a higher epoch can make this broker leader again.
-        """
+        """Lead no more in this epoch, whatever the image says; only a higher epoch can make this broker leader again."""
         self.leader_id = -1
         self._follow()
 
