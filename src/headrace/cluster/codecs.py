@@ -21,6 +21,7 @@ from headrace.cluster.core.changes import (
     FeatureSet,
     PartitionChanged,
     PartitionsAdded,
+    ProducerIdsAllocated,
     QuotaSet,
     TopicCreated,
     TopicDeleted,
@@ -165,6 +166,15 @@ def quota_path(entity: QuotaEntity) -> str:
     return f"{paths.QUOTAS}/{','.join(parts)}"
 
 
+def encode_producer_ids(change: ProducerIdsAllocated) -> bytes:
+    first, last = str(change.first), str(change.next_id - 1)
+    return to_json({"version": 1, "broker": change.broker, "block_start": first, "block_end": last})
+
+
+def decode_next_producer_id(data: bytes) -> int:
+    return int(from_json(data)["block_end"]) + 1
+
+
 def _entity(rows: list[list[str | None]]) -> QuotaEntity:
     return tuple((str(kind), name) for kind, name in rows)
 
@@ -221,6 +231,8 @@ def _change_row(change: Change) -> list[Any]:
             return ["quota", entity, dict(quotas)]
         case FeatureSet(name, level):
             return ["feature", name, level]
+        case ProducerIdsAllocated(broker_id, first, next_id):
+            return ["producer-ids", broker_id, first, next_id]
 
 
 def _change(row: list[Any]) -> Change:
@@ -246,6 +258,8 @@ def _change(row: list[Any]) -> Change:
             return QuotaSet(_entity(entity), values)
         case ["feature", name, level]:
             return FeatureSet(name, level)
+        case ["producer-ids", broker_id, first, next_id]:
+            return ProducerIdsAllocated(broker_id, first, next_id)
     raise ValueError(f"a change of unknown kind {row[:1]}: was it written by a newer version?")
 
 

@@ -82,6 +82,7 @@ async def _load_nodes(store: Store, version: int) -> ClusterImage:
     topics = await _load_topics(store)
     features = await store.children(paths.FEATURES)
     levels = await _gather_existing([paths.feature(name) for name in features], store)
+    producer_ids = await store.exists(paths.PRODUCER_IDS)
     return ClusterImage(
         version=version,
         cluster_id=cluster_id,
@@ -93,6 +94,7 @@ async def _load_nodes(store: Store, version: int) -> ClusterImage:
         configs=await _load_configs(store),
         quotas=await _load_quotas(store),
         features={name: codecs.from_json(data)["level"] for name, data in zip(features, levels, strict=True) if data},
+        next_producer_id=0 if producer_ids is None else codecs.decode_next_producer_id(producer_ids.data),
     )
 
 

@@ -1,4 +1,4 @@
-"""Changes of the cluster image: absolute values, so that applying one twice, or over a newer value's predecessor, is harmless.
+"""Changes of the cluster image: absolute values, so that applying one twice is harmless.
 
 `apply` is the only way from one image to the next: the controller decides changes, stores them, and every broker
 replays the same list under the same version. (Kafka's metadata records and replay; here one list per version.)
@@ -80,6 +80,15 @@ class FeatureSet:
     level: int
 
 
+@dataclass(frozen=True, slots=True)
+class ProducerIdsAllocated:
+    """The block [first, next_id) went to a broker; nobody gets it again."""
+
+    broker: int
+    first: int
+    next_id: int
+
+
 Change = (
     ControllerElected
     | BrokerRegistered
@@ -91,6 +100,7 @@ Change = (
     | ConfigSet
     | QuotaSet
     | FeatureSet
+    | ProducerIdsAllocated
 )
 
 
@@ -163,6 +173,8 @@ def _replay(draft: _Draft, change: Change) -> None:
             _put(draft.table("configs"), (resource_type, name), dict(values))
         case QuotaSet(entity, values):
             _put(draft.table("quotas"), entity, dict(values))
+        case ProducerIdsAllocated(_, _, next_id):
+            draft.fields["next_producer_id"] = next_id
         case FeatureSet(name, level):
             _put(draft.table("features"), name, level)
 

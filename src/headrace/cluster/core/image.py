@@ -88,6 +88,7 @@ class ClusterImage:
     configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=dict)
     quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=dict)
     features: Mapping[str, int] = field(default_factory=dict)
+    next_producer_id: int = 0
 
     def partition(self, topic: str, index: int) -> PartitionInfo | None:
         found = self.topics.get(topic)

@@ -14,7 +14,9 @@ from headrace.coordination import paths
 from headrace.coordination.store import Delete, Op
 
 
-def clearing_steps(topic: str, partitions: Sequence[int], *, has_config: bool, step_size: int) -> Iterator[list[Op]]:
+def clearing_steps(
+    topic: str, partitions: Sequence[int], *, has_config: bool, is_marked: bool, step_size: int
+) -> Iterator[list[Op]]:
     """Groups of operations, each to be one multi, after which nothing of the topic is left in the store."""
     ops: list[Op] = []
     for index in partitions:
@@ -25,5 +27,6 @@ def clearing_steps(topic: str, partitions: Sequence[int], *, has_config: bool, s
     ops += [Delete(paths.topic_partitions(topic)), Delete(paths.topic(topic))]
     if has_config:
         ops.append(Delete(paths.config("topic", topic)))
-    ops.append(Delete(paths.delete_topic(topic)))
+    if is_marked:
+        ops.append(Delete(paths.delete_topic(topic)))
     yield ops

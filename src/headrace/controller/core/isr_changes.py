@@ -1,4 +1,4 @@
-"""AlterPartition: a leader reports its new in-sync set, and the controller decides whether to take it (KIP-497, 841, 903).
+"""AlterPartition: a leader reports its new in-sync set, the controller decides whether to take it (KIP-497, 841, 903).
 
 The leader names every member with the broker epoch it knows: a member that restarted since is another broker and may
 not hold what the leader thinks it holds. Stale reports are told apart by leader epoch and partition epoch, so that a

@@ -1,4 +1,4 @@
-"""The node tree with ZooKeeper's rules, in memory and without I/O: what the embedded store keeps and the simulator models.
+"""The node tree with ZooKeeper's rules, in memory, no I/O: what the embedded store keeps and the simulator models.
 
 `check(ops)` says whether a multi can be done (operations see the effects of those before them), `commit(ops, id)`
 does it. Split in two, because the embedded store writes its journal between them.

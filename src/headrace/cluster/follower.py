@@ -1,0 +1,97 @@
+"""Following the cluster image out of the store, by version.
+
+A watch on the version node says "look"; a look reads the version and then every change list since the one we hold.
+Watches can be late or lost with a connection, so we also look every now and then. A broker that fell too far behind,
+or just started, reads everything. The active controller publishes what it wrote by itself, so a look there finds
+nothing new.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from typing import Final
+
+from headrace.cluster import codecs
+from headrace.cluster.core.changes import apply
+from headrace.cluster.loading import ChangesGone, load_changes, load_image
+from headrace.cluster.view import ClusterView
+from headrace.coordination import paths
+from headrace.coordination.store import Store, StoreFault
+
+logger = logging.getLogger(__name__)
+
+# Between looks without a hint. Short against any session timeout, long against the cost of one small read.
+_LONGEST_UNSEEN: Final = 2.0
+_PAUSE_AFTER_FAULT: Final = 0.2
+
+
+class ImageFollower:
+    def __init__(self, store: Store, view: ClusterView) -> None:
+        self._store = store
+        self._view = view
+        self._hint = asyncio.Event()
+        self._watching = False
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Reads the whole image once, then follows."""
+        self._view.publish(await load_image(self._store))
+        self._task = asyncio.create_task(self._follow(), name="cluster image follower")
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def look(self) -> None:
+        """Something may have changed."""
+        self._hint.set()
+
+    def _watched(self) -> None:
+        self._watching = False
+        self._hint.set()
+
+    async def _follow(self) -> None:
+        # The embedded store cannot lose a watch; asking it again and again would only wake an idle machine.
+        pause = (
+            None if math.isinf(self._store.session_timeout) else min(_LONGEST_UNSEEN, self._store.session_timeout / 4)
+        )
+        while True:
+            self._hint.clear()
+            try:
+                await self._catch_up()
+            except StoreFault as fault:
+                logger.info("cannot follow the cluster image right now: %s", fault.message or type(fault).__name__)
+                await asyncio.sleep(_PAUSE_AFTER_FAULT)
+                continue
+            except Exception:
+                logger.exception("following the cluster image failed; trying again")
+                await asyncio.sleep(_PAUSE_AFTER_FAULT)
+                continue
+            try:
+                await asyncio.wait_for(self._hint.wait(), pause)
+            except TimeoutError:
+                pass
+
+    async def _catch_up(self) -> None:
+        if self._watching:
+            head = await self._store.exists(paths.IMAGE)
+        else:
+            self._watching = True
+            try:
+                head = await self._store.exists(paths.IMAGE, watch=self._watched)
+            except BaseException:
+                self._watching = False
+                raise
+        version = 0 if head is None else int(codecs.from_json(head.data)["version"])
+        image = self._view.current
+        if version <= image.version:
+            return
+        try:
+            for at, changes in await load_changes(self._store, image.version, version):
+                image = apply(image, changes, at)
+        except ChangesGone:
+            image = await load_image(self._store)
+        self._view.publish(image)

@@ -1,0 +1,150 @@
+"""This broker's place among the living: its ephemeral registration and the lease that goes with it.
+
+The creation id of the registration is the broker's epoch. When a session expires the registration is gone and others
+may already lead what we led; we register again, get a new epoch, and are treated as a broker that came back.
+The lease (DESIGN rule 9): a broker that cannot reach the store does not learn that its session expired, so it must stop
+acknowledging and serving by its own clock, before the store could have given its place away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+
+import headrace
+from headrace.cluster import codecs
+from headrace.cluster.core.image import BrokerInfo
+from headrace.coordination import paths
+from headrace.coordination.store import (
+    ConnectionLost,
+    Node,
+    NodeExists,
+    SessionEvent,
+    SessionExpired,
+    Store,
+    StoreFault,
+)
+from headrace.kernel.errors import ErrorCode, Refused
+
+logger = logging.getLogger(__name__)
+
+_PAUSE: Final = 0.2
+# Beyond the session timeout: the store ends sessions in ticks.
+_GHOST_MARGIN: Final = 3.0
+
+
+class Membership:
+    def __init__(self, store: Store, broker: BrokerInfo, *, clean_start: bool) -> None:
+        """`broker.epoch` is not yet known and ignored."""
+        self.broker_id = broker.id
+        self.epoch = -1
+        self._store = store
+        self._broker = broker
+        self._clean = clean_start
+        self._callbacks: list[Callable[[int], None]] = []
+        self._again: asyncio.Task[None] | None = None
+        self._closed = False
+
+    def on_registered(self, callback: Callable[[int], None]) -> None:
+        """Calls back with the new epoch on every registration."""
+        self._callbacks.append(callback)
+
+    def lease_held(self) -> bool:
+        return self.epoch >= 0 and time.monotonic() < self._store.lease_ends_at()
+
+    async def start(self) -> None:
+        """Registers. Raises Refused when another live broker has this id."""
+        await self._register()
+        self._store.on_session(self._session_changed)
+
+    async def close(self) -> None:
+        """Leaves at once, so that nobody waits for the session to time out."""
+        self._closed = True
+        if self._again is not None:
+            self._again.cancel()
+            await asyncio.gather(self._again, return_exceptions=True)
+        if self.epoch >= 0:
+            try:
+                await self._store.delete(paths.broker_id(self.broker_id))
+            except StoreFault as fault:
+                logger.info("could not take the registration away: %s", fault.message or type(fault).__name__)
+        self.epoch = -1
+
+    def _session_changed(self, event: SessionEvent) -> None:
+        if event is SessionEvent.EXPIRED:
+            self.epoch = -1
+        registering = self._again is not None and not self._again.done()
+        if event is SessionEvent.CONNECTED and self.epoch < 0 and not self._closed and not registering:
+            self._again = asyncio.get_running_loop().create_task(self._register_again(), name="register again")
+
+    async def _register_again(self) -> None:
+        # The process lived on, and its logs with it: nothing was lost while the session was away.
+        self._clean = True
+        while not self._closed and self.epoch < 0:
+            try:
+                await self._register()
+            except (StoreFault, Refused) as fault:
+                logger.warning("cannot register again: %s", fault.message or type(fault).__name__)
+                await asyncio.sleep(_PAUSE)
+
+    async def _register(self) -> None:
+        path = paths.broker_id(self.broker_id)
+        data = codecs.encode_registration(
+            self._broker,
+            clean_start=self._clean,
+            timestamp_ms=time.time_ns() // 1_000_000,
+            version=headrace.__version__,
+        )
+        deadline = time.monotonic() + min(self._store.session_timeout, 60.0) + _GHOST_MARGIN
+        told = False
+        while True:
+            session = self._store.session_id
+            try:
+                await self._store.create(path, data, ephemeral=True)
+                node: Node | None = await self._store.get(path)
+            except (ConnectionLost, SessionExpired):
+                if time.monotonic() > deadline:
+                    raise
+                await asyncio.sleep(_PAUSE)
+                continue
+            except NodeExists:
+                node = await self._store.exists(path)
+            if node is not None and node.session_id == session and session != 0:
+                break
+            if node is not None:
+                await self._refuse_or_wait(node, deadline, told)
+                told = True
+        self.epoch = node.created_id
+        logger.info("registered as broker %d with epoch %d", self.broker_id, self.epoch)
+        for callback in self._callbacks:
+            callback(self.epoch)
+
+    async def _refuse_or_wait(self, node: Node, deadline: float, told: bool) -> None:
+        """The id is taken: by a live broker (refuse), or by our own former self whose session has yet to end (wait)."""
+        holder, _ = codecs.decode_registration(self.broker_id, node.data, node.created_id)
+        where = f"{holder.endpoints[0].host}:{holder.endpoints[0].port}"
+        ours = {(e.host, e.port) for e in self._broker.endpoints}
+        alive = not told and (holder.endpoints[0].host, holder.endpoints[0].port) not in ours and await _answers(holder)
+        if alive or time.monotonic() > deadline:
+            raise Refused(
+                ErrorCode.duplicate_broker_registration,
+                f"broker.id={self.broker_id} is already used by the broker at {where}: give this one another id",
+            )
+        if not told:
+            logger.warning(
+                "broker id %d is still held by a session of %s; waiting for it to end", self.broker_id, where
+            )
+        await asyncio.sleep(_PAUSE)
+
+
+async def _answers(holder: BrokerInfo) -> bool:
+    endpoint = holder.endpoints[0]
+    try:
+        _, writer = await asyncio.wait_for(asyncio.open_connection(endpoint.host, endpoint.port), 2.0)
+    except (OSError, TimeoutError):
+        return False
+    writer.close()
+    return True

@@ -1,0 +1,105 @@
+"""Brokers come, go and ask: operations for the ledger."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from headrace.cluster.core.changes import ProducerIdsAllocated
+from headrace.cluster.core.image import BrokerInfo, ClusterImage
+from headrace.controller.core import elections
+from headrace.controller.ledger import Decision
+from headrace.kernel.errors import ErrorCode, Refused
+
+if TYPE_CHECKING:
+    from headrace.controller.controller import Controller
+
+logger = logging.getLogger(__name__)
+
+# As many as Kafka gives at a time.
+PRODUCER_ID_BLOCK: Final = 1000
+_MAX_PRODUCER_ID: Final = 2**63 - 1
+
+
+def check_broker_epoch(image: ClusterImage, broker_id: int, broker_epoch: int) -> BrokerInfo:
+    """Raises when the sender is not the registered incarnation of that broker."""
+    broker = image.brokers.get(broker_id)
+    if broker is None:
+        raise Refused(ErrorCode.broker_id_not_registered, f"broker {broker_id} is not registered")
+    if broker.epoch != broker_epoch:
+        why = f"broker {broker_id} is registered with epoch {broker.epoch}, the request says {broker_epoch}"
+        raise Refused(ErrorCode.stale_broker_epoch, why)
+    return broker
+
+
+def report_elections(controller: Controller, decided: elections.Decided) -> None:
+    """Elections that may have lost records are counted and named."""
+    if decided.unclean:
+        controller.unclean_elections += len(decided.unclean)
+        logger.warning("unclean leader election, records may be lost: %s", ", ".join(map(str, decided.unclean[:50])))
+    if decided.from_last_known:
+        controller.elections_from_last_known += len(decided.from_last_known)
+        some = ", ".join(map(str, decided.from_last_known[:5]))
+        logger.info(
+            "%d partitions are led again by their last known leader after it stopped uncleanly (%s …)",
+            len(decided.from_last_known),
+            some,
+        )
+
+
+def membership(
+    controller: Controller, present: Mapping[int, tuple[BrokerInfo, bool]]
+) -> Callable[[ClusterImage], Decision[None]]:
+    def decide(image: ClusterImage) -> Decision[None]:
+        decided = elections.membership_changed(image, present, controller.topic_rules(image))
+        for broker_id in sorted(set(image.brokers) - set(present)):
+            logger.info("broker %d is gone", broker_id)
+        for broker_id, (broker, clean) in sorted(present.items()):
+            known = image.brokers.get(broker_id)
+            if known is None or known.epoch != broker.epoch:
+                how = "" if clean else " after an unclean stop"
+                logger.info(
+                    "broker %d %s with epoch %d%s", broker_id, "is back" if known else "joined", broker.epoch, how
+                )
+        report_elections(controller, decided)
+        return Decision(None, decided.changes)
+
+    return decide
+
+
+def controlled_shutdown(
+    controller: Controller, broker_id: int, broker_epoch: int
+) -> Callable[[ClusterImage], Decision[bool]]:
+    def decide(image: ClusterImage) -> Decision[bool]:
+        check_broker_epoch(image, broker_id, broker_epoch)
+        decided = elections.shutting_down(image, broker_id, controller.topic_rules(image))
+        report_elections(controller, decided)
+        return Decision(True, decided.changes)
+
+    return decide
+
+
+def unregister(broker_id: int) -> Callable[[ClusterImage], Decision[None]]:
+    def decide(image: ClusterImage) -> Decision[None]:
+        if broker_id in image.brokers:
+            why = f"broker {broker_id} is alive: stop it first, its registration ends with it"
+            raise Refused(ErrorCode.invalid_request, why)
+        holds = any(broker_id in info.replicas for _, _, info in image.partitions())
+        if not holds:
+            raise Refused(ErrorCode.broker_id_not_registered, f"Broker ID {broker_id} is not currently registered")
+        # Dead brokers are not registered here; their replicas stay assigned until they are reassigned.
+        return Decision(None, [])
+
+    return decide
+
+
+def allocate_producer_ids(broker_id: int, broker_epoch: int) -> Callable[[ClusterImage], Decision[tuple[int, int]]]:
+    def decide(image: ClusterImage) -> Decision[tuple[int, int]]:
+        check_broker_epoch(image, broker_id, broker_epoch)
+        first = image.next_producer_id
+        if first + PRODUCER_ID_BLOCK > _MAX_PRODUCER_ID:
+            raise Refused(ErrorCode.unknown_server_error, "producer ids are used up")
+        return Decision((first, PRODUCER_ID_BLOCK), [ProducerIdsAllocated(broker_id, first, first + PRODUCER_ID_BLOCK)])
+
+    return decide

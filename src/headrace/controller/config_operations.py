@@ -1,0 +1,127 @@
+"""Overrides, quotas and feature levels: operations for the ledger. One resource's fault is that resource's answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from headrace.cluster.core.changes import Change
+from headrace.cluster.core.image import ClusterImage
+from headrace.controller.core import features, quotas
+from headrace.controller.core.config_changes import (
+    TABLES,
+    KeyChange,
+    change_for,
+    check_resource,
+    check_values,
+    effective_text,
+    merged,
+    replaced,
+)
+from headrace.controller.ledger import Decision
+from headrace.controller.partition_operations import allowed_unclean
+from headrace.controller.results import NamedResult, ResourceResult
+from headrace.kernel.errors import ErrorCode, Fault, Refused
+
+if TYPE_CHECKING:
+    from headrace.controller.controller import Controller
+
+# (entity parts, operations as (key, value, remove))
+QuotaRequest = tuple[Sequence[tuple[str, str | None]], Sequence[tuple[str, float, bool]]]
+_UNCLEAN = "unclean.leader.election.enable"
+
+
+def replace_configs(
+    controller: Controller, resources: Sequence[tuple[str, str, Mapping[str, str | None]]], *, validate_only: bool
+) -> Callable[[ClusterImage], Decision[list[ResourceResult]]]:
+    def new_values(image: ClusterImage, resource_type: str, name: str, given: Any) -> dict[str, str]:
+        return replaced(given)
+
+    return _altered(controller, resources, new_values, validate_only)
+
+
+def change_configs(
+    controller: Controller, resources: Sequence[tuple[str, str, Sequence[KeyChange]]], *, validate_only: bool
+) -> Callable[[ClusterImage], Decision[list[ResourceResult]]]:
+    def new_values(image: ClusterImage, resource_type: str, name: str, given: Any) -> dict[str, str]:
+        effective = effective_text(image, resource_type, name, controller.config)
+        return merged(image.config_of(resource_type, name), given, TABLES.get(resource_type, {}), effective)
+
+    return _altered(controller, resources, new_values, validate_only)
+
+
+def _altered(
+    controller: Controller,
+    resources: Sequence[tuple[str, str, Any]],
+    new_values: Callable[[ClusterImage, str, str, Any], dict[str, str]],
+    validate_only: bool,
+) -> Callable[[ClusterImage], Decision[list[ResourceResult]]]:
+    def decide(image: ClusterImage) -> Decision[list[ResourceResult]]:
+        results: list[ResourceResult] = []
+        changes: list[Change] = []
+        unclean_for: list[str] = []
+        cluster_wide = False
+        for resource_type, name, given in resources:
+            try:
+                # Names and values first, then whether there is such a thing: the order in which Kafka complains.
+                values = check_values(
+                    resource_type, name, new_values(image, resource_type, name, given), controller.config
+                )
+                check_resource(image, resource_type, name)
+            except Fault as fault:
+                results.append(ResourceResult(resource_type, name, fault.code, fault.message or None))
+                continue
+            changes += change_for(image, resource_type, name, values)
+            results.append(ResourceResult(resource_type, name))
+            if values.get(_UNCLEAN) == "true":
+                unclean_for += [name] if resource_type == "topic" else []
+                cluster_wide = cluster_wide or (resource_type == "broker" and not name)
+        if unclean_for or cluster_wide:
+            changes += allowed_unclean(controller, image, changes, None if cluster_wide else unclean_for)
+        return Decision(results, [] if validate_only else changes)
+
+    return decide
+
+
+def alter_quotas(
+    entries: Sequence[QuotaRequest], *, validate_only: bool
+) -> Callable[[ClusterImage], Decision[list[tuple[ErrorCode, str | None]]]]:
+    def decide(image: ClusterImage) -> Decision[list[tuple[ErrorCode, str | None]]]:
+        results: list[tuple[ErrorCode, str | None]] = []
+        changes: dict[Any, Change] = {}
+        for parts, ops in entries:
+            try:
+                entity = quotas.entity_of(parts)
+                if entity in changes:
+                    raise Refused(ErrorCode.invalid_request, f"client quota entity {dict(entity)} is given twice")
+                for change in quotas.altered(image, entity, ops):
+                    changes[entity] = change
+            except Fault as fault:
+                results.append((fault.code, fault.message or None))
+                continue
+            results.append((ErrorCode.none, None))
+        return Decision(results, [] if validate_only else list(changes.values()))
+
+    return decide
+
+
+def update_features(
+    updates: Sequence[tuple[str, int, int]], *, validate_only: bool
+) -> Callable[[ClusterImage], Decision[list[NamedResult]]]:
+    """(name, level, upgrade type). All or nothing, as Kafka does it since version 2 of the request."""
+
+    def decide(image: ClusterImage) -> Decision[list[NamedResult]]:
+        results: list[NamedResult] = []
+        changes: list[Change] = []
+        for name, level, upgrade_type in updates:
+            try:
+                change = features.change_level(image, name, level, upgrade_type)
+            except Fault as fault:
+                results.append(NamedResult(name, fault.code, fault.message))
+                continue
+            changes += [change] if change is not None else []
+            results.append(NamedResult(name))
+        refused = any(result.error is not ErrorCode.none for result in results)
+        return Decision(results, [] if validate_only or refused else changes)
+
+    return decide

@@ -1,0 +1,217 @@
+"""The controller's operations, on whichever broker holds the office.
+
+Every broker has one of these; it is active for the terms that this broker wins (`leadership`). Inactive, every
+operation raises NOT_CONTROLLER, and `gateway` sends the request to the one who is active. While active three tasks
+run: one follows the registrations of brokers (who died, who came back), one looks for uneven leadership, and the
+ledger writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
+from uuid import UUID
+
+from headrace.cluster.core.image import ClusterImage
+from headrace.config import BrokerConfig, TopicConfig
+from headrace.controller import broker_operations, config_operations, partition_operations, topic_operations
+from headrace.controller.core.config_changes import KeyChange
+from headrace.controller.core.elections import TopicRules, rebalanced
+from headrace.controller.core.isr_changes import IsrAnswer, IsrReport
+from headrace.controller.core.partition_states import Election
+from headrace.controller.core.topics import NewTopic
+from headrace.controller.leadership import differs, registered_brokers
+from headrace.controller.ledger import Decision, Deposed, Ledger
+from headrace.controller.results import NamedResult, PartitionResult, ResourceResult, TopicResult
+from headrace.controller.topic_operations import Growth
+from headrace.coordination.store import Store, StoreFault
+from headrace.kernel.ids import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+Reply = TypeVar("Reply")
+
+_PAUSE_AFTER_FAULT: Final = 0.2
+_LONGEST_UNSEEN: Final = 2.0
+
+
+class Controller:
+    def __init__(self, store: Store, config: Callable[[], BrokerConfig]) -> None:
+        self._store = store
+        self._config = config
+        self._ledger: Ledger | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._brokers_hint = asyncio.Event()
+        self.unclean_elections = 0
+        self.elections_from_last_known = 0
+
+    # --- the office ----------------------------------------------------------------------------------------------
+
+    @property
+    def is_active(self) -> bool:
+        return self._ledger is not None and not self._ledger.deposed.is_set()
+
+    def activate(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._tasks = [
+            asyncio.create_task(self._follow_brokers(ledger), name="controller: brokers"),
+            asyncio.create_task(self._keep_balance(ledger), name="controller: leader balance"),
+        ]
+
+    def deactivate(self) -> None:
+        self._ledger = None
+        for task in self._tasks:
+            task.cancel()
+        self._tasks = []
+
+    async def _run(self, operation: Callable[[ClusterImage], Decision[Reply]]) -> Reply:
+        ledger = self._ledger
+        if ledger is None:
+            raise Deposed("this broker is not the controller")
+        return await ledger.run(operation)
+
+    def topic_rules(self, image: ClusterImage) -> Callable[[str], TopicRules]:
+        config = self._config()
+        plain: TopicRules | None = None
+
+        def rules_of(topic: str) -> TopicRules:
+            nonlocal plain
+            overrides = image.config_of("topic", topic)
+            if not overrides and plain is not None:
+                return plain
+            settings = TopicConfig(config, overrides)
+            rules = TopicRules(int(settings["min.insync.replicas"]), bool(settings["unclean.leader.election.enable"]))
+            if not overrides:
+                plain = rules
+            return rules
+
+        return rules_of
+
+    async def _follow_brokers(self, ledger: Ledger) -> None:
+        timeout = self._store.session_timeout
+        pause = None if math.isinf(timeout) else min(_LONGEST_UNSEEN, timeout / 4)
+        watching = False
+
+        def hinted() -> None:
+            nonlocal watching
+            watching = False
+            self._brokers_hint.set()
+
+        while not ledger.deposed.is_set():
+            self._brokers_hint.clear()
+            try:
+                asked, watching = watching, True
+                present = await registered_brokers(self._store, watch=None if asked else hinted)
+                if differs(ledger.image, present):
+                    await ledger.run(broker_operations.membership(self, present))
+            except Deposed:
+                return
+            except StoreFault as fault:
+                watching = False
+                logger.info("cannot read who is registered: %s", fault.message or type(fault).__name__)
+                await asyncio.sleep(_PAUSE_AFTER_FAULT)
+                continue
+            try:
+                await asyncio.wait_for(self._brokers_hint.wait(), pause)
+            except TimeoutError:
+                pass
+
+    async def _keep_balance(self, ledger: Ledger) -> None:
+        while not ledger.deposed.is_set():
+            config = self._config()
+            await asyncio.sleep(float(config["leader.imbalance.check.interval.seconds"]))
+            if not config["auto.leader.rebalance.enable"] or len(ledger.image.brokers) < 2:
+                continue
+            percent = int(config["leader.imbalance.per.broker.percentage"])
+
+            def decide(image: ClusterImage, percent: int = percent) -> Decision[int]:
+                decided = rebalanced(image, percent, self.topic_rules(image))
+                return Decision(len(decided.changes), decided.changes)
+
+            try:
+                moved = await ledger.run(decide)
+            except Deposed:
+                return
+            if moved:
+                logger.info("leadership of %d partitions went back to their preferred replicas", moved)
+
+    # --- topics --------------------------------------------------------------------------------------------------
+
+    async def create_topics(self, topics: Sequence[NewTopic], *, validate_only: bool = False) -> list[TopicResult]:
+        return await self._run(topic_operations.create_topics(topics, self._config(), validate_only=validate_only))
+
+    async def delete_topics(self, topics: Sequence[tuple[str | None, UUID | None]]) -> list[TopicResult]:
+        enabled = bool(self._config()["delete.topic.enable"])
+        return await self._run(topic_operations.delete_topics(topics, enabled=enabled))
+
+    async def create_partitions(self, growths: Sequence[Growth], *, validate_only: bool = False) -> list[TopicResult]:
+        return await self._run(topic_operations.create_partitions(growths, validate_only=validate_only))
+
+    # --- partitions ----------------------------------------------------------------------------------------------
+
+    async def alter_partitions(
+        self, broker_id: int, broker_epoch: int, reports: Sequence[IsrReport]
+    ) -> list[IsrAnswer]:
+        return await self._run(partition_operations.alter_partitions(self, broker_id, broker_epoch, reports))
+
+    async def elect_leaders(
+        self, election: Election, partitions: Sequence[TopicPartition] | None
+    ) -> list[PartitionResult]:
+        """`None`: every partition that needs it."""
+        return await self._run(partition_operations.elect_leaders(self, election, partitions))
+
+    async def alter_reassignments(
+        self, targets: Mapping[TopicPartition, Sequence[int] | None], *, allow_replication_factor_change: bool = True
+    ) -> list[PartitionResult]:
+        return await self._run(
+            partition_operations.alter_reassignments(
+                self, targets, allow_replication_factor_change=allow_replication_factor_change
+            )
+        )
+
+    async def replicas_lost(self, broker_id: int, broker_epoch: int, lost: Sequence[TopicPartition]) -> None:
+        await self._run(partition_operations.lose_replicas(self, broker_id, broker_epoch, lost))
+
+    # --- brokers -------------------------------------------------------------------------------------------------
+
+    async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> bool:
+        """Moves leadership off the broker. True when it may stop now."""
+        return await self._run(broker_operations.controlled_shutdown(self, broker_id, broker_epoch))
+
+    async def unregister_broker(self, broker_id: int) -> None:
+        await self._run(broker_operations.unregister(broker_id))
+
+    async def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> tuple[int, int]:
+        """(first id, how many): a block that no broker ever gets again."""
+        return await self._run(broker_operations.allocate_producer_ids(broker_id, broker_epoch))
+
+    # --- configuration -------------------------------------------------------------------------------------------
+
+    async def replace_configs(
+        self, resources: Sequence[tuple[str, str, Mapping[str, str | None]]], *, validate_only: bool = False
+    ) -> list[ResourceResult]:
+        """AlterConfigs: each resource gets exactly these overrides."""
+        return await self._run(config_operations.replace_configs(self, resources, validate_only=validate_only))
+
+    async def change_configs(
+        self, resources: Sequence[tuple[str, str, Sequence[KeyChange]]], *, validate_only: bool = False
+    ) -> list[ResourceResult]:
+        """IncrementalAlterConfigs."""
+        return await self._run(config_operations.change_configs(self, resources, validate_only=validate_only))
+
+    async def alter_quotas(
+        self, entries: Sequence[config_operations.QuotaRequest], *, validate_only: bool = False
+    ) -> list[tuple[Any, str | None]]:
+        return await self._run(config_operations.alter_quotas(entries, validate_only=validate_only))
+
+    async def update_features(
+        self, updates: Sequence[tuple[str, int, int]], *, validate_only: bool = False
+    ) -> list[NamedResult]:
+        return await self._run(config_operations.update_features(updates, validate_only=validate_only))
+
+    @property
+    def config(self) -> BrokerConfig:
+        return self._config()

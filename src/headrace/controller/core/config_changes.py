@@ -1,0 +1,145 @@
+"""Overrides of a resource after a request to change them: merging, and the checks before anything is stored.
+
+Two requests do it: AlterConfigs gives the whole new set, IncrementalAlterConfigs gives operations on it (KIP-339).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+from headrace.cluster.core.changes import ConfigSet
+from headrace.cluster.core.image import ClusterImage
+from headrace.config import (
+    BROKER_KEYS,
+    GROUP_KEYS,
+    TOPIC_KEYS,
+    BrokerConfig,
+    ConfigError,
+    Key,
+    TopicConfig,
+    Type,
+    canonical_topic_overrides,
+    validate_broker_overrides,
+    validate_group_overrides,
+    validate_topic_overrides,
+)
+from headrace.kernel.errors import ErrorCode, Refused, UnknownPartition
+
+
+class Operation(IntEnum):
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class KeyChange:
+    name: str
+    operation: int
+    value: str | None
+
+
+TABLES: dict[str, Mapping[str, Key]] = {"topic": TOPIC_KEYS, "broker": BROKER_KEYS, "group": GROUP_KEYS}
+
+
+def merged(
+    current: Mapping[str, str], changes: Sequence[KeyChange], keys: Mapping[str, Key], effective: Any
+) -> dict[str, str]:
+    """The overrides after incremental operations; `effective(name)` is the value in force as text. Raises Refused."""
+    result = dict(current)
+    seen: set[str] = set()
+    for change in changes:
+        if change.name in seen:
+            why = f"Error due to duplicate config keys: {change.name} is given more than once"
+            raise Refused(ErrorCode.invalid_request, why)
+        seen.add(change.name)
+        if change.operation not in tuple(Operation):
+            raise Refused(ErrorCode.invalid_request, f"config {change.name}: unknown operation {change.operation}")
+        if change.operation == Operation.DELETE:
+            result.pop(change.name, None)
+            continue
+        if change.value is None:
+            raise Refused(ErrorCode.invalid_config, f"Null value not supported for : {change.name}")
+        if change.operation == Operation.SET:
+            result[change.name] = change.value
+            continue
+        key = keys.get(change.name)
+        if key is None or key.type is not Type.LIST:
+            verb = Operation(change.operation).name
+            raise Refused(ErrorCode.invalid_config, f"Can't {verb} to key {change.name} because its type is not LIST.")
+        result[change.name] = _list_changed(result.get(change.name, effective(change.name) or ""), change)
+    return result
+
+
+def _list_changed(current: str, change: KeyChange) -> str:
+    items = [item.strip() for item in current.split(",") if item.strip()]
+    given = [item.strip() for item in (change.value or "").split(",") if item.strip()]
+    if change.operation == Operation.APPEND:
+        items += [item for item in given if item not in items]
+    else:
+        items = [item for item in items if item not in given]
+    return ",".join(items)
+
+
+def replaced(values: Mapping[str, str | None]) -> dict[str, str]:
+    result: dict[str, str] = {}
+    for name, value in values.items():
+        if value is None:
+            raise Refused(ErrorCode.invalid_config, f"Null value not supported for : {name}")
+        result[name] = value
+    return result
+
+
+def check_resource(image: ClusterImage, resource_type: str, name: str) -> None:
+    """Raises when there is no such thing to configure."""
+    if resource_type == "topic":
+        if not name:
+            raise Refused(ErrorCode.invalid_request, "Default topic resources are not allowed.")
+        if name not in image.topics:
+            raise UnknownPartition(f"The topic '{name}' does not exist.")
+    elif resource_type == "broker" and name:
+        if not name.lstrip("-").isdecimal():
+            raise Refused(ErrorCode.invalid_request, f"Node id must be an integer, but it is: {name}")
+    elif resource_type in ("group", "client-metrics") and not name:
+        raise Refused(ErrorCode.invalid_request, f"Default {resource_type} resources are not allowed.")
+
+
+def check_values(resource_type: str, name: str, values: Mapping[str, str], config: BrokerConfig) -> dict[str, str]:
+    """The values to store, under Kafka's names. Raises INVALID_CONFIG naming key, value and rule."""
+    try:
+        if resource_type == "topic":
+            validate_topic_overrides(values, config)
+            return canonical_topic_overrides(values)
+        if resource_type == "group":
+            validate_group_overrides(values, config)
+        elif resource_type == "broker":
+            validate_broker_overrides(config, values, cluster_wide=not name)
+        elif resource_type == "client-metrics":
+            raise Refused(ErrorCode.invalid_config, "client metrics subscriptions are not offered")
+    except ConfigError as error:
+        raise Refused(ErrorCode.invalid_config, error.message) from error
+    return dict(values)
+
+
+def effective_text(image: ClusterImage, resource_type: str, name: str, config: BrokerConfig) -> Any:
+    """How APPEND and SUBTRACT see a list that has no override yet."""
+
+    def value_of(key: str) -> str:
+        value: Any
+        if resource_type == "topic":
+            value = TopicConfig(config, image.config_of("topic", name)).get(key)
+        else:
+            value = config.get(key)
+        return ",".join(value) if isinstance(value, list | tuple | set | frozenset) else str(value or "")
+
+    return value_of
+
+
+def change_for(image: ClusterImage, resource_type: str, name: str, values: dict[str, str]) -> list[ConfigSet]:
+    if image.config_of(resource_type, name) == values:
+        return []
+    return [ConfigSet(resource_type, name, values)]

@@ -1,0 +1,95 @@
+"""Client quotas: which entities and keys exist, and how a request changes them (KIP-546)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from headrace.cluster.core.changes import QuotaSet
+from headrace.cluster.core.image import ClusterImage, QuotaEntity
+from headrace.kernel.errors import ErrorCode, Refused
+
+USER, CLIENT_ID, IP = "user", "client-id", "ip"
+_ORDER: Final = {USER: 0, CLIENT_ID: 1, IP: 2}
+_CLIENT_KEYS: Final = frozenset(
+    {"producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate"}
+)
+_IP_KEYS: Final = frozenset({"connection_creation_rate"})
+
+
+def entity_of(parts: Sequence[tuple[str, str | None]]) -> QuotaEntity:
+    """The entity in canonical order. Raises INVALID_REQUEST."""
+    kinds = [kind for kind, _ in parts]
+    if not kinds:
+        raise Refused(ErrorCode.invalid_request, "Invalid empty client quota entity")
+    if len(set(kinds)) != len(kinds):
+        raise Refused(ErrorCode.invalid_request, f"client quota entity names a type twice: {kinds}")
+    for kind, name in parts:
+        if kind not in _ORDER:
+            raise Refused(ErrorCode.invalid_request, f"Unhandled client quota entity type: {kind}")
+        if name == "":
+            raise Refused(ErrorCode.invalid_request, f"Empty {kind} not supported")
+    if IP in kinds and len(kinds) > 1:
+        raise Refused(ErrorCode.invalid_request, f"Invalid quota entity combination: {kinds}")
+    return tuple(sorted(parts, key=lambda part: _ORDER[part[0]]))
+
+
+def altered(image: ClusterImage, entity: QuotaEntity, ops: Sequence[tuple[str, float, bool]]) -> list[QuotaSet]:
+    """The change for (key, value, remove) operations. Raises INVALID_REQUEST."""
+    allowed = _IP_KEYS if entity[0][0] == IP else _CLIENT_KEYS
+    values = dict(image.quotas.get(entity, {}))
+    for key, value, remove in ops:
+        if key not in allowed:
+            raise Refused(ErrorCode.invalid_request, f"Invalid configuration key {key}")
+        if remove:
+            values.pop(key, None)
+            continue
+        if math.isnan(value) or value <= 0:
+            raise Refused(ErrorCode.invalid_request, f"Quota {key} must be greater than 0, but it is {value}")
+        if key != "request_percentage" and key != "controller_mutation_rate" and value != math.floor(value):
+            raise Refused(ErrorCode.invalid_request, f"{key} cannot be a fractional value, but it is {value}")
+        values[key] = value
+    return [] if values == image.quotas.get(entity, {}) else [QuotaSet(entity, values)]
+
+
+EXACT, DEFAULT, ANY = 0, 1, 2
+
+
+def matching(
+    image: ClusterImage, filters: Sequence[tuple[str, int, str | None]], *, strict: bool
+) -> dict[QuotaEntity, Mapping[str, float]]:
+    """Entities that fulfil every filter (type, match type, name); strict: and have no other parts."""
+    seen: set[str] = set()
+    for kind, match_type, name in filters:
+        if kind in seen:
+            raise Refused(ErrorCode.invalid_request, f"Duplicate entity type in filter: {kind}")
+        seen.add(kind)
+        if not kind:
+            raise Refused(ErrorCode.invalid_request, "Unexpected empty filter component entity type")
+        if kind not in _ORDER:
+            raise Refused(ErrorCode.unsupported_version, f"Custom entity type {kind} not supported")
+        if match_type == EXACT and name is None:
+            raise Refused(
+                ErrorCode.invalid_request, "Request specified MATCH_TYPE_EXACT, but set match string to null."
+            )
+        if match_type not in (EXACT, DEFAULT, ANY):
+            raise Refused(ErrorCode.invalid_request, f"Unknown match type {match_type}")
+    if IP in seen and len(seen) > 1:
+        raise Refused(
+            ErrorCode.invalid_request, "Invalid entity filter component combination: ip with user or client-id"
+        )
+    return {entity: values for entity, values in image.quotas.items() if _fulfils(dict(entity), filters, strict)}
+
+
+def _fulfils(parts: dict[str, str | None], filters: Sequence[tuple[str, int, str | None]], strict: bool) -> bool:
+    if strict and len(parts) != len(filters):
+        return False
+    for kind, match_type, name in filters:
+        if kind not in parts:
+            return False
+        if match_type == EXACT and parts[kind] != name:
+            return False
+        if match_type == DEFAULT and parts[kind] is not None:
+            return False
+    return True

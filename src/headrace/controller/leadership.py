@@ -1,0 +1,200 @@
+"""Who is controller: the first to create /controller, in one atomic step with the next controller epoch.
+
+    multi( create /controller (ephemeral),  set /controller_epoch = epoch + 1 if it is still at the version we read )
+
+So an epoch belongs to exactly one controller, and /controller_epoch's version is its key for every later write.
+Taking over: read everything, finish what a predecessor left half-done, compare the accepted brokers with those that are
+registered now (whoever has another epoch died in between), then serve.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Callable
+from typing import Final
+
+from headrace.cluster import codecs
+from headrace.cluster.core.changes import Change, ControllerElected, FeatureSet
+from headrace.cluster.core.image import BrokerInfo, ClusterImage
+from headrace.cluster.loading import load_image
+from headrace.cluster.view import ClusterView
+from headrace.controller.core.features import AT_BIRTH
+from headrace.controller.ledger import Decision, Deposed, Ledger
+from headrace.coordination import paths
+from headrace.coordination.store import (
+    BadVersion,
+    ConnectionLost,
+    Create,
+    NodeExists,
+    NoNode,
+    Set,
+    Store,
+    StoreFault,
+)
+
+logger = logging.getLogger(__name__)
+
+_PAUSE_AFTER_FAULT: Final = 0.2
+_LONGEST_UNSEEN: Final = 2.0
+
+# Called with the ledger of the new term; runs until the term ends and is cancelled then.
+Activate = Callable[[Ledger], None]
+
+
+class Leadership:
+    def __init__(
+        self,
+        store: Store,
+        view: ClusterView,
+        broker_id: int,
+        *,
+        activate: Activate,
+        deactivate: Callable[[], None],
+        may_stand: Callable[[], bool],
+    ) -> None:
+        self._store = store
+        self._view = view
+        self._broker_id = broker_id
+        self._activate = activate
+        self._deactivate = deactivate
+        self._may_stand = may_stand
+        self._hint = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run(), name="controller leadership")
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            self._hint.clear()
+            try:
+                holder = await self._store.exists(paths.CONTROLLER, watch=self._hint.set)
+                if holder is None and self._may_stand():
+                    term = await self._win()
+                    if term is not None:
+                        await self._serve(*term)
+                        continue
+                if holder is not None and self._is_us(holder.data, holder.session_id):
+                    # Left over from a term of ours that ended by a fault: make way for an orderly election.
+                    await self._store.delete(paths.CONTROLLER)
+                    continue
+            except Deposed as deposed:
+                logger.info("not controller: %s", deposed.message)
+            except (StoreFault, NodeExists) as fault:
+                logger.info("controller election: %s", fault.message or type(fault).__name__)
+                await asyncio.sleep(_PAUSE_AFTER_FAULT)
+                continue
+            except Exception:
+                logger.exception("the controller election failed; trying again")
+                await asyncio.sleep(1.0)
+                continue
+            timeout = self._store.session_timeout
+            try:
+                await asyncio.wait_for(
+                    self._hint.wait(), _LONGEST_UNSEEN if math.isinf(timeout) else min(_LONGEST_UNSEEN, timeout / 4)
+                )
+            except TimeoutError:
+                pass
+
+    def _is_us(self, data: bytes, session_id: int) -> bool:
+        return bool(session_id == self._store.session_id and codecs.from_json(data)["brokerid"] == self._broker_id)
+
+    async def _win(self) -> tuple[int, int] | None:
+        """(epoch, version of the epoch node) when this broker is controller now."""
+        node = await self._store.exists(paths.CONTROLLER_EPOCH)
+        if node is None:
+            try:
+                await self._store.create(paths.CONTROLLER_EPOCH, b"0")
+            except NodeExists:
+                pass
+            node = await self._store.get(paths.CONTROLLER_EPOCH)
+        epoch, version = int(node.data) + 1, node.version
+        data = codecs.to_json(
+            {
+                "version": 2,
+                "brokerid": self._broker_id,
+                "epoch": epoch,
+                "timestamp": str(time.time_ns() // 1_000_000),
+            }
+        )
+        create = Create(paths.CONTROLLER, data, ephemeral=True)
+        try:
+            await self._store.multi([create, Set(paths.CONTROLLER_EPOCH, str(epoch).encode(), version)])
+        except (NodeExists, BadVersion, ConnectionLost):
+            # Somebody else, or we ourselves before the answer got lost: the node says which.
+            await self._store.sync()
+            holder = await self._store.exists(paths.CONTROLLER)
+            if holder is None or holder.data != data or holder.session_id != self._store.session_id:
+                return None
+        logger.info("broker %d is controller with epoch %d", self._broker_id, epoch)
+        return epoch, version + 1
+
+    async def _serve(self, epoch: int, epoch_version: int) -> None:
+        session = self._store.session_id
+        await self._store.sync()
+        image = await load_image(self._store)
+        ledger = Ledger(self._store, self._view, image, epoch_version)
+        try:
+            await self._finish_half_done(ledger)
+            await ledger.run(lambda now: Decision(None, self._first_changes(now, epoch)))
+            self._activate(ledger)
+            while not ledger.deposed.is_set() and self._store.session_id == session:
+                try:
+                    await asyncio.wait_for(ledger.deposed.wait(), 0.5)
+                except TimeoutError:
+                    pass
+        finally:
+            self._deactivate()
+            await ledger.close()
+            await self._step_down(session)
+
+    def _first_changes(self, image: ClusterImage, epoch: int) -> list[Change]:
+        changes: list[Change] = [ControllerElected(self._broker_id, epoch)]
+        if image.version == 0:
+            changes += [FeatureSet(name, level) for name, level in AT_BIRTH.items()]
+        return changes
+
+    async def _step_down(self, session: int) -> None:
+        """Takes our /controller away if it is still ours, so that an election need not wait for the session to end."""
+        try:
+            holder = await self._store.exists(paths.CONTROLLER)
+            if holder is not None and holder.session_id == session == self._store.session_id:
+                await self._store.delete(paths.CONTROLLER)
+        except StoreFault as fault:
+            logger.info("could not step down: %s", fault.message or type(fault).__name__)
+
+    async def _finish_half_done(self, ledger: Ledger) -> None:
+        for name in await self._store.children(paths.DELETE_TOPICS):
+            logger.info("finishing the deletion of topic %s", name)
+            await ledger.clear_topic(name)
+        for name in await self._store.children(paths.TOPICS):
+            if name not in ledger.image.topics:
+                logger.info("clearing the unfinished topic %s", name)
+                await ledger.clear_topic(name)
+
+
+async def registered_brokers(
+    store: Store, watch: Callable[[], None] | None = None
+) -> dict[int, tuple[BrokerInfo, bool]]:
+    """Who is registered now, each with its epoch and whether it started cleanly."""
+    found: dict[int, tuple[BrokerInfo, bool]] = {}
+    for name in await store.children(paths.BROKER_IDS, watch=watch):
+        try:
+            node = await store.get(f"{paths.BROKER_IDS}/{name}")
+        except NoNode:
+            continue
+        found[int(name)] = codecs.decode_registration(int(name), node.data, node.created_id)
+    return found
+
+
+def differs(image: ClusterImage, present: dict[int, tuple[BrokerInfo, bool]]) -> bool:
+    accepted = {broker_id: broker.epoch for broker_id, broker in image.brokers.items()}
+    return accepted != {broker_id: broker.epoch for broker_id, (broker, _) in present.items()}

@@ -1,0 +1,120 @@
+"""A broker as a member of its cluster: store, registration, image and controller put together.
+
+    member = ClusterMember(store, view, config, broker, clean_start=True)
+    cluster_id = await member.prepare(known_cluster_id)     # base nodes; refuses another cluster's data directory
+    await member.start()                                     # registered, and the image shows it
+    member.controller, member.lease_held(), member.epoch
+    await member.close()                                     # leaves at once, hands the controller's office over
+
+The order at a start: prepare, open the logs, listen, then `start`: a broker that is registered may be made leader.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from headrace.cluster import codecs
+from headrace.cluster.core.image import BrokerInfo
+from headrace.cluster.follower import ImageFollower
+from headrace.cluster.membership import Membership
+from headrace.cluster.view import ClusterView
+from headrace.config import BrokerConfig
+from headrace.controller.controller import Controller
+from headrace.controller.leadership import Leadership
+from headrace.coordination import paths
+from headrace.coordination.store import Create, NodeExists, Op, Store, ensure_path
+from headrace.kernel.errors import ErrorCode, Refused
+from headrace.kernel.ids import new_topic_id, uuid_to_text
+
+logger = logging.getLogger(__name__)
+
+# A registered broker waits this long for a controller to take notice of it.
+_ACCEPTED_WITHIN_SECONDS = 60.0
+
+
+class ClusterMember:
+    def __init__(
+        self,
+        store: Store,
+        view: ClusterView,
+        config: Callable[[], BrokerConfig],
+        broker: BrokerInfo,
+        *,
+        clean_start: bool,
+    ) -> None:
+        self.view = view
+        self.controller = Controller(store, config)
+        self.membership = Membership(store, broker, clean_start=clean_start)
+        self._store = store
+        self._follower = ImageFollower(store, view)
+        self._leadership = Leadership(
+            store,
+            view,
+            broker.id,
+            activate=self.controller.activate,
+            deactivate=self.controller.deactivate,
+            may_stand=lambda: self.membership.epoch >= 0,
+        )
+
+    @property
+    def broker_id(self) -> int:
+        return self.membership.broker_id
+
+    @property
+    def epoch(self) -> int:
+        return self.membership.epoch
+
+    def lease_held(self) -> bool:
+        return self.membership.lease_held()
+
+    async def prepare(self, known_cluster_id: str | None = None) -> str:
+        return await prepare_store(self._store, known_cluster_id)
+
+    async def start(self) -> None:
+        await self._follower.start()
+        await self.membership.start()
+        self._leadership.start()
+        epoch = self.membership.epoch
+        accepted = await self.view.wait_until(
+            lambda image: (known := image.brokers.get(self.broker_id)) is not None and known.epoch >= epoch,
+            _ACCEPTED_WITHIN_SECONDS,
+        )
+        if not accepted:
+            raise Refused(
+                ErrorCode.broker_not_available,
+                f"no controller accepted broker {self.broker_id} within {_ACCEPTED_WITHIN_SECONDS:g} s",
+            )
+
+    async def close(self) -> None:
+        await self._leadership.close()
+        await self.membership.close()
+        await self._follower.close()
+
+
+async def prepare_store(store: Store, known_cluster_id: str | None = None) -> str:
+    """Makes the base nodes where they are missing, and gives the cluster's id. Raises Refused for another cluster's."""
+    if await store.exists(paths.CLUSTER_ID) is None:
+        # A directory that already has an id brings it along: a single broker becomes the first of a cluster.
+        cluster_id = known_cluster_id or uuid_to_text(new_topic_id())
+        ops: list[Op] = [Create(path, b"") for path in paths.PERSISTENT]
+        ops.append(Create(paths.CONTROLLER_EPOCH, b"0"))
+        ops.append(Create(paths.IMAGE, codecs.to_json({"version": 0})))
+        ops.append(Create(paths.CLUSTER_ID, codecs.to_json({"version": "1", "id": cluster_id})))
+        try:
+            await store.multi(ops)
+        except NodeExists:
+            # Another broker is doing the same, or a part was there before: one by one, the id last.
+            for path in (*paths.PERSISTENT,):
+                await ensure_path(store, path)
+            await ensure_path(store, paths.CONTROLLER_EPOCH, b"0")
+            await ensure_path(store, paths.IMAGE, codecs.to_json({"version": 0}))
+            await ensure_path(store, paths.CLUSTER_ID, codecs.to_json({"version": "1", "id": cluster_id}))
+    found: str = codecs.from_json((await store.get(paths.CLUSTER_ID)).data)["id"]
+    if known_cluster_id is not None and known_cluster_id != found:
+        raise Refused(
+            ErrorCode.inconsistent_cluster_id,
+            f"the data directory belongs to cluster {known_cluster_id}, the coordination store to cluster {found}: "
+            "point zookeeper.connect at the right ensemble (or chroot), or use another log.dirs",
+        )
+    return found

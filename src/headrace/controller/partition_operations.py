@@ -1,0 +1,114 @@
+"""In-sync sets, elections and reassignments: operations for the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from headrace.cluster.core.changes import Change, PartitionChanged, apply
+from headrace.cluster.core.image import ClusterImage
+from headrace.controller.broker_operations import check_broker_epoch, report_elections
+from headrace.controller.core import elections
+from headrace.controller.core.isr_changes import IsrAnswer, IsrReport, decide_isr
+from headrace.controller.core.partition_states import Election
+from headrace.controller.core.reassignments import reassign
+from headrace.controller.ledger import Decision
+from headrace.controller.results import PartitionResult
+from headrace.kernel.errors import ErrorCode, Fault
+from headrace.kernel.ids import TopicPartition
+
+if TYPE_CHECKING:
+    from headrace.controller.controller import Controller
+
+
+def alter_partitions(
+    controller: Controller, broker_id: int, broker_epoch: int, reports: Sequence[IsrReport]
+) -> Callable[[ClusterImage], Decision[list[IsrAnswer]]]:
+    def decide(image: ClusterImage) -> Decision[list[IsrAnswer]]:
+        check_broker_epoch(image, broker_id, broker_epoch)
+        rules_of = controller.topic_rules(image)
+        answers: list[IsrAnswer] = []
+        changes: list[Change] = []
+        for report in reports:
+            answer = decide_isr(image, broker_id, report, rules_of)
+            answers.append(answer)
+            if answer.settled is not None:
+                changes.append(PartitionChanged(report.topic, report.index, answer.settled.info))
+        return Decision(answers, changes)
+
+    return decide
+
+
+def elect_leaders(
+    controller: Controller, election: Election, partitions: Sequence[TopicPartition] | None
+) -> Callable[[ClusterImage], Decision[list[PartitionResult]]]:
+    def decide(image: ClusterImage) -> Decision[list[PartitionResult]]:
+        rules_of = controller.topic_rules(image)
+        decided = elections.Decided()
+        results: list[PartitionResult] = []
+        asked = (
+            [TopicPartition(name, index) for name, index, _ in image.partitions()] if partitions is None else partitions
+        )
+        for partition in asked:
+            code, message, settled = elections.elect(image, partition.topic, partition.partition, election, rules_of)
+            decided.add(partition.topic, partition.partition, settled)
+            # Asked about "all", nobody wants to hear of those that need nothing.
+            if partitions is not None or code is not ErrorCode.election_not_needed:
+                results.append(PartitionResult(partition, code, message))
+        report_elections(controller, decided)
+        return Decision(results, decided.changes)
+
+    return decide
+
+
+def alter_reassignments(
+    controller: Controller,
+    targets: Mapping[TopicPartition, Sequence[int] | None],
+    *,
+    allow_replication_factor_change: bool,
+) -> Callable[[ClusterImage], Decision[list[PartitionResult]]]:
+    def decide(image: ClusterImage) -> Decision[list[PartitionResult]]:
+        rules_of = controller.topic_rules(image)
+        results: list[PartitionResult] = []
+        decided = elections.Decided()
+        for partition, target in targets.items():
+            try:
+                settled = reassign(
+                    image,
+                    partition.topic,
+                    partition.partition,
+                    target,
+                    rules_of,
+                    allow_replication_factor_change=allow_replication_factor_change,
+                )
+            except Fault as fault:
+                results.append(PartitionResult(partition, fault.code, fault.message or None))
+                continue
+            decided.add(partition.topic, partition.partition, settled)
+            results.append(PartitionResult(partition))
+        report_elections(controller, decided)
+        return Decision(results, decided.changes)
+
+    return decide
+
+
+def lose_replicas(
+    controller: Controller, broker_id: int, broker_epoch: int, lost: Sequence[TopicPartition]
+) -> Callable[[ClusterImage], Decision[None]]:
+    def decide(image: ClusterImage) -> Decision[None]:
+        check_broker_epoch(image, broker_id, broker_epoch)
+        decided = elections.replicas_lost(image, broker_id, lost, controller.topic_rules(image))
+        report_elections(controller, decided)
+        return Decision(None, decided.changes)
+
+    return decide
+
+
+def allowed_unclean(
+    controller: Controller, image: ClusterImage, changes: Sequence[Change], topics: Sequence[str] | None
+) -> list[Change]:
+    """Elections that a change of settings has just made possible."""
+    after = apply(image, changes, image.version)
+    decided = elections.unclean_election_allowed(after, controller.topic_rules(after), topics)
+    report_elections(controller, decided)
+    return decided.changes

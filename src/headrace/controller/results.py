@@ -1,0 +1,47 @@
+"""What the controller's operations answer: one result per thing asked about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from headrace.cluster.core.image import TopicInfo
+from headrace.kernel.errors import ErrorCode, Fault
+from headrace.kernel.ids import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class TopicResult:
+    name: str | None
+    error: ErrorCode = ErrorCode.none
+    message: str | None = None
+    topic_id: UUID | None = None
+    topic: TopicInfo | None = None  # as created (or as it would be)
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def failed(cls, name: str | None, fault: Fault, topic_id: UUID | None = None) -> TopicResult:
+        return cls(name, fault.code, fault.message or None, topic_id)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionResult:
+    partition: TopicPartition
+    error: ErrorCode = ErrorCode.none
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceResult:
+    resource_type: str
+    name: str
+    error: ErrorCode = ErrorCode.none
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NamedResult:
+    name: str
+    error: ErrorCode = ErrorCode.none
+    message: str | None = None

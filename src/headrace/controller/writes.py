@@ -1,0 +1,148 @@
+"""Changes of the image as operations on the store: every kind of change and the nodes it touches, in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from headrace.cluster import codecs
+from headrace.cluster.core.changes import (
+    BrokerRegistered,
+    BrokerRemoved,
+    Change,
+    ConfigSet,
+    ControllerElected,
+    FeatureSet,
+    PartitionChanged,
+    PartitionsAdded,
+    ProducerIdsAllocated,
+    QuotaSet,
+    TopicCreated,
+    TopicDeleted,
+)
+from headrace.cluster.core.image import ClusterImage, PartitionInfo, TopicInfo
+from headrace.coordination import paths
+from headrace.coordination.store import Check, Create, Delete, Op, Set
+
+# How many change lists stay readable: a broker that fell further behind reads the whole image instead.
+CHANGES_KEPT: Final = 256
+# Operations in one multi. ZooKeeper takes a megabyte per request by default; an operation here is 100 to 300 bytes.
+OPS_PER_MULTI: Final = 2000
+
+
+def ops_for(changes: Sequence[Change], before: ClusterImage, after: ClusterImage) -> list[Op]:
+    """What brings the nodes from `before` to `after`."""
+    ops: list[Op] = []
+    rewritten: set[str] = set()
+    for change in changes:
+        match change:
+            case PartitionChanged(name, index, info):
+                state = codecs.encode_partition_state(info, after.controller_epoch)
+                ops.append(Set(paths.partition_state(name, index), state))
+                old = before.partition(name, index)
+                moved = old is None or (old.replicas, old.adding, old.removing) != (
+                    info.replicas,
+                    info.adding,
+                    info.removing,
+                )
+                if moved and name not in rewritten:
+                    rewritten.add(name)
+                    ops.append(Set(paths.topic(name), codecs.encode_topic(after.topics[name])))
+            case TopicCreated(topic):
+                ops.append(Create(paths.topic(topic.name), codecs.encode_topic(topic)))
+                ops.append(Create(paths.topic_partitions(topic.name), b""))
+                ops += partition_nodes(topic.name, 0, topic.partitions, after.controller_epoch)
+            case PartitionsAdded(name, first_index, infos):
+                ops.append(Set(paths.topic(name), codecs.encode_topic(after.topics[name])))
+                ops += partition_nodes(name, first_index, infos, after.controller_epoch)
+            case TopicDeleted(name, _):
+                ops.append(Create(paths.delete_topic(name), b""))
+            case BrokerRegistered(broker):
+                path = paths.accepted_broker(broker.id)
+                ops.append(_put(path, codecs.encode_accepted(broker), broker.id in before.brokers))
+            case BrokerRemoved(broker_id):
+                ops.append(Delete(paths.accepted_broker(broker_id)))
+            case ConfigSet(resource_type, name, values):
+                exists = (resource_type, name) in before.configs
+                ops += _put_or_drop(
+                    paths.config(resource_type, name), values, codecs.encode_config(dict(values)), exists
+                )
+            case QuotaSet(entity, quotas):
+                exists = entity in before.quotas
+                ops += _put_or_drop(codecs.quota_path(entity), quotas, codecs.encode_quota(change), exists)
+            case FeatureSet(name, level):
+                data = codecs.to_json({"level": level})
+                ops += _put_or_drop(paths.feature(name), level, data, name in before.features)
+            case ProducerIdsAllocated():
+                ops.append(_put(paths.PRODUCER_IDS, codecs.encode_producer_ids(change), before.next_producer_id > 0))
+            case ControllerElected():
+                pass  # stands in the version node
+    return ops
+
+
+def partition_nodes(name: str, first_index: int, infos: Sequence[PartitionInfo], controller_epoch: int) -> list[Op]:
+    ops: list[Op] = []
+    for at, info in enumerate(infos):
+        index = first_index + at
+        ops.append(Create(paths.partition(name, index), b""))
+        state = codecs.encode_partition_state(info, controller_epoch)
+        ops.append(Create(paths.partition_state(name, index), state))
+    return ops
+
+
+def large_topic_steps(topic: TopicInfo, controller_epoch: int) -> list[list[Op]]:
+    """A topic too large for one multi, written under a mark that says it is unfinished."""
+    steps: list[list[Op]] = [
+        [Create(paths.topic(topic.name), codecs.TOPIC_UNFINISHED), Create(paths.topic_partitions(topic.name), b"")]
+    ]
+    step = OPS_PER_MULTI // 2
+    for first in range(0, len(topic.partitions), step):
+        infos = topic.partitions[first : first + step]
+        steps.append(partition_nodes(topic.name, first, infos, controller_epoch))
+    return steps
+
+
+def finish_large_topic(topic: TopicInfo) -> Op:
+    return Set(paths.topic(topic.name), codecs.encode_topic(topic))
+
+
+def version_ops(changes: Sequence[Change], after: ClusterImage) -> list[Op]:
+    """The end of every multi that changes the image: the version moves and the change list says how."""
+    head = {
+        "version": after.version,
+        "controller": after.controller_id,
+        "controller_epoch": after.controller_epoch,
+    }
+    ops: list[Op] = [
+        Set(paths.IMAGE, codecs.to_json(head)),
+        Create(paths.change(after.version), codecs.encode_changes(changes, after.controller_epoch)),
+    ]
+    if after.version > CHANGES_KEPT:
+        ops.append(Delete(paths.change(after.version - CHANGES_KEPT)))
+    return ops
+
+
+def fence(epoch_version: int) -> Op:
+    """First in every multi of a controller: it fails once another one has been elected."""
+    return Check(paths.CONTROLLER_EPOCH, epoch_version)
+
+
+def weight(change: Change) -> int:
+    """About how many operations a change costs."""
+    match change:
+        case TopicCreated(topic):
+            return 2 + 2 * len(topic.partitions)
+        case PartitionsAdded(_, _, infos):
+            return 1 + 2 * len(infos)
+        case _:
+            return 2
+
+
+def _put(path: str, data: bytes, exists: bool) -> Op:
+    return Set(path, data) if exists else Create(path, data)
+
+
+def _put_or_drop(path: str, values: Mapping[str, Any] | int, data: bytes, exists: bool) -> list[Op]:
+    if values:
+        return [_put(path, data, exists)]
+    return [Delete(path)] if exists else []
