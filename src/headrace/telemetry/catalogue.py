@@ -1,0 +1,92 @@
+"""Every metric, declared once: name, kind, labels, meaning.
+
+Where Kafka has the number, the name is the one that Prometheus' JMX exporter gives Kafka's, so that dashboards made for
+Kafka show Headrace; the rest begins with `headrace_`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Kind(Enum):
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    name: str
+    kind: Kind
+    meaning: str
+    labels: tuple[str, ...] = ()
+
+
+_TOPIC = ("topic",)
+_PARTITION = ("topic", "partition")
+_C, _G, _H = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM
+
+_METRICS = (
+    Metric("kafka_server_brokertopicmetrics_bytesin_total", _C, "Bytes that producers wrote", _TOPIC),
+    Metric("kafka_server_brokertopicmetrics_bytesout_total", _C, "Bytes that consumers fetched", _TOPIC),
+    Metric("kafka_server_brokertopicmetrics_messagesin_total", _C, "Records that producers wrote", _TOPIC),
+    Metric("kafka_server_brokertopicmetrics_replicationbytesin_total", _C, "Bytes fetched as a follower", _TOPIC),
+    Metric("kafka_server_brokertopicmetrics_replicationbytesout_total", _C, "Bytes sent to followers", _TOPIC),
+    Metric("kafka_server_brokertopicmetrics_totalproducerequests_total", _C, "Writes to partitions asked for", _TOPIC),
+    Metric("kafka_server_brokertopicmetrics_totalfetchrequests_total", _C, "Reads of partitions asked for", _TOPIC),
+    Metric("kafka_server_brokertopicmetrics_failedproducerequests_total", _C, "Writes that were refused", _TOPIC),
+    Metric("kafka_server_brokertopicmetrics_failedfetchrequests_total", _C, "Reads that were refused", _TOPIC),
+    Metric("kafka_network_requestmetrics_requests_total", _C, "Requests served", ("request",)),
+    Metric(
+        "kafka_network_requestmetrics_totaltime_seconds",
+        _H,
+        "Time from a request's last byte to its answer, waiting included",
+        ("request",),
+    ),
+    Metric("kafka_network_requestmetrics_errors_total", _C, "Error codes answered", ("request", "error")),
+    Metric("kafka_network_socketserver_bytesin_total", _C, "Bytes read from connections"),
+    Metric("kafka_network_socketserver_bytesout_total", _C, "Bytes written to connections"),
+    Metric("kafka_server_socketservermetrics_connection_count", _G, "Open connections", ("listener",)),
+    Metric("kafka_server_socketservermetrics_connection_creation_total", _C, "Connections accepted"),
+    Metric("kafka_server_socketservermetrics_connection_refused_total", _C, "Connections refused by a limit"),
+    Metric("kafka_log_log_size", _G, "Bytes of a partition's log on this broker", _PARTITION),
+    Metric("kafka_log_log_logstartoffset", _G, "First offset of a partition's log", _PARTITION),
+    Metric("kafka_log_log_logendoffset", _G, "Offset that the next record gets", _PARTITION),
+    Metric("kafka_log_log_numlogsegments", _G, "Segments of a partition's log", _PARTITION),
+    Metric("kafka_log_logmanager_offlinelogdirectorycount", _G, "Log directories that failed"),
+    Metric("kafka_log_logcleaner_cleaned_bytes_total", _C, "Bytes read by compaction"),
+    Metric("kafka_server_replicamanager_partitioncount", _G, "Replicas on this broker"),
+    Metric("kafka_server_replicamanager_leadercount", _G, "Partitions that this broker leads"),
+    Metric(
+        "kafka_server_replicamanager_underreplicatedpartitions",
+        _G,
+        "Partitions led here with fewer in-sync replicas than replicas; above 0 for long: a broker is down or slow",
+    ),
+    Metric(
+        "kafka_server_replicamanager_underminisrpartitioncount",
+        _G,
+        "Partitions led here with fewer in-sync replicas than min.insync.replicas: writes with acks=all are refused",
+    ),
+    Metric("kafka_server_replicamanager_atminisrpartitioncount", _G, "Partitions led here with just that many"),
+    Metric("kafka_server_replicamanager_offlinereplicacount", _G, "Replicas here whose log directory failed"),
+    Metric("kafka_server_replicamanager_isrshrinks_total", _C, "Times a follower left the in-sync replicas"),
+    Metric("kafka_server_replicamanager_isrexpands_total", _C, "Times a follower joined the in-sync replicas"),
+    Metric("kafka_controller_kafkacontroller_activecontrollercount", _G, "1 on the controller, else 0"),
+    Metric("kafka_controller_kafkacontroller_offlinepartitionscount", _G, "Partitions without a leader"),
+    Metric("kafka_controller_kafkacontroller_activebrokercount", _G, "Brokers in the cluster"),
+    Metric("kafka_controller_kafkacontroller_globaltopiccount", _G, "Topics in the cluster"),
+    Metric("kafka_controller_kafkacontroller_globalpartitioncount", _G, "Partitions in the cluster"),
+    Metric("kafka_controller_controllerstats_uncleanleaderelections_total", _C, "Elections that may have lost records"),
+    Metric("kafka_coordinator_group_groupmetadatamanager_numgroups", _G, "Groups that this broker coordinates"),
+    Metric("kafka_coordinator_group_groupmetadatamanager_numoffsets", _G, "Committed offsets that it holds"),
+    Metric("kafka_server_throttled_requests_total", _C, "Answers that told a client to wait", ("quota",)),
+    Metric("headrace_event_loop_lag_seconds", _H, "How late the event loop ran what was due"),
+    Metric("headrace_waiting_requests", _G, "Requests that wait for records, replicas or members", ("request",)),
+    Metric("headrace_coordination_session_up", _G, "1 while the session with the coordination store stands"),
+    Metric("headrace_start_seconds", _G, "Time from the start of the process to the first answer"),
+    Metric("headrace_build_info", _G, "Always 1; the version is a label", ("version",)),
+)
+CATALOGUE = {metric.name: metric for metric in _METRICS}
+assert len(CATALOGUE) == len(_METRICS), "a metric is declared twice"

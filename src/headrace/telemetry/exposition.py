@@ -1,0 +1,52 @@
+"""A snapshot of the metrics as text, by prometheus-client.
+
+Touches nothing but its arguments, so it runs in any thread. Loaded only where metrics are served: a broker without
+`metrics.listen` does not pay for the library at its start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import Metric as Family
+
+from headrace.telemetry.catalogue import Kind
+from headrace.telemetry.metrics import Snapshot
+
+
+def render(snapshot: Snapshot, accept: str = "") -> tuple[str, bytes]:
+    """(content type, body) in the format that the reader accepts."""
+    registry = CollectorRegistry()
+    registry.register(_Collected(snapshot))
+    ProcessCollector(registry=registry)
+    PlatformCollector(registry=registry)
+    encode, content_type = choose_encoder(accept)
+    return content_type, encode(registry)
+
+
+class _Collected:
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+
+    def describe(self) -> list[Family]:
+        return []
+
+    def collect(self) -> Iterator[Family]:
+        for metric, rows in self._snapshot:
+            family: Any
+            if metric.kind is Kind.HISTOGRAM:
+                family = HistogramMetricFamily(metric.name, metric.meaning, labels=metric.labels)
+                for row in rows:
+                    family.add_metric(row.labels, row.buckets, row.value)
+            else:
+                family = _FAMILIES[metric.kind](metric.name, metric.meaning, labels=metric.labels)
+                for row in rows:
+                    family.add_metric(row.labels, row.value)
+            yield family
+
+
+_FAMILIES: dict[Kind, Any] = {Kind.COUNTER: CounterMetricFamily, Kind.GAUGE: GaugeMetricFamily}

@@ -1,0 +1,118 @@
+"""The broker's own log: lines that a person reads and a program can split, and levels that change while it runs.
+
+    2026-11-16T00:12:31.123Z INFO  replication  now leading orders-0  epoch=4 isr=1,2
+
+Time, severity, the logger without `headrace.`, the sentence, then whatever was given as `extra={…}`. All loggers are
+`headrace.*`; their levels are what DescribeConfigs and IncrementalAlterConfigs of BROKER_LOGGER resources show and set,
+in Kafka's words (TRACE … FATAL, `root` for the whole tree).
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Mapping
+from typing import IO, Final
+
+from headrace.config import ConfigEntry, ConfigError, Source
+from headrace.kernel.errors import ErrorCode, Refused
+
+TREE: Final = "headrace"
+ROOT: Final = "root"
+TRACE: Final = 5
+LEVELS: Final[Mapping[str, int]] = {
+    "FATAL": logging.CRITICAL,
+    "ERROR": logging.ERROR,
+    "WARN": logging.WARNING,
+    "INFO": logging.INFO,
+    "DEBUG": logging.DEBUG,
+    "TRACE": TRACE,
+}
+_WORDS: Final = {number: word for word, number in LEVELS.items()}
+_ALSO: Final = {"WARNING": "WARN", "CRITICAL": "FATAL"}
+_STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
+
+
+class LineFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        seconds, millis = int(record.created), int(record.msecs)
+        when = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
+        name = record.name.removeprefix(f"{TREE}.")
+        line = f"{when}.{millis:03d}Z {_word(record.levelno):<5} {name}  {_one_line(record.getMessage())}"
+        extra = [f"{key}={_value(value)}" for key, value in record.__dict__.items() if key not in _STANDARD]
+        if extra:
+            line += "  " + " ".join(extra)
+        if record.exc_info:
+            line += "\n" + self.formatException(record.exc_info)
+        return line
+
+
+def _word(number: int) -> str:
+    return _WORDS.get(number) or max((n, w) for n, w in _WORDS.items() if n <= max(number, TRACE))[1]
+
+
+def _one_line(text: str) -> str:
+    """Names in a message come from clients: a line break in one must not look like another line of the log."""
+    return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
+
+
+def _value(value: object) -> str:
+    text = _one_line(str(value))
+    return f'"{text}"' if " " in text or not text else text
+
+
+def set_up_logging(level: str = "INFO", stream: IO[str] | None = None) -> None:
+    """One handler for `headrace.*`. Libraries speak through it from WARNING up. Calling it again replaces it."""
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(LineFormatter())
+    logging.addLevelName(TRACE, "TRACE")
+    for logger, threshold in ((logging.getLogger(), logging.WARNING), (logging.getLogger(TREE), _number(ROOT, level))):
+        for old in [known for known in logger.handlers if isinstance(known.formatter, LineFormatter)]:
+            logger.removeHandler(old)
+        logger.addHandler(handler)
+        logger.setLevel(threshold)
+    logging.getLogger(TREE).propagate = False
+
+
+def _number(logger: str, level: str) -> int:
+    word = _ALSO.get(level.strip().upper(), level.strip().upper())
+    if word not in LEVELS:
+        raise ConfigError(logger, level, f"is not a log level; those are {', '.join(LEVELS)}")
+    return LEVELS[word]
+
+
+class Loggers:
+    """BROKER_LOGGER resources: the level of every logger, by name."""
+
+    def levels(self) -> dict[str, str]:
+        found = {ROOT: _word(logging.getLogger(TREE).getEffectiveLevel())}
+        for name in sorted(logging.root.manager.loggerDict):
+            if name.startswith(f"{TREE}."):
+                found[name] = _word(logging.getLogger(name).getEffectiveLevel())
+        return found
+
+    def describe(self, names: object = None) -> list[ConfigEntry]:
+        wanted = None if names is None else set(names)  # type: ignore[call-overload]
+        return [
+            ConfigEntry(name, level, Source.DYNAMIC_BROKER_LOGGER, 0, False, False, [], "")
+            for name, level in self.levels().items()
+            if wanted is None or name in wanted
+        ]
+
+    def validate(self, changes: Mapping[str, str | None]) -> None:
+        """Levels to set (None: back to what its parent has). Nothing is changed; the first wrong one is named."""
+        known = self.levels()
+        for name, level in changes.items():
+            if name not in known and name != TREE:
+                raise ConfigError(name, None, "there is no such logger")
+            if level is not None:
+                _number(name, level)
+            elif name in (ROOT, TREE):
+                raise Refused(ErrorCode.invalid_request, "Removing the log level of the root logger is not allowed")
+
+    def alter(self, changes: Mapping[str, str | None]) -> None:
+        self.validate(changes)
+        for name, level in changes.items():
+            logger = logging.getLogger(TREE if name == ROOT else name)
+            logger.setLevel(logging.NOTSET if level is None else _number(name, level))
