@@ -31,7 +31,7 @@ from headrace.coordinators.runtime_timers import Timers
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 from headrace.records.batch import batches
 from headrace.records.builder import Record, build_batch
-from headrace.records.control import build_end_txn_marker, read_control
+from headrace.records.control import ControlType, build_end_txn_marker, read_control
 from headrace.records.reader import read_records
 
 _log = logging.getLogger(__name__)
@@ -163,7 +163,8 @@ class HostedShard(Generic[S]):
 
     def _replay_control(self, record: Record, producer_id: int, producer_epoch: int) -> None:
         marker = read_control(record)
-        self.shard.replay_end_marker(producer_id, producer_epoch, marker.commit)
+        if marker.ends_transaction:
+            self.shard.replay_end_marker(producer_id, producer_epoch, marker.type is ControlType.COMMIT)
 
     def _become_active(self) -> None:
         self.phase = Phase.ACTIVE
@@ -305,10 +306,11 @@ class HostedShard(Generic[S]):
         if self._gathered and self._gathered_bytes + size + _BATCH_OVERHEAD_BYTES > self._log.max_batch_bytes:
             self._flush()
             self.require_active()
-        offset = self._log.end_offset + len(self._gathered)
-        for at, record in enumerate(records):
-            assert record.key is not None, "a coordinator's record always has a key"
-            self.shard.replay(record.key, record.value, offset + at, -1, -1)
+        if result.replay:
+            offset = self._log.end_offset + len(self._gathered)
+            for at, record in enumerate(records):
+                assert record.key is not None, "a coordinator's record always has a key"
+                self.shard.replay(record.key, record.value, offset + at, -1, -1)
         self._gathered.extend(records)
         self._gathered_bytes += size
         if not self._flush_planned:

@@ -1,0 +1,143 @@
+"""JoinGroup of the classic protocol: who is let in, under which id, and whether that starts a rebalance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from headrace.coordinators.group.core.classic_group import ClassicGroup, ClassicMember, ClassicState
+from headrace.coordinators.group.core.classic_messages import NO_MEMBER_ID, JoinReply, JoinRequest
+from headrace.coordinators.group.core.classic_rebalance import Rebalances
+from headrace.coordinators.group.core.effects import Effects
+from headrace.kernel.errors import ErrorCode, Refused
+
+
+class Joining:
+    def __init__(self, rebalances: Rebalances, new_id: Callable[[], str]) -> None:
+        self._rebalances = rebalances
+        self._new_id = new_id
+
+    def join(self, group: ClassicGroup, request: JoinRequest, token: Any, effects: Effects, now_ms: int) -> None:
+        """The answer comes through `token`, now or when the join phase is complete."""
+        if not self._has_room(group, request.member_id):
+            group.remove(request.member_id)
+            effects.answer(token, JoinReply(NO_MEMBER_ID, ErrorCode.group_max_size_reached))
+        elif not group.supports(request.protocol_type, request.protocols):
+            effects.answer(token, JoinReply(request.member_id, ErrorCode.inconsistent_group_protocol))
+        elif request.member_id == NO_MEMBER_ID:
+            self._join_new(group, request, token, effects, now_ms)
+        elif request.member_id in group.pending_members and request.instance_id is None:
+            self._add(group, request, request.member_id, token, effects, now_ms)
+        else:
+            self._rejoin(group, request, token, effects, now_ms)
+
+    def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
+        limit = self._rebalances.settings.max_size
+        member = group.members.get(member_id)
+        if group.state is ClassicState.PREPARING_REBALANCE:
+            # Counted by who has come: when the limit was lowered, those who come last stay out.
+            return (member is not None and member.awaits_join) or group.awaiting_joins < limit
+        if group.state in (ClassicState.COMPLETING_REBALANCE, ClassicState.STABLE):
+            return member is not None or len(group.members) < limit
+        return True
+
+    def _join_new(self, group: ClassicGroup, request: JoinRequest, token: Any, effects: Effects, now_ms: int) -> None:
+        if request.instance_id is not None:
+            member_id = f"{request.instance_id}-{self._new_id()}"
+            if request.instance_id in group.static_members:
+                self._replace_static(group, request, member_id, token, effects, now_ms)
+            else:
+                self._add(group, request, member_id, token, effects, now_ms)
+            return
+        member_id = f"{request.client_id}-{self._new_id()}"
+        if request.requires_known_member_id:
+            # The id goes out first, so that a client that dies right after asking leaves no ghost member behind.
+            group.pending_members.add(member_id)
+            self._rebalances.watch(group.group_id, member_id, request.session_timeout_ms, effects)
+            effects.answer(token, JoinReply(member_id, ErrorCode.member_id_required))
+        else:
+            self._add(group, request, member_id, token, effects, now_ms)
+
+    def _add(
+        self, group: ClassicGroup, request: JoinRequest, member_id: str, token: Any, effects: Effects, now_ms: int
+    ) -> None:
+        member = ClassicMember(
+            member_id,
+            request.instance_id,
+            request.client_id,
+            request.client_host,
+            request.rebalance_timeout_ms,
+            request.session_timeout_ms,
+            request.protocol_type,
+            request.protocols,
+            is_new=True,
+            join_token=token,
+        )
+        if group.state is ClassicState.PREPARING_REBALANCE and group.previous_state is ClassicState.EMPTY:
+            group.new_member_added = True
+        group.add(member)
+        self._rebalances.keep_alive(group, member, effects, self._rebalances.settings.new_member_join_timeout_ms)
+        self._rebalances.prepare_or_complete(group, effects, now_ms)
+
+    def _rejoin(self, group: ClassicGroup, request: JoinRequest, token: Any, effects: Effects, now_ms: int) -> None:
+        try:
+            member = group.require_member(request.member_id, request.instance_id)
+        except Refused as refused:
+            effects.answer(token, JoinReply(request.member_id, refused.code))
+            return
+        same = member.protocols == request.protocols
+        is_leader = group.is_leader(member.member_id)
+        if group.state is ClassicState.COMPLETING_REBALANCE and same:
+            # It did not get the answer of this generation's join: it gets it again.
+            effects.answer(token, group.join_reply(member.member_id, with_members=is_leader))
+        elif group.state is ClassicState.STABLE and same and not is_leader:
+            # A follower that rejoins unchanged gets the generation that runs; a leader may want a new assignment.
+            effects.answer(token, group.join_reply(member.member_id, with_members=False))
+        elif group.is_empty:
+            effects.answer(token, JoinReply(request.member_id, ErrorCode.unknown_member_id))
+        else:
+            self._update(group, member, request, token, effects)
+            self._rebalances.prepare_or_complete(group, effects, now_ms)
+
+    def _update(
+        self, group: ClassicGroup, member: ClassicMember, request: JoinRequest, token: Any, effects: Effects
+    ) -> None:
+        # A client that asks again while its first question waits reads only one answer: the first is let go.
+        if member.join_token is not None:
+            group.answer_join(member, JoinReply(member.member_id, ErrorCode.rebalance_in_progress), effects)
+        group.update(member, request.protocols, request.rebalance_timeout_ms, request.session_timeout_ms, token)
+
+    def _replace_static(
+        self, group: ClassicGroup, request: JoinRequest, member_id: str, token: Any, effects: Effects, now_ms: int
+    ) -> None:
+        """A static member restarted: it takes its old place; only a change of protocol makes the others rejoin."""
+        assert request.instance_id is not None
+        former_leader = group.leader
+        member = group.replace_static(request.instance_id, member_id, effects)
+        self._rebalances.keep_alive(group, member, effects)
+        self._update(group, member, request, token, effects)
+        if group.state is ClassicState.STABLE:
+            if group.select_protocol() != group.protocol_name:
+                self._rebalances.prepare_or_complete(group, effects, now_ms)
+                return
+            is_leader = group.is_leader(member_id)
+            if request.can_skip_assignment:
+                reply = group.join_reply(member_id, with_members=is_leader, skip_assignment=is_leader)
+            else:
+                # Older clients would assign anew when told that they lead: they are told of the former leader.
+                told = group.join_reply(member_id, with_members=False)
+                reply = JoinReply(
+                    member_id,
+                    ErrorCode.none,
+                    told.generation,
+                    told.protocol_type,
+                    told.protocol_name,
+                    former_leader or "",
+                )
+            group.answer_join(member, reply, effects)
+            group.write_to(effects)
+        elif group.state is ClassicState.COMPLETING_REBALANCE:
+            # The leader may already be assigning to the old id: everyone joins once more.
+            self._rebalances.prepare(group, effects, now_ms)
+        else:
+            self._rebalances.maybe_complete_join(group, effects, now_ms)

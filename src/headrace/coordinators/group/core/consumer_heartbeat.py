@@ -1,0 +1,410 @@
+"""ConsumerGroupHeartbeat (KIP-848): one request to join, to stay, to change, to reconcile and to leave.
+
+Each heartbeat goes the same way: who is it, what does it say about itself, does that raise the group epoch, is the
+target behind that epoch, and one step of this member towards its target. Every answer is written down before it is
+given; nothing but the records changes the group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from headrace.cluster.core.image import ClusterImage
+from headrace.coordinators.codec.consumer_groups import MemberMetadata
+from headrace.coordinators.group.core import consumer_target
+from headrace.coordinators.group.core.consumer_group import (
+    LEAVE_EPOCH,
+    NOBODY,
+    STATIC_LEAVE_EPOCH,
+    ConsumerGroup,
+    ConsumerMember,
+    MemberState,
+    Partitions,
+    ResolvedRegex,
+)
+from headrace.coordinators.group.core.effects import Effects
+from headrace.coordinators.group.core.reconciliation import reconcile
+from headrace.coordinators.group.core.regex import BadRegex, Regex
+from headrace.coordinators.group.core.settings import GroupSettings
+from headrace.coordinators.runtime_result import NOTHING, Result
+from headrace.kernel.errors import ErrorCode, Refused
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatRequest:
+    """None means "as before"."""
+
+    group_id: str
+    member_id: str
+    epoch: int
+    client_id: str
+    client_host: str
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    topic_names: tuple[str, ...] | None = None
+    topic_regex: str | None = None
+    server_assignor: str | None = None
+    owned: Partitions | None = None
+
+    @property
+    def is_full(self) -> bool:
+        said = self.topic_names is not None or self.topic_regex is not None
+        return self.epoch == 0 or (self.rebalance_timeout_ms != -1 and said and self.owned is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatReply:
+    member_id: str
+    epoch: int
+    heartbeat_interval_ms: int = 0
+    assignment: Partitions | None = None
+
+
+class Groups(Protocol):
+    """What the heartbeats need of the shard around them."""
+
+    image: ClusterImage
+    settings: GroupSettings
+
+    def consumer_group(self, group_id: str) -> ConsumerGroup:
+        """Raises GROUP_ID_NOT_FOUND."""
+
+    def consumer_group_to_join(self, group_id: str, effects: Effects) -> ConsumerGroup:
+        """Also a new one, or what a classic group becomes; not yet among the groups: its records put it there."""
+
+    def fence(self, group: ConsumerGroup, member: ConsumerMember, now_ms: int, reply: object) -> Result:
+        """A member is gone; the rest may become a classic group by that."""
+
+
+def check(request: HeartbeatRequest, settings: GroupSettings, version: int) -> None:
+    """Raises INVALID_REQUEST and its kin, as Kafka words the rules."""
+    for name, value in (
+        ("GroupId", request.group_id),
+        ("InstanceId", request.instance_id),
+        ("RackId", request.rack_id),
+    ):
+        if value is not None and not value.strip():
+            raise Refused(ErrorCode.invalid_request, f"{name} can't be empty.")
+    names_itself = version >= 1 or request.epoch != 0
+    if names_itself and not request.member_id.strip():
+        raise Refused(ErrorCode.invalid_request, "MemberId can't be empty.")
+    if request.epoch == 0:
+        if request.rebalance_timeout_ms == -1:
+            raise Refused(ErrorCode.invalid_request, "RebalanceTimeoutMs must be provided in first request.")
+        if request.owned is None or request.owned:
+            raise Refused(ErrorCode.invalid_request, "TopicPartitions must be empty when (re-)joining.")
+        if not request.topic_names and not request.topic_regex:
+            raise Refused(
+                ErrorCode.invalid_request,
+                "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
+                if request.topic_names is None
+                else "SubscribedTopicNames must be set in first request.",
+            )
+    elif request.epoch == STATIC_LEAVE_EPOCH and request.instance_id is None:
+        raise Refused(ErrorCode.invalid_request, "InstanceId can't be null.")
+    elif request.epoch < STATIC_LEAVE_EPOCH:
+        raise Refused(ErrorCode.invalid_request, "MemberEpoch is invalid.")
+    if request.server_assignor is not None and request.server_assignor not in settings.consumer_assignors:
+        names = ", ".join(settings.consumer_assignors)
+        raise Refused(
+            ErrorCode.unsupported_assignor,
+            f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {names}.",
+        )
+    if request.topic_regex:
+        try:
+            Regex(request.topic_regex)
+        except BadRegex as bad:
+            raise Refused(ErrorCode.invalid_regular_expression, f"SubscribedTopicRegex {bad}") from bad
+
+
+class ConsumerHeartbeats:
+    def __init__(self, groups: Groups, new_id: Callable[[], str]) -> None:
+        self._groups = groups
+        self._new_id = new_id
+
+    def heartbeat(self, request: HeartbeatRequest, now_ms: int) -> Result:
+        if request.epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
+            return self._leave(request, now_ms)
+        effects = Effects()
+        joins = request.epoch == 0
+        if joins:
+            group = self._groups.consumer_group_to_join(request.group_id, effects)
+        else:
+            group = self._groups.consumer_group(request.group_id)
+        limit = self._groups.settings.consumer_max_size
+        if len(group.members) >= limit and request.member_id not in group.members:
+            raise Refused(ErrorCode.group_max_size_reached, f"The consumer group has reached its capacity of {limit}.")
+        member_id = request.member_id or self._new_id()
+        member, replaced = self._member(group, member_id, request, effects)
+        updated = replace(member, about=_updated(member.about, request))
+        final = self.advance(group, member, updated, replaced, request.owned, effects, now_ms)
+        self.keep_alive(group.group_id, member_id, self._session_timeout_ms(group.group_id), effects)
+        shown = final.assigned_partitions
+        tell = request.is_full or shown != member.assigned_partitions
+        reply = HeartbeatReply(member_id, final.epoch, self._interval_ms(group.group_id), shown if tell else None)
+        return effects.result(reply)
+
+    # --- who ----------------------------------------------------------------------------------------------------
+
+    def _member(
+        self, group: ConsumerGroup, member_id: str, request: HeartbeatRequest, effects: Effects
+    ) -> tuple[ConsumerMember, ConsumerMember | None]:
+        """The member, and the static one whose place it takes."""
+        if request.instance_id is None:
+            known = group.members.get(member_id)
+            if known is None:
+                if request.epoch != 0:
+                    raise Refused(
+                        ErrorCode.unknown_member_id, f"Member {member_id} is not a member of group {group.group_id}."
+                    )
+                return ConsumerMember(member_id, NOBODY), None
+            _check_epoch(known, request)
+            return known, None
+        holder = group.static_member(request.instance_id)
+        if request.epoch == 0:
+            if holder is None:
+                return ConsumerMember(member_id, NOBODY), None
+            if holder.member_id == member_id:
+                return holder, None
+            if not holder.uses_classic_protocol and holder.epoch != STATIC_LEAVE_EPOCH:
+                raise Refused(
+                    ErrorCode.unreleased_instance_id,
+                    f"Static member {member_id} with instance id {request.instance_id} cannot join the group because "
+                    f"the instance id is owned by {holder.member_id} member.",
+                )
+            return self.take_over(group, holder, member_id, effects), holder
+        if holder is None:
+            raise Refused(ErrorCode.unknown_member_id, f"Instance id {request.instance_id} is unknown.")
+        _check_instance(holder, member_id, request.instance_id)
+        _check_epoch(holder, request)
+        return holder, None
+
+    def take_over(
+        self, group: ConsumerGroup, holder: ConsumerMember, member_id: str, effects: Effects
+    ) -> ConsumerMember:
+        """A static member comes back under a new id and finds its place, and its partitions, as it left them."""
+        fresh = replace(holder, member_id=member_id, epoch=0, previous_epoch=0)
+        group.write_removal(holder.member_id, effects)
+        group.write_member(fresh, effects)
+        group.write_target(member_id, group.target.get(holder.member_id, {}), effects)
+        group.write_current(fresh, effects)
+        return fresh
+
+    # --- what follows -------------------------------------------------------------------------------------------
+
+    def advance(
+        self,
+        group: ConsumerGroup,
+        member: ConsumerMember,
+        updated: ConsumerMember,
+        replaced: ConsumerMember | None,
+        owned: Partitions | None,
+        effects: Effects,
+        now_ms: int,
+    ) -> ConsumerMember:
+        """Write what changed, raise epochs, compute the target where it is behind, take one step towards it."""
+        image, settings = self._groups.image, self._groups.settings
+        member_id = updated.member_id
+        members: dict[str, ConsumerMember] = dict(group.members)
+        if replaced is not None:
+            del members[replaced.member_id]
+        members[member_id] = updated
+        is_new = member_id not in group.members and replaced is None
+        if is_new or updated.about != member.about:
+            group.write_member(updated, effects)
+        resubscribed = is_new or _subscription(updated) != _subscription(member)
+        epoch, regexes = group.epoch, dict(group.regexes)
+        if resubscribed or image.version != group.seen_image_version:
+            regexes = consumer_target.resolve_regexes(group, members, image, effects, now_ms)
+            epoch = self._raise_epoch(group, members, regexes, resubscribed, effects)
+        target = group.target.get(replaced.member_id if replaced else member_id, {})
+        target_epoch = group.assignment_epoch
+        if epoch > group.assignment_epoch:
+            target = self._retarget(group, members, regexes, epoch, member_id, replaced, effects, now_ms)
+            target_epoch = epoch
+        assert settings.consumer_assignors, "a broker offers at least one assignor"
+        return self._reconcile(group, updated, replaced, target_epoch, target, owned, effects)
+
+    def _raise_epoch(
+        self,
+        group: ConsumerGroup,
+        members: Mapping[str, ConsumerMember],
+        regexes: Mapping[str, ResolvedRegex],
+        resubscribed: bool,
+        effects: Effects,
+    ) -> int:
+        image = self._groups.image
+        seen_hash = consumer_target.topics_hash(members, regexes, image)
+        group.seen_image_version, group.seen_topic_names = image.version, frozenset(image.topics)
+        if not resubscribed and seen_hash == group.metadata_hash:
+            return group.epoch
+        group.write_epoch(group.epoch + 1, seen_hash, effects)
+        return group.epoch + 1
+
+    def _retarget(
+        self,
+        group: ConsumerGroup,
+        members: Mapping[str, ConsumerMember],
+        regexes: Mapping[str, ResolvedRegex],
+        epoch: int,
+        member_id: str,
+        replaced: ConsumerMember | None,
+        effects: Effects,
+        now_ms: int,
+    ) -> Partitions:
+        former = {member_id: replaced.member_id} if replaced is not None else {}
+        default = self._groups.settings.consumer_assignors[0]
+        targets = consumer_target.compute_target(group, members, regexes, self._groups.image, former, default)
+        for each, partitions in targets.items():
+            if group.target.get(former.get(each, each)) != partitions or each in former:
+                group.write_target(each, partitions, effects)
+        group.write_target_epoch(epoch, now_ms, effects)
+        return targets[member_id]
+
+    def _reconcile(
+        self,
+        group: ConsumerGroup,
+        member: ConsumerMember,
+        replaced: ConsumerMember | None,
+        target_epoch: int,
+        target: Partitions,
+        owned: Partitions | None,
+        effects: Effects,
+    ) -> ConsumerMember:
+        if member.is_reconciled_to(target_epoch):
+            return member
+        own = {member.member_id, replaced.member_id if replaced else member.member_id}
+        final = reconcile(
+            member,
+            target_epoch,
+            target,
+            lambda topic_id, partition: group.holders.get((topic_id, partition), member.member_id) not in own,
+            owned,
+        )
+        if final is not member:
+            group.write_current(final, effects)
+            if not final.uses_classic_protocol:
+                self.watch_rebalance(group.group_id, final, effects)
+        return final
+
+    # --- timers -------------------------------------------------------------------------------------------------
+
+    def keep_alive(self, group_id: str, member_id: str, timeout_ms: int, effects: Effects) -> None:
+        effects.arm(
+            ("session", group_id, member_id), timeout_ms, lambda now_ms: self.expired(group_id, member_id, now_ms)
+        )
+
+    def watch_rebalance(self, group_id: str, member: ConsumerMember, effects: Effects) -> None:
+        """A member that does not give up what it must, in the time it asked for, is put out."""
+        key = ("revocation", group_id, member.member_id)
+        if member.state is not MemberState.UNREVOKED_PARTITIONS:
+            effects.disarm(key)
+            return
+        member_id, epoch = member.member_id, member.epoch
+        effects.arm(
+            key, member.about.rebalance_timeout_ms, lambda now_ms: self.expired(group_id, member_id, now_ms, epoch)
+        )
+
+    def expired(self, group_id: str, member_id: str, now_ms: int, epoch: int | None = None) -> Result:
+        try:
+            group = self._groups.consumer_group(group_id)
+        except Refused:
+            return NOTHING
+        member = group.members.get(member_id)
+        if member is None or (epoch is not None and member.epoch != epoch):
+            return NOTHING
+        return self._groups.fence(group, member, now_ms, None)
+
+    # --- leaving ------------------------------------------------------------------------------------------------
+
+    def _leave(self, request: HeartbeatRequest, now_ms: int) -> Result:
+        group = self._groups.consumer_group(request.group_id)
+        reply = HeartbeatReply(request.member_id, request.epoch)
+        if request.instance_id is None:
+            member = group.members.get(request.member_id)
+            if member is None:
+                raise Refused(
+                    ErrorCode.unknown_member_id,
+                    f"Member {request.member_id} is not a member of group {request.group_id}.",
+                )
+            return self._groups.fence(group, member, now_ms, reply)
+        holder = group.static_member(request.instance_id)
+        if holder is None:
+            raise Refused(ErrorCode.unknown_member_id, f"Instance id {request.instance_id} is unknown.")
+        _check_instance(holder, request.member_id, request.instance_id)
+        if request.epoch == LEAVE_EPOCH:
+            return self._groups.fence(group, holder, now_ms, reply)
+        # It will come back: its place is kept for as long as its session lasts.
+        effects = Effects()
+        group.write_current(replace(holder, epoch=STATIC_LEAVE_EPOCH, pending_revocation={}), effects)
+        return effects.result(reply)
+
+    def remove(self, group: ConsumerGroup, gone: list[ConsumerMember], effects: Effects, now_ms: int) -> None:
+        """The records by which members leave, and the group epoch that the others will follow."""
+        for member in gone:
+            group.write_removal(member.member_id, effects)
+            for timer in ("session", "revocation", "join", "sync"):
+                effects.disarm((timer, group.group_id, member.member_id))
+        left_ids = {member.member_id for member in gone}
+        rest = {m: member for m, member in group.members.items() if m not in left_ids}
+        regexes = consumer_target.resolve_regexes(group, rest, self._groups.image, effects, now_ms)
+        group.write_epoch(group.epoch + 1, consumer_target.topics_hash(rest, regexes, self._groups.image), effects)
+
+    # --- settings of one group ----------------------------------------------------------------------------------
+
+    def _session_timeout_ms(self, group_id: str) -> int:
+        own = self._groups.image.config_of("group", group_id).get("consumer.session.timeout.ms")
+        return self._groups.settings.consumer_session_timeout_ms if own is None else int(own)
+
+    def _interval_ms(self, group_id: str) -> int:
+        own = self._groups.image.config_of("group", group_id).get("consumer.heartbeat.interval.ms")
+        return self._groups.settings.consumer_heartbeat_interval_ms if own is None else int(own)
+
+
+def _updated(about: MemberMetadata, request: HeartbeatRequest) -> MemberMetadata:
+    return MemberMetadata(
+        about.instance_id if request.instance_id is None else request.instance_id,
+        about.rack_id if request.rack_id is None else request.rack_id,
+        request.client_id,
+        request.client_host,
+        about.topic_names if request.topic_names is None else tuple(sorted(request.topic_names)),
+        about.topic_regex if request.topic_regex is None else request.topic_regex or None,
+        about.rebalance_timeout_ms if request.rebalance_timeout_ms == -1 else request.rebalance_timeout_ms,
+        about.server_assignor if request.server_assignor is None else request.server_assignor,
+        None,
+    )
+
+
+def _subscription(member: ConsumerMember) -> tuple[tuple[str, ...], str | None]:
+    return member.about.topic_names, member.about.topic_regex
+
+
+def _check_epoch(member: ConsumerMember, request: HeartbeatRequest) -> None:
+    if request.epoch == 0:
+        return  # it has given everything up and joins again
+    if request.epoch > member.epoch:
+        raise Refused(
+            ErrorCode.fenced_member_epoch,
+            f"The consumer group member has a greater member epoch ({request.epoch}) than the one known by the group "
+            f"coordinator ({member.epoch}). The member must abandon all its partitions and rejoin.",
+        )
+    # The answer that raised the epoch may have been lost: such a member has at most what it was given before.
+    if request.epoch < member.epoch and not (
+        request.epoch == member.previous_epoch and member.owns_only(request.owned)
+    ):
+        raise Refused(
+            ErrorCode.fenced_member_epoch,
+            f"The consumer group member has a smaller member epoch ({request.epoch}) than the one known by the group "
+            f"coordinator ({member.epoch}). The member must abandon all its partitions and rejoin.",
+        )
+
+
+def _check_instance(holder: ConsumerMember, member_id: str, instance_id: str) -> None:
+    if holder.member_id != member_id:
+        raise Refused(
+            ErrorCode.fenced_instance_id,
+            f"Static member {member_id} with instance id {instance_id} was fenced by member {holder.member_id}.",
+        )

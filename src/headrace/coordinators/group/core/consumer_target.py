@@ -1,0 +1,99 @@
+"""What a consumer group should look like: which topics its members read, and the target that follows from it.
+
+Everything here is computed for the members as they will be once the records of the running operation are replayed, so
+it takes them as an argument instead of reading the group.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Mapping
+
+from headrace.cluster.core.image import ClusterImage
+from headrace.coordinators.codec import consumer_groups as codec
+from headrace.coordinators.group.core.assignors import ASSIGNORS, AssignedMember
+from headrace.coordinators.group.core.consumer_group import ConsumerGroup, ConsumerMember, Partitions, ResolvedRegex
+from headrace.coordinators.group.core.effects import Effects
+from headrace.coordinators.group.core.regex import Regex
+
+Members = Mapping[str, ConsumerMember]
+
+
+def resolve_regexes(
+    group: ConsumerGroup, members: Members, image: ClusterImage, effects: Effects, now_ms: int
+) -> dict[str, ResolvedRegex]:
+    """The topics of every expression in use; what is new or has changed is written down, what is unused goes."""
+    wanted = {m.about.topic_regex for m in members.values() if m.about.topic_regex}
+    names = frozenset(image.topics)
+    resolved: dict[str, ResolvedRegex] = {}
+    for text in sorted(wanted):
+        known = group.regexes.get(text)
+        if known is not None and names == group.seen_topic_names:
+            resolved[text] = known
+            continue
+        matcher = Regex(text)
+        topics = frozenset(name for name in names if matcher.matches(name))
+        if known is not None and known.topics == topics:
+            resolved[text] = known
+            continue
+        resolved[text] = ResolvedRegex(topics, image.version, now_ms)
+        key = codec.key(codec.REGULAR_EXPRESSION, group.group_id, text)
+        effects.write(key, codec.regular_expression_value(topics, max(image.version, 0), now_ms))
+    for text in sorted(set(group.regexes) - wanted):
+        effects.write(codec.key(codec.REGULAR_EXPRESSION, group.group_id, text), None)
+    return resolved
+
+
+def subscribed_names(member: ConsumerMember, regexes: Mapping[str, ResolvedRegex]) -> frozenset[str]:
+    names = frozenset(member.about.topic_names)
+    regex = member.about.topic_regex
+    return names | regexes[regex].topics if regex and regex in regexes else names
+
+
+def topics_hash(members: Members, regexes: Mapping[str, ResolvedRegex], image: ClusterImage) -> int:
+    """A number that changes when what the group reads looks different: topics come, go, grow or move to other racks."""
+    names = frozenset().union(*(subscribed_names(m, regexes) for m in members.values()))
+    digest = hashlib.blake2b(digest_size=8)
+    found = False
+    for name in sorted(names):
+        topic = image.topics.get(name)
+        if topic is None:
+            continue
+        found = True
+        racks = sorted(
+            {image.brokers[b].rack or "" for p in topic.partitions for b in p.replicas if b in image.brokers}
+        )
+        digest.update(f"{name}\0{topic.id}\0{len(topic.partitions)}\0{racks}\0".encode())
+    return int.from_bytes(digest.digest(), "big", signed=True) if found else 0
+
+
+def compute_target(
+    group: ConsumerGroup,
+    members: Members,
+    regexes: Mapping[str, ResolvedRegex],
+    image: ClusterImage,
+    former: Mapping[str, str],
+    default_assignor: str,
+) -> dict[str, Partitions]:
+    """`former` names the member whose place a replaced static member takes over."""
+    topics: dict[str, frozenset[uuid.UUID]] = {}
+    counts: dict[uuid.UUID, int] = {}
+    for member_id, member in members.items():
+        ids = set()
+        for name in subscribed_names(member, regexes):
+            topic = image.topics.get(name)
+            if topic is not None:
+                ids.add(topic.id)
+                counts[topic.id] = len(topic.partitions)
+        topics[member_id] = frozenset(ids)
+    spec = {
+        member_id: AssignedMember(
+            topics[member_id],
+            member.about.instance_id,
+            group.target.get(former.get(member_id, member_id), {}),
+        )
+        for member_id, member in members.items()
+    }
+    assignor = ASSIGNORS[group.preferred_assignor(members.values(), default_assignor)]
+    return dict(assignor(spec, counts))

@@ -1,0 +1,36 @@
+"""What an operation on a group asks for, gathered while it decides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from headrace.coordinators.runtime_result import Result, Timer
+from headrace.kernel.errors import ErrorCode
+from headrace.records.builder import Record
+
+
+class Effects:
+    __slots__ = ("answers", "records", "then", "timers")
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.answers: list[tuple[Any, Any]] = []
+        self.timers: list[Timer] = []
+        self.then: Callable[[ErrorCode, int], Result | None] | None = None
+
+    def write(self, key: bytes, value: bytes | None) -> None:
+        """A record; no value is a tombstone."""
+        self.records.append(Record(key, value))
+
+    def answer(self, token: Any, reply: Any) -> None:
+        self.answers.append((token, reply))
+
+    def arm(self, key: Hashable, delay_ms: int, fire: Callable[[int], Result]) -> None:
+        self.timers.append(Timer(key, delay_ms, fire))
+
+    def disarm(self, key: Hashable) -> None:
+        self.timers.append(Timer(key))
+
+    def result(self, reply: Any = None, *, replay: bool = True, producer: tuple[int, int] | None = None) -> Result:
+        return Result(self.records, reply, self.answers, self.timers, self.then, producer, replay)

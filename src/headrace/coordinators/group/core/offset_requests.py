@@ -1,0 +1,170 @@
+"""Requests about offsets, checked against the group they name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from headrace.coordinators.codec.offsets import OffsetValue, offset_key, offset_value
+from headrace.coordinators.group.core import offset_rules
+from headrace.coordinators.group.core.classic_group import ClassicGroup
+from headrace.coordinators.group.core.consumer_group import ConsumerGroup
+from headrace.coordinators.group.core.effects import Effects
+from headrace.coordinators.group.core.offsets import Offsets, TopicCommit
+from headrace.coordinators.group.core.settings import GroupSettings
+from headrace.coordinators.runtime_result import Result
+from headrace.kernel.errors import ErrorCode, Refused
+from headrace.records.builder import Record
+
+Group = ClassicGroup | ConsumerGroup
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRequest:
+    group_id: str
+    member_id: str
+    instance_id: str | None
+    generation: int
+    topics: Sequence[TopicCommit]
+    retention_ms: int = -1
+    api_version: int = 9
+
+
+class FetchedOffset(NamedTuple):
+    error: ErrorCode
+    value: OffsetValue | None
+
+
+UNSTABLE = FetchedOffset(ErrorCode.unstable_offset_commit, None)
+NOT_COMMITTED = FetchedOffset(ErrorCode.none, None)
+
+
+class OffsetRequests:
+    def __init__(self, groups: Mapping[str, Group], settings: GroupSettings) -> None:
+        self.offsets = Offsets()
+        self._groups = groups
+        self._settings = settings
+
+    def commit(self, request: CommitRequest, now_ms: int) -> tuple[list[Record], set[tuple[str, int]]]:
+        """The records, and the partitions whose metadata is too long. Raises Refused."""
+        group = self._groups.get(request.group_id)
+        if group is None:
+            if request.generation >= 0:
+                raise Refused(
+                    ErrorCode.group_id_not_found if request.api_version >= 9 else ErrorCode.illegal_generation,
+                    f"Group {request.group_id} not found.",
+                )
+        elif isinstance(group, ConsumerGroup):
+            offset_rules.check_consumer_commit(
+                group,
+                request.member_id,
+                request.generation,
+                request.topics,
+                transactional=False,
+                api_version=request.api_version,
+            )
+        else:
+            offset_rules.check_classic_commit(
+                group, request.member_id, request.instance_id, request.generation, transactional=False
+            )
+        expire_ms = -1 if request.retention_ms < 0 else now_ms + request.retention_ms
+        return self._records(request, now_ms, expire_ms)
+
+    def commit_transactional(self, request: CommitRequest, producer: tuple[int, int], now_ms: int) -> Result:
+        """Raises Refused. The reply is the set of partitions whose metadata is too long."""
+        group = self._groups.get(request.group_id)
+        if group is None:
+            if request.generation >= 0:
+                raise Refused(ErrorCode.illegal_generation, f"Group {request.group_id} not found.")
+        elif isinstance(group, ConsumerGroup):
+            try:
+                offset_rules.check_consumer_commit(
+                    group, request.member_id, request.generation, request.topics, transactional=True, api_version=9
+                )
+            except Refused as refused:
+                if refused.code is ErrorCode.stale_member_epoch:
+                    raise Refused(ErrorCode.illegal_generation, refused.message) from refused
+                raise
+        else:
+            offset_rules.check_classic_commit(
+                group, request.member_id, request.instance_id, request.generation, transactional=True
+            )
+        records, too_long = self._records(request, now_ms, -1)
+        return Result(records, too_long, producer=producer if records else None)
+
+    def _records(
+        self, request: CommitRequest, now_ms: int, expire_ms: int
+    ) -> tuple[list[Record], set[tuple[str, int]]]:
+        longest = self._settings.offset_metadata_max_bytes
+        records: list[Record] = []
+        too_long: set[tuple[str, int]] = set()
+        for topic, topic_id, partitions in request.topics:
+            for partition, offset, leader_epoch, metadata in partitions:
+                if len(metadata) > longest:
+                    too_long.add((topic, partition))
+                    continue
+                value = OffsetValue(offset, leader_epoch, metadata, now_ms, expire_ms, topic_id)
+                records.append(Record(offset_key(request.group_id, topic, partition), offset_value(value)))
+        return records, too_long
+
+    def fetch(
+        self,
+        group_id: str,
+        topics: Iterable[tuple[str, Sequence[int]]] | None,
+        *,
+        require_stable: bool,
+        member_id: str | None = None,
+        member_epoch: int = -1,
+    ) -> dict[str, dict[int, FetchedOffset]]:
+        """Topic → partition → offset; topics=None asks for all that are known. A group nobody knows has no offsets, and
+        that is no error: every consumer starts this way. Raises Refused for a stale member.
+        """
+        group = self._groups.get(group_id)
+        if group is not None:
+            offset_rules.check_fetch(group, member_id, member_epoch)
+        if topics is None:
+            known = self.offsets.of_group(group_id)
+            topics = [(topic, list(partitions)) for topic, partitions in known.items()]
+        return {
+            topic: {index: self._one(group_id, topic, index, require_stable) for index in partitions}
+            for topic, partitions in topics
+        }
+
+    def _one(self, group_id: str, topic: str, partition: int, require_stable: bool) -> FetchedOffset:
+        if require_stable and self.offsets.is_pending(group_id, topic, partition):
+            return UNSTABLE
+        value = self.offsets.get(group_id, topic, partition)
+        return NOT_COMMITTED if value is None else FetchedOffset(ErrorCode.none, value)
+
+    def delete(self, group_id: str, topics: Iterable[tuple[str, Sequence[int]]]) -> Result:
+        """Raises Refused. The reply is topic → partition → error."""
+        group = self._groups.get(group_id)
+        if group is None:
+            raise Refused(ErrorCode.group_id_not_found, f"Group {group_id} not found.")
+        offset_rules.check_offset_delete(group)
+        effects = Effects()
+        errors: dict[str, dict[int, ErrorCode]] = {}
+        for topic, partitions in topics:
+            subscribed = group.is_subscribed_to(topic)
+            error = ErrorCode.group_subscribed_to_topic if subscribed else ErrorCode.none
+            errors.setdefault(topic, {}).update(dict.fromkeys(partitions, error))
+            if not subscribed:
+                for partition in partitions:
+                    self.offsets.forget(group_id, topic, partition, effects)
+        return effects.result(errors)
+
+    def topics_deleted(self, topics: set[str]) -> Result:
+        effects = Effects()
+        self.offsets.forget_topics(topics, effects)
+        return effects.result()
+
+    def expire(self, group: Group, now_ms: int, effects: Effects) -> bool:
+        return self.offsets.expire(
+            group.group_id,
+            offset_rules.expires_from(group),
+            group.is_subscribed_to,
+            self._settings.offsets_retention_ms,
+            now_ms,
+            effects,
+        )

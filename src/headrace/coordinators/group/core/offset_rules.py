@@ -1,0 +1,101 @@
+"""Who may commit, read and delete the offsets of a group, and when they expire."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from headrace.coordinators.codec.offsets import OffsetValue
+from headrace.coordinators.group.core.classic_group import ClassicGroup, ClassicState
+from headrace.coordinators.group.core.consumer_group import ConsumerGroup
+from headrace.coordinators.group.core.offsets import TopicCommit
+from headrace.kernel.errors import ErrorCode, Refused
+
+Group = ClassicGroup | ConsumerGroup
+
+
+def check_classic_commit(
+    group: ClassicGroup, member_id: str, instance_id: str | None, generation: int, *, transactional: bool
+) -> None:
+    """Raises Refused."""
+    if generation < 0 and group.is_empty:
+        return  # an administrator, or a consumer that assigns its partitions itself
+    if generation >= 0 or member_id or instance_id is not None:
+        group.require_member(member_id, instance_id)
+        if generation != group.generation:
+            raise Refused(ErrorCode.illegal_generation, f"generation {generation}: it is {group.generation}")
+    elif not transactional and not group.is_empty:
+        raise Refused(ErrorCode.unknown_member_id, f"group {group.group_id} has members: only they may commit")
+    if not transactional and group.state is ClassicState.COMPLETING_REBALANCE:
+        # The member knows the new generation but not yet its assignment: it should finish the rebalance first.
+        raise Refused(ErrorCode.rebalance_in_progress, "the group is rebalancing")
+
+
+def check_consumer_commit(
+    group: ConsumerGroup,
+    member_id: str,
+    epoch: int,
+    topics: Iterable[TopicCommit],
+    *,
+    transactional: bool,
+    api_version: int,
+) -> None:
+    """Raises Refused.
+
+    A member whose epoch was raised while its commit was on the way still owns what it owned before: such a commit is
+    taken when every partition in it was assigned at or before the epoch that it names (KIP-1251).
+    """
+    if epoch < 0 and (group.is_empty or (transactional and not member_id)):
+        return
+    member = group.members.get(member_id)
+    if member is None:
+        raise Refused(ErrorCode.unknown_member_id, f"group {group.group_id} has no member {member_id!r}")
+    if not transactional and not member.uses_classic_protocol and api_version < 9:
+        raise Refused(ErrorCode.unsupported_version, "members of the consumer protocol commit with version 9 or later")
+    if epoch == member.epoch:
+        return
+    if member.uses_classic_protocol:
+        raise Refused(ErrorCode.illegal_generation, f"generation {epoch}: it is {member.epoch}")
+    if epoch > member.epoch or not all(
+        0 <= member.assigned_epoch(topic.topic_id, commit.partition) <= epoch
+        for topic in topics
+        for commit in topic.partitions
+    ):
+        raise Refused(ErrorCode.stale_member_epoch, f"member epoch {epoch}: it is {member.epoch}")
+
+
+def check_fetch(group: Group, member_id: str | None, epoch: int) -> None:
+    if isinstance(group, ClassicGroup) or (member_id is None and epoch < 0):
+        return
+    member = group.members.get(member_id or "")
+    if member is None:
+        raise Refused(ErrorCode.unknown_member_id, f"group {group.group_id} has no member {member_id!r}")
+    if epoch != member.epoch:
+        code = ErrorCode.illegal_generation if member.uses_classic_protocol else ErrorCode.stale_member_epoch
+        raise Refused(code, f"member epoch {epoch}: it is {member.epoch}")
+
+
+def check_offset_delete(group: Group) -> None:
+    # A consumer group may lose the offsets of topics that it does not read; of other protocols we cannot tell.
+    if isinstance(group, ClassicGroup) and not group.is_empty and not group.uses_consumer_protocol:
+        raise Refused(ErrorCode.non_empty_group, f"group {group.group_id} has members")
+
+
+def check_group_delete(group: Group) -> None:
+    if not group.is_empty:
+        raise Refused(ErrorCode.non_empty_group, f"group {group.group_id} has members: stop them first")
+
+
+def expires_from(group: Group) -> Callable[[OffsetValue], int] | None:
+    """From when the retention of an offset counts; None while nothing of this group expires."""
+    if isinstance(group, ConsumerGroup) or group.protocol_type is None:
+        return _commit_time
+    if group.is_empty:
+        since_ms = group.state_since_ms
+        return _commit_time if since_ms < 0 else lambda value: since_ms
+    if group.uses_consumer_protocol and group.subscribed_topics is not None and group.state is ClassicState.STABLE:
+        return _commit_time
+    return None
+
+
+def _commit_time(value: OffsetValue) -> int:
+    return value.commit_timestamp_ms

@@ -1,0 +1,39 @@
+"""The configuration that groups depend on, by the names that Kafka gives it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    """Defaults are Kafka 4.3's."""
+
+    # Classic groups: group.min.session.timeout.ms, group.max.session.timeout.ms, group.initial.rebalance.delay.ms,
+    # group.max.size; a member that was added may take this long until its first generation begins.
+    min_session_timeout_ms: int = 6_000
+    max_session_timeout_ms: int = 1_800_000
+    initial_rebalance_delay_ms: int = 3_000
+    max_size: int = 2_147_483_647
+    new_member_join_timeout_ms: int = 300_000
+
+    # Offsets: offset.metadata.max.bytes, offsets.retention.minutes, offsets.retention.check.interval.ms.
+    offset_metadata_max_bytes: int = 4_096
+    offsets_retention_ms: int = 7 * 24 * 3_600_000
+    offsets_retention_check_interval_ms: int = 600_000
+
+    # Consumer groups (KIP-848): group.consumer.*
+    consumer_session_timeout_ms: int = 45_000
+    consumer_heartbeat_interval_ms: int = 5_000
+    consumer_max_size: int = 2_147_483_647
+    consumer_assignors: tuple[str, ...] = ("uniform", "range")
+    consumer_migration_policy: str = "bidirectional"
+    consumer_regex_refresh_interval_ms: int = 600_000
+
+    @property
+    def may_upgrade(self) -> bool:
+        return self.consumer_migration_policy in ("bidirectional", "upgrade")
+
+    @property
+    def may_downgrade(self) -> bool:
+        return self.consumer_migration_policy in ("bidirectional", "downgrade")

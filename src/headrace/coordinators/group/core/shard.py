@@ -1,0 +1,278 @@
+"""All groups of one partition of `__consumer_offsets`: finds the group of a request, replays the records of the log.
+
+Owns the groups by id, of either kind, and their offsets. Requests of both protocols come in here and go to the state
+machine of the group they name; a group changes its kind here (`migration`).
+Pure: the runtime around it does the writing, waiting and timing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+from headrace.cluster.core.image import EMPTY_IMAGE, ClusterImage
+from headrace.coordinators.codec.classic_groups import group_metadata_key
+from headrace.coordinators.group.core import migration
+from headrace.coordinators.group.core.classic_group import ClassicGroup, ClassicState
+from headrace.coordinators.group.core.classic_joining import Joining
+from headrace.coordinators.group.core.classic_membership import Membership
+from headrace.coordinators.group.core.classic_messages import (
+    NO_MEMBER_ID,
+    JoinReply,
+    JoinRequest,
+    LeavingMember,
+    LeftMember,
+    SyncReply,
+    SyncRequest,
+)
+from headrace.coordinators.group.core.classic_rebalance import Rebalances
+from headrace.coordinators.group.core.consumer_classic import ClassicMembers
+from headrace.coordinators.group.core.consumer_group import ConsumerGroup, ConsumerMember, MemberState
+from headrace.coordinators.group.core.consumer_heartbeat import ConsumerHeartbeats, HeartbeatRequest
+from headrace.coordinators.group.core.effects import Effects
+from headrace.coordinators.group.core.group_records import GroupRecords
+from headrace.coordinators.group.core.offset_requests import CommitRequest, OffsetRequests
+from headrace.coordinators.group.core.settings import GroupSettings
+from headrace.coordinators.runtime_result import DEFERRED, Result
+from headrace.kernel.errors import ErrorCode, Refused
+
+Group = ClassicGroup | ConsumerGroup
+
+# Tombstones of one clean-up go into one batch, which must stay below the topic's largest; about 100 bytes each.
+_MOST_TOMBSTONES: Final = 2_000
+
+
+class GroupShard:
+    def __init__(self, settings: GroupSettings, new_id: Callable[[], str], image: ClusterImage = EMPTY_IMAGE) -> None:
+        self.settings = settings
+        self.image = image
+        self.groups: dict[str, Group] = {}
+        self.offsets = OffsetRequests(self.groups, settings)
+        self._records = GroupRecords(self.groups, self.offsets.offsets)
+        self._rebalances = Rebalances(self._classic, settings)
+        self._joining = Joining(self._rebalances, new_id)
+        self._membership = Membership(self._rebalances)
+        self._heartbeats = ConsumerHeartbeats(self, new_id)
+        self._classic_members = ClassicMembers(self, self._heartbeats, new_id)
+
+    # --- finding groups -----------------------------------------------------------------------------------------
+
+    def _classic(self, group_id: str) -> ClassicGroup | None:
+        group = self.groups.get(group_id)
+        return group if isinstance(group, ClassicGroup) else None
+
+    def consumer_group(self, group_id: str) -> ConsumerGroup:
+        group = self.groups.get(group_id)
+        if not isinstance(group, ConsumerGroup):
+            raise Refused(ErrorCode.group_id_not_found, f"Consumer group {group_id} not found.")
+        return group
+
+    def consumer_group_to_join(self, group_id: str, effects: Effects) -> ConsumerGroup:
+        group = self.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            return group
+        if group is None:
+            return ConsumerGroup(group_id)
+        if group.is_empty:
+            effects.write(group_metadata_key(group_id), None)
+            return ConsumerGroup(group_id)
+        if not migration.may_upgrade(group, self.settings):
+            raise Refused(
+                ErrorCode.group_id_not_found, f"Group {group_id} is a classic group and cannot be upgraded now."
+            )
+        upgraded = migration.upgrade(group, self.image, effects, group.state_since_ms)
+        for member in upgraded.members.values():
+            assert member.about.classic is not None
+            self._heartbeats.keep_alive(group_id, member.member_id, member.about.classic.session_timeout_ms, effects)
+        return upgraded
+
+    # --- the classic protocol -----------------------------------------------------------------------------------
+
+    def join(self, request: JoinRequest, token: Any, now_ms: int) -> Result:
+        group = self.groups.get(request.group_id)
+        if isinstance(group, ConsumerGroup) and not group.is_empty:
+            return self._join_consumer_group(group, request, token, now_ms)
+        effects = Effects()
+        if isinstance(group, ConsumerGroup):
+            group.write_tombstones(effects)
+            group = None
+        is_new = group is None
+        if group is None:
+            if request.member_id != NO_MEMBER_ID:
+                return Result(
+                    reply=DEFERRED, answers=[(token, JoinReply(request.member_id, ErrorCode.unknown_member_id))]
+                )
+            group = self.groups[request.group_id] = ClassicGroup(request.group_id, state_since_ms=now_ms)
+        self._joining.join(group, request, token, effects, now_ms)
+        if is_new and not any(r.key == group_metadata_key(group.group_id) for r in effects.records):
+            # A group exists from its first request on: whoever coordinates it next must know of it.
+            effects.write(group_metadata_key(group.group_id), _empty_group(now_ms))
+        return effects.result(DEFERRED, replay=False)
+
+    def _join_consumer_group(self, group: ConsumerGroup, request: JoinRequest, token: Any, now_ms: int) -> Result:
+        effects = Effects()
+        joined = self._classic_members.join(group, request, token, effects, now_ms)
+        if joined is None:
+            return effects.result(DEFERRED)
+        member, replaced = joined
+        if replaced is None or not migration.may_downgrade(group, replaced.member_id, self.settings, replaced=True):
+            return effects.result(DEFERRED)
+        # The last member of the new protocol came back as a classic one: so does the group.
+        answers = Effects()
+        answers.answers = effects.answers
+        self._become_classic(group, replaced.member_id, member, answers, now_ms)
+        return answers.result(DEFERRED, replay=False)
+
+    def sync(self, request: SyncRequest, token: Any) -> Result:
+        group = self.groups.get(request.group_id)
+        if group is None or group.is_empty:
+            raise Refused(ErrorCode.unknown_member_id, f"group {request.group_id} has no member {request.member_id!r}")
+        effects = Effects()
+        if isinstance(group, ConsumerGroup):
+            effects.answer(token, self._classic_members.sync(group, request, effects))
+        else:
+            self._membership.sync(group, request, token, effects)
+        return effects.result(DEFERRED, replay=False)
+
+    def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> Result:
+        group = self.groups.get(group_id)
+        if group is None:
+            raise Refused(ErrorCode.unknown_member_id, f"group {group_id} has no member {member_id!r}")
+        effects = Effects()
+        if isinstance(group, ConsumerGroup):
+            error = self._classic_members.heartbeat(group, member_id, instance_id, generation, effects)
+        else:
+            error = self._membership.heartbeat(group, member_id, instance_id, generation, effects)
+        return effects.result(error, replay=False)
+
+    def leave(self, group_id: str, leaving: Sequence[LeavingMember], now_ms: int) -> Result:
+        group = self.groups.get(group_id)
+        effects = Effects()
+        if group is None:
+            return Result(reply=[LeftMember(m, i, ErrorCode.unknown_member_id) for m, i in leaving])
+        if isinstance(group, ConsumerGroup):
+            return effects.result(self._classic_members.leave(group, leaving, effects, now_ms))
+        return effects.result(self._membership.leave(group, leaving, effects, now_ms), replay=False)
+
+    # --- the consumer protocol ----------------------------------------------------------------------------------
+
+    def consumer_heartbeat(self, request: HeartbeatRequest, now_ms: int) -> Result:
+        return self._heartbeats.heartbeat(request, now_ms)
+
+    def fence(self, group: ConsumerGroup, member: ConsumerMember, now_ms: int, reply: object) -> Result:
+        effects = Effects()
+        if migration.may_downgrade(group, member.member_id, self.settings, replaced=False):
+            self._become_classic(group, member.member_id, None, effects, now_ms)
+            return effects.result(reply, replay=False)
+        self._heartbeats.remove(group, [member], effects, now_ms)
+        return effects.result(reply)
+
+    def _become_classic(
+        self, group: ConsumerGroup, without: str, joining: ConsumerMember | None, effects: Effects, now_ms: int
+    ) -> None:
+        for member_id in group.members:
+            for timer in ("session", "revocation", "join", "sync"):
+                effects.disarm((timer, group.group_id, member_id))
+        classic = migration.downgrade(group, without, joining, group.target, self.image, effects, now_ms)
+        self.groups[group.group_id] = classic
+        for member in classic.members.values():
+            self._rebalances.keep_alive(classic, member, effects)
+        if joining is None:
+            self._rebalances.prepare(classic, effects, now_ms)
+
+    # --- offsets ------------------------------------------------------------------------------------------------
+
+    def commit_offsets(self, request: CommitRequest, now_ms: int) -> Result:
+        """The reply is the set of partitions whose metadata is too long. Raises Refused."""
+        records, too_long = self.offsets.commit(request, now_ms)
+        effects = Effects()
+        effects.records = records
+        group = self.groups.get(request.group_id)
+        if isinstance(group, ClassicGroup) and group.state in (ClassicState.STABLE, ClassicState.PREPARING_REBALANCE):
+            # A member of a classic group that commits is alive.
+            member = group.members.get(request.member_id)
+            if member is not None:
+                self._rebalances.keep_alive(group, member, effects)
+        return effects.result(too_long)
+
+    # --- groups as a whole --------------------------------------------------------------------------------------
+
+    def delete_groups(self, group_ids: Iterable[str]) -> Result:
+        effects = Effects()
+        errors: dict[str, ErrorCode] = {}
+        for group_id in group_ids:
+            group = self.groups.get(group_id)
+            if group is None:
+                errors[group_id] = ErrorCode.group_id_not_found
+            elif not group.is_empty:
+                errors[group_id] = ErrorCode.non_empty_group
+            else:
+                errors[group_id] = ErrorCode.none
+                self.offsets.offsets.forget_group(group_id, effects)
+                self._write_tombstones(group, effects)
+        return effects.result(errors)
+
+    def _write_tombstones(self, group: Group, effects: Effects) -> None:
+        if isinstance(group, ConsumerGroup):
+            group.write_tombstones(effects)
+        else:
+            effects.write(group_metadata_key(group.group_id), None)
+
+    def clean_up(self, now_ms: int) -> Result:
+        """Expired offsets go, and groups that have neither members nor offsets. Runs again after the interval."""
+        effects = Effects()
+        delay_ms = self.settings.offsets_retention_check_interval_ms
+        for group in self.groups.values():
+            if self.offsets.expire(group, now_ms, effects) and group.is_empty:
+                self._write_tombstones(group, effects)
+            if len(effects.records) >= _MOST_TOMBSTONES:
+                delay_ms = 10  # the rest in a moment: others have a turn in between
+                break
+        effects.arm(("clean-up",), delay_ms, self.clean_up)
+        return effects.result()
+
+    # --- life ---------------------------------------------------------------------------------------------------
+
+    def replay(self, key: bytes, value: bytes | None, offset: int, producer_id: int, producer_epoch: int) -> None:
+        self._records.replay(key, value, offset, producer_id)
+
+    def replay_end_marker(self, producer_id: int, producer_epoch: int, commit: bool) -> None:
+        self.offsets.offsets.replay_end_marker(producer_id, commit)
+
+    def loaded(self, now_ms: int) -> Result:
+        effects = Effects()
+        for group in self.groups.values():
+            if isinstance(group, ConsumerGroup):
+                self._watch_consumer_members(group, effects)
+                continue
+            for member in group.members.values():
+                self._rebalances.keep_alive(group, member, effects)
+            if len(group.members) > self.settings.max_size:
+                self._rebalances.prepare(group, effects, now_ms)
+        effects.arm(("clean-up",), self.settings.offsets_retention_check_interval_ms, self.clean_up)
+        return effects.result(replay=False)
+
+    def _watch_consumer_members(self, group: ConsumerGroup, effects: Effects) -> None:
+        for member in group.members.values():
+            classic = member.about.classic
+            timeout_ms = self.settings.consumer_session_timeout_ms if classic is None else classic.session_timeout_ms
+            self._heartbeats.keep_alive(group.group_id, member.member_id, timeout_ms, effects)
+            if classic is None and member.state is MemberState.UNREVOKED_PARTITIONS:
+                self._heartbeats.watch_rebalance(group.group_id, member, effects)
+
+    def unloaded(self) -> list[tuple[Any, Any]]:
+        effects = Effects()
+        for group in self.groups.values():
+            if isinstance(group, ClassicGroup):
+                for member in group.members.values():
+                    group.answer_join(member, JoinReply(member.member_id, ErrorCode.not_coordinator), effects)
+                    group.answer_sync(member, SyncReply(ErrorCode.not_coordinator), effects)
+        return effects.answers
+
+
+def _empty_group(now_ms: int) -> bytes:
+    effects = Effects()
+    ClassicGroup("", state=ClassicState.EMPTY, state_since_ms=now_ms).write_to(effects)
+    value = effects.records[0].value
+    assert value is not None
+    return value
