@@ -6,7 +6,6 @@ that has no meaning here gets a warning that says why, instead of a guess at a m
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 BROKER_ALIASES = {
@@ -69,6 +68,8 @@ _ELSEWHERE = (
 
 
 def unknown_key_warning(name: str, known: Iterable[str]) -> str:
+    import difflib  # only a file with an unknown key pays for loading it
+
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.85)
     if near:
         return f"{name}: no such key; did you mean {near[0]}? Ignored."
