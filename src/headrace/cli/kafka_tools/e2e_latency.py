@@ -1,0 +1,120 @@
+"""kafka-e2e-latency: how long one record takes from its producer to a consumer, one at a time."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+import time
+from typing import Any
+
+from headrace.cli.kafka_tools.latencies import Latencies
+from headrace.cli.kafka_tools.librdkafka import explain, quiet_log, settings
+from headrace.cli.kafka_tools.options import Arguments, Option, UsageError
+from headrace.cli.kafka_tools.running import CONNECTION, ToolFailed, bootstrap_address, command_properties, guarded
+
+OPTIONS = (
+    *CONNECTION,
+    Option("topic", "The topic; made when it is missing.", "topic", required=True),
+    Option("num-records", "How many records.", "number", int, required=True),
+    Option("producer-acks", "1 or all.", "acks", required=True),
+    Option("record-size", "Bytes of each record.", "bytes", int, required=True),
+)
+_ORDER = ("bootstrap-server", "topic", "num-records", "producer-acks", "record-size", "command-config")
+_PATIENCE_SECONDS = 60.0
+
+
+def name_positions(argv: list[str]) -> list[str]:
+    """The old form `broker topic records acks size [file]` in the words of the new one."""
+    if not argv or argv[0].startswith("--"):
+        return argv
+    print(
+        "WARNING: positional arguments are the old way; name them: " + ", ".join(f"--{n}" for n in _ORDER),
+        file=sys.stderr,
+    )
+    return [part for name, value in zip(_ORDER, argv, strict=False) for part in (f"--{name}", value)]
+
+
+def check(arguments: Arguments) -> None:
+    if arguments["producer-acks"] not in ("1", "all"):
+        raise UsageError("Latency testing requires synchronous acknowledgement: --producer-acks must be 1 or all")
+
+
+def run(arguments: Arguments) -> int:
+    from confluent_kafka import Consumer, KafkaException, Producer
+
+    bootstrap = {"bootstrap.servers": bootstrap_address(arguments), **quiet_log()}
+    java = command_properties(arguments)
+    try:
+        acks = {"acks": arguments["producer-acks"], "linger.ms": "0"}
+        producer = Producer({**settings(java, producer=True), **acks, **bootstrap})
+        consumer = Consumer(
+            {
+                **settings(java, producer=False),
+                "group.id": f"test-group-{time.time_ns()}",
+                "auto.offset.reset": "latest",
+                "enable.auto.commit": "false",
+                "fetch.wait.max.ms": "100",
+                **bootstrap,
+            }
+        )
+    except KafkaException as error:
+        raise ToolFailed(explain(error.args[0])) from error
+    latencies = Latencies(arguments["num-records"])
+    try:
+        _assign_at_end(producer, consumer, arguments["topic"])
+        for number in range(arguments["num-records"]):
+            took = _round_trip(producer, consumer, arguments["topic"], arguments["record-size"])
+            latencies.add(took)
+            if number % 1000 == 0:
+                print(f"{number}\t{took:f}")
+    finally:
+        consumer.close()
+    p50, p99, p999 = latencies.percentiles(0.5, 0.99, 0.999)
+    print(
+        f"Avg latency: {latencies.average:.4f} ms\nPercentiles: 50th = {p50:.0f}, 99th = {p99:.0f}, 99.9th = {p999:.0f}"
+    )
+    return 0
+
+
+def _assign_at_end(producer: Any, consumer: Any, topic: str) -> None:
+    from confluent_kafka import TopicPartition
+
+    found = producer.list_topics(topic, timeout=_PATIENCE_SECONDS).topics[topic]
+    if found.error is not None:
+        # Asking made the broker create it, unless it may not; the first flush tells.
+        producer.produce(topic, value=b"first")
+        if producer.flush(_PATIENCE_SECONDS):
+            raise ToolFailed(f"topic {topic}: {explain(found.error)}")
+        found = producer.list_topics(topic, timeout=_PATIENCE_SECONDS).topics[topic]
+    positions = []
+    for partition in found.partitions:
+        _, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_PATIENCE_SECONDS)
+        positions.append(TopicPartition(topic, partition, end))
+    consumer.assign(positions)
+
+
+def _round_trip(producer: Any, consumer: Any, topic: str, size: int) -> float:
+    value = secrets.token_bytes(size)
+    began = time.monotonic()
+    producer.produce(topic, value=value)
+    producer.flush()
+    message = consumer.poll(_PATIENCE_SECONDS)
+    took = (time.monotonic() - began) * 1000
+    if message is None:
+        raise ToolFailed(
+            f"poll() timed out before finding a result: nothing came back from {topic} in {_PATIENCE_SECONDS:.0f} s"
+        )
+    if message.error():
+        raise ToolFailed(explain(message.error()))
+    if message.value() != value:
+        raise ToolFailed(f"the record read from {topic} is not the one written: somebody else writes to it")
+    return took
+
+
+def main(argv: list[str] | None = None) -> int:
+    words = name_positions(list(sys.argv[1:] if argv is None else argv))
+    return guarded("Measure the latency from producer to consumer.", OPTIONS, run, words, check=check)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

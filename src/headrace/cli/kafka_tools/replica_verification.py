@@ -1,0 +1,159 @@
+"""kafka-replica-verification: reads every replica of partitions and compares what they hold below the high watermark.
+
+Each replica is asked as a follower would ask (from its own broker), offset by offset range, until all have been compared
+up to the smallest high watermark; a difference is told with its partition, offset and brokers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.cli.kafka_tools.options import Arguments, Option
+from headrace.cli.kafka_tools.running import CONNECTION, Tool, ToolFailed
+from headrace.client.cluster_client import ClusterClient
+from headrace.client.offsets import EARLIEST, FoundOffset, list_offsets
+from headrace.kernel.errors import ErrorCode, Fault
+from headrace.kernel.ids import TopicPartition
+from headrace.records.batch import batches
+
+FETCH = 1
+# The reader that Kafka keeps for debugging: followers answer it, and it does not count as a follower.
+DEBUGGING_REPLICA = -2
+OPTIONS = (
+    *CONNECTION,
+    Option("topics-include", "A regular expression of topics.", "regex", default=".*"),
+    Option("fetch-size", "Bytes asked for at once.", "bytes", int, default=1048576),
+    Option("max-wait-ms", "How long a fetch may wait.", "ms", int, default=1000),
+    Option("report-interval-ms", "How often to report while following.", "ms", int, default=30000),
+    Option("time", "Accepted; comparison begins at the beginning.", "ms", int, default=-1),
+    Option("once", "Compare what is there now and end."),
+)
+
+
+@dataclass(frozen=True)
+class Replicas:
+    partition: TopicPartition
+    leader: int
+    brokers: tuple[int, ...]
+
+
+async def run(arguments: Arguments, client: ClusterClient) -> int:
+    pattern = re.compile(arguments["topics-include"])
+    await client.refresh(None)
+    chosen = [
+        Replicas(TopicPartition(name, int(p.partition_index)), int(p.leader_id), tuple(int(n) for n in p.replica_nodes))
+        for name, topic in client.metadata.topics.items()
+        if pattern.fullmatch(name)
+        for p in topic.partitions
+        if p.leader_id >= 0
+    ]
+    if not chosen:
+        raise ToolFailed("No topics found. Exiting.")
+    print(
+        f"verification process is started: {len(chosen)} partitions of {len({r.partition.topic for r in chosen})} topics."
+    )
+    positions: dict[TopicPartition, int] = {}
+    while True:
+        began = time.monotonic()
+        differences = compared = 0
+        worst: tuple[int, Replicas | None, int] = (0, None, -1)
+        for replicas in chosen:
+            found = await _compare(client, replicas, positions, arguments)
+            differences += found.differences
+            compared += found.compared
+            if found.lag > worst[0]:
+                worst = (found.lag, replicas, found.at)
+        lag, where, at = worst
+        place = f"for partition {where.partition} at offset {at} " if where else ""
+        print(
+            f"max lag is {lag} {place}among {len(chosen)} partitions; {compared} records compared, {differences} differences"
+        )
+        if arguments["once"] or differences:
+            return 1 if differences else 0
+        await asyncio.sleep(max(0.0, arguments["report-interval-ms"] / 1000 - (time.monotonic() - began)))
+
+
+@dataclass
+class Comparison:
+    compared: int = 0
+    differences: int = 0
+    lag: int = 0
+    at: int = -1
+
+
+async def _compare(
+    client: ClusterClient, replicas: Replicas, positions: dict[TopicPartition, int], arguments: Arguments
+) -> Comparison:
+    partition = replicas.partition
+    if partition not in positions:
+        found = (await list_offsets(client, {partition: EARLIEST}, {partition: replicas.leader}))[partition]
+        if isinstance(found, Fault):
+            raise found
+        assert isinstance(found, FoundOffset)
+        positions[partition] = found.offset
+    result = Comparison()
+    while True:
+        at = positions[partition]
+        answers = await asyncio.gather(*(_fetch(client, node, partition, at, arguments) for node in replicas.brokers))
+        limit = min(high_watermark for high_watermark, _ in answers)
+        ends = []
+        heads: list[dict[int, tuple[int, int]]] = []
+        for high_watermark, data in answers:
+            found_batches = {
+                b.base_offset: (b.crc, b.last_offset) for b in batches(memoryview(data)) if b.last_offset < limit
+            }
+            heads.append(found_batches)
+            ends.append(max((last for _, last in found_batches.values()), default=at - 1) + 1)
+            result.lag = max(result.lag, high_watermark - ends[-1])
+        result.at = at
+        common = min(ends)
+        if common <= at:
+            return result
+        for node, head in zip(replicas.brokers[1:], heads[1:], strict=True):
+            for base, (crc, last) in heads[0].items():
+                if last < common and head.get(base, (None, None))[0] != crc:
+                    result.differences += 1
+                    print(
+                        f"partition {partition} differs at offset {base} between brokers {replicas.brokers[0]} and {node}"
+                    )
+        result.compared += common - at
+        positions[partition] = common
+
+
+async def _fetch(
+    client: ClusterClient, node: int, partition: TopicPartition, offset: int, arguments: Arguments
+) -> tuple[int, bytes]:
+    part = {"partition": partition.partition, "fetch_offset": offset, "partition_max_bytes": arguments["fetch-size"]}
+    body: dict[str, Any] = {
+        "replica_id": DEBUGGING_REPLICA, "max_wait": arguments["max-wait-ms"], "min_bytes": 0, "max_bytes": 50 << 20,
+        "isolation_level": 0, "session_id": 0, "session_epoch": -1, "rack_id": "", "forgotten_topics_data": [],
+        "topics": [{"topic": partition.topic, "partitions": [{**part, "log_start_offset": -1}]}],
+    }  # fmt: skip
+    # Version 11 names topics; later ones speak of ids and forbid the debugging reader.
+    answer = await client.request(FETCH, body, node=node, at_most=11)
+    found = answer.responses[0].partitions[0]
+    if found.error_code:
+        raise ToolFailed(f"{partition} on broker {node}: {ErrorCode(found.error_code).name}")
+    return int(found.high_watermark), _whole_batches(bytes(found.records or b""))
+
+
+def _whole_batches(data: bytes) -> bytes:
+    """Without the torn batch that a size limit may leave at the end."""
+    at = 0
+    while at + 12 <= len(data):
+        size = 12 + int.from_bytes(data[at + 8 : at + 12], "big")
+        if at + size > len(data):
+            break
+        at += size
+    return data[:at]
+
+
+TOOL = Tool("Compare the replicas of partitions.", OPTIONS, run)
+
+if __name__ == "__main__":
+    sys.exit(TOOL.main())

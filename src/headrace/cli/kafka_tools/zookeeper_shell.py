@@ -1,0 +1,90 @@
+"""zookeeper-shell: look into a ZooKeeper: `zookeeper-shell.sh host:port ls /brokers/ids` (ls, get, stat; read-only)."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable
+from typing import Any
+
+USAGE = "USAGE: zookeeper-shell.sh zookeeper_host:port[/path] [ls|get|stat PATH]"
+
+
+def _list(client: Any, path: str) -> str:
+    return "[" + ", ".join(sorted(client.get_children(path))) + "]"
+
+
+def _get(client: Any, path: str) -> str:
+    data, _ = client.get(path)
+    return "null" if data is None else data.decode(errors="replace")
+
+
+def _stat(client: Any, path: str) -> str:
+    found = client.exists(path)
+    if found is None:
+        return f"Node does not exist: {path}"
+    fields = {
+        "cZxid": hex(found.czxid),
+        "mZxid": hex(found.mzxid),
+        "pZxid": hex(found.pzxid),
+        "cversion": found.cversion,
+        "dataVersion": found.version,
+        "aclVersion": found.aversion,
+        "ephemeralOwner": hex(found.ephemeralOwner),
+        "dataLength": found.dataLength,
+        "numChildren": found.numChildren,
+    }
+    return "\n".join(f"{name} = {value}" for name, value in fields.items())
+
+
+COMMANDS: dict[str, Callable[[Any, str], str]] = {"ls": _list, "get": _get, "stat": _stat}
+
+
+def answer(client: Any, words: list[str]) -> tuple[str, int]:
+    """What a command prints, and its exit code."""
+    from kazoo.exceptions import KazooException, NoNodeError
+
+    if not words or words[0] not in COMMANDS:
+        return f"{words[0] if words else ''!r} is not understood: use ls, get or stat with a path", 1
+    path = words[1] if len(words) > 1 else "/"
+    try:
+        return COMMANDS[words[0]](client, path), 0
+    except NoNodeError:
+        return f"Node does not exist: {path}", 1
+    except (KazooException, ValueError) as error:
+        return f"{words[0]} {path}: {error}", 1
+
+
+def main(argv: list[str] | None = None) -> int:
+    words = list(sys.argv[1:] if argv is None else argv)
+    if not words:
+        print(USAGE, file=sys.stderr)
+        return 1
+    from kazoo.client import KazooClient
+    from kazoo.handlers.threading import KazooTimeoutError
+
+    logging.getLogger("kazoo").setLevel(logging.CRITICAL)
+    client = KazooClient(hosts=words[0], timeout=6.0, read_only=True)
+    try:
+        client.start(timeout=10)
+    except KazooTimeoutError:
+        print(f"no ZooKeeper answered at {words[0]} within 10 s: is it running?", file=sys.stderr)
+        return 1
+    try:
+        if len(words) > 1:
+            text, code = answer(client, words[1:])
+            print(text, file=sys.stdout if code == 0 else sys.stderr)
+            return code
+        for line in sys.stdin:
+            if line.strip() in ("quit", "exit"):
+                break
+            if line.strip():
+                print(answer(client, line.split())[0])
+        return 0
+    finally:
+        client.stop()
+        client.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,15 @@
+"""zookeeper-server-stop: asks the ZooKeeper servers of this user on this host to end."""
+
+from __future__ import annotations
+
+import sys
+
+from headrace.cli.kafka_tools import processes
+
+
+def is_zookeeper(words: list[str]) -> bool:
+    return "org.apache.zookeeper.server.quorum.QuorumPeerMain" in words
+
+
+if __name__ == "__main__":
+    sys.exit(processes.stop("zookeeper server", is_zookeeper))
