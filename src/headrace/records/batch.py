@@ -172,7 +172,7 @@ class BatchView:
         computed = self.computed_crc()
         if computed != self.crc:
             raise CorruptBatch(
-                f"batch at offset {self.base_offset}: its checksum says {self.crc:#010x}, its bytes give {computed:#010x}"
+                f"batch at offset {self.base_offset}: checksum {self.crc:#010x}, its bytes give {computed:#010x}"
             )
 
     def patch_base_offset(self, offset: int) -> None:
@@ -220,7 +220,9 @@ def check_extent(buffer: memoryview, position: int) -> int:
 
 
 def batches(buffer: memoryview) -> Iterator[BatchView]:
-    """Every batch in `buffer`, one after the other; raises CorruptBatch at a torn or wrong one. The CRC is not checked."""
+    """Every batch in `buffer`, one after the other; raises CorruptBatch at a torn or wrong one. The CRC is not
+    checked.
+    """
     position = 0
     while position < len(buffer):
         size = check_extent(buffer, position)

@@ -1,8 +1,8 @@
 """The codecs of a batch's record section: none, gzip, snappy (Xerial framing), lz4 (frames), zstd.
 
 Opening is bounded: the output never grows past `limit`, so a few kilobytes from a client cannot become gigabytes here.
-The native calls only write into a buffer of fixed size, therefore the size is guessed and doubled when it was too small;
-all tries together cost about twice the last one.
+The native calls only write into a buffer of fixed size, therefore the size is guessed and doubled when it was too
+small; all tries together cost about twice the last one.
 
 Two facts of the ecosystem shape the writing side. Java's reader accepts only lz4 frames with independent blocks, which
 the library's own frame call does not make, so frames are put together here from single blocks. And snappy is written
@@ -28,7 +28,8 @@ MAX_DECOMPRESSED_BYTES: Final = 128 * 1024 * 1024
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
-# Frame magic, version 1 with independent blocks and no checksums, blocks of 64 KiB, and the header checksum of these two.
+# Frame magic, version 1 with independent blocks and no checksums, blocks of 64 KiB, and the header checksum of these
+# two.
 _LZ4_HEADER: Final = b"\x04\x22\x4d\x18\x60\x40\x82"
 _LZ4_BLOCK_BYTES: Final = 64 * 1024
 _LZ4_STORED: Final = 0x80000000

@@ -15,14 +15,16 @@ _SMALLEST_RECORD_BYTES = 7
 
 
 def opened_section(batch: BatchView, limit: int = MAX_DECOMPRESSED_BYTES) -> bytes:
-    """The records of `batch`, decompressed, in one immutable piece (indexing bytes is twice as fast as a memoryview)."""
+    """The records of `batch`, decompressed, in one piece of bytes, which index twice as fast as a memoryview."""
     codec = batch.codec
     section = batch.records_section
     return bytes(section) if codec is Codec.NONE else bytes(decompress(codec, section, limit))
 
 
 def read_records(batch: BatchView, limit: int = MAX_DECOMPRESSED_BYTES) -> list[Record]:
-    """Every record with its real offset and timestamp; raises CorruptBatch when the section does not hold them exactly."""
+    """Every record with its real offset and timestamp; raises CorruptBatch when the section does not hold them
+    exactly.
+    """
     return list(iter_records(batch, limit))
 
 

@@ -1,9 +1,10 @@
-"""What a leader demands of a batch before it becomes part of the log. Pure: bytes and rules in, the batch to append out.
+"""What a leader demands of a batch before it becomes part of the log. Pure: bytes and rules in, the batch to append
+out.
 
 Almost every batch passes on its header alone and is appended as it came. It is opened only where a topic asks for more
-than a header can show: keys on a compacted topic, a lower bound for timestamps, another compression than the producer's.
-Kafka walks the records of every uncompressed batch; here a header whose checksum holds is believed, because opening
-each record would cost a hundred times the append (ARCHITECTURE: batches stay bytes).
+than a header can show: keys on a compacted topic, a lower bound for timestamps, another compression than the
+producer's. Kafka walks the records of every uncompressed batch; here a header whose checksum holds is believed,
+because opening each record would cost a hundred times the append (ARCHITECTURE: batches stay bytes).
 
 Mirrors Kafka's LogValidator and its error codes.
 """
@@ -42,7 +43,7 @@ def single_batch(data: memoryview) -> BatchView:
     if size != len(data):
         raise Refused(
             ErrorCode.invalid_record,
-            f"{len(data) - size} bytes follow the first batch: a produce request carries exactly one batch per partition",
+            f"{len(data) - size} bytes follow the first batch: a partition takes one batch per request",
         )
     batch = BatchView(data)
     batch.check_crc()
@@ -57,7 +58,7 @@ def check_shape(batch: BatchView, *, from_client: bool) -> None:
     if batch.last_offset_delta != count - 1:
         raise Refused(
             ErrorCode.invalid_record,
-            f"a batch of {count} records spans {batch.last_offset_delta + 1} offsets: its offsets must be 0 to {count - 1}",
+            f"a batch of {count} records spans {batch.last_offset_delta + 1} offsets: must be 0 to {count - 1}",
         )
     if batch.attributes & 0x07 > Codec.ZSTD:
         raise CorruptBatch(f"compression codec {batch.attributes & 0x07}: must be 0 to 4")
@@ -77,7 +78,9 @@ def check_shape(batch: BatchView, *, from_client: bool) -> None:
 
 
 def admit(batch: BatchView, rules: BatchRules, now_ms: int, *, from_client: bool) -> BatchView:
-    """The batch to append: the same one, patched where the topic keeps append time, or a new one where it must be rebuilt."""
+    """The batch to append: the same one, patched where the topic keeps append time, or a new one where it must be
+    rebuilt.
+    """
     check_shape(batch, from_client=from_client)
     if from_client and (
         rules.keys_required
@@ -137,6 +140,7 @@ def recompressed(batch: BatchView, codec: Codec, level: int | None = None) -> Ba
 def _outside(timestamp_ms: int, rules: BatchRules, now_ms: int) -> Refused:
     return Refused(
         ErrorCode.invalid_timestamp,
-        f"timestamp {timestamp_ms} is outside [{now_ms - rules.timestamp_before_max_ms}, {now_ms + rules.timestamp_after_max_ms}]: "
+        f"timestamp {timestamp_ms} is more than {rules.timestamp_before_max_ms} ms before or "
+        f"{rules.timestamp_after_max_ms} ms after the broker's {now_ms}: "
         "see message.timestamp.before.max.ms and message.timestamp.after.max.ms",
     )

@@ -4,14 +4,15 @@
     2                       entries            topic_id: <22 chars>     directory.id=…
     orders 0 17             one per line                                version=1
 
-A reader of such a file meets what a crash or an editor left; it says so with CorruptFile, and its caller decides whether
-the content can be found elsewhere (nearly always in the log itself).
+A reader of such a file meets what a crash or an editor left; it says so with CorruptFile, and its caller decides
+whether the content can be found elsewhere (nearly always in the log itself).
 """
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -73,7 +74,7 @@ def read_epochs(path: Path) -> list[tuple[int, int]]:
         pairs = [(int(epoch), int(offset)) for epoch, offset in _read_table(path, 2)]
     except ValueError as wrong:
         raise CorruptFile(f"{path}: {wrong}") from None
-    if any(one[0] >= two[0] or one[1] > two[1] for one, two in zip(pairs, pairs[1:], strict=False)):
+    if any(one[0] >= two[0] or one[1] > two[1] for one, two in pairwise(pairs)):
         raise CorruptFile(f"{path}: epochs and offsets must rise")
     return pairs
 

@@ -23,13 +23,14 @@ def cut_end(log: Log, offset: int, now_ms: int) -> None:
     if offset <= log.segments[0].base_offset:
         cut_all(log, offset, now_ms)
         return
+    log.cuts += 1
     kept = [segment for segment in log.segments if segment.base_offset <= offset]
     gone = log.segments[len(kept) :]
     active = kept[-1]
     if gone:
         # The files go at once: a later start must never find them behind a shorter segment.
         for segment in gone:
-            _remove(segment)
+            segment.remove()
         active.activate(log.config)
     end = offset
     position = active.position_of(offset)
@@ -42,8 +43,9 @@ def cut_end(log: Log, offset: int, now_ms: int) -> None:
 
 
 def cut_all(log: Log, offset: int, now_ms: int) -> None:
+    log.cuts += 1
     for segment in log.segments:
-        _remove(segment)
+        segment.remove()
     log.set_segments((Segment.create(log.directory, offset, log.config, now_ms=now_ms),))
     log.leader_epochs.clear()
     log.producers.clear()
@@ -71,12 +73,6 @@ def rebuild_producers(log: Log, log_start: int, end: int) -> None:
             for batch in segment.batches(position):
                 if batch.producer_id >= 0 and batch.base_offset >= offset:
                     log.producers.replay(batch)
-
-
-def _remove(segment: Segment) -> None:
-    segment.close()
-    for path in segment.files:
-        path.unlink(missing_ok=True)
 
 
 def cut_start(log: Log, now_ms: int) -> Verdict:

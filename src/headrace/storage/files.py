@@ -1,7 +1,7 @@
 """File primitives: names inside a partition's directory, small files that are whole or absent, and shared descriptors.
 
-A small file is written beside its place, synced, renamed over it, and the directory synced: a reader after a crash finds
-the old one or the new one, never a torn one.
+A small file is written beside its place, synced, renamed over it, and the directory synced: a reader after a crash
+finds the old one or the new one, never a torn one.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -25,7 +26,7 @@ SWAP_SUFFIX: Final = ".swap"
 DELETED_DIR_SUFFIX: Final = "-delete"
 FUTURE_DIR_SUFFIX: Final = "-future"
 STRAY_DIR_SUFFIX: Final = "-stray"
-SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+HINT_SUFFIXES: Final = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
 # No space is a state that ends, everything else that a disk says is not.
 _NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -33,6 +34,16 @@ _NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 def is_no_space(error: OSError) -> bool:
     return error.errno in _NO_SPACE
+
+
+@contextlib.contextmanager
+def tolerated_no_space() -> Iterator[None]:
+    """For writes that only save work later."""
+    try:
+        yield
+    except OSError as error:
+        if not is_no_space(error):
+            raise
 
 
 def file_stem(offset: int) -> str:

@@ -1,8 +1,8 @@
 """The file under an index: fixed-size entries, preallocated while its segment is active, exactly filled afterwards.
 
 Kafka maps such a file and writes through the mapping. That is not done here: on a full disk a write into a mapped hole
-kills the process, where a `pwrite` gives an error that can be answered. So the active index lives in memory and each new
-entry is also written to the file; a sealed index is mapped read-only on first use and searched there.
+kills the process, where a `pwrite` gives an error that can be answered. So the active index lives in memory and each
+new entry is also written to the file; a sealed index is mapped read-only on first use and searched there.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class IndexFile:
         self.count += 1
 
     def keep_first(self, count: int) -> None:
-        """Forgets the entries from `count` on. On an active index the rest of the file becomes a hole of zeros again."""
+        """Forgets the entries from `count` on. In an active file zeros take their place."""
         if count >= self.count:
             return
         if self._file is not None:

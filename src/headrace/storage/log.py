@@ -18,21 +18,18 @@ from __future__ import annotations
 import uuid
 from bisect import bisect_right
 from collections.abc import Callable
-from enum import Enum
+from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
 
-from headrace.kernel.errors import ErrorCode, OffsetOutOfRange, Refused, StorageFault
+from headrace.kernel.errors import OffsetOutOfRange, StorageFault
 from headrace.records.batch import BatchView, TimestampType
-from headrace.records.control import read_control
-from headrace.records.reader import read_records
-from headrace.records.validation import admit, single_batch
 from headrace.storage.checkpoints import LEADER_EPOCH_FILE, write_topic_id
 from headrace.storage.core.retention import Verdict
 from headrace.storage.cutting import cut_all, cut_end, cut_start
-from headrace.storage.files import is_no_space
+from headrace.storage.files import is_no_space, sync_directory
 from headrace.storage.following import append_leaders_batches, leaders_batches
 from headrace.storage.leader_epochs import LeaderEpochs
+from headrace.storage.leading import Appended, AppendOrigin, admitted_batch, answer_for_producer
 from headrace.storage.log_config import LogConfig
 from headrace.storage.producer_state import ProducerState
 from headrace.storage.segment import Segment, Slice
@@ -41,20 +38,6 @@ from headrace.storage.trash import Trash
 from headrace.storage.txn_index import AbortedTransaction
 
 __all__ = ["AppendOrigin", "Appended", "Log", "Slice", "TimestampOffset"]
-
-
-class AppendOrigin(Enum):
-    CLIENT = "client"
-    REPLICATION = "replication"
-    COORDINATOR = "coordinator"
-
-
-class Appended(NamedTuple):
-    first_offset: int
-    last_offset: int
-    log_append_time_ms: int
-    log_start_offset: int
-    duplicate: bool = False
 
 
 class Log:
@@ -80,8 +63,11 @@ class Log:
         self.offline_reason: str | None = None
         self.segments: tuple[Segment, ...] = ()
         self.recovery_point = 0
-        # Two counters that the shell's flush timer compares with flush.messages and flush.ms.
+        # When the shell's flush timer last came by, for flush.ms.
         self.last_flush_ms = 0
+        # Counts cuts at the end, so that a flush in a thread notices one; and whether new files await a directory sync.
+        self.cuts = 0
+        self.names_changed = True
         self._on_disk_fault = on_disk_fault
         self._bases: list[int] = []
         self._active: Segment
@@ -124,6 +110,10 @@ class Log:
         return self._active
 
     @property
+    def keeps_append_time(self) -> bool:
+        return self.config.rules.timestamp_type is TimestampType.LOG_APPEND_TIME
+
+    @property
     def unflushed_messages(self) -> int:
         return self._next_offset - self.recovery_point
 
@@ -147,46 +137,29 @@ class Log:
         """
         if self.offline_reason is not None:
             raise self._offline_fault()
-        view = data if type(data) is memoryview else memoryview(data)
-        if view.readonly:
-            view = memoryview(bytearray(view))
-        config = self.config
-        if len(view) > config.max_message_bytes:
-            raise self._too_large(len(view))
         from_client = origin is AppendOrigin.CLIENT
-        batch = admit(single_batch(view), config.rules, now_ms, from_client=from_client)
-        size = batch.size_bytes
-        if size > config.segment_bytes:
-            raise Refused(
-                ErrorCode.record_list_too_large,
-                f"{self.topic}-{self.partition}: a batch of {size} bytes, segment.bytes is {config.segment_bytes}",
-            )
-        append_time_ms = now_ms if config.rules.timestamp_type is TimestampType.LOG_APPEND_TIME else -1
+        batch = admitted_batch(self, data, now_ms, from_client=from_client)
         if batch.producer_id >= 0:
-            if batch.is_control:
-                marker = read_control(read_records(batch)[0])
-                self.producers.check_marker(
-                    batch.producer_id, batch.producer_epoch, marker.coordinator_epoch, transaction_version
-                )
-            elif from_client:
-                duplicate = self.producers.check(batch)
-                if duplicate is not None:
-                    original_ms = duplicate.timestamp_ms if append_time_ms >= 0 else -1
-                    return Appended(
-                        duplicate.first_offset, duplicate.last_offset, original_ms, self._log_start_offset, True
-                    )
-                if verify and batch.is_transactional:
-                    self._require_verified(batch, verification)
+            answer = answer_for_producer(
+                self,
+                batch,
+                from_client=from_client,
+                verification=verification,
+                verify=verify,
+                transaction_version=transaction_version,
+            )
+            if answer is not None:
+                return answer
         first_offset = self._next_offset
+        last_offset = first_offset + batch.last_offset_delta
+        timestamp_ms = batch.max_timestamp_ms
         batch.patch_base_offset(first_offset)
         batch.patch_leader_epoch(leader_epoch)
+        segment = self._active
         try:
             if leader_epoch > self.leader_epochs.latest:
                 self.leader_epochs.assign(leader_epoch, first_offset)
-            last_offset = first_offset + batch.last_offset_delta
-            timestamp_ms = batch.max_timestamp_ms
-            segment = self._active
-            if segment.should_roll(size, last_offset, timestamp_ms, now_ms, config):
+            if segment.should_roll(batch.size_bytes, last_offset, timestamp_ms, now_ms, self.config):
                 segment = self.roll(first_offset, now_ms=now_ms)
             segment.append(batch.buffer, first_offset, last_offset, timestamp_ms)
             self._next_offset = last_offset + 1
@@ -194,7 +167,7 @@ class Log:
                 self._note_producer(batch)
         except OSError as error:
             raise self.disk_fault(error) from error
-        return Appended(first_offset, last_offset, append_time_ms, self._log_start_offset)
+        return Appended(first_offset, last_offset, now_ms if self.keeps_append_time else -1, self._log_start_offset)
 
     def append_as_follower(self, data: memoryview | bytes, *, now_ms: int | None = None) -> Appended:
         """Writes batches as the leader wrote them. A torn batch at the end of a fetch is left for the next one."""
@@ -224,21 +197,6 @@ class Log:
         completed = self.producers.replay(batch)
         if completed is not None and completed.aborted:
             self._active.txn_index.append(self.producers.aborted(completed))
-
-    def _require_verified(self, batch: BatchView, verification: object | None) -> None:
-        if self.producers.has_ongoing(batch.producer_id, batch.producer_epoch):
-            return
-        if not self.producers.verified(batch.producer_id, verification):
-            raise Refused(
-                ErrorCode.invalid_txn_state,
-                f"producer {batch.producer_id} has no transaction open on {self.topic}-{self.partition}",
-            )
-
-    def _too_large(self, size: int) -> Refused:
-        return Refused(
-            ErrorCode.message_too_large,
-            f"{self.topic}-{self.partition}: a batch of {size} bytes, max.message.bytes is {self.config.max_message_bytes}",
-        )
 
     # --- disk trouble --------------------------------------------------------------------------------------------
 
@@ -324,7 +282,7 @@ class Log:
         """Records below `offset` are gone for readers at once; their segments go at the next retention round."""
         if offset > self._high_watermark:
             raise OffsetOutOfRange(
-                f"{self.topic}-{self.partition}: cannot delete records before {offset}, the high watermark is {self._high_watermark}"
+                f"cannot delete {self.topic}-{self.partition} up to {offset}: high watermark is {self._high_watermark}"
             )
         if offset > self._log_start_offset:
             self._log_start_offset = offset
@@ -338,24 +296,30 @@ class Log:
         if old.size_bytes == 0 and old.base_offset == base:
             return old
         created_ms = now_ms if now_ms is not None else max(old.created_ms, old.max_timestamp_ms)
+        # Each step that a full disk may refuse comes before the first that cannot be taken back.
         self.producers.take_snapshot(base)
-        old.seal()
-        replaced = self.segments
+        fresh = Segment.create(self.directory, base, self.config, now_ms=created_ms)
+        try:
+            old.seal()
+        except OSError:
+            fresh.remove()
+            raise
+        kept = self.segments
         if old.size_bytes == 0:
             # Nothing was ever written to it, and it must not stand in the way of its successor.
-            old.close()
-            for path in old.files:
-                path.unlink(missing_ok=True)
-            replaced = replaced[:-1]
-        self.set_segments((*replaced, Segment.create(self.directory, base, self.config, now_ms=created_ms)))
-        return self._active
+            old.remove()
+            kept = kept[:-1]
+        self.set_segments((*kept, fresh))
+        self.names_changed = True
+        return fresh
 
     def flush(self) -> None:
         """Everything appended so far reaches the disk; the recovery point follows. May run in a thread.
 
-        An fsync that failed is never tried again: the kernel may have dropped the pages and would say yes the next time.
+        An fsync that failed is never tried again: the kernel may have dropped the pages and would say yes the next
+        time.
         """
-        end, segments = self._next_offset, self.segments
+        end, segments, cuts = self._next_offset, self.segments, self.cuts
         if end <= self.recovery_point:
             return
         try:
@@ -366,9 +330,15 @@ class Log:
                     # Retention may have taken the segment away while we were at it; then nobody needs it synced.
                     if segment in self.segments:
                         raise
+            if self.names_changed:
+                self.names_changed = False
+                sync_directory(self.directory)
+                sync_directory(self.directory.parent)
         except OSError as error:
             raise self.disk_fault(error) from error
-        self.recovery_point = max(self.recovery_point, end)
+        # A log that was cut meanwhile may hold other records at these offsets.
+        if cuts == self.cuts:
+            self.recovery_point = max(self.recovery_point, end)
 
     def truncate_to(self, offset: int, *, now_ms: int = 0) -> None:
         """Cuts records from `offset` on (and the batch that holds it)."""
@@ -400,7 +370,9 @@ class Log:
             self.topic_id = topic_id
 
     def close(self, *, clean: bool = True) -> None:
-        """Cleanly: everything sealed, synced and snapshotted, so that the next start need not look. Else as a crash leaves it."""
+        """Cleanly: everything sealed, synced and snapshotted, so that the next start need not look. Else as a crash
+        leaves it.
+        """
         if clean and self.offline_reason is None:
             try:
                 self._active.seal()
@@ -420,7 +392,7 @@ class Log:
         self.producers.high_watermark_advanced(self._high_watermark)
 
     def set_segments(self, segments: tuple[Segment, ...]) -> None:
-        assert all(one.base_offset < two.base_offset for one, two in zip(segments, segments[1:], strict=False))
+        assert all(one.base_offset < two.base_offset for one, two in pairwise(segments))
         self._bases = [segment.base_offset for segment in segments]
         self.segments = segments
         self._active = segments[-1]

@@ -27,6 +27,8 @@ class LogConfig:
     index_interval_bytes: int = 4096
     flush_messages: int = UNBOUNDED_MS
     flush_ms: int = UNBOUNDED_MS
+    # Ours: whether a write is synced before it is acknowledged.
+    flush_before_ack: bool = False
     retention_bytes: int = -1
     retention_ms: int = 7 * DAY_MS
     # Ours: the share of its disk that one partition may fill, 0 for no bound.
@@ -80,20 +82,12 @@ class LogConfig:
         """Reads every key by Kafka's name; the topic's settings already inherit from broker and default."""
         policy = topic["cleanup.policy"]
         policies = policy.split(",") if isinstance(policy, str) else policy
-        try:
-            disk_percent = float(topic[DISK_PERCENT_KEY])
-        except KeyError:
-            disk_percent = 0.0
         return cls(
             cleanup_policy=frozenset(str(word).strip() for word in policies),
-            retention_disk_percent=disk_percent,
             **{name: topic[key] for name, key in _KEYS.items()},
         )
 
 
-DISK_PERCENT_KEY: Final = "retention.disk.percent"
 _KEYS: Final = {
-    name: name.replace("_", ".")
-    for name in LogConfig.__dataclass_fields__
-    if name not in ("rules", "cleanup_policy", "retention_disk_percent")
+    name: name.replace("_", ".") for name in LogConfig.__dataclass_fields__ if name not in ("rules", "cleanup_policy")
 }

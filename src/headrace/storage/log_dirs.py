@@ -103,7 +103,8 @@ class LogDirs:
         now_ms: int = 0,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> LogDirs:
-        """Locks, identifies and recovers every directory. One that cannot be used goes offline; with none left it raises.
+        """Locks, identifies and recovers every directory. One that cannot be used goes offline; with none left it
+        raises.
 
         A directory in use, or of another cluster or broker, is a mistake of whoever started us and always raises.
         """
@@ -300,7 +301,9 @@ class LogDirs:
                     self.take_offline(directory, directory.offline_reason or "checkpoint failed")
 
     def flush_due(self, now_ms: int) -> None:
-        """Flushes the logs that flush.messages or flush.ms say are due, and what rolled segments left. May run in a thread."""
+        """Flushes the logs that flush.messages or flush.ms say are due, and what rolled segments left. May run in a
+        thread.
+        """
         for log in self.logs():
             config = log.config
             unflushed = log.unflushed_messages

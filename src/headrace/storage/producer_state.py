@@ -1,12 +1,12 @@
 """A partition's producers with their `.snapshot` files, so that a start need not read the whole log.
 
-    version i16 (1) | crc32c u32 of what follows | count i32 | per producer:
-    id i64 | epoch i16 | last sequence i32 | last offset i64 | offset delta i32 | timestamp i64 | coordinator epoch i32 |
-    first offset of the open transaction i64 (-1 none)
+    version i16 (1) | crc32c u32 of what follows | count i32 | per producer: id i64 | epoch i16 | last sequence i32 |
+    last offset i64 | offset delta i32 | timestamp i64 | coordinator epoch i32 | first offset of the open transaction
+    i64 (-1 none)
 
-A snapshot named N tells the state after every batch below offset N. It is written at each roll and at the end; a damaged
-one is thrown away and an older one used, the batches since then are read again. Only the last batch of a producer is in
-a snapshot, as in Kafka: the other four matter only to requests that were on the way.
+A snapshot named N tells the state after every batch below offset N. It is written at each roll and at the end; a
+damaged one is thrown away and an older one used, the batches since then are read again. Only the last batch of a
+producer is in a snapshot, as in Kafka: the other four matter only to requests that were on the way.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class ProducerState(Producers):
         self.snapshot_offset = offset
 
     def load_latest(self, log_start_offset: int, up_to: int) -> int:
-        """Loads the newest good snapshot at or below `up_to`; gives the offset from which batches must be read again."""
+        """Loads the newest good snapshot at or below `up_to`; says from which offset to read on."""
         for offset in sorted(self.snapshot_offsets(), reverse=True):
             path = self._path(offset)
             if offset > up_to:

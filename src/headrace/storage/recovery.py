@@ -2,8 +2,8 @@
 
 After a clean stop the files are taken as they are; missing or senseless index files are rebuilt all the same. After a
 crash every batch from the recovery point on is checked and the log is cut at the first bad byte; indexes, epochs,
-aborted transactions and producers of what was checked are made anew from the data. Below the recovery point the data was
-synced and is trusted, but its hints are still looked at.
+aborted transactions and producers of what was checked are made anew from the data. Below the recovery point the data
+was synced and is trusted, but its hints are still looked at.
 
 What comes out is always a prefix of what was appended, and opening twice gives the same. Runs in a recovery thread; the
 log is handed to the event loop when it is done.
@@ -27,10 +27,11 @@ from headrace.storage.cutting import rebuild_producers
 from headrace.storage.files import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
+    HINT_SUFFIXES,
     LOG_SUFFIX,
-    SEGMENT_SUFFIXES,
     SWAP_SUFFIX,
     offset_of_file,
+    tolerated_no_space,
 )
 from headrace.storage.log import Log
 from headrace.storage.log_config import LogConfig
@@ -129,11 +130,9 @@ def _load_segments(directory: Path) -> list[Segment]:
     logs = {name.removesuffix(LOG_SUFFIX) for name in names if name.endswith(LOG_SUFFIX)}
     segments = []
     for name in names:
-        path = directory / name
-        if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, ".tmp")):
-            path.unlink()
-        elif name.endswith(SEGMENT_SUFFIXES[1:]) and name.partition(".")[0] not in logs:
-            path.unlink()
+        orphan = name.endswith(HINT_SUFFIXES) and name.partition(".")[0] not in logs
+        if orphan or name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, ".tmp")):
+            (directory / name).unlink()
         elif name.endswith(LOG_SUFFIX):
             base_offset = offset_of_file(name)
             if base_offset is not None:
@@ -142,7 +141,7 @@ def _load_segments(directory: Path) -> list[Segment]:
 
 
 def _first_suspect(segments: list[Segment], config: LogConfig, *, clean: bool, recovery_point: int) -> int | None:
-    """The index of the first segment whose data must be checked, or None. Hints that cannot be right are rebuilt here."""
+    """Which segment is the first to be checked, if any. Hints that cannot be right are rebuilt here."""
     suspect: int | None = None
     if not clean and segments:
         suspect = 0
@@ -209,16 +208,16 @@ class _Opening:
             if reason is not None:
                 break
             segment.seal()
-        # What was checked is known only to this pass; the snapshot makes it the next start's knowledge too.
-        log.producers.take_snapshot(expected)
+        # What was checked is known only to this pass; the snapshot makes it the next start's knowledge too, and where
+        # there is no space for one, the next start reads again.
+        with tolerated_no_space():
+            log.producers.take_snapshot(expected)
 
     def _cut(self, segments: list[Segment], position: int, reason: str) -> None:
         for segment in segments:
             if self._on_damage is not None:
                 self._on_damage(Damage(segment.path, position, reason))
-            segment.close()
-            for path in segment.files:
-                path.unlink(missing_ok=True)
+            segment.remove()
 
     def _check(self, segment: Segment) -> tuple[int, int, str | None]:
         """(good bytes, next offset, what is wrong with the byte after them)."""
@@ -279,4 +278,5 @@ def _settle_epochs(log: Log, log_start: int, end: int, *, rebuild: bool) -> None
                 log.leader_epochs.note(place.leader_epoch, place.base_offset)
     log.leader_epochs.truncate_from_end(end)
     log.leader_epochs.truncate_from_start(log_start)
-    log.leader_epochs.save_if_changed()
+    with tolerated_no_space():
+        log.leader_epochs.save_if_changed()

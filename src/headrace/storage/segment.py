@@ -1,8 +1,8 @@
 """One segment of a log: a data file and its indexes, named after the first offset they may hold.
 
 The active segment is written at its end and keeps its indexes in memory; a sealed one opens files only when asked, so
-that ten thousand old segments cost neither descriptors nor start-up time. Indexes are hints: the walk over batch headers
-that follows every lookup checks what it reads, and a hint that leads astray is rebuilt from the data.
+that ten thousand old segments cost neither descriptors nor start-up time. Indexes are hints: the walk over batch
+headers that follows every lookup checks what it reads, and a hint that leads astray is rebuilt from the data.
 
 Owned by its log, on the log's task. Threads may call `sync` and the reading methods of a sealed segment.
 """
@@ -145,6 +145,11 @@ class Segment:
         self._file = None
         self.offset_index.file.drop()
         self.time_index.file.drop()
+
+    def remove(self) -> None:
+        self.close()
+        for path in self.files:
+            path.unlink(missing_ok=True)
 
     @property
     def file(self) -> SharedFile:

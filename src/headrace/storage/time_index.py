@@ -1,7 +1,8 @@
 """The sparse time index of a segment: (timestamp, offset), "up to this offset no record is newer than this timestamp".
 
-An entry is twelve bytes: the timestamp (i64) and the offset relative to the segment's base (u32). Timestamps and offsets
-only rise. The last entry of a sealed segment is its newest record's, which is how a log learns it without reading data.
+An entry is twelve bytes: the timestamp (i64) and the offset relative to the segment's base (u32). Timestamps and
+offsets only rise. The last entry of a sealed segment is its newest record's, which is how a log learns it without
+reading data.
 """
 
 from __future__ import annotations

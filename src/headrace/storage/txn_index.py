@@ -10,6 +10,7 @@ import os
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -55,7 +56,7 @@ class TxnIndex:
         except FileNotFoundError:
             return True
         entries = self.entries
-        rising = all(one.last_offset < two.last_offset for one, two in zip(entries, entries[1:], strict=False))
+        rising = all(one.last_offset < two.last_offset for one, two in pairwise(entries))
         return size == len(entries) * ENTRY_BYTES and rising and all(e.last_offset >= base_offset for e in entries)
 
     def append(self, aborted: AbortedTransaction) -> None:

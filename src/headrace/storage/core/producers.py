@@ -1,12 +1,13 @@
 """What a partition remembers of its producers: sequences against duplicates, and open transactions. Pure.
 
-A producer numbers its batches; the last five are remembered, because a client may have five requests on the way. A batch
-that is among them is answered with the offset it got the first time; one that continues the numbers is taken; anything
-else is refused, since taking it would lose or double records. Epochs fence: a lower one belongs to a producer that was
-replaced.
+A producer numbers its batches; the last five are remembered, because a client may have five requests on the way. A
+batch that is among them is answered with the offset it got the first time; one that continues the numbers is taken;
+anything else is refused, since taking it would lose or double records. Epochs fence: a lower one belongs to a producer
+that was replaced.
 
-A transaction is open in this partition from its first batch to its marker. Nothing from the first open one on is stable;
-neither is a finished one whose marker is not yet replicated. Mirrors Kafka's ProducerStateManager (KIP-98, KIP-890).
+A transaction is open in this partition from its first batch to its marker. Nothing from the first open one on is
+stable; neither is a finished one whose marker is not yet replicated. Mirrors Kafka's ProducerStateManager (KIP-98,
+KIP-890).
 
 Invariant: `ongoing` is in rising order of first offsets (batches are appended in order, snapshots are loaded sorted).
 """
@@ -106,7 +107,7 @@ class Producers:
         if batch.producer_epoch < entry.epoch:
             raise Refused(
                 ErrorCode.invalid_producer_epoch,
-                f"producer {batch.producer_id} has epoch {batch.producer_epoch}, the newest is {entry.epoch}: it was replaced",
+                f"producer {batch.producer_id} with epoch {batch.producer_epoch} was replaced by epoch {entry.epoch}",
             )
         if batch.producer_epoch != entry.epoch:
             if batch.base_sequence != 0 and entry.epoch != NO_PRODUCER_EPOCH:
@@ -119,7 +120,8 @@ class Producers:
         entry = self.entries.get(producer_id)
         if entry is None:
             return
-        # Since transactions of version 2 each one ends with a higher epoch, so a marker that only repeats it is a late one.
+        # Since transactions of version 2 each one ends with a higher epoch, so a marker that only repeats it is a
+        # late one.
         if epoch < entry.epoch or (transaction_version >= 2 and epoch == entry.epoch):
             raise Refused(
                 ErrorCode.invalid_producer_epoch,
@@ -128,7 +130,7 @@ class Producers:
         if coordinator_epoch < entry.coordinator_epoch:
             raise Refused(
                 ErrorCode.transaction_coordinator_fenced,
-                f"marker for producer {producer_id} from coordinator epoch {coordinator_epoch}, the newest is {entry.coordinator_epoch}",
+                f"producer {producer_id}: marker of coordinator {coordinator_epoch} after {entry.coordinator_epoch}",
             )
 
     def has_ongoing(self, producer_id: int, epoch: int) -> bool:
@@ -249,5 +251,5 @@ def _continues(last_sequence: int, next_sequence: int) -> bool:
 def _out_of_order(batch: BatchView, expected: int) -> Refused:
     return Refused(
         ErrorCode.out_of_order_sequence_number,
-        f"producer {batch.producer_id} epoch {batch.producer_epoch} sent sequence {batch.base_sequence}, expected {expected}",
+        f"producer {batch.producer_id}, epoch {batch.producer_epoch}: sequence {batch.base_sequence}, not {expected}",
     )

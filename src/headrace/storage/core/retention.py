@@ -1,9 +1,9 @@
 """Which of a log's oldest segments may go. Pure: facts about segments in, how many to delete out.
 
-Retention is a promise of a minimum: a segment goes only when *all* of it is past the promise. So a segment counts as old
-by its newest record, and bytes are freed only while what stays still holds `retention.bytes`. Nothing above the high
-watermark goes: a follower may still need it. The active segment is never deleted as such: when the verdict reaches it,
-the log first rolls to a new one, as Kafka does, so that a topic that fell silent still forgets on time.
+Retention is a promise of a minimum: a segment goes only when *all* of it is past the promise. So a segment counts as
+old by its newest record, and bytes are freed only while what stays still holds `retention.bytes`. Nothing above the
+high watermark goes: a follower may still need it. The active segment is never deleted as such: when the verdict
+reaches it, the log first rolls to a new one, as Kafka does, so that a topic that fell silent still forgets on time.
 """
 
 from __future__ import annotations

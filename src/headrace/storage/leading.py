@@ -1,0 +1,83 @@
+"""Appending as a leader, up to the write: a batch is admitted, its producer checked, a repetition answered."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from headrace.kernel.errors import ErrorCode, Refused
+from headrace.records.batch import BatchView
+from headrace.records.control import read_control
+from headrace.records.reader import read_records
+from headrace.records.validation import admit, single_batch
+
+if TYPE_CHECKING:
+    from headrace.storage.log import Log
+
+
+class AppendOrigin(Enum):
+    CLIENT = "client"
+    REPLICATION = "replication"
+    COORDINATOR = "coordinator"
+
+
+class Appended(NamedTuple):
+    first_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    log_start_offset: int
+    duplicate: bool = False
+
+
+def admitted_batch(log: Log, data: memoryview | bytearray | bytes, now_ms: int, *, from_client: bool) -> BatchView:
+    """The one batch in `data`, checked against the topic's rules and writable."""
+    view = data if type(data) is memoryview else memoryview(data)
+    if view.readonly:
+        view = memoryview(bytearray(view))
+    config = log.config
+    if len(view) > config.max_message_bytes:
+        raise Refused(
+            ErrorCode.message_too_large,
+            f"{log.topic}-{log.partition}: batch of {len(view)} bytes, max.message.bytes={config.max_message_bytes}",
+        )
+    batch = admit(single_batch(view), config.rules, now_ms, from_client=from_client)
+    if batch.size_bytes > config.segment_bytes:
+        raise Refused(
+            ErrorCode.record_list_too_large,
+            f"{log.topic}-{log.partition}: batch of {batch.size_bytes} bytes, segment.bytes={config.segment_bytes}",
+        )
+    return batch
+
+
+def answer_for_producer(
+    log: Log,
+    batch: BatchView,
+    *,
+    from_client: bool,
+    verification: object | None,
+    verify: bool,
+    transaction_version: int,
+) -> Appended | None:
+    """Where a repeated batch already is, or None when this one is to be written; raises when its producer may not."""
+    producers = log.producers
+    if batch.is_control:
+        marker = read_control(read_records(batch)[0])
+        producers.check_marker(batch.producer_id, batch.producer_epoch, marker.coordinator_epoch, transaction_version)
+        return None
+    if not from_client:
+        return None
+    duplicate = producers.check(batch)
+    if duplicate is not None:
+        original_ms = duplicate.timestamp_ms if log.keeps_append_time else -1
+        return Appended(duplicate.first_offset, duplicate.last_offset, original_ms, log.log_start_offset, True)
+    if (
+        verify
+        and batch.is_transactional
+        and not producers.has_ongoing(batch.producer_id, batch.producer_epoch)
+        and not producers.verified(batch.producer_id, verification)
+    ):
+        raise Refused(
+            ErrorCode.invalid_txn_state,
+            f"producer {batch.producer_id} has no transaction open on {log.topic}-{log.partition}",
+        )
+    return None
