@@ -103,10 +103,9 @@ def _summary(began: float, ended: float, assigned: float, size: int, messages: i
     rebalance = assigned - began
     fetching = max(elapsed - rebalance, 1e-3)
     megabytes = size / 2**20
-    print(
-        f"{_stamp(began)}, {_stamp(ended)}, {megabytes:.4f}, {megabytes / elapsed:.4f}, {messages}, "
-        f"{messages / elapsed:.4f}, {rebalance * 1000:.0f}, {fetching * 1000:.0f}, {megabytes / fetching:.4f}, {messages / fetching:.4f}"
-    )
+    whole = f"{megabytes:.4f}, {megabytes / elapsed:.4f}, {messages}, {messages / elapsed:.4f}"
+    fetch = f"{fetching * 1000:.0f}, {megabytes / fetching:.4f}, {messages / fetching:.4f}"
+    print(f"{_stamp(began)}, {_stamp(ended)}, {whole}, {rebalance * 1000:.0f}, {fetch}")
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -86,10 +86,9 @@ class Report:
         elapsed = time.monotonic() - self._window_began
         if elapsed >= self._interval and self.total.count < self._expected:
             rate = self._window.count / elapsed
-            print(
-                f"{self._window.count} records sent, {rate:.1f} records/sec "
-                f"({self._window_bytes / elapsed / 2**20:.2f} MB/sec), {self._window.average:.1f} ms avg latency, {self._window.maximum:.1f} ms max latency."
-            )
+            speed = f"{rate:.1f} records/sec ({self._window_bytes / elapsed / 2**20:.2f} MB/sec)"
+            delay = f"{self._window.average:.1f} ms avg latency, {self._window.maximum:.1f} ms max latency"
+            print(f"{self._window.count} records sent, {speed}, {delay}.")
             self._window = Latencies(self._expected)
             self._window_bytes = 0
             self._window_began = time.monotonic()

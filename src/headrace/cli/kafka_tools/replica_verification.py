@@ -1,7 +1,7 @@
 """kafka-replica-verification: reads every replica of partitions and compares what they hold below the high watermark.
 
-Each replica is asked as a follower would ask (from its own broker), offset by offset range, until all have been compared
-up to the smallest high watermark; a difference is told with its partition, offset and brokers.
+Each replica's own broker is asked, range by range, until all have been compared up to the smallest high watermark; a
+difference is told with its partition, offset and brokers.
 """
 
 from __future__ import annotations
