@@ -226,28 +226,41 @@ def _checked(given: Mapping[str, str], schema: StructType) -> SinkOptions:
     return options
 
 
+def _slot_of_task(name: str | None) -> tuple[str | None, int, int]:
+    """(prefix, slot, batch id) of the running task; the prefix is None outside a streaming query."""
+    task = TaskContext.get()
+    assert task is not None, "write() runs inside a task"
+    query, batch = task.getLocalProperty("sql.streaming.queryId"), task.getLocalProperty("streaming.sql.batchId")
+    # The query's id comes from its checkpoint: a new checkpoint counts batches from 0 again and needs a new ledger.
+    prefix = f"{name or 'spark'}-{query}" if query is not None and batch is not None else None
+    return prefix, task.partitionId(), int(batch or 0)
+
+
 class HeadraceStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
     def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
         self.options = _checked(given, schema)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        task = TaskContext.get()
-        assert task is not None, "write() runs inside a task"
-        batch_id = int(task.getLocalProperty("streaming.sql.batchId") or 0)
-        prefix = self.options.transactional_id_prefix or f"spark-{task.getLocalProperty('sql.streaming.queryId')}"
-        return write_slot(self.options, iterator, prefix, task.partitionId(), batch_id)
+        prefix, slot, batch_id = _slot_of_task(self.options.transactional_id_prefix)
+        assert prefix is not None, "a stream writer runs inside a streaming query"
+        return write_slot(self.options, iterator, prefix, slot, batch_id)
 
 
 class HeadraceWriter(DataSourceArrowWriter):  # type: ignore[misc]
-    """A batch write is a stream of one batch with a name of its own: repeated tasks skip, a repeated job writes again."""
+    """A batch write. Its tasks skip what they have written; a repeated job writes again.
+
+    Inside `foreachBatch`, with a `transactionalIdPrefix` that tells this write from the query's others, a repeated batch is
+    recognised too. Without one it is not: two writes of a batch would take each other's ledger for their own.
+    """
 
     def __init__(self, given: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
         if overwrite:
             raise OptionError('mode "overwrite" is not possible, a topic is only appended to: use mode("append")')
         self.options = _checked(given, schema)
-        self.prefix = f"{self.options.transactional_id_prefix or 'spark-write'}-{uuid.uuid4().hex[:16]}"
+        self.job = f"{self.options.transactional_id_prefix or 'spark-write'}-{uuid.uuid4().hex[:16]}"
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        task = TaskContext.get()
-        assert task is not None, "write() runs inside a task"
-        return write_slot(self.options, iterator, self.prefix, task.partitionId(), 0)
+        prefix, slot, batch_id = _slot_of_task(self.options.transactional_id_prefix)
+        if prefix is None or self.options.transactional_id_prefix is None:
+            prefix, batch_id = self.job, 0
+        return write_slot(self.options, iterator, prefix, slot, batch_id)

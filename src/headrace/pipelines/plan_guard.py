@@ -1,0 +1,68 @@
+"""Refuses to run a changed flow on an old checkpoint before Spark fails on it, or worse, does not.
+
+A checkpoint fits one shape of query: its sources (topics), its stateful operators (grouping keys, aggregates, joins) and
+its sink. That shape is written beside the checkpoint; on the next start it is compared, and the difference is the message.
+Stateless changes (another filter, another column) pass.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.pipelines.errors import PipelineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+FILE_NAME: Final = "headrace-plan.json"
+_STATEFUL: Final = re.compile(
+    r"^[\s:+|-]*~?(Aggregate|Deduplicate\w*|Join|FlatMapGroups\w*|TransformWithState\w*|GlobalLimit|Distinct)\b(.*)$"
+)
+_EXPRESSION_ID: Final = re.compile(r"#\d+L?")
+
+
+class PlanChanged(PipelineError):
+    pass
+
+
+def plan_text(frame: DataFrame) -> str:
+    return str(frame._jdf.queryExecution().analyzed().toString())
+
+
+def is_update_plan(text: str) -> bool:
+    """Whether a streaming aggregation without a watermark is in the plan: only update mode can write it row by row."""
+    return bool(re.search(r"^[\s:+|-]*~?Aggregate\b", text, re.MULTILINE)) and "EventTimeWatermark" not in text
+
+
+def shape_of(text: str, sink: str) -> dict[str, Any]:
+    operators = [
+        _EXPRESSION_ID.sub("", f"{match[1]}{match[2]}").strip() for line in text.splitlines() if (match := _STATEFUL.match(line))
+    ]
+    return {"stateful": operators, "sink": sink}
+
+
+def guard(checkpoint: Path, flow: str, shape: dict[str, Any]) -> None:
+    """Raises PlanChanged when the checkpoint was made by a query of another shape; remembers the shape otherwise."""
+    file = checkpoint / FILE_NAME
+    if not file.exists():
+        if (checkpoint / "offsets").is_dir() and any((checkpoint / "offsets").iterdir()):
+            return
+        checkpoint.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(shape, indent=1))
+        return
+    before = json.loads(file.read_text())
+    for part, words in (("stateful", "stateful operators (grouping, aggregates, joins)"), ("sink", "target")):
+        if before.get(part) != shape[part]:
+            raise PlanChanged(
+                f"flow {flow!r}: its {words} changed since the checkpoint was made: was {_short(before.get(part))}, "
+                f"is {_short(shape[part])}; go back to the old definition, give the flow a new name, or drop what it "
+                f"remembers with 'headrace pipeline reset DIR --flow {flow} --to earliest'"
+            )
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 160 else text[:157] + "…"

@@ -1,0 +1,251 @@
+"""Runs a pipeline directory: all its flows at once, continuously or until what is there has been read.
+
+    run = PipelineRun(spec, spark, report=print)
+    run.start()                # resolves the graph, checks every flow, starts the queries
+    run.supervise()            # until stop() or a fault that will not pass by itself
+
+A flow that fails is started again after a pause that doubles up to a minute; a flow whose definition no longer fits its
+checkpoint, or that fails before it ever finished a batch, is a mistake and ends the run with its reason. Progress of every
+flow is published after each batch (see `progress`). One thread owns the run; `stop` may be called from a signal handler.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.pipelines.output import MaterializedView, Output, Sink, StreamingTable, Table, TemporaryView
+
+from headrace.pipelines.errors import PipelineError
+from headrace.pipelines.foreach_batch import to_topic
+from headrace.pipelines.graph import ResolvedFlow, first_line, load_graph
+from headrace.pipelines.plan_guard import guard, is_update_plan, plan_text, shape_of
+from headrace.pipelines.progress import FAILED, RESTARTING, RUNNING, STOPPED, FlowProgress, ProgressWriter, update_from_event
+from headrace.pipelines.spec import PipelineSpec
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+_LOOK_EVERY_S: Final = 0.25
+_FIRST_PAUSE_S: Final = 1.0
+_LONGEST_PAUSE_S: Final = 60.0
+_HEALTHY_AFTER_S: Final = 300.0
+_VIEW_REFRESH_S: Final = 10.0
+RUN_FILE: Final = "headrace-run.json"
+
+
+@dataclass
+class RunningFlow:
+    resolved: ResolvedFlow
+    progress: FlowProgress
+    query: StreamingQuery | None = None
+    started_at: float = 0.0
+    pause_s: float = _FIRST_PAUSE_S
+    start_again_at: float | None = None
+    seen_batch: int = -1
+    finished_batches: int = 0
+
+    @property
+    def name(self) -> str:
+        return str(self.resolved.flow.name)
+
+
+@dataclass
+class PipelineRun:
+    spec: PipelineSpec
+    spark: SparkSession
+    report: Callable[[str], None] = print
+    once: bool = False
+    flows: list[RunningFlow] = field(default_factory=list)
+    views: list[ResolvedFlow] = field(default_factory=list)
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _writer: ProgressWriter | None = None
+    _views_refreshed_at: float = 0.0
+
+    def resolve(self) -> list[ResolvedFlow]:
+        """The analysed flows; raises PipelineError with file and line of what is wrong. Starts nothing."""
+        for name, value in self.spec.configuration.items():
+            # Static settings were given when the session was made; the rest belong to this pipeline.
+            if self.spark.conf.isModifiable(name) or not name.startswith("spark."):
+                self.spark.conf.set(name, value)
+        return load_graph(self.spark, self.spec).resolve(self._prepare)
+
+    def start(self) -> None:
+        resolved = self.resolve()
+        self.views = [item for item in resolved if isinstance(item.target, MaterializedView)]
+        streams = [item for item in resolved if not isinstance(item.target, (MaterializedView, TemporaryView))]
+        if self.spec.bootstrap:
+            self._writer = ProgressWriter(self.spec.bootstrap, self.report)
+        for item in streams:
+            self.flows.append(RunningFlow(item, FlowProgress(self.spec.name, item.flow.name)))
+        for flow in self.flows:
+            self._check_plan(flow)
+        for flow in self.flows:
+            self._start_query(flow)
+        self._note_run()
+
+    def _prepare(self, output: Output, frame: DataFrame) -> None:
+        if isinstance(output, TemporaryView):
+            frame.createOrReplaceTempView(output.name)
+        elif isinstance(output, Table) and not self.spark.catalog.tableExists(output.name):
+            path = self.spec.storage_uri("tables", output.name)
+            schema = output.schema if output.schema is not None else frame.schema
+            Path(path).mkdir(parents=True, exist_ok=True)
+            self.spark.catalog.createTable(output.name, path=path, source=output.format or "parquet", schema=schema)
+
+    def checkpoint_of(self, flow: RunningFlow) -> str:
+        return self.spec.storage_uri("checkpoints", flow.name)
+
+    def _check_plan(self, flow: RunningFlow) -> None:
+        target = flow.resolved.target
+        sink = target.name
+        if isinstance(target, Sink):
+            sink = f"{target.format}:{target.options.get('topic') or target.options.get('path') or target.name}"
+        if "://" not in self.checkpoint_of(flow):
+            guard(Path(self.checkpoint_of(flow)), flow.name, shape_of(plan_text(flow.resolved.frame), sink))
+
+    def _start_query(self, flow: RunningFlow) -> None:
+        target, frame = flow.resolved.target, flow.resolved.frame
+        conf = {**self.spec.configuration, **flow.resolved.flow.spark_conf}
+        mode = conf.get("headrace.output.mode") or ("update" if is_update_plan(plan_text(frame)) else "append")
+        writer = frame.writeStream.queryName(f"{self.spec.name}.{flow.name}").outputMode(mode)
+        writer = writer.option("checkpointLocation", self.checkpoint_of(flow))
+        if isinstance(target, Sink) and target.format == "headrace" and mode == "update":
+            writer = writer.foreachBatch(to_topic(f"{self.spec.name}.{flow.name}", target.options))
+        elif isinstance(target, Sink):
+            writer = writer.format(target.format).options(**dict(target.options))
+        else:
+            assert isinstance(target, StreamingTable)
+            writer = writer.format(target.format or "parquet").option("path", self.spec.storage_uri("tables", target.name))
+        if self.once:
+            writer = writer.trigger(availableNow=True)
+        elif interval := conf.get("headrace.trigger.interval"):
+            writer = writer.trigger(processingTime=interval)
+        try:
+            flow.query = writer.start()
+        except Exception as error:
+            raise PipelineError(f"flow {flow.name!r} cannot start: {first_line(error)}") from error
+        flow.started_at, flow.start_again_at, flow.seen_batch = time.monotonic(), None, -1
+        flow.progress.state = RUNNING
+        self._publish(flow)
+
+    def supervise(self) -> None:
+        """Watches until every flow has ended (`once`) or `stop` was called; then stops what still runs."""
+        try:
+            while not self._stop.is_set():
+                for flow in self.flows:
+                    self._look_after(flow)
+                if self.once and all(flow.query is None for flow in self.flows):
+                    break
+                if not self.once:
+                    self._refresh_views(every_s=_VIEW_REFRESH_S)
+                self._stop.wait(_LOOK_EVERY_S)
+            if not self._stop.is_set():
+                self._refresh_views(every_s=0)
+        finally:
+            self._shut_down()
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    def _look_after(self, flow: RunningFlow) -> None:
+        if flow.query is None:
+            if flow.start_again_at is not None and time.monotonic() >= flow.start_again_at:
+                self._start_query(flow)
+            return
+        active = flow.query.isActive
+        self._take_progress(flow)
+        if not active:
+            error = flow.query.exception()
+            flow.query = None
+            if error is None:
+                flow.progress.state = STOPPED
+                self._publish(flow)
+            else:
+                self._failed(flow, error)
+        elif time.monotonic() - flow.started_at > _HEALTHY_AFTER_S:
+            flow.pause_s = _FIRST_PAUSE_S
+
+    def _take_progress(self, flow: RunningFlow) -> None:
+        assert flow.query is not None
+        event = flow.query.lastProgress
+        if event is None or (event.batchId == flow.seen_batch and event.numInputRows == 0):
+            return
+        if event.batchId != flow.seen_batch:
+            flow.finished_batches += 1
+        elif event.numInputRows == flow.progress.input_rows and event.batchDuration == flow.progress.batch_ms:
+            return
+        flow.seen_batch = event.batchId
+        update_from_event(flow.progress, event)
+        if self._writer is not None:
+            self._writer.commit(flow.progress)
+        self._publish(flow)
+
+    def _failed(self, flow: RunningFlow, error: Any) -> None:
+        reason = readable(error)
+        flow.progress.last_error = reason
+        # A flow that never finished a batch is wrong, not unlucky; and a finished run has nobody to wait for it.
+        if self.once or flow.finished_batches == 0:
+            flow.progress.state = FAILED
+            self._publish(flow)
+            raise PipelineError(f"flow {flow.name!r} failed: {reason}")
+        flow.progress.state = RESTARTING
+        flow.progress.restarts += 1
+        flow.start_again_at = time.monotonic() + flow.pause_s
+        self.report(f"flow {flow.name!r} failed and starts again in {flow.pause_s:g} s: {reason}")
+        flow.pause_s = min(flow.pause_s * 2, _LONGEST_PAUSE_S)
+        self._publish(flow)
+
+    def _refresh_views(self, every_s: float) -> None:
+        if not self.views or time.monotonic() - self._views_refreshed_at < every_s:
+            return
+        for item in self.views:
+            # Tables that a view reads have grown since their files were listed.
+            frame = item.flow.func()
+            path = self.spec.storage_uri("tables", item.target.name)
+            fresh = f"{path}.next"
+            frame.write.format(item.target.format or "parquet").mode("overwrite").save(fresh)
+            shutil.rmtree(path, ignore_errors=True)
+            Path(fresh).rename(path)
+            self.spark.catalog.refreshTable(item.target.name)
+        self._views_refreshed_at = time.monotonic()
+
+    def _publish(self, flow: RunningFlow) -> None:
+        if self._writer is not None:
+            self._writer.publish(flow.progress)
+
+    def _note_run(self) -> None:
+        """Leaves word of who runs this pipeline, for `headrace pipeline stop`."""
+        file = self.spec.storage_path / RUN_FILE
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps({"pid": os.getpid(), "name": self.spec.name, "started_at_ms": int(time.time() * 1000)}))
+
+    def _shut_down(self) -> None:
+        for flow in self.flows:
+            if flow.query is not None:
+                flow.query.stop()
+                self._take_progress(flow)
+                flow.query = None
+                if flow.progress.state == RUNNING:
+                    flow.progress.state = STOPPED
+                    self._publish(flow)
+        (self.spec.storage_path / RUN_FILE).unlink(missing_ok=True)
+        if self._writer is not None:
+            self._writer.close()
+
+
+def readable(error: Any) -> str:
+    """The last sentence of a failure: in a Python worker's trace that is the one we wrote."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    for line in reversed(lines):
+        if ("headrace.pipelines.errors." in line or "headrace.kernel.errors." in line) and ": " in line:
+            return line.split(": ", 1)[1][:500]
+    return (lines[0] if lines else type(error).__name__)[:500]
