@@ -25,7 +25,7 @@ from headrace.config import (
 from headrace.config.key import format_value
 from tests.reference import kafka as reference
 
-pytestmark = pytest.mark.needs("java", "mvn")
+pytestmark = pytest.mark.needs("kafka")
 
 OURS_DIFFERS_BY_DEFAULT = {"listeners"}
 Facts = dict[str, dict[str, list[str]]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -74,7 +73,7 @@ def test_a_file_in_latin_1_is_read_as_java_reads_it(tmp_path: Path) -> None:
     assert read_properties(file) == {"name": "café"}
 
 
-@pytest.mark.skipif(shutil.which("jshell") is None, reason="needs jshell (Debian: openjdk-17-jdk-headless)")
+@pytest.mark.needs("jshell")
 def test_java_reads_the_same_file_the_same_way(tmp_path: Path) -> None:
     file = tmp_path / "all.properties"
     file.write_text(FILE, encoding="utf-8")

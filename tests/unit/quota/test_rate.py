@@ -65,7 +65,7 @@ def test_after_the_wait_nobody_has_to_wait(uses: list[tuple[int, int]], limit: i
         assert rate.wait_ms(limit, now + max(wait, 11_000)) == 0
 
 
-@pytest.mark.needs("java", "mvn")
+@pytest.mark.needs("kafka")
 def test_kafka_measures_the_same_rate_and_window(tmp_path: Path) -> None:
     source = tmp_path / "Rates.java"
     source.write_text(

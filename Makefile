@@ -1,0 +1,73 @@
+# Headrace: `make run` starts it, `make test` proves it. `make help` lists the rest.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+DONE := $(VENV)/.done
+PYTEST := $(BIN)/python -m pytest
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test check bench chaos simulate fuzz docs lock programs clean
+
+help: ## This list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(DONE)/headrace ## Everything that running and testing need, into .venv
+
+# Each step leaves a file behind, so that nothing is done twice. A venv of another path or Python is made anew.
+$(DONE)/venv:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+	  { echo "Headrace needs Python 3.11 or newer ($(PYTHON) is not): install it, or run make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+	  { echo "Python's venv module is missing: install the package python3-venv" >&2; exit 1; }
+	$(PYTHON) -m venv --clear $(VENV)
+	@mkdir -p $(DONE) && touch $@
+
+$(DONE)/requirements: requirements.lock | $(DONE)/venv
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -r requirements.lock
+	@touch $@
+
+$(DONE)/headrace: pyproject.toml $(DONE)/requirements
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -e .
+	@touch $@
+
+run: setup ## Starts one broker on 127.0.0.1:9092, its data in ./data (Ctrl-C stops it)
+	@exec $(BIN)/headrace start config/server.properties --data data
+
+test: setup programs check ## Checks, then every test; under 20 minutes on two cores
+	$(PYTEST)
+
+check: setup ## Style, types, layers, generated pages
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/mypy
+	@mkdir -p build
+	@$(BIN)/lint-imports --no-logo >build/lint-imports.txt 2>&1 || { cat build/lint-imports.txt; exit 1; }
+	$(BIN)/python tools/generated_pages.py --check
+
+docs: setup ## Writes the generated pages again
+	$(BIN)/python tools/generated_pages.py
+
+bench: setup ## Beside Apache Kafka on this machine: a table and build/bench/*.json
+	$(BIN)/python -m benchmarks
+
+chaos: setup programs ## Kills, cuts and fills brokers for longer than `make test` does
+	HEADRACE_EFFORT=long $(PYTEST) -m chaos
+
+simulate: setup ## The cluster on virtual time, many seeds (HEADRACE_ROUNDS=N for N of them)
+	HEADRACE_EFFORT=long $(PYTEST) -m simulation
+
+fuzz: setup ## Random and mutated requests and files, for longer than `make test` does
+	HEADRACE_EFFORT=long $(PYTEST) -m fuzz
+
+programs: setup
+	@$(BIN)/python tools/system_programs.py --install
+
+lock: ## Resolves the dependencies anew into requirements.lock (needs uv)
+	@command -v uv >/dev/null || { echo "make lock needs uv: see https://docs.astral.sh/uv" >&2; exit 1; }
+	uv pip compile --universal --python-version 3.11 --generate-hashes --all-extras --no-header --no-annotate \
+	  -o requirements.lock pyproject.toml
+
+clean: ## Removes what make made (.venv, caches, build); keeps ./data and the fetched jars in .cache
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find src tests benchmarks tools -name __pycache__ -type d -prune -exec rm -rf {} +

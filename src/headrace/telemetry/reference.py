@@ -1,0 +1,53 @@
+"""Writes docs/reference/metrics.md from the catalogue.
+
+python -m headrace.telemetry.reference            write the page
+python -m headrace.telemetry.reference --check    exit 1 when the page is not what would be written
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from headrace.telemetry.catalogue import CATALOGUE
+
+PAGE = Path("docs/reference/metrics.md")
+
+_HEAD = """# Metrics
+
+<!-- Written by `python -m headrace.telemetry.reference`; edit src/headrace/telemetry/catalogue.py instead. -->
+
+`metrics.listen=127.0.0.1:9404` serves these at `http://127.0.0.1:9404/metrics`, in Prometheus' text format or as
+OpenMetrics. Names that begin with `kafka_` are those of Kafka's own numbers behind Prometheus' JMX exporter.
+
+Four to watch first: `kafka_server_replicamanager_underreplicatedpartitions` (a broker is down or slow),
+`kafka_controller_kafkacontroller_offlinepartitionscount` (nobody leads a partition), `headrace_event_loop_lag_seconds`
+(the broker has no time left) and `kafka_log_logmanager_offlinelogdirectorycount` (a disk failed).
+
+| name | kind | labels | meaning |
+|---|---|---|---|
+"""
+
+
+def page() -> str:
+    rows = (
+        f"| `{metric.name}` | {metric.kind.value} | {', '.join(metric.labels) or '–'} | {metric.meaning} |\n"
+        for metric in CATALOGUE.values()
+    )
+    return _HEAD + "".join(rows)
+
+
+def main(arguments: list[str]) -> int:
+    text = page()
+    if "--check" not in arguments:
+        PAGE.parent.mkdir(parents=True, exist_ok=True)
+        PAGE.write_text(text)
+        return 0
+    if PAGE.exists() and PAGE.read_text() == text:
+        return 0
+    print(f"{PAGE} is out of date: run python -m headrace.telemetry.reference", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,69 @@
+"""What every test can rely on: `@pytest.mark.needs(...)`, and the summary of what was skipped for a missing program.
+
+    @pytest.mark.needs("kcat")       a program of tests/system-programs.txt
+    @pytest.mark.needs("kafka")      Apache Kafka itself (tests/reference): its jars and Java, or Java and Maven
+
+Where one is missing, the test is skipped and the end of the run lists what to install. With CI=true it fails instead:
+there, everything must run.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections import Counter
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tests.reference import kafka as reference
+
+_ROOT = Path(__file__).resolve().parents[1]
+_missed: Counter[str] = Counter()
+
+
+def _load_tool(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, _ROOT / "tools" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+_system_programs = _load_tool("system_programs")
+_known = _system_programs.programs()
+
+
+def _missing(names: tuple[str, ...]) -> list[str]:
+    wanted: list[str] = []
+    for name in names:
+        wanted += reference.missing_programs() if name == "kafka" else [name]
+    unlisted = [name for name in wanted if name not in _known]
+    assert not unlisted, f"{', '.join(unlisted)}: not in tests/system-programs.txt"
+    return [name for name in wanted if _known[name].path is None]
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    names = tuple(name for mark in item.iter_markers("needs") for name in mark.args)
+    missing = _missing(names)
+    if not missing:
+        return
+    sentence = f"needs {' and '.join(missing)}: install {' '.join(sorted({_known[name].package for name in missing}))}"
+    if os.environ.get("CI", "").lower() in ("1", "true", "yes"):
+        pytest.fail(sentence, pytrace=False)
+    _missed.update(missing)
+    pytest.skip(sentence)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if not _missed:
+        return
+    terminalreporter.section("skipped for a missing program")
+    for name, count in sorted(_missed.items()):
+        program = _known[name]
+        tests = "1 test" if count == 1 else f"{count} tests"
+        terminalreporter.write_line(f"{name}: {tests}; install the Debian package {program.package} ({program.why})")

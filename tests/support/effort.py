@@ -1,0 +1,15 @@
+"""How hard a proof tries: short in `make test`, long in `make chaos`, `make simulate` and `make fuzz`."""
+
+from __future__ import annotations
+
+import os
+
+
+def is_long() -> bool:
+    return os.environ.get("HEADRACE_EFFORT", "short") == "long"
+
+
+def rounds(*, short: int, long: int) -> int:
+    """`HEADRACE_ROUNDS=500` overrides both."""
+    given = os.environ.get("HEADRACE_ROUNDS", "")
+    return int(given) if given.isdigit() else long if is_long() else short
