@@ -47,8 +47,8 @@ class Logs(Protocol):
 
     def log(self, topic: str, partition: int) -> Log | None: ...
     def logs(self) -> Collection[Log]: ...
-    def create(self, topic: str, partition: int, topic_id: uuid.UUID, config: LogConfig) -> Log: ...
-    def delete(self, topic: str, partition: int) -> None: ...
+    def create(self, topic: str, partition: int, topic_id: uuid.UUID, config: LogConfig, *, now_ms: int = 0) -> Log: ...
+    def delete(self, topic: str, partition: int, *, now_ms: int = 0) -> object: ...
 
 
 class _NobodyToAsk:
@@ -56,6 +56,10 @@ class _NobodyToAsk:
 
     def ask(self, partition: Partition, proposal: IsrProposal) -> None:
         raise AssertionError(f"{partition}: a proposal without a controller to take it")
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _monotonic_ms() -> int:
@@ -80,6 +84,7 @@ class Partitions:
         max_lag_ms: int = DEFAULT_MAX_LAG_MS,
         serves_consumers_from_followers: bool = False,
         monotonic_ms: Callable[[], int] = _monotonic_ms,
+        wall_ms: Callable[[], int] = _wall_ms,
     ) -> None:
         self.broker_id = broker_id
         self.broker_epoch = UNKNOWN_BROKER_EPOCH
@@ -87,6 +92,7 @@ class Partitions:
         self.serves_consumers_from_followers = serves_consumers_from_followers
         self.live_brokers: Mapping[int, int] = {}
         self.monotonic_ms = monotonic_ms
+        self._wall_ms = wall_ms
         self.lease_held = lease_held
         self.isr_changes: IsrChanges = isr_changes or _NobodyToAsk()
         self._logs = logs
@@ -226,10 +232,10 @@ class Partitions:
         log = self._logs.log(topic.name, index)
         if log is not None and log.topic_id is not None and log.topic_id != topic.id:
             logger.warning("%s-%d on disk belongs to an older topic of that name: deleted", topic.name, index)
-            self._logs.delete(topic.name, index)
+            self._logs.delete(topic.name, index, now_ms=self._wall_ms())
             log = None
-        if log is None:
-            return self._logs.create(topic.name, index, topic.id, config)
+        if log is None or log.topic_id is None:
+            return self._logs.create(topic.name, index, topic.id, config, now_ms=self._wall_ms())
         if log.config != config:
             log.update_config(config)
         return log
@@ -243,7 +249,7 @@ class Partitions:
             self._by_id.pop((partition.topic_id, index), None)
         partition.close()
         self._tell(partition)
-        self._logs.delete(topic, index)
+        self._logs.delete(topic, index, now_ms=self._wall_ms())
 
     def _tell(self, partition: Partition) -> None:
         for callback in tuple(self._subscribers):

@@ -12,7 +12,7 @@ import struct
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from headrace.kernel.errors import OffsetOutOfRange
 from headrace.storage.leader_epochs import LeaderEpochs
@@ -57,8 +57,26 @@ def encode(values: list[int]) -> bytearray:
     return bytearray(b"".join(RECORD.pack(-1, -1, value) for value in values))
 
 
+class LogWatcher(Protocol):
+    """Who checks invariants: told of every moved mark, and of every new leadership."""
+
+    def marked(self, log: SimulatedLog) -> None: ...
+    def led(self, broker: int, partition: Any) -> None: ...
+
+
 class SimulatedLog:
-    def __init__(self, topic: str, partition: int, topic_id: uuid.UUID, config: LogConfig) -> None:
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        topic_id: uuid.UUID,
+        config: LogConfig,
+        broker: int = -1,
+        watcher: LogWatcher | None = None,
+    ) -> None:
+        self.broker = broker
+        self.checked_to = 0  # the watcher's own mark
+        self._watcher = watcher
         self.topic = topic
         self.partition = partition
         self.topic_id = topic_id
@@ -115,20 +133,24 @@ class SimulatedLog:
         return self.entries[at] if 0 <= at < len(self.entries) else None
 
     def advance_high_watermark(self, offset: int) -> None:
-        self.high_watermark = max(self.high_watermark, offset)
+        if offset > self.high_watermark:
+            self.high_watermark = offset
+            if self._watcher is not None:
+                self._watcher.marked(self)
 
     def advance_log_start(self, offset: int) -> None:
         self.log_start_offset = max(self.log_start_offset, offset)
 
     def truncate_to(self, offset: int) -> None:
         del self.entries[max(0, offset - self.base_offset) :]
+        self.checked_to = min(self.checked_to, offset)
         self.durable_end = min(self.durable_end, offset)
         self.high_watermark = min(self.high_watermark, offset)
         self.leader_epochs.truncate_from_end(offset)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         self.entries.clear()
-        self.base_offset = self.log_start_offset = self.durable_end = self.high_watermark = offset
+        self.checked_to = self.base_offset = self.log_start_offset = self.durable_end = self.high_watermark = offset
         self.leader_epochs.clear()
 
     def flush(self) -> None:
@@ -150,7 +172,9 @@ class SimulatedLog:
 class SimulatedLogs:
     """The log directory of one broker: it outlives the broker's process."""
 
-    def __init__(self) -> None:
+    def __init__(self, broker: int, watcher: LogWatcher) -> None:
+        self._broker = broker
+        self._watcher = watcher
         self._logs: dict[tuple[str, int], SimulatedLog] = {}
 
     def log(self, topic: str, partition: int) -> SimulatedLog | None:
@@ -159,10 +183,12 @@ class SimulatedLogs:
     def logs(self) -> list[SimulatedLog]:
         return list(self._logs.values())
 
-    def create(self, topic: str, partition: int, topic_id: uuid.UUID, config: LogConfig) -> SimulatedLog:
-        log = SimulatedLog(topic, partition, topic_id, config)
+    def create(
+        self, topic: str, partition: int, topic_id: uuid.UUID, config: LogConfig, *, now_ms: int = 0
+    ) -> SimulatedLog:
+        log = SimulatedLog(topic, partition, topic_id, config, self._broker, self._watcher)
         self._logs[topic, partition] = log
         return log
 
-    def delete(self, topic: str, partition: int) -> None:
+    def delete(self, topic: str, partition: int, *, now_ms: int = 0) -> None:
         self._logs.pop((topic, partition), None)

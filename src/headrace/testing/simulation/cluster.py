@@ -1,0 +1,135 @@
+"""Three brokers, a store and a network, put together, with the history that watches them."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import random
+from types import ModuleType
+from typing import Any
+
+import headrace.cluster.membership
+import headrace.controller.leadership
+from headrace.cluster import codecs
+from headrace.cluster.core.image import PartitionInfo
+from headrace.config import load_broker_config
+from headrace.controller.core.topics import NewTopic
+from headrace.coordination import paths
+from headrace.coordination.store import Create
+from headrace.kernel.errors import Fault
+from headrace.testing.simulation.broker import SimulatedBroker
+from headrace.testing.simulation.history import History, PartitionName, decode_state
+from headrace.testing.simulation.log import SimulatedLog
+from headrace.testing.simulation.network import SimulatedNetwork
+from headrace.testing.simulation.store import SimulatedZooKeeper
+
+# The modules of the real code that read a clock: they get the virtual one.
+_CLOCK_READERS: tuple[ModuleType, ...] = (headrace.cluster.membership, headrace.controller.leadership)
+
+
+class VirtualTime:
+    """In the place of the `time` module."""
+
+    @staticmethod
+    def monotonic() -> float:
+        return asyncio.get_running_loop().time()
+
+    @staticmethod
+    def time_ns() -> int:
+        return int(asyncio.get_running_loop().time() * 1e9)
+
+
+class VirtualClock:
+    """While it is entered, the real code reads virtual time."""
+
+    def __enter__(self) -> None:
+        self._real = [module.time for module in _CLOCK_READERS]  # type: ignore[attr-defined]
+        for module in _CLOCK_READERS:
+            module.time = VirtualTime  # type: ignore[attr-defined]
+
+    def __exit__(self, *_: Any) -> None:
+        for module, real in zip(_CLOCK_READERS, self._real, strict=True):
+            module.time = real  # type: ignore[attr-defined]
+
+
+class SimulatedCluster:
+    def __init__(self, seed: int, brokers: int = 3) -> None:
+        self.chance = random.Random(seed)
+        # Jitter in the real code is drawn from the module's own generator.
+        random.seed(seed)
+        self.trace: list[str] = []
+        self.network = SimulatedNetwork(self.chance)
+        self.zookeeper = SimulatedZooKeeper(self.chance, self.network)
+        self.history = History(self._log_of, self._session_lives, self.stored, self.say)
+        self.zookeeper.before_write = self.history.storing
+        config = load_broker_config({"auto.leader.rebalance.enable": "false", "broker.id": "1"})
+        self.brokers = {
+            number: SimulatedBroker(
+                number, config, self.network, self.zookeeper, self.history.answered, watcher=self.history
+            )
+            for number in range(1, brokers + 1)
+        }
+        self._decoded: dict[PartitionName, tuple[int, PartitionInfo]] = {}
+        self._format_store()
+
+    def _format_store(self) -> None:
+        for path in paths.PERSISTENT:
+            self.zookeeper.write([Create(path, b"")], 0)
+        self.zookeeper.write([Create(paths.CLUSTER_ID, codecs.to_json({"version": 1, "id": "simulated"}))], 0)
+        head = {"version": 0, "controller": -1, "controller_epoch": 0}
+        self.zookeeper.write([Create(paths.IMAGE, codecs.to_json(head))], 0)
+
+    def say(self, line: str) -> None:
+        self.trace.append(f"{asyncio.get_running_loop().time():10.4f} {line}")
+
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256("\n".join(self.trace).encode()).hexdigest()
+
+    # ---- looking --------------------------------------------------------------------------------------------------
+
+    def stored(self, name: PartitionName) -> PartitionInfo | None:
+        """The truth: what the store holds now."""
+        node = self.zookeeper.tree.nodes.get(paths.partition_state(*name))
+        if node is None:
+            return None
+        known = self._decoded.get(name)
+        if known is None or known[0] != node.version:
+            known = (node.version, decode_state(self.zookeeper.tree, name, node.data))
+            self._decoded[name] = known
+        return known[1]
+
+    def _log_of(self, broker: int, name: PartitionName) -> SimulatedLog | None:
+        return self.brokers[broker].logs.log(*name)
+
+    def _session_lives(self, broker: int) -> bool:
+        store = self.brokers[broker].store
+        return self.zookeeper.is_alive(store.session_id)
+
+    def up(self) -> list[SimulatedBroker]:
+        return [broker for broker in self.brokers.values() if broker.is_up]
+
+    # ---- doing ----------------------------------------------------------------------------------------------------
+
+    async def start(self, topics: dict[str, int]) -> list[PartitionName]:
+        """All brokers, and one-partition topics named with their min.insync.replicas."""
+        for broker in self.brokers.values():
+            broker.start()
+        deadline = asyncio.get_running_loop().time() + 30
+        while asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(0.2)
+            active = [
+                b for b in self.up() if b.controller.is_active and len(b.view.current.brokers) == len(self.brokers)
+            ]
+            if not active:
+                continue
+            wanted = [
+                NewTopic(name, 1, len(self.brokers), configs={"min.insync.replicas": str(min_insync)})
+                for name, min_insync in topics.items()
+            ]
+            try:
+                await active[0].controller.create_topics(wanted)
+            except Fault:
+                continue
+            return [(name, 0) for name in topics]
+        raise AssertionError("the cluster did not come up within 30 s")

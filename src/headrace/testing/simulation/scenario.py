@@ -1,0 +1,322 @@
+"""One seeded run: load, then faults, then healing, then everything must converge and nothing promised be missing."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from headrace.client.errors import NoAnswer
+from headrace.controller.core.partition_states import Election
+from headrace.kernel.errors import ErrorCode, Fault
+from headrace.kernel.ids import TopicPartition
+from headrace.testing.simulation import virtual_loop
+from headrace.testing.simulation.broker import CONSUME, PRODUCE
+from headrace.testing.simulation.cluster import SimulatedCluster, VirtualClock
+from headrace.testing.simulation.faults import CALM, STORMY
+from headrace.testing.simulation.history import InvariantBroken, PartitionName
+from headrace.testing.simulation.log import RECORD
+from headrace.testing.simulation.network import SimulatedConnection
+from headrace.testing.simulation.store import STORE_NODE
+
+CLIENT: Final = 50
+FAULTY_S: Final = 25.0
+CONVERGE_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    seed: int
+    acknowledged: int
+    reads: int
+    excused: int
+    faults: int
+    digest: str
+    trace: tuple[str, ...]
+
+
+def run_seed(seed: int, *, faulty_s: float = FAULTY_S) -> Outcome:
+    """Raises InvariantBroken when a promise was broken."""
+    # The real code tells of every lost connection; here thousands are lost on purpose.
+    level = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with VirtualClock():
+            return virtual_loop.run(lambda: _run(seed, faulty_s))
+    finally:
+        logging.disable(level)
+
+
+async def _run(seed: int, faulty_s: float) -> Outcome:
+    return await _Scenario(seed, faulty_s).run()
+
+
+class _Scenario:
+    def __init__(self, seed: int, faulty_s: float) -> None:
+        self._seed = seed
+        self._faulty_s = faulty_s
+        self._cluster = SimulatedCluster(seed)
+        self._chance = self._cluster.chance
+        self._next_value = 1
+        self._faults = 0
+        self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._names: list[PartitionName] = []
+        asyncio.get_running_loop().set_exception_handler(self._uncaught)
+
+    def _uncaught(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if isinstance(error, AssertionError) and not self._broken.done():
+            self._broken.set_exception(error)
+
+    async def run(self) -> Outcome:
+        cluster = self._cluster
+        self._names = await self._unless_broken(cluster.start({"safe": 2, "fast": 1}))
+        load = [asyncio.create_task(work) for work in (self._produce(), self._produce(), self._consume())]
+        for task in load:
+            task.add_done_callback(self._load_ended)
+        await self._unless_broken(self._break_things())
+        await self._unless_broken(self._heal())
+        await self._unless_broken(asyncio.sleep(3.0))
+        for task in load:
+            task.cancel()
+        await asyncio.gather(*load, return_exceptions=True)
+        await self._unless_broken(self._converge())
+        for broker in cluster.up():
+            await broker.kill()
+        history = cluster.history
+        return Outcome(
+            self._seed,
+            history.acknowledgements,
+            history.reads,
+            history.excused,
+            self._faults,
+            cluster.digest,
+            tuple(cluster.trace),
+        )
+
+    async def _unless_broken(self, work: Awaitable[Any]) -> Any:
+        """Stops the run at the first broken invariant, wherever it was seen."""
+        task = asyncio.ensure_future(work)
+        await asyncio.wait([task, self._broken], return_when=asyncio.FIRST_COMPLETED)
+        if self._broken.done():
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            self._broken.result()
+        return task.result()
+
+    def _load_ended(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not self._broken.done():
+            self._broken.set_exception(error)
+
+    # ---- load -----------------------------------------------------------------------------------------------------
+
+    async def _ask_leader(self, name: PartitionName, api_key: int, body: dict[str, Any]) -> Any:
+        """Ask whoever some broker believes to lead; clients know no better. None when there was no answer."""
+        up = self._cluster.up()
+        if not up:
+            return None
+        info = self._chance.choice(up).view.current.partition(*name)
+        target = info.leader if info is not None and info.leader > 0 else self._chance.choice(up).id
+        connection = SimulatedConnection(self._cluster.network, CLIENT, target)
+        try:
+            return await connection.request(api_key, {"topic": name[0], "index": name[1], **body}, timeout=1.0)
+        except NoAnswer:
+            return None
+
+    async def _produce(self) -> None:
+        while True:
+            await asyncio.sleep(self._chance.uniform(0.01, 0.1))
+            count = self._chance.randint(1, 3)
+            values = list(range(self._next_value, self._next_value + count))
+            self._next_value += count
+            await self._ask_leader(self._chance.choice(self._names), PRODUCE, {"values": values, "timeout_ms": 900})
+
+    async def _consume(self) -> None:
+        next_offset: dict[PartitionName, int] = {}
+        while True:
+            await asyncio.sleep(0.1)
+            name = self._chance.choice(self._names)
+            offset = next_offset.get(name, 0)
+            answer = await self._ask_leader(name, CONSUME, {"offset": offset})
+            if answer is None:
+                continue
+            code, data = answer
+            if code is ErrorCode.offset_out_of_range:
+                next_offset[name] = 0
+            for at, epoch, value in RECORD.iter_unpack(data):
+                if self._cluster.history.excused == 0:
+                    self._cluster.history.read(name, at, epoch, value)
+                next_offset[name] = at + 1
+
+    # ---- faults ---------------------------------------------------------------------------------------------------
+
+    async def _break_things(self) -> None:
+        actions: list[tuple[int, Callable[[], Awaitable[None]]]] = [
+            (4, self._kill_one),
+            (2, self._power_cut_one),
+            (2, self._kill_all),
+            (2, self._bounce_one),
+            (2, self._shut_down_one),
+            (6, self._start_one),
+            (4, self._cut_link),
+            (4, self._cut_from_store),
+            (5, self._mend_links),
+            (1, self._stop_store),
+            (3, self._change_weather),
+            (3, self._move_leader),
+        ]
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self._faulty_s
+        while loop.time() < end:
+            await asyncio.sleep(self._chance.uniform(0.05, 2.0))
+            [action] = self._chance.choices([a for _, a in actions], [w for w, _ in actions])
+            self._faults += 1
+            await action()
+
+    def _say(self, line: str) -> None:
+        self._cluster.say(line)
+
+    def _some_broker(self) -> int:
+        """Mostly the leader of some partition: that is where faults hurt."""
+        info = self._cluster.stored(self._chance.choice(self._names))
+        if info is not None and info.leader > 0 and self._chance.random() < 0.6:
+            return info.leader
+        return self._chance.choice(list(self._cluster.brokers))
+
+    async def _kill_one(self) -> None:
+        broker = self._cluster.brokers[self._some_broker()]
+        self._say(f"kill {broker.id}")
+        await broker.kill()
+
+    async def _power_cut_one(self) -> None:
+        broker = self._cluster.brokers[self._some_broker()]
+        lost = await broker.power_cut(self._chance)
+        if lost:
+            self._cluster.history.damaged.add(broker.id)
+        self._say(f"power cut {broker.id}, {lost} records lost")
+
+    async def _kill_all(self) -> None:
+        self._say("kill all")
+        for broker in self._cluster.up():
+            await broker.kill()
+        await asyncio.sleep(self._chance.uniform(0.0, 2.0))
+        for broker in self._cluster.brokers.values():
+            if self._chance.random() < 0.8 and not broker.is_up:
+                broker.start()
+
+    async def _bounce_one(self) -> None:
+        broker = self._cluster.brokers[self._some_broker()]
+        self._say(f"bounce {broker.id}")
+        if self._chance.random() < 0.5:
+            lost = await broker.power_cut(self._chance)
+            if lost:
+                self._cluster.history.damaged.add(broker.id)
+        else:
+            await broker.kill()
+        # The store may notice at once (the connection was reset) and not after the session's time-out.
+        if self._chance.random() < 0.7:
+            self._cluster.zookeeper.end_session(broker.store.session_id)
+        await asyncio.sleep(self._chance.uniform(0.0, 0.5))
+        broker.start()
+
+    async def _shut_down_one(self) -> None:
+        broker = self._cluster.brokers[self._some_broker()]
+        self._say(f"shut down {broker.id}")
+        await broker.shut_down()
+
+    async def _start_one(self) -> None:
+        down = [broker for broker in self._cluster.brokers.values() if not broker.is_up]
+        if down:
+            broker = self._chance.choice(down)
+            self._say(f"start {broker.id}")
+            broker.start()
+
+    async def _cut_link(self) -> None:
+        one = self._some_broker()
+        other = self._chance.choice([b for b in self._cluster.brokers if b != one])
+        self._say(f"cut {one} > {other}")
+        self._cluster.network.cut.add((one, other))
+        if self._chance.random() < 0.5:
+            self._cluster.network.cut.add((other, one))
+
+    async def _cut_from_store(self) -> None:
+        broker = self._some_broker()
+        self._say(f"cut {broker} from the store")
+        self._cluster.network.cut.add((broker, STORE_NODE))
+
+    async def _mend_links(self) -> None:
+        self._say("mend")
+        self._cluster.network.cut.clear()
+
+    async def _stop_store(self) -> None:
+        self._say("store down")
+        self._cluster.zookeeper.is_down = True
+        await asyncio.sleep(self._chance.uniform(0.1, 5.0))
+        self._say("store up")
+        self._cluster.zookeeper.restart()
+
+    async def _change_weather(self) -> None:
+        network = self._cluster.network
+        network.faults = CALM if network.faults is STORMY else STORMY
+        self._say("calm" if network.faults is CALM else "storm")
+
+    async def _move_leader(self) -> None:
+        for broker in self._cluster.up():
+            if broker.controller.is_active:
+                name = self._chance.choice(self._names)
+                self._say(f"preferred leader of {name}")
+                try:
+                    async with asyncio.timeout(1.0):
+                        await broker.controller.elect_leaders(Election.PREFERRED, [TopicPartition(*name)])
+                except (Fault, TimeoutError):
+                    pass
+                return
+
+    # ---- the end --------------------------------------------------------------------------------------------------
+
+    async def _heal(self) -> None:
+        self._say("heal")
+        cluster = self._cluster
+        cluster.network.faults = CALM
+        cluster.network.cut.clear()
+        if cluster.zookeeper.is_down:
+            cluster.zookeeper.restart()
+        for broker in cluster.brokers.values():
+            if not broker.is_up:
+                broker.start()
+
+    async def _converge(self) -> None:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + CONVERGE_S
+        while True:
+            problems = [problem for name in self._names for problem in self._differences(name)]
+            if not problems:
+                self._say("converged")
+                return
+            if loop.time() > end:
+                raise InvariantBroken(f"no convergence within {CONVERGE_S:g} s of calm: {'; '.join(problems)}")
+            await asyncio.sleep(0.5)
+
+    def _differences(self, name: PartitionName) -> list[str]:
+        cluster = self._cluster
+        info = cluster.stored(name)
+        assert info is not None
+        if set(info.isr) != set(cluster.brokers):
+            return [f"{name}: in sync are only {info.isr} under leader {info.leader}"]
+        logs = {b: cluster.brokers[b].logs.log(*name) for b in cluster.brokers}
+        leader = logs[info.leader]
+        assert leader is not None
+        found = []
+        for broker, log in logs.items():
+            if log is None or log.entries != leader.entries:
+                found.append(f"{name}: the log of {broker} differs from that of leader {info.leader}")
+            elif log.high_watermark != leader.log_end_offset:
+                found.append(f"{name}: {broker} is committed to {log.high_watermark} of {leader.log_end_offset}")
+        for offset, value in cluster.history.acknowledged.get(name, {}).items():
+            entry = leader.entry(offset)
+            if entry is None or entry.value != value:
+                raise InvariantBroken(f"{value} at {offset} of {name} was acknowledged and is lost")
+        return found
