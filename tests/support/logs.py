@@ -1,0 +1,85 @@
+"""Short ways to make batches and logs, for the tests of records and storage."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from headrace.kernel.ids import TopicPartition
+from headrace.records.batch import BatchView, batches
+from headrace.records.builder import Record, build_batch
+from headrace.records.compression import Codec
+from headrace.records.reader import read_records
+from headrace.storage.log import Log
+from headrace.storage.log_config import LogConfig
+from headrace.storage.recovery import Damage, Marks, open_log
+
+NOW_MS = 1_700_000_000_000
+PARTITION = TopicPartition("orders", 0)
+
+
+def a_batch(
+    count: int = 1,
+    *,
+    value: bytes = b"value",
+    key: bytes | None = b"key",
+    timestamps: Sequence[int] | None = None,
+    codec: Codec = Codec.NONE,
+    producer: tuple[int, int, int] | None = None,
+    transactional: bool = False,
+) -> bytearray:
+    """`count` records; `producer` is (id, epoch, first sequence)."""
+    times = list(timestamps) if timestamps is not None else [NOW_MS + at for at in range(count)]
+    producer_id, epoch, sequence = producer or (-1, -1, -1)
+    return bytearray(
+        build_batch(
+            [Record(key, value, timestamp_ms=time) for time in times],
+            codec=codec,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=sequence,
+            transactional=transactional,
+        )
+    )
+
+
+def open_at(
+    directory: Path,
+    config: LogConfig | None = None,
+    *,
+    clean: bool = False,
+    marks: Marks | None = None,
+    damages: list[Damage] | None = None,
+) -> Log:
+    directory.mkdir(parents=True, exist_ok=True)
+    return open_log(
+        directory,
+        PARTITION,
+        config or LogConfig(),
+        clean=clean,
+        marks=marks,
+        now_ms=NOW_MS,
+        on_damage=None if damages is None else damages.append,
+    )
+
+
+def append(log: Log, data: bytearray | bytes, *, epoch: int = 0, now_ms: int = NOW_MS) -> tuple[int, int]:
+    appended = log.append_as_leader(data, leader_epoch=epoch, now_ms=now_ms)
+    return appended.first_offset, appended.last_offset
+
+
+def read_batches(log: Log, start: int | None = None, *, max_bytes: int = 1 << 20) -> list[BatchView]:
+    """Everything from `start` on, the way a consumer walks: read, go on after the last batch."""
+    found: list[BatchView] = []
+    offset = log.log_start_offset if start is None else start
+    while (piece := log.read(offset, max_bytes)) is not None:
+        data = os.pread(piece.file.fileno(), piece.length, piece.position)
+        assert len(data) == piece.length
+        found += batches(memoryview(data))
+        offset = found[-1].next_offset
+    return found
+
+
+def read_all(log: Log, start: int | None = None, *, max_bytes: int = 1 << 20) -> list[Record]:
+    return [record for batch in read_batches(log, start, max_bytes=max_bytes) for record in read_records(batch)]

@@ -1,0 +1,49 @@
+"""Codecs give back what they took, open no more than allowed, and refuse damage."""
+
+from __future__ import annotations
+
+import cramjam
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.kernel.errors import CorruptBatch
+from headrace.records.compression import Codec, compress, decompress
+
+COMPRESSED = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
+
+
+@given(st.binary(max_size=300), st.integers(1, 2000), st.sampled_from(COMPRESSED))
+def test_what_was_compressed_comes_back(piece: bytes, times: int, codec: Codec) -> None:
+    data = piece * times
+    assert bytes(decompress(codec, compress(codec, data))) == data
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+def test_a_small_batch_cannot_open_to_gigabytes(codec: Codec) -> None:
+    bomb = compress(codec, bytes(8 * 1024 * 1024))
+    with pytest.raises(CorruptBatch, match="more than"):
+        decompress(codec, bomb, limit=1024 * 1024)
+    assert len(decompress(codec, bomb, limit=8 * 1024 * 1024)) == 8 * 1024 * 1024
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+@given(data=st.data())
+def test_damage_is_a_fault_and_nothing_else(codec: Codec, data: st.DataObject) -> None:
+    sound = bytearray(compress(codec, b"some words, some words again, " * 40))
+    position = data.draw(st.integers(0, len(sound) - 1))
+    sound[position] ^= data.draw(st.integers(1, 255))
+    cut = data.draw(st.integers(0, len(sound)))
+    try:
+        decompress(codec, bytes(sound[:cut]), limit=1024 * 1024)
+    except CorruptBatch:
+        pass
+
+
+def test_snappy_without_the_java_header_is_read_too() -> None:
+    assert bytes(decompress(Codec.SNAPPY, bytes(cramjam.snappy.compress_raw(b"plain" * 10)))) == b"plain" * 10
+
+
+def test_lz4_frames_have_independent_blocks_as_java_demands() -> None:
+    frame = compress(Codec.LZ4, b"0123456789" * 20_000)
+    assert frame[:4] == b"\x04\x22\x4d\x18" and frame[4] & 0x20

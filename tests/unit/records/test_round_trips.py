@@ -1,0 +1,96 @@
+"""Batches of ours are read by another implementation, aiokafka's codec, and its batches by us."""
+
+from __future__ import annotations
+
+import pytest
+from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
+from aiokafka.record.memory_records import MemoryRecords
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.kernel.errors import CorruptBatch, Fault
+from headrace.records.batch import BatchView
+from headrace.records.builder import Record, build_batch
+from headrace.records.compression import Codec
+from headrace.records.reader import read_records
+
+optional_bytes = st.none() | st.binary(max_size=60)
+headers = st.lists(st.tuples(st.text(max_size=8), optional_bytes), max_size=3).map(tuple)
+timestamps = st.integers(0, 2**41)
+some_records = st.lists(st.builds(Record, optional_bytes, optional_bytes, headers, timestamps), min_size=1, max_size=20)
+codecs = st.sampled_from(list(Codec))
+# What other packages write as Xerial or lz4 frames is theirs to vary; reading must cope.
+ALL_CODECS = list(Codec)
+
+
+def plain(record: Record) -> tuple[object, ...]:
+    return record.key, record.value, record.headers, record.timestamp_ms
+
+
+@given(some_records, codecs, st.integers(0, 2**50), st.integers(-1, 2**40), st.booleans())
+def test_what_is_built_is_read(
+    records: list[Record], codec: Codec, base_offset: int, producer_id: int, transactional: bool
+) -> None:
+    data = build_batch(
+        records,
+        base_offset=base_offset,
+        codec=codec,
+        producer_id=producer_id,
+        producer_epoch=3,
+        base_sequence=17,
+        transactional=transactional,
+    )
+    batch = BatchView(memoryview(data))
+    batch.check_crc()
+    read = read_records(batch)
+    assert [plain(record) for record in read] == [plain(record) for record in records]
+    assert [record.offset for record in read] == list(range(base_offset, base_offset + len(records)))
+    assert batch.max_timestamp_ms == max(record.timestamp_ms for record in records)
+    assert (batch.codec, batch.is_transactional, batch.producer_id) == (codec, transactional, producer_id)
+
+
+@given(some_records, codecs)
+def test_aiokafka_reads_what_we_build(records: list[Record], codec: Codec) -> None:
+    theirs = MemoryRecords(build_batch(records, codec=codec, base_offset=5)).next_batch()
+    assert theirs is not None and theirs.validate_crc()
+    read = [(r.key, r.value, tuple(r.headers), r.timestamp, r.offset) for r in theirs]
+    assert read == [(*plain(record), 5 + at) for at, record in enumerate(records)]
+
+
+@pytest.mark.parametrize("codec", ALL_CODECS)
+@settings(max_examples=25)
+@given(records=some_records)
+def test_we_read_what_aiokafka_builds(codec: Codec, records: list[Record]) -> None:
+    builder = DefaultRecordBatchBuilder(
+        2,
+        int(codec),
+        is_transactional=False,
+        producer_id=9,
+        producer_epoch=1,
+        base_sequence=4,
+        batch_size=1 << 20,
+    )
+    for at, record in enumerate(records):
+        assert builder.append(at, record.timestamp_ms, record.key, record.value, list(record.headers)) is not None
+    batch = BatchView(memoryview(bytes(builder.build())))
+    batch.check_crc()
+    assert [plain(record) for record in read_records(batch)] == [plain(record) for record in records]
+
+
+@pytest.mark.parametrize("codec", ALL_CODECS)
+def test_both_agree_on_a_large_batch(codec: Codec) -> None:
+    records = [Record(b"%d" % at, bytes([at % 251]) * 700, (), 1_700_000_000_000 + at) for at in range(500)]
+    data = build_batch(records, codec=codec)
+    theirs = DefaultRecordBatch(bytearray(data))
+    assert [(r.key, r.value) for r in theirs] == [(r.key, r.value) for r in read_records(BatchView(memoryview(data)))]
+
+
+@given(some_records, st.data())
+def test_a_damaged_record_section_is_a_fault_and_nothing_else(records: list[Record], data: st.DataObject) -> None:
+    raw = bytearray(build_batch(records))
+    position = data.draw(st.integers(57, len(raw) - 1))
+    raw[position] ^= data.draw(st.integers(1, 255))
+    try:
+        read_records(BatchView(memoryview(raw)))
+    except Fault as fault:
+        assert isinstance(fault, CorruptBatch)
