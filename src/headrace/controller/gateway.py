@@ -1,0 +1,225 @@
+"""The way to the active controller from any broker: a call when it is this one, the wire when it is another.
+
+A client's request for the controller may arrive at any broker. It is sent on in an Envelope (KIP-590) with the
+client's own header inside, so the controller's answer goes back to the client as it is. A broker that is not the
+controller refuses an envelope, so a request is never passed around in circles. While nobody is controller, or it
+cannot be reached, we try again until the request's deadline; a request whose answer was lost may then have happened
+already, as with any retry.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final, TypeVar
+
+from headrace.client.connection import Connection
+from headrace.client.errors import NoAnswer, Unreachable
+from headrace.cluster.view import ClusterView
+from headrace.controller.controller import Controller
+from headrace.controller.core.topics import NewTopic
+from headrace.controller.ledger import Deposed
+from headrace.controller.results import TopicResult
+from headrace.kernel.errors import ErrorCode, Refused
+from headrace.wire import codec
+from headrace.wire.codec import RequestHeader
+
+logger = logging.getLogger(__name__)
+
+Reply = TypeVar("Reply")
+
+CREATE_TOPICS: Final = 19
+ENVELOPE: Final = 58
+BROKER_HEARTBEAT: Final = 63
+ALLOCATE_PRODUCER_IDS: Final = 67
+_PAUSE_SECONDS: Final = 0.1
+_CONNECT_SECONDS: Final = 5.0
+DEFAULT_TIMEOUT_SECONDS: Final = 30.0
+
+
+class ControllerGateway:
+    def __init__(
+        self, controller: Controller, view: ClusterView, listener: str, own: Callable[[], tuple[int, int]]
+    ) -> None:
+        """`listener`: the one that brokers use among themselves; `own`: this broker's (id, epoch)."""
+        self.controller = controller
+        self.view = view
+        self._listener = listener
+        self._own = own
+        self._connection: Connection | None = None
+        self._connected_to: tuple[int, str, int] | None = None
+        self._connecting = asyncio.Lock()
+
+    async def serve(
+        self,
+        request: Any,
+        header: RequestHeader,
+        principal: str,
+        peer_host: str,
+        locally: Callable[[], Awaitable[dict[str, Any]]],
+        *,
+        timeout: float = DEFAULT_TIMEOUT_SECONDS,
+    ) -> Any:
+        """The answer to a client's request: made here (a mapping), or by the controller (the parts of its frame)."""
+
+        async def remotely(connection: Connection, left: float) -> list[bytes]:
+            frame = codec.encode_request(*header, plain(request))
+            body = {
+                "request_data": bytes(frame[4:]),
+                "request_principal": principal.encode(),
+                "client_host_address": peer_host.encode(),
+            }
+            answer = await connection.request(ENVELOPE, body, version=0, timeout=left)
+            if answer.error_code == ErrorCode.not_controller:
+                raise Deposed("that broker is not the controller")
+            if answer.error_code != ErrorCode.none or answer.response_data is None:
+                raise Refused(ErrorCode(answer.error_code), "the controller could not open the envelope")
+            data = bytes(answer.response_data)
+            return [struct.pack(">i", len(data)) + data]
+
+        return await self._to_controller(locally, remotely, timeout)
+
+    async def create_topics(
+        self, topics: Sequence[NewTopic], *, timeout: float = DEFAULT_TIMEOUT_SECONDS
+    ) -> dict[str, tuple[ErrorCode, str | None]]:
+        """For topics that brokers themselves need. Returns when this broker's image has those that were created."""
+
+        async def locally() -> list[TopicResult]:
+            return await self.controller.create_topics(topics)
+
+        async def remotely(connection: Connection, left: float) -> list[TopicResult]:
+            body = {
+                "topics": [_creatable(topic) for topic in topics],
+                "timeout": int(left * 1000),
+                "validate_only": False,
+            }
+            answer = await connection.request(CREATE_TOPICS, body, timeout=left)
+            return [TopicResult(str(t.name), ErrorCode(t.error_code), t.error_message) for t in answer.topics]
+
+        results = await self._to_controller(locally, remotely, timeout)
+        there = [r.name for r in results if r.error in (ErrorCode.none, ErrorCode.topic_already_exists)]
+        await self.view.wait_until(lambda image: all(name in image.topics for name in there), timeout)
+        return {str(result.name): (result.error, result.message) for result in results}
+
+    async def allocate_producer_ids(self, *, timeout: float = DEFAULT_TIMEOUT_SECONDS) -> tuple[int, int]:
+        """(first id, how many)."""
+
+        async def locally() -> tuple[int, int]:
+            return await self.controller.allocate_producer_ids(*self._own())
+
+        async def remotely(connection: Connection, left: float) -> tuple[int, int]:
+            broker_id, epoch = self._own()
+            body = {"broker_id": broker_id, "broker_epoch": epoch}
+            answer = await connection.request(ALLOCATE_PRODUCER_IDS, body, version=0, timeout=left)
+            _raise(answer.error_code, "no block of producer ids")
+            return int(answer.producer_id_start), int(answer.producer_id_len)
+
+        return await self._to_controller(locally, remotely, timeout)
+
+    async def controlled_shutdown(self, *, timeout: float = DEFAULT_TIMEOUT_SECONDS) -> bool:
+        """Asks for leadership to be moved off this broker. True when it may stop."""
+
+        async def locally() -> bool:
+            return await self.controller.controlled_shutdown(*self._own())
+
+        async def remotely(connection: Connection, left: float) -> bool:
+            broker_id, epoch = self._own()
+            body = {
+                "broker_id": broker_id,
+                "broker_epoch": epoch,
+                "current_metadata_offset": self.view.current.version,
+                "want_fence": False,
+                "want_shut_down": True,
+            }
+            answer = await connection.request(BROKER_HEARTBEAT, body, version=0, timeout=left)
+            _raise(answer.error_code, "controlled shutdown")
+            return bool(answer.should_shut_down)
+
+        return await self._to_controller(locally, remotely, timeout)
+
+    async def close(self) -> None:
+        await self._disconnect()
+
+    async def _to_controller(
+        self,
+        locally: Callable[[], Awaitable[Reply]],
+        remotely: Callable[[Connection, float], Awaitable[Reply]],
+        timeout: float,
+    ) -> Reply:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
+        while True:
+            try:
+                if self.controller.is_active:
+                    return await locally()
+                connection = await self._connected()
+                return await remotely(connection, max(0.05, deadline - loop.time()))
+            except (Deposed, Unreachable, NoAnswer) as fault:
+                logger.info("the controller did not take a request: %s", fault.message)
+                if not isinstance(fault, Deposed):
+                    await self._disconnect()
+                if loop.time() + _PAUSE_SECONDS >= deadline:
+                    code = ErrorCode.request_timed_out
+                    raise Refused(
+                        code, f"no controller took the request within {timeout:g} s ({fault.message})"
+                    ) from fault
+                await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def _connected(self) -> Connection:
+        async with self._connecting:
+            image = self.view.current
+            broker = image.brokers.get(image.controller_id)
+            endpoint = None if broker is None else broker.endpoint(self._listener)
+            if broker is None or endpoint is None or broker.id == self._own()[0]:
+                raise Deposed("no controller is known right now")
+            address = (broker.epoch, endpoint.host, endpoint.port)
+            if self._connection is None or self._connection.closed or self._connected_to != address:
+                await self._disconnect()
+                self._connection = await Connection.open(
+                    endpoint.host,
+                    endpoint.port,
+                    client_id=f"broker-{self._own()[0]}-controller",
+                    timeout=_CONNECT_SECONDS,
+                )
+                self._connected_to = address
+            return self._connection
+
+    async def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
+
+def _raise(error_code: int, what: str) -> None:
+    code = ErrorCode(error_code)
+    if code is ErrorCode.not_controller:
+        raise Deposed("that broker is not the controller")
+    if code is not ErrorCode.none:
+        raise Refused(code, f"{what}: the controller answers {code.name}")
+
+
+def _creatable(topic: NewTopic) -> Mapping[str, Any]:
+    return {
+        "name": topic.name,
+        "num_partitions": topic.partitions,
+        "replication_factor": topic.replication_factor,
+        "assignments": [{"partition_index": i, "broker_ids": list(r)} for i, r in topic.assignments.items()],
+        "configs": [{"name": name, "value": value} for name, value in topic.configs.items()],
+    }
+
+
+def plain(value: Any) -> Any:
+    """A request entity as the plain mapping that the codec writes."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, tuple | list):
+        return [plain(item) for item in value]
+    if isinstance(value, timedelta):
+        return codec.millis(value)
+    if isinstance(value, datetime):
+        return int(value.timestamp() * 1000)
+    return value

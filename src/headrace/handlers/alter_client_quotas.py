@@ -1,0 +1,49 @@
+"""AlterClientQuotas (key 49, versions 0–1): set and remove quotas (KIP-546). v1 flexible. Each entity has its
+own result.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from headrace.controller.gateway import ControllerGateway
+from headrace.handlers.context import RequestContext
+
+
+@dataclass(frozen=True)
+class AlterClientQuotas:
+    gateway: ControllerGateway
+
+    api_key: ClassVar[int] = 49
+    versions: ClassVar[range] = range(2)
+
+    async def __call__(self, request: Any, context: RequestContext) -> Any:
+        return await self.gateway.serve(
+            request, context.header, context.principal, context.peer_host, lambda: self._alter(request)
+        )
+
+    def refuse(self, request: Any, context: RequestContext, error_code: int, message: str) -> dict[str, Any]:
+        return {"throttle_time": 0, "entries": [_row(entry, error_code, message) for entry in request.entries]}
+
+    async def _alter(self, request: Any) -> dict[str, Any]:
+        asked = [
+            (
+                [(str(part.entity_type), part.entity_name) for part in entry.entity],
+                [(str(op.key), float(op.value), bool(op.remove)) for op in entry.ops],
+            )
+            for entry in request.entries
+        ]
+        results = await self.gateway.controller.alter_quotas(asked, validate_only=request.validate_only)
+        rows = [
+            _row(entry, int(error), message) for entry, (error, message) in zip(request.entries, results, strict=True)
+        ]
+        return {"throttle_time": 0, "entries": rows}
+
+
+def _row(entry: Any, error_code: int, message: str | None) -> dict[str, Any]:
+    return {
+        "error_code": error_code,
+        "error_message": message,
+        "entity": [{"entity_type": part.entity_type, "entity_name": part.entity_name} for part in entry.entity],
+    }

@@ -1,0 +1,22 @@
+"""CreateAcls (key 30, versions 1–3): new access rules. Without an authorizer: SECURITY_DISABLED for each, as
+Kafka answers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from headrace.handlers.context import RequestContext
+from headrace.handlers.describe_acls import NO_AUTHORIZER
+from headrace.kernel.errors import ErrorCode
+
+
+@dataclass(frozen=True)
+class CreateAcls:
+    api_key: ClassVar[int] = 30
+    versions: ClassVar[range] = range(1, 4)
+
+    def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        row = {"error_code": int(ErrorCode.security_disabled), "error_message": NO_AUTHORIZER}
+        return {"throttle_time": 0, "results": [row for _ in request.creations]}

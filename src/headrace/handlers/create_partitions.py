@@ -1,0 +1,59 @@
+"""CreatePartitions (key 37, versions 0–3): more partitions for existing topics.
+
+v2  flexible · v3 quotas on partition changes. Validate-only and replica assignments for the new partitions are served.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from headrace.controller.gateway import ControllerGateway
+from headrace.controller.topic_operations import Growth
+from headrace.handlers.context import RequestContext
+from headrace.kernel.errors import ErrorCode
+from headrace.wire.codec import millis
+
+
+@dataclass(frozen=True)
+class CreatePartitions:
+    gateway: ControllerGateway
+
+    api_key: ClassVar[int] = 37
+    versions: ClassVar[range] = range(4)
+
+    async def __call__(self, request: Any, context: RequestContext) -> Any:
+        timeout = millis(request.timeout) / 1000
+        if timeout <= 0:
+            return self.refuse(request, context, int(ErrorCode.request_timed_out), "The request timed out.")
+        return await self.gateway.serve(
+            request,
+            context.header,
+            context.principal,
+            context.peer_host,
+            lambda: self._create(request),
+            timeout=timeout,
+        )
+
+    def refuse(self, request: Any, context: RequestContext, error_code: int, message: str) -> dict[str, Any]:
+        names = dict.fromkeys(str(topic.name) for topic in request.topics)
+        rows = [{"name": name, "error_code": error_code, "error_message": message} for name in names]
+        return {"throttle_time": 0, "results": rows}
+
+    async def _create(self, request: Any) -> dict[str, Any]:
+        growths = [
+            Growth(
+                str(topic.name),
+                int(topic.count),
+                None if topic.assignments is None else [tuple(map(int, a.broker_ids)) for a in topic.assignments],
+            )
+            for topic in request.topics
+        ]
+        results = await self.gateway.controller.create_partitions(growths, validate_only=request.validate_only)
+        return {
+            "throttle_time": 0,
+            "results": [
+                {"name": result.name, "error_code": int(result.error), "error_message": result.message}
+                for result in results
+            ],
+        }

@@ -1,0 +1,98 @@
+"""CreateTopics (key 19, versions 2–7): new topics, each with its own result.
+
+v2  throttling · v4 defaults for partitions and replication factor by -1 (KIP-464) · v5 flexible, configs in the answer
+(KIP-525) · v6 quotas on partition changes · v7 topic ids
+Served by the controller; any broker takes it and sends it on. A timeout of 0 creates nothing and says so, as Kafka
+does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from headrace.config import BrokerConfig, describe_topic
+from headrace.controller.core.topics import NewTopic
+from headrace.controller.gateway import ControllerGateway
+from headrace.controller.results import TopicResult
+from headrace.handlers.context import RequestContext
+from headrace.kernel.errors import ErrorCode
+from headrace.wire.codec import millis
+
+
+@dataclass(frozen=True)
+class CreateTopics:
+    gateway: ControllerGateway
+    config: Callable[[], BrokerConfig]
+
+    api_key: ClassVar[int] = 19
+    versions: ClassVar[range] = range(2, 8)
+
+    async def __call__(self, request: Any, context: RequestContext) -> Any:
+        timeout = millis(request.timeout) / 1000
+        if timeout <= 0:
+            return self.refuse(request, context, int(ErrorCode.request_timed_out), "The request timed out.")
+        answer = await self.gateway.serve(
+            request,
+            context.header,
+            context.principal,
+            context.peer_host,
+            lambda: self._create(request),
+            timeout=timeout,
+        )
+        if not request.validate_only:
+            # Whoever asks this very broker next should find the topics, as with a broker that is the controller itself.
+            names = [str(topic.name) for topic in request.topics]
+            await self.gateway.view.wait_until(lambda image: all(n in image.topics for n in names), min(timeout, 0.5))
+        return answer
+
+    def refuse(self, request: Any, context: RequestContext, error_code: int, message: str) -> dict[str, Any]:
+        names = dict.fromkeys(str(topic.name) for topic in request.topics)
+        results = [TopicResult(name, ErrorCode(error_code), message) for name in names]
+        return {"throttle_time": 0, "topics": [self._row(result) for result in results]}
+
+    async def _create(self, request: Any) -> dict[str, Any]:
+        asked = [
+            NewTopic(
+                str(topic.name),
+                int(topic.num_partitions),
+                int(topic.replication_factor),
+                {int(a.partition_index): tuple(map(int, a.broker_ids)) for a in topic.assignments},
+                {str(config.name): config.value for config in topic.configs},
+            )
+            for topic in request.topics
+        ]
+        results = await self.gateway.controller.create_topics(asked, validate_only=request.validate_only)
+        return {"throttle_time": 0, "topics": [self._row(result) for result in results]}
+
+    def _row(self, result: TopicResult) -> dict[str, Any]:
+        created = result.topic
+        if created is None:
+            return {
+                "name": result.name,
+                "topic_id": None,
+                "error_code": int(result.error),
+                "error_message": result.message,
+                "num_partitions": -1,
+                "replication_factor": -1,
+                "configs": [],
+            }
+        return {
+            "name": result.name,
+            "topic_id": created.id,
+            "error_code": 0,
+            "error_message": None,
+            "num_partitions": len(created.partitions),
+            "replication_factor": len(created.partitions[0].replicas),
+            "configs": [
+                {
+                    "name": entry.name,
+                    "value": entry.value,
+                    "read_only": entry.is_read_only,
+                    "config_source": int(entry.source),
+                    "is_sensitive": entry.is_sensitive,
+                }
+                for entry in describe_topic(self.config(), result.configs)
+            ],
+        }

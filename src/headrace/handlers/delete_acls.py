@@ -1,0 +1,23 @@
+"""DeleteAcls (key 31, versions 1–3): access rules by filter. Without an authorizer: SECURITY_DISABLED, as Kafka
+answers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from headrace.handlers.context import RequestContext
+from headrace.handlers.describe_acls import NO_AUTHORIZER
+from headrace.kernel.errors import ErrorCode
+
+
+@dataclass(frozen=True)
+class DeleteAcls:
+    api_key: ClassVar[int] = 31
+    versions: ClassVar[range] = range(1, 4)
+
+    def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        code = int(ErrorCode.security_disabled)
+        row = {"error_code": code, "error_message": NO_AUTHORIZER, "matching_acls": []}
+        return {"throttle_time": 0, "filter_results": [row for _ in request.filters]}

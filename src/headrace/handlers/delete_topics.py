@@ -1,0 +1,76 @@
+"""DeleteTopics (key 20, versions 1–6): topics by name, or from v6 by id (KIP-516).
+
+v3  TOPIC_DELETION_DISABLED (older versions: INVALID_REQUEST) · v4 flexible · v5 error messages · v6 names or ids
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+from uuid import UUID
+
+from headrace.controller.gateway import ControllerGateway
+from headrace.controller.results import TopicResult
+from headrace.handlers.context import RequestContext
+from headrace.kernel.errors import ErrorCode
+from headrace.wire.codec import millis
+
+
+@dataclass(frozen=True)
+class DeleteTopics:
+    gateway: ControllerGateway
+
+    api_key: ClassVar[int] = 20
+    versions: ClassVar[range] = range(1, 7)
+
+    async def __call__(self, request: Any, context: RequestContext) -> Any:
+        timeout = millis(request.timeout) / 1000
+        if timeout <= 0:
+            return self.refuse(request, context, int(ErrorCode.request_timed_out), "The request timed out.")
+        answer = await self.gateway.serve(
+            request,
+            context.header,
+            context.principal,
+            context.peer_host,
+            lambda: self._delete(request, context),
+            timeout=timeout,
+        )
+        names = [name for name, _ in _asked(request) if name is not None]
+        await self.gateway.view.wait_until(lambda image: not any(n in image.topics for n in names), min(timeout, 0.5))
+        return answer
+
+    def refuse(self, request: Any, context: RequestContext, error_code: int, message: str) -> dict[str, Any]:
+        results = [TopicResult(name, ErrorCode(error_code), message, topic_id) for name, topic_id in _asked(request)]
+        return {"throttle_time": 0, "responses": [_row(result, context.version) for result in results]}
+
+    async def _delete(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        asked = _asked(request)
+        for name, topic_id in asked:
+            if (name is None) == (topic_id is None):
+                why = (
+                    "You may not specify both topic name and topic id."
+                    if name
+                    else "Neither topic name nor id were specified."
+                )
+                return self.refuse(request, context, int(ErrorCode.invalid_request), why)
+        results = await self.gateway.controller.delete_topics(asked)
+        return {"throttle_time": 0, "responses": [_row(result, context.version) for result in results]}
+
+
+def _asked(request: Any) -> list[tuple[str | None, UUID | None]]:
+    if hasattr(request, "topics"):
+        return [(None if t.name is None else str(t.name), t.topic_id) for t in request.topics]
+    return [(str(name), None) for name in request.topic_names]
+
+
+def _row(result: TopicResult, version: int) -> dict[str, Any]:
+    error = result.error
+    if error is ErrorCode.topic_deletion_disabled and version < 3:
+        error = ErrorCode.invalid_request
+    # The name is not given away to someone who only knows the id of a topic that is not there.
+    return {
+        "name": result.name if result.name is not None or version >= 6 else "",
+        "topic_id": result.topic_id,
+        "error_code": int(error),
+        "error_message": result.message,
+    }

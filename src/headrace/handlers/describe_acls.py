@@ -1,0 +1,20 @@
+"""DescribeAcls (key 29, versions 1–3): access rules. Without an authorizer: SECURITY_DISABLED, as Kafka answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from headrace.handlers.context import RequestContext
+from headrace.kernel.errors import ErrorCode, Refused
+
+NO_AUTHORIZER: Final = "No Authorizer is configured on the broker"
+
+
+@dataclass(frozen=True)
+class DescribeAcls:
+    api_key: ClassVar[int] = 29
+    versions: ClassVar[range] = range(1, 4)
+
+    def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        raise Refused(ErrorCode.security_disabled, NO_AUTHORIZER)

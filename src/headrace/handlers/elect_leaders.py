@@ -1,0 +1,70 @@
+"""ElectLeaders (key 43, versions 0–2): back to the preferred replicas, or an unclean election (KIP-183, 460).
+
+v0  preferred only · v1 election type · v2 flexible. No topics given means every partition that needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from headrace.controller.core.partition_states import Election
+from headrace.controller.gateway import ControllerGateway
+from headrace.controller.results import PartitionResult
+from headrace.handlers.context import RequestContext
+from headrace.kernel.errors import ErrorCode, Refused
+from headrace.kernel.ids import TopicPartition
+from headrace.wire.codec import millis
+
+_ELECTIONS = {0: Election.PREFERRED, 1: Election.UNCLEAN}
+
+
+@dataclass(frozen=True)
+class ElectLeaders:
+    gateway: ControllerGateway
+
+    api_key: ClassVar[int] = 43
+    versions: ClassVar[range] = range(3)
+
+    async def __call__(self, request: Any, context: RequestContext) -> Any:
+        return await self.gateway.serve(
+            request,
+            context.header,
+            context.principal,
+            context.peer_host,
+            lambda: self._elect(request),
+            timeout=max(0.05, millis(request.timeout) / 1000),
+        )
+
+    def refuse(self, request: Any, context: RequestContext, error_code: int, message: str) -> dict[str, Any]:
+        # v0 has no error at its top, so every partition carries it; later versions carry both.
+        results = [PartitionResult(p, ErrorCode(error_code), message) for p in _asked(request) or ()]
+        return {"throttle_time": 0, "error_code": error_code, "replica_election_results": _rows(results)}
+
+    async def _elect(self, request: Any) -> dict[str, Any]:
+        election = _ELECTIONS.get(int(getattr(request, "election_type", 0)))
+        if election is None:
+            why = f"election type {request.election_type}: must be 0 (preferred) or 1 (unclean)"
+            raise Refused(ErrorCode.invalid_request, why)
+        results = await self.gateway.controller.elect_leaders(election, _asked(request))
+        return {"throttle_time": 0, "error_code": 0, "replica_election_results": _rows(results)}
+
+
+def _asked(request: Any) -> list[TopicPartition] | None:
+    if request.topic_partitions is None:
+        return None
+    return [TopicPartition(str(t.topic), int(p)) for t in request.topic_partitions for p in t.partitions]
+
+
+def _rows(results: Sequence[PartitionResult]) -> list[dict[str, Any]]:
+    topics: dict[str, list[dict[str, Any]]] = {}
+    for result in results:
+        topics.setdefault(result.partition.topic, []).append(
+            {
+                "partition_id": result.partition.partition,
+                "error_code": int(result.error),
+                "error_message": result.message,
+            }
+        )
+    return [{"topic": topic, "partition_result": rows} for topic, rows in topics.items()]

@@ -1,0 +1,30 @@
+"""UnregisterBroker (key 64, version 0): forget a broker that is gone (KIP-631).
+
+A registration ends with its broker's session, so there is never a dead one to take away: a live broker is refused, a
+dead one that still has replicas assigned is answered with success (reassign them), an unknown one is unknown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from headrace.controller.gateway import ControllerGateway
+from headrace.handlers.context import RequestContext
+
+
+@dataclass(frozen=True)
+class UnregisterBroker:
+    gateway: ControllerGateway
+
+    api_key: ClassVar[int] = 64
+    versions: ClassVar[range] = range(1)
+
+    async def __call__(self, request: Any, context: RequestContext) -> Any:
+        return await self.gateway.serve(
+            request, context.header, context.principal, context.peer_host, lambda: self._unregister(request)
+        )
+
+    async def _unregister(self, request: Any) -> dict[str, Any]:
+        await self.gateway.controller.unregister_broker(int(request.broker_id))
+        return {"throttle_time": 0, "error_code": 0, "error_message": None}

@@ -1,0 +1,66 @@
+"""UpdateFeatures (key 57, versions 0–2): finalized feature levels (KIP-584, 778).
+
+v1  upgrade type and validate-only · v2 one error for all. v0's "allow downgrade" counts as a safe downgrade.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from headrace.controller.core.features import SAFE_DOWNGRADE, UPGRADE
+from headrace.controller.gateway import ControllerGateway
+from headrace.handlers.context import RequestContext
+from headrace.kernel.errors import ErrorCode
+from headrace.wire.codec import millis
+
+
+@dataclass(frozen=True)
+class UpdateFeatures:
+    gateway: ControllerGateway
+
+    api_key: ClassVar[int] = 57
+    versions: ClassVar[range] = range(3)
+
+    async def __call__(self, request: Any, context: RequestContext) -> Any:
+        return await self.gateway.serve(
+            request,
+            context.header,
+            context.principal,
+            context.peer_host,
+            lambda: self._update(request, context),
+            timeout=max(0.05, millis(request.timeout) / 1000),
+        )
+
+    async def _update(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        updates = [(str(u.feature), int(u.max_version_level), _upgrade_type(u)) for u in request.feature_updates]
+        names = [name for name, _, _ in updates]
+        if len(set(names)) != len(names) or not all(names):
+            why = "Feature update request contains a feature without a name, or the same feature twice."
+            return _answer(ErrorCode.invalid_request, why, [])
+        validate_only = bool(getattr(request, "validate_only", False))
+        results = await self.gateway.controller.update_features(updates, validate_only=validate_only)
+        first = next((result for result in results if result.error is not ErrorCode.none), None)
+        rows = [
+            {"feature": result.name, "error_code": int(result.error), "error_message": result.message}
+            for result in results
+        ]
+        if first is None:
+            return _answer(ErrorCode.none, None, rows)
+        if context.version >= 2:
+            return _answer(
+                first.error,
+                f"The update failed for all features since the following feature had an error: {first.message}",
+                [],
+            )
+        return _answer(ErrorCode.none, None, rows)
+
+
+def _upgrade_type(update: Any) -> int:
+    if hasattr(update, "allow_downgrade"):
+        return SAFE_DOWNGRADE if update.allow_downgrade else UPGRADE
+    return int(update.upgrade_type)
+
+
+def _answer(error: ErrorCode, message: str | None, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"throttle_time": 0, "error_code": int(error), "error_message": message, "results": rows}
