@@ -119,7 +119,7 @@ class ControllerIsrChanges:
             "broker_epoch": broker_epoch,
             "topics": [{"topic_id": topic_id, "partitions": items} for topic_id, items in topics.items()],
         }
-        answer = await connection.request(ALTER_PARTITION, body, timeout=_TIMEOUT_S)
+        answer = await connection.request(ALTER_PARTITION, body, version=3, timeout=_TIMEOUT_S)
         if answer.error_code != ErrorCode.none:
             if answer.error_code == ErrorCode.not_controller:
                 await self._disconnect()
