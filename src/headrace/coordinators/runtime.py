@@ -143,6 +143,10 @@ class CoordinatorRuntime(Generic[S]):
         """Every shard that is loaded here, for questions over all of them (ListGroups, ListTransactions)."""
         return ((i, h) for i, h in sorted(self._hosted.items()) if h.phase is Phase.ACTIVE)
 
+    def hosted_shards(self) -> Iterator[HostedShard[S]]:
+        """Every shard, loaded or loading."""
+        return iter(list(self._hosted.values()))
+
     @property
     def loading(self) -> bool:
         return any(h.phase is Phase.LOADING for h in self._hosted.values())

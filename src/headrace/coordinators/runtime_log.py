@@ -60,12 +60,12 @@ class PartitionLog:
 
     def refusal(self) -> Fault | None:
         partition = self._partition
-        if not partition.is_leader:
+        isr = partition.isr
+        if isr is None:
             return NotLeader(f"{partition.topic}-{partition.index}: another broker leads it")
-        if len(partition.info.isr) < partition.log.config.min_insync_replicas:
-            return Refused(
-                ErrorCode.not_enough_replicas, f"{partition.topic}-{partition.index}: too few in-sync replicas"
-            )
+        if not isr.has_enough_replicas:
+            name = f"{partition.topic}-{partition.index}"
+            return Refused(ErrorCode.not_enough_replicas, f"{name}: fewer replicas in sync than min.insync.replicas")
         return None
 
     def append(self, batch: bytearray, now_ms: int) -> int:

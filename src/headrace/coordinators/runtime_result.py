@@ -9,8 +9,8 @@ committed.
     timers    set or cancelled at once, by key; a timer that fires is an operation like any other
     then      what follows once the records are committed (error none) or are lost (error set); again a Result
     producer  (id, epoch) when the records belong to a transaction: they get a batch of their own
-    replay    False when the operation has already brought the memory to where its records lead: a classic group lives in
-              memory between two generations, and its record is only a picture of it for the next coordinator
+    replay    False when the operation has already brought the memory to where its records lead: a classic group lives
+              in memory between two generations, and its record is only a picture of it for the next coordinator
 
 Pure: no event loop here. A token is whatever the shell gave (a future there, a number in tests).
 """

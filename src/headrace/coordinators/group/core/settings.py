@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+class TypedValues(Protocol):
+    def __getitem__(self, name: str, /) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +33,25 @@ class GroupSettings:
     consumer_max_size: int = 2_147_483_647
     consumer_assignors: tuple[str, ...] = ("uniform", "range")
     consumer_migration_policy: str = "bidirectional"
-    consumer_regex_refresh_interval_ms: int = 600_000
+
+    @classmethod
+    def from_config(cls, config: TypedValues) -> GroupSettings:
+        """`config` gives typed values by Kafka's names (a BrokerConfig)."""
+        known = tuple(name for name in config["group.consumer.assignors"] if name in ("uniform", "range"))
+        return cls(
+            min_session_timeout_ms=config["group.min.session.timeout.ms"],
+            max_session_timeout_ms=config["group.max.session.timeout.ms"],
+            initial_rebalance_delay_ms=config["group.initial.rebalance.delay.ms"],
+            max_size=config["group.max.size"],
+            offset_metadata_max_bytes=config["offset.metadata.max.bytes"],
+            offsets_retention_ms=config["offsets.retention.minutes"] * 60_000,
+            offsets_retention_check_interval_ms=config["offsets.retention.check.interval.ms"],
+            consumer_session_timeout_ms=config["group.consumer.session.timeout.ms"],
+            consumer_heartbeat_interval_ms=config["group.consumer.heartbeat.interval.ms"],
+            consumer_max_size=config["group.consumer.max.size"],
+            consumer_assignors=known or ("uniform", "range"),
+            consumer_migration_policy=str(config["group.consumer.migration.policy"]).lower(),
+        )
 
     @property
     def may_upgrade(self) -> bool:

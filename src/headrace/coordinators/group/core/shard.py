@@ -7,6 +7,7 @@ Pure: the runtime around it does the writing, waiting and timing.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
@@ -35,6 +36,7 @@ from headrace.coordinators.group.core.offset_requests import CommitRequest, Offs
 from headrace.coordinators.group.core.settings import GroupSettings
 from headrace.coordinators.runtime_result import DEFERRED, Result
 from headrace.kernel.errors import ErrorCode, Refused
+from headrace.kernel.ids import uuid_to_text
 
 Group = ClassicGroup | ConsumerGroup
 
@@ -43,17 +45,19 @@ _MOST_TOMBSTONES: Final = 2_000
 
 
 class GroupShard:
-    def __init__(self, settings: GroupSettings, new_id: Callable[[], str], image: ClusterImage = EMPTY_IMAGE) -> None:
+    def __init__(
+        self, settings: GroupSettings, new_uuid: Callable[[], uuid.UUID], image: ClusterImage = EMPTY_IMAGE
+    ) -> None:
         self.settings = settings
         self.image = image
         self.groups: dict[str, Group] = {}
         self.offsets = OffsetRequests(self.groups, settings)
         self._records = GroupRecords(self.groups, self.offsets.offsets)
         self._rebalances = Rebalances(self._classic, settings)
-        self._joining = Joining(self._rebalances, new_id)
+        self._joining = Joining(self._rebalances, lambda: str(new_uuid()))
         self._membership = Membership(self._rebalances)
-        self._heartbeats = ConsumerHeartbeats(self, new_id)
-        self._classic_members = ClassicMembers(self, self._heartbeats, new_id)
+        self._heartbeats = ConsumerHeartbeats(self, lambda: uuid_to_text(new_uuid()))
+        self._classic_members = ClassicMembers(self, self._heartbeats, lambda: uuid_to_text(new_uuid()))
 
     # --- finding groups -----------------------------------------------------------------------------------------
 

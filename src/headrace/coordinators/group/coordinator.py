@@ -1,0 +1,236 @@
+"""The group coordinator as the handlers see it: one method per question, on the shard that the group's id belongs to.
+
+Methods raise Fault (NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, INVALID_GROUP_ID, …); a handler makes it the answer
+of its API. Those that may have to wait for a commit give the reply, or a future of it; `settled` awaits either.
+Owned by the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+from headrace.cluster.core.image import ClusterImage
+from headrace.cluster.view import ClusterView
+from headrace.coordinators.group.core.classic_messages import (
+    JoinReply,
+    JoinRequest,
+    LeavingMember,
+    SyncReply,
+    SyncRequest,
+)
+from headrace.coordinators.group.core.consumer_group import ConsumerGroup
+from headrace.coordinators.group.core.consumer_heartbeat import HeartbeatReply, HeartbeatRequest, check
+from headrace.coordinators.group.core.descriptions import (
+    DescribedClassicGroup,
+    ListedGroup,
+    describe_classic,
+    list_groups,
+)
+from headrace.coordinators.group.core.offset_requests import CommitRequest, FetchedOffset
+from headrace.coordinators.group.core.settings import GroupSettings
+from headrace.coordinators.group.core.shard import GroupShard
+from headrace.coordinators.runtime import CoordinatorRuntime, LedPartitions, settled, wall_clock_ms
+from headrace.kernel.errors import ErrorCode, Fault, Refused
+from headrace.kernel.ids import GROUP_METADATA_TOPIC
+
+_log = logging.getLogger(__name__)
+
+# A record key holds an id behind a length of 16 bits; flexible requests could carry longer ones.
+_LONGEST_ID_BYTES: Final = 32_767
+
+
+class GroupCoordinator:
+    def __init__(
+        self,
+        partitions: LedPartitions,
+        view: ClusterView,
+        broker_id: int,
+        settings: GroupSettings,
+        *,
+        partition_count: int = 50,
+        clock: Callable[[], int] = wall_clock_ms,
+        new_uuid: Callable[[], uuid.UUID] = uuid.uuid4,
+    ) -> None:
+        self.settings = settings
+        self._view = view
+        self._new_uuid = new_uuid
+        self.runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
+            GROUP_METADATA_TOPIC,
+            partitions,
+            broker_id,
+            lambda index: GroupShard(settings, new_uuid, self._view.current),
+            partition_count=partition_count,
+            clock=clock,
+        )
+
+    # --- the cluster --------------------------------------------------------------------------------------------
+
+    def follow(self, old: ClusterImage, new: ClusterImage) -> None:
+        """A new cluster image: shards come and go with leadership; offsets of deleted topics are forgotten."""
+        self.runtime.follow(new)
+        for hosted in self.runtime.hosted_shards():
+            hosted.shard.image = new
+        if old.topics is new.topics:
+            return
+        gone = {name for name, topic in old.topics.items() if name not in new.topics or new.topics[name].id != topic.id}
+        for _, hosted in self.runtime.active_shards():
+            if gone and len(hosted.shard.offsets.offsets):
+                try:
+                    forgotten = hosted.submit(lambda shard, now_ms: shard.offsets.topics_deleted(gone))
+                except Fault as fault:
+                    _log.warning("%s: offsets of deleted topics stay for now: %s", hosted.name, fault.message)
+                else:
+                    if isinstance(forgotten, asyncio.Future):
+                        # Should the write fail, the offsets are unreachable anyway until the topic is made anew.
+                        forgotten.add_done_callback(lambda future: future.exception())
+
+    def close(self) -> None:
+        self.runtime.close()
+
+    # --- the classic protocol -----------------------------------------------------------------------------------
+
+    async def join(self, request: JoinRequest) -> JoinReply:
+        self._check_group_id(request.group_id)
+        settings = self.settings
+        if not settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms:
+            raise Refused(
+                ErrorCode.invalid_session_timeout,
+                f"session timeout {request.session_timeout_ms} ms: must be {settings.min_session_timeout_ms} to "
+                f"{settings.max_session_timeout_ms}",
+            )
+        for name, _ in request.protocols:
+            self._check_id(name, "protocol name")
+        token = asyncio.get_running_loop().create_future()
+        self.runtime.submit(request.group_id, lambda shard, now_ms: shard.join(request, token, now_ms))
+        reply: JoinReply = await token
+        return reply
+
+    async def sync(self, request: SyncRequest) -> SyncReply:
+        self._check_group_id(request.group_id)
+        token = asyncio.get_running_loop().create_future()
+        self.runtime.submit(request.group_id, lambda shard, now_ms: shard.sync(request, token))
+        reply: SyncReply = await token
+        return reply
+
+    def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> Any:
+        """An ErrorCode, or a future of one."""
+        self._check_group_id(group_id)
+        return self.runtime.submit(
+            group_id, lambda shard, now_ms: shard.heartbeat(group_id, member_id, instance_id, generation)
+        )
+
+    def leave(self, group_id: str, leaving: Sequence[LeavingMember]) -> Any:
+        """A list of LeftMember, or a future of one."""
+        self._check_group_id(group_id)
+        return self.runtime.submit(group_id, lambda shard, now_ms: shard.leave(group_id, leaving, now_ms))
+
+    # --- the consumer protocol ----------------------------------------------------------------------------------
+
+    async def consumer_heartbeat(self, request: HeartbeatRequest, version: int) -> HeartbeatReply:
+        check(request, self.settings, version)
+        for text in (request.group_id, request.member_id, request.topic_regex or "", request.instance_id or ""):
+            self._check_id(text, "an id or expression", ErrorCode.invalid_request)
+        reply: HeartbeatReply = await self.runtime.run(
+            request.group_id, lambda shard, now_ms: shard.consumer_heartbeat(request, now_ms)
+        )
+        return reply
+
+    # --- offsets ------------------------------------------------------------------------------------------------
+
+    def commit_offsets(self, request: CommitRequest) -> Any:
+        """The set of (topic, partition) whose metadata is too long, or a future of it."""
+        self._check_id(request.group_id, "group id")
+        return self.runtime.submit(request.group_id, lambda shard, now_ms: shard.commit_offsets(request, now_ms))
+
+    def commit_transactional_offsets(self, request: CommitRequest, producer_id: int, producer_epoch: int) -> Any:
+        """As `commit_offsets`; the offsets count when the transaction commits (see `complete_transaction`)."""
+        self._check_id(request.group_id, "group id")
+        producer = (producer_id, producer_epoch)
+        return self.runtime.submit(
+            request.group_id, lambda shard, now_ms: shard.offsets.commit_transactional(request, producer, now_ms)
+        )
+
+    async def complete_transaction(
+        self, partition: int, producer_id: int, producer_epoch: int, coordinator_epoch: int, commit: bool
+    ) -> None:
+        """WriteTxnMarkers for a partition of `__consumer_offsets`: writes the marker, applies or drops its offsets."""
+        await self.runtime.complete_transaction(partition, producer_id, producer_epoch, coordinator_epoch, commit)
+
+    async def fetch_offsets(
+        self,
+        group_id: str,
+        topics: list[tuple[str, Sequence[int]]] | None,
+        *,
+        require_stable: bool,
+        member_id: str | None = None,
+        member_epoch: int = -1,
+    ) -> dict[str, dict[int, FetchedOffset]]:
+        reply: dict[str, dict[int, FetchedOffset]] = await settled(
+            self.runtime.read(
+                group_id,
+                lambda shard, now_ms: shard.offsets.fetch(
+                    group_id, topics, require_stable=require_stable, member_id=member_id, member_epoch=member_epoch
+                ),
+            )
+        )
+        return reply
+
+    async def delete_offsets(
+        self, group_id: str, topics: list[tuple[str, list[int]]]
+    ) -> dict[str, dict[int, ErrorCode]]:
+        self._check_group_id(group_id)
+        reply: dict[str, dict[int, ErrorCode]] = await self.runtime.run(
+            group_id, lambda shard, now_ms: shard.offsets.delete(group_id, topics)
+        )
+        return reply
+
+    # --- administration -----------------------------------------------------------------------------------------
+
+    async def delete_group(self, group_id: str) -> ErrorCode:
+        self._check_group_id(group_id)
+        errors: dict[str, ErrorCode] = await self.runtime.run(
+            group_id, lambda shard, now_ms: shard.delete_groups([group_id])
+        )
+        return errors[group_id]
+
+    async def list_groups(self, states: Iterable[str], types: Iterable[str]) -> list[ListedGroup]:
+        """Of every shard that is led here. Raises COORDINATOR_LOAD_IN_PROGRESS while one is being loaded."""
+        if self.runtime.loading:
+            raise Refused(ErrorCode.coordinator_load_in_progress, "groups are being loaded: try again")
+        wanted_states, wanted_types = list(states), list(types)
+        found: list[ListedGroup] = []
+        for _, hosted in self.runtime.active_shards():
+            found += await settled(
+                hosted.read(lambda shard, now_ms: list_groups(shard.groups, wanted_states, wanted_types))
+            )
+        return found
+
+    async def describe_classic(self, group_id: str) -> DescribedClassicGroup | None:
+        self._check_group_id(group_id)
+        reply: DescribedClassicGroup | None = await settled(
+            self.runtime.read(group_id, lambda shard, now_ms: describe_classic(shard.groups.get(group_id)))
+        )
+        return reply
+
+    async def describe_consumer(self, group_id: str) -> ConsumerGroup:
+        """Raises GROUP_ID_NOT_FOUND. The group is read at once by the caller, never kept."""
+        self._check_group_id(group_id)
+        reply: ConsumerGroup = await settled(
+            self.runtime.read(group_id, lambda shard, now_ms: shard.consumer_group(group_id))
+        )
+        return reply
+
+    # --- checks -------------------------------------------------------------------------------------------------
+
+    def _check_group_id(self, group_id: str) -> None:
+        if not group_id:
+            raise Refused(ErrorCode.invalid_group_id, "the group id is empty: give the group a name")
+        self._check_id(group_id, "group id")
+
+    def _check_id(self, text: str, what: str, code: ErrorCode = ErrorCode.invalid_group_id) -> None:
+        if len(text) > _LONGEST_ID_BYTES // 4 and len(text.encode()) > _LONGEST_ID_BYTES:
+            raise Refused(code, f"{what} of {len(text)} characters: at most {_LONGEST_ID_BYTES} bytes are allowed")

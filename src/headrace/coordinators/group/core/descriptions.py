@@ -1,0 +1,78 @@
+"""Groups as administrators see them: DescribeGroups, ConsumerGroupDescribe, ListGroups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from headrace.coordinators.group.core.classic_group import ClassicGroup, ClassicState
+from headrace.coordinators.group.core.consumer_group import ConsumerGroup
+
+Group = ClassicGroup | ConsumerGroup
+
+
+class ListedGroup(NamedTuple):
+    group_id: str
+    protocol_type: str
+    state: str
+    type: str
+
+
+class DescribedMember(NamedTuple):
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    metadata: bytes = b""
+    assignment: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedClassicGroup:
+    group_id: str
+    state: str
+    protocol_type: str
+    protocol: str = ""
+    members: tuple[DescribedMember, ...] = field(default=())
+
+
+def list_groups(
+    groups: Mapping[str, Group], states: Iterable[str] = (), types: Iterable[str] = ()
+) -> list[ListedGroup]:
+    """Filters are compared without regard to case; an empty one lets everything through."""
+    wanted_states = {state.lower() for state in states}
+    wanted_types = {kind.lower() for kind in types}
+    listed = []
+    for group_id, group in groups.items():
+        if isinstance(group, ConsumerGroup):
+            entry = ListedGroup(group_id, group.protocol_type, group.state_name, "Consumer")
+        else:
+            entry = ListedGroup(group_id, group.protocol_type or "", group.state.value, "Classic")
+        if wanted_states and entry.state.lower() not in wanted_states:
+            continue
+        if wanted_types and entry.type.lower() not in wanted_types:
+            continue
+        listed.append(entry)
+    return listed
+
+
+def describe_classic(group: Group | None) -> DescribedClassicGroup | None:
+    """None for a group that is not there, or is not a classic one."""
+    if not isinstance(group, ClassicGroup):
+        return None
+    if group.state is ClassicState.STABLE:
+        members = tuple(
+            DescribedMember(
+                m.member_id, m.instance_id, m.client_id, m.client_host, m.metadata(group.protocol_name), m.assignment
+            )
+            for m in group.members.values()
+        )
+        return DescribedClassicGroup(
+            group.group_id, group.state.value, group.protocol_type or "", group.protocol_name or "", members
+        )
+    # Between two generations subscriptions and assignments are of neither.
+    bare = tuple(
+        DescribedMember(m.member_id, m.instance_id, m.client_id, m.client_host) for m in group.members.values()
+    )
+    return DescribedClassicGroup(group.group_id, group.state.value, group.protocol_type or "", "", bare)

@@ -1,0 +1,60 @@
+"""ConsumerGroupHeartbeat (key 68, versions 0–1): the new consumer protocol (KIP-848).
+
+v0 the coordinator makes the member id · v1 the client does, and may subscribe by a regular expression
+Epoch 0 joins, -1 leaves, -2 leaves for now (static members).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from headrace.coordinators.group.coordinator import GroupCoordinator
+from headrace.coordinators.group.core.consumer_heartbeat import HeartbeatRequest
+from headrace.handlers.context import RequestContext
+from headrace.kernel.errors import ErrorCode
+from headrace.wire.codec import millis
+
+
+@dataclass(frozen=True)
+class ConsumerGroupHeartbeat:
+    groups: GroupCoordinator
+
+    api_key: ClassVar[int] = 68
+    versions: ClassVar[range] = range(2)
+
+    async def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        owned = request.topic_partitions
+        reply = await self.groups.consumer_heartbeat(
+            HeartbeatRequest(
+                request.group_id,
+                request.member_id,
+                request.member_epoch,
+                context.client_id or "",
+                f"/{context.peer_host}",
+                request.instance_id,
+                request.rack_id,
+                millis(request.rebalance_timeout),
+                request.subscribed_topic_names,
+                getattr(request, "subscribed_topic_regex", None),
+                request.server_assignor,
+                None if owned is None else {t.topic_id: frozenset(t.partitions) for t in owned},
+            ),
+            context.version,
+        )
+        assignment = None
+        if reply.assignment is not None:
+            assignment = {
+                "topic_partitions": [
+                    {"topic_id": topic_id, "partitions": sorted(partitions)}
+                    for topic_id, partitions in reply.assignment.items()
+                ]
+            }
+        return {
+            "error_code": ErrorCode.none,
+            "error_message": None,
+            "member_id": reply.member_id,
+            "member_epoch": reply.epoch,
+            "heartbeat_interval": reply.heartbeat_interval_ms,
+            "assignment": assignment,
+        }

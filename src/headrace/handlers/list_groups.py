@@ -1,0 +1,38 @@
+"""ListGroups (key 16, versions 0–5): the groups that this broker coordinates.
+
+v3 flexible · v4 filter by state (KIP-518) · v5 types and filter by type (KIP-848)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from headrace.coordinators.group.coordinator import GroupCoordinator
+from headrace.handlers.context import RequestContext
+from headrace.kernel.errors import ErrorCode
+
+
+@dataclass(frozen=True)
+class ListGroups:
+    groups: GroupCoordinator
+
+    api_key: ClassVar[int] = 16
+    versions: ClassVar[range] = range(6)
+
+    async def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        listed = await self.groups.list_groups(
+            getattr(request, "states_filter", ()), getattr(request, "types_filter", ())
+        )
+        return {
+            "error_code": ErrorCode.none,
+            "groups": [
+                {
+                    "group_id": group.group_id,
+                    "protocol_type": group.protocol_type,
+                    "group_state": group.state,
+                    "group_type": group.type,
+                }
+                for group in listed
+            ],
+        }

@@ -1,0 +1,44 @@
+"""OffsetDelete (key 47, version 0): forget offsets of topics that a group does not read (KIP-496)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from headrace.cluster.view import ClusterView
+from headrace.coordinators.group.coordinator import GroupCoordinator
+from headrace.handlers.context import RequestContext
+from headrace.kernel.errors import ErrorCode, Fault
+
+
+@dataclass(frozen=True)
+class OffsetDelete:
+    groups: GroupCoordinator
+    view: ClusterView
+
+    api_key: ClassVar[int] = 47
+    versions: ClassVar[range] = range(1)
+
+    async def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        known = self.view.current.topics
+        asked = [(t.name, [p.partition_index for p in t.partitions]) for t in request.topics]
+        try:
+            errors = await self.groups.delete_offsets(
+                request.group_id, [(name, partitions) for name, partitions in asked if name in known]
+            )
+        except Fault as fault:
+            return {"error_code": fault.code, "topics": []}
+        unknown = ErrorCode.unknown_topic_or_partition
+        return {
+            "error_code": ErrorCode.none,
+            "topics": [
+                {
+                    "name": name,
+                    "partitions": [
+                        {"partition_index": p, "error_code": errors[name][p] if name in errors else unknown}
+                        for p in partitions
+                    ],
+                }
+                for name, partitions in asked
+            ],
+        }
