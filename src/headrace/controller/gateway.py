@@ -85,7 +85,7 @@ class ControllerGateway:
 
     async def create_topics(
         self, topics: Sequence[NewTopic], *, timeout: float = DEFAULT_TIMEOUT_SECONDS
-    ) -> dict[str, tuple[ErrorCode, str | None]]:
+    ) -> list[TopicResult]:
         """For topics that brokers themselves need. Returns when this broker's image has those that were created."""
 
         async def locally() -> list[TopicResult]:
@@ -103,7 +103,7 @@ class ControllerGateway:
         results = await self._to_controller(locally, remotely, timeout)
         there = [r.name for r in results if r.error in (ErrorCode.none, ErrorCode.topic_already_exists)]
         await self.view.wait_until(lambda image: all(name in image.topics for name in there), timeout)
-        return {str(result.name): (result.error, result.message) for result in results}
+        return results
 
     async def allocate_producer_ids(self, *, timeout: float = DEFAULT_TIMEOUT_SECONDS) -> tuple[int, int]:
         """(first id, how many)."""
