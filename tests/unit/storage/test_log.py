@@ -1,0 +1,293 @@
+"""What a partition's log gives its users: offsets in order, whole batches back, marks that hold."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.kernel.errors import CorruptBatch, ErrorCode, Fault, OffsetOutOfRange
+from headrace.records.batch import BatchView
+from headrace.records.builder import Record, build_batch
+from headrace.records.compression import Codec
+from headrace.storage.log import AppendOrigin
+from headrace.storage.log_config import LogConfig
+from tests.support.logs import NOW_MS, a_batch, append, open_at, read_all, read_batches
+
+SMALL = LogConfig(segment_bytes=4096, index_interval_bytes=256, segment_index_bytes=8192)
+
+
+def test_offsets_count_from_zero_without_a_gap(tmp_path: Path) -> None:
+    log = open_at(tmp_path)
+    assert [append(log, a_batch(count)) for count in (1, 5, 2)] == [(0, 0), (1, 5), (6, 7)]
+    assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (0, 8, 0)
+    assert [record.offset for record in read_all(log)] == list(range(8))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    counts=st.lists(st.integers(1, 12), min_size=1, max_size=60),
+    max_bytes=st.integers(1, 6000),
+    interval=st.sampled_from([1, 200, 4096]),
+    data=st.data(),
+)
+def test_any_offset_reads_whole_batches_from_the_one_that_holds_it(
+    tmp_path_factory: pytest.TempPathFactory, counts: list[int], max_bytes: int, interval: int, data: st.DataObject
+) -> None:
+    config = LogConfig(segment_bytes=2000, index_interval_bytes=interval, segment_index_bytes=8192)
+    log = open_at(tmp_path_factory.mktemp("log"), config)
+    for count in counts:
+        append(log, a_batch(count, value=b"v" * count * 7))
+    if data.draw(st.booleans()):
+        log.close()
+        log = open_at(log.directory, config, clean=True)
+    offset = data.draw(st.integers(0, log.log_end_offset - 1))
+    up_to = data.draw(st.none() | st.integers(0, log.log_end_offset + 2))
+    everything = read_batches(log)
+    piece = log.read(offset, max_bytes, up_to=up_to)
+    # What must come: from the batch that holds the offset, all below the bound, within one segment and the size.
+    first = next(at for at, batch in enumerate(everything) if batch.last_offset >= offset)
+    bound = log.log_end_offset if up_to is None else min(up_to, log.log_end_offset)
+    segment_end = min(
+        (s.base_offset for s in log.segments if s.base_offset > everything[first].base_offset), default=10**9
+    )
+    expected, size = [], 0
+    for batch in everything[first:]:
+        if batch.last_offset >= bound or batch.base_offset >= segment_end or offset >= bound:
+            break
+        if expected and size + batch.size_bytes > max_bytes:
+            break
+        expected.append(batch)
+        size += batch.size_bytes
+    if not expected:
+        assert piece is None
+        return
+    assert piece is not None
+    assert os.pread(piece.file.fileno(), piece.length, piece.position) == b"".join(bytes(b.data) for b in expected)
+
+
+def test_a_reader_whose_buffer_is_too_small_gets_one_batch_or_none_as_it_asks(tmp_path: Path) -> None:
+    log = open_at(tmp_path)
+    append(log, a_batch(1, value=b"x" * 500))
+    append(log, a_batch(1, value=b"x" * 500))
+    piece = log.read(0, 10)
+    assert piece is not None and 500 < piece.length < 700
+    assert log.read(0, 10, min_one_batch=False) is None
+
+
+def test_reading_outside_the_log_is_out_of_range_but_its_end_is_only_empty(tmp_path: Path) -> None:
+    log = open_at(tmp_path)
+    append(log, a_batch(3))
+    assert log.read(3, 100) is None
+    for offset in (-1, 4):
+        with pytest.raises(OffsetOutOfRange):
+            log.read(offset, 100)
+
+
+def test_a_slice_stays_readable_after_its_segment_is_deleted(tmp_path: Path) -> None:
+    log = open_at(tmp_path, LogConfig(segment_bytes=200, retention_ms=0, file_delete_delay_ms=0))
+    for _ in range(5):
+        append(log, a_batch(1, value=b"x" * 100))
+    log.advance_high_watermark(5)
+    piece = log.read(0, 1000)
+    assert piece is not None
+    log.delete_old_segments(NOW_MS + 10_000)
+    log.trash.purge(NOW_MS + 20_000)
+    assert not (tmp_path / "00000000000000000000.log").exists()
+    assert BatchView(memoryview(os.pread(piece.file.fileno(), piece.length, piece.position))).base_offset == 0
+
+
+def test_the_high_watermark_never_falls_nor_passes_the_end(tmp_path: Path) -> None:
+    log = open_at(tmp_path)
+    append(log, a_batch(5))
+    log.advance_high_watermark(3)
+    log.advance_high_watermark(2)
+    assert log.high_watermark == 3
+    log.advance_high_watermark(100)
+    assert log.high_watermark == log.last_stable_offset == 5
+
+
+def test_deleted_records_are_out_of_reach_at_once(tmp_path: Path) -> None:
+    log = open_at(tmp_path, SMALL)
+    for _ in range(100):
+        append(log, a_batch(2, value=b"x" * 50))
+    log.advance_high_watermark(150)
+    with pytest.raises(OffsetOutOfRange):
+        log.advance_log_start(151)
+    log.advance_log_start(101)
+    assert log.log_start_offset == 101
+    with pytest.raises(OffsetOutOfRange):
+        log.read(100, 1000)
+    before = len(log.segments)
+    log.delete_old_segments(NOW_MS)
+    assert len(log.segments) < before and log.log_start_offset == 101
+    assert read_all(log)[1].offset == 101, "the batch that holds the start begins below it"
+
+
+def test_a_batch_larger_than_allowed_changes_nothing(tmp_path: Path) -> None:
+    log = open_at(tmp_path, LogConfig(max_message_bytes=300, segment_bytes=250))
+    for size, code in ((400, ErrorCode.message_too_large), (200, ErrorCode.record_list_too_large)):
+        with pytest.raises(Fault) as refusal:
+            append(log, a_batch(1, value=b"x" * size))
+        assert refusal.value.code is code
+    assert log.log_end_offset == 0 and log.size_bytes == 0
+
+
+def test_append_time_topics_answer_with_the_time_they_set(tmp_path: Path) -> None:
+    log = open_at(tmp_path, LogConfig(message_timestamp_type="LogAppendTime"))
+    appended = log.append_as_leader(a_batch(2, timestamps=[1, 2]), leader_epoch=0, now_ms=NOW_MS)
+    assert appended.log_append_time_ms == NOW_MS
+    assert {record.timestamp_ms for record in read_all(log)} == {NOW_MS}
+    assert (
+        open_at(tmp_path / "other").append_as_leader(a_batch(), leader_epoch=0, now_ms=NOW_MS).log_append_time_ms == -1
+    )
+
+
+def test_a_follower_keeps_the_leaders_bytes(tmp_path: Path) -> None:
+    leader, follower = open_at(tmp_path / "leader", SMALL), open_at(tmp_path / "follower", SMALL)
+    for at in range(200):
+        append(leader, a_batch(1 + at % 4, value=b"x" * 60, codec=Codec(at % 5)), epoch=at // 70)
+    offset = 0
+    while (piece := leader.read(offset, 1500)) is not None:
+        data = os.pread(piece.file.fileno(), piece.length, piece.position)
+        torn = data + data[:30]
+        offset = follower.append_as_follower(memoryview(torn)).last_offset + 1
+    assert [bytes(b.data) for b in read_batches(follower)] == [bytes(b.data) for b in read_batches(leader)]
+    assert follower.leader_epochs.entries == leader.leader_epochs.entries
+    assert follower.log_end_offset == leader.log_end_offset
+
+
+def test_a_follower_takes_gaps_that_compaction_left_but_no_step_back(tmp_path: Path) -> None:
+    log = open_at(tmp_path)
+    log.append_as_follower(memoryview(build_batch([Record(b"a", b"1")], base_offset=10, leader_epoch=0)))
+    assert log.append_as_follower(memoryview(build_batch([Record(b"a", b"2")], base_offset=99))).first_offset == 99
+    with pytest.raises(CorruptBatch):
+        log.append_as_follower(memoryview(build_batch([Record(b"a", b"3")], base_offset=50)))
+    assert [record.offset for record in read_all(log)] == [10, 99]
+
+
+def test_a_coordinators_records_need_no_client_rules(tmp_path: Path) -> None:
+    log = open_at(tmp_path, LogConfig(cleanup_policy=frozenset({"compact"})))
+    appended = log.append_as_leader(
+        a_batch(1, key=None), leader_epoch=0, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR
+    )
+    assert appended.first_offset == 0
+
+
+# --- rolling ---------------------------------------------------------------------------------------------------------
+
+
+def bases(log: object) -> list[int]:
+    return [segment.base_offset for segment in log.segments]  # type: ignore[attr-defined]
+
+
+def test_a_segment_never_grows_past_its_size(tmp_path: Path) -> None:
+    log = open_at(tmp_path, LogConfig(segment_bytes=1000))
+    for _ in range(30):
+        append(log, a_batch(1, value=b"x" * 100))
+    assert all(segment.size_bytes <= 1000 for segment in log.segments) and len(log.segments) > 4
+    assert read_all(log)[-1].offset == 29
+
+
+def test_a_segment_ends_when_its_records_span_the_time(tmp_path: Path) -> None:
+    log = open_at(tmp_path, LogConfig(segment_ms=1000))
+    for at in (0, 500, 1000, 1001, 1500, 2002):
+        append(log, a_batch(1, timestamps=[NOW_MS + at]))
+    assert bases(log) == [0, 3, 5]
+
+
+def test_a_segment_ends_when_its_index_is_full(tmp_path: Path) -> None:
+    log = open_at(tmp_path, LogConfig(index_interval_bytes=1, segment_index_bytes=80))
+    for _ in range(40):
+        append(log, a_batch(1, timestamps=[NOW_MS]))
+    assert len(log.segments) > 2 and all(segment.offset_index.file.count <= 10 for segment in log.segments)
+
+
+def test_a_segment_ends_before_offsets_leave_the_index(tmp_path: Path) -> None:
+    log = open_at(tmp_path)
+    for base in (5, 5 + 2**31 - 1, 6 + 2**31 - 1):
+        log.append_as_follower(memoryview(build_batch([Record(b"a", b"1", timestamp_ms=NOW_MS)], base_offset=base)))
+    assert bases(log) == [0, 2**31 + 4]
+    assert [record.offset for record in read_all(log)] == [5, 2**31 + 4, 2**31 + 5]
+
+
+def test_index_files_are_preallocated_while_active_and_trimmed_after(tmp_path: Path) -> None:
+    log = open_at(tmp_path, SMALL)
+    for _ in range(60):
+        append(log, a_batch(1, value=b"x" * 100))
+    sizes = {path.name: path.stat().st_size for path in tmp_path.iterdir()}
+    active = f"{log.active_segment.base_offset:020d}"
+    assert sizes[f"{active}.index"] == 8192 and sizes[f"{active}.timeindex"] == 8192 // 12 * 12
+    old = log.segments[0]
+    assert sizes["00000000000000000000.index"] == old.offset_index.file.count * 8 > 0
+    log.close()
+    assert (tmp_path / f"{active}.index").stat().st_size % 8 == 0
+    assert (tmp_path / f"{active}.index").stat().st_size < 8192
+
+
+def test_preallocated_data_files_are_trimmed_too(tmp_path: Path) -> None:
+    config = LogConfig(segment_bytes=10_000, preallocate=True)
+    log = open_at(tmp_path, config)
+    append(log, a_batch(2))
+    assert (tmp_path / "00000000000000000000.log").stat().st_size == 10_000
+    crashed = read_all(open_at(tmp_path, config))
+    assert [record.offset for record in crashed] == [0, 1], "zeros after the data are no data"
+    log.close()
+    assert (tmp_path / "00000000000000000000.log").stat().st_size == log.size_bytes
+
+
+# --- cutting ---------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=40, deadline=None)
+@given(counts=st.lists(st.integers(1, 6), min_size=1, max_size=50), data=st.data())
+def test_a_cut_log_is_the_log_that_was_never_longer(
+    tmp_path_factory: pytest.TempPathFactory, counts: list[int], data: st.DataObject
+) -> None:
+    config = LogConfig(segment_bytes=700, index_interval_bytes=100, segment_index_bytes=8192)
+    long, short = (open_at(tmp_path_factory.mktemp("log"), config) for _ in range(2))
+    for at, count in enumerate(counts):
+        batch = a_batch(
+            count, timestamps=[NOW_MS + (at * 37) % 50] * count, producer=(at % 3, 0, 0) if at < 3 else None
+        )
+        append(long, batch, epoch=at // 9)
+    cut = data.draw(st.integers(0, long.log_end_offset))
+    long.advance_high_watermark(data.draw(st.integers(0, long.log_end_offset)))
+    for batch in read_batches(long):
+        if batch.last_offset < cut:
+            short.append_as_follower(batch.data, now_ms=NOW_MS)
+    long.truncate_to(cut, now_ms=NOW_MS)
+    whole = next((b.base_offset for b in read_batches(long) if b.last_offset >= cut), None)
+    assert whole is None
+    assert long.log_end_offset <= cut and long.high_watermark <= long.log_end_offset
+    assert [bytes(b.data) for b in read_batches(long)] == [bytes(b.data) for b in read_batches(short)]
+    assert long.leader_epochs.entries == short.leader_epochs.entries
+    assert long.producers.entries.keys() == short.producers.entries.keys()
+    assert long.offset_of_max_timestamp() == short.offset_of_max_timestamp()
+    first = append(long, a_batch(2), epoch=50)[0]
+    assert first == long.log_end_offset - 2
+    reopened = open_at(long.directory, config)
+    assert [bytes(b.data) for b in read_batches(reopened)] == [bytes(b.data) for b in read_batches(long)]
+
+
+def test_a_cut_inside_a_batch_takes_the_whole_batch(tmp_path: Path) -> None:
+    log = open_at(tmp_path)
+    append(log, a_batch(3))
+    append(log, a_batch(5))
+    log.truncate_to(6)
+    assert log.log_end_offset == 3
+    assert append(log, a_batch(1)) == (3, 3)
+
+
+def test_a_follower_far_behind_starts_anew_where_its_leader_does(tmp_path: Path) -> None:
+    log = open_at(tmp_path, SMALL)
+    for _ in range(100):
+        append(log, a_batch(1, value=b"x" * 100, producer=None))
+    log.truncate_fully_and_start_at(5000)
+    assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (5000, 5000, 5000)
+    assert log.leader_epochs.entries == [] and len(log.segments) == 1
+    assert append(log, a_batch(1)) == (5000, 5000)
+    assert {path.name for path in tmp_path.glob("*.log")} == {"00000000000000005000.log"}

@@ -1,0 +1,65 @@
+"""Lookups by time give what reading every record would give."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.records.compression import Codec
+from headrace.storage.log import Log
+from headrace.storage.log_config import LogConfig
+from tests.support.logs import NOW_MS, a_batch, append, open_at, read_all
+
+times = st.lists(st.lists(st.integers(NOW_MS - 60, NOW_MS + 60), min_size=1, max_size=5), min_size=1, max_size=60)
+
+
+def brute_first(log: Log, timestamp_ms: int) -> tuple[int, int] | None:
+    for record in read_all(log):
+        if record.offset >= log.log_start_offset and record.timestamp_ms >= timestamp_ms:
+            return record.offset, record.timestamp_ms
+    return None
+
+
+def brute_newest(log: Log) -> tuple[int, int] | None:
+    records = [record for record in read_all(log) if record.offset >= log.log_start_offset]
+    best = max(records, key=lambda record: record.timestamp_ms, default=None)
+    return None if best is None else (best.offset, best.timestamp_ms)
+
+
+@pytest.mark.parametrize("reopen", ["no", "clean", "crash"])
+@settings(max_examples=30, deadline=None)
+@given(batches=times, interval=st.sampled_from([1, 150, 4096]), data=st.data())
+def test_equal_to_brute_force(
+    tmp_path_factory: pytest.TempPathFactory, reopen: str, batches: list[list[int]], interval: int, data: st.DataObject
+) -> None:
+    config = LogConfig(segment_bytes=1500, index_interval_bytes=interval, segment_index_bytes=8192)
+    log = open_at(tmp_path_factory.mktemp("log"), config)
+    for at, timestamps in enumerate(batches):
+        append(log, a_batch(len(timestamps), timestamps=timestamps, codec=Codec(at % 5)), epoch=at // 20)
+    if reopen != "no":
+        log.close(clean=reopen == "clean")
+        log = open_at(log.directory, config, clean=reopen == "clean")
+    log.advance_high_watermark(log.log_end_offset)
+    log.advance_log_start(data.draw(st.integers(0, log.log_end_offset)))
+    for timestamp_ms in range(NOW_MS - 61, NOW_MS + 62, 7):
+        found = log.offset_for_timestamp(timestamp_ms)
+        assert (None if found is None else (found.offset, found.timestamp_ms)) == brute_first(log, timestamp_ms)
+    newest = log.offset_of_max_timestamp()
+    assert (None if newest is None else (newest.offset, newest.timestamp_ms)) == brute_newest(log)
+
+
+def test_an_answer_names_the_epoch_of_its_record(tmp_path: Path) -> None:
+    log = open_at(tmp_path)
+    append(log, a_batch(1, timestamps=[NOW_MS]), epoch=3)
+    append(log, a_batch(1, timestamps=[NOW_MS + 5]), epoch=8)
+    found, newest = log.offset_for_timestamp(NOW_MS + 1), log.offset_of_max_timestamp()
+    assert found is not None and newest is not None
+    assert found.leader_epoch == newest.leader_epoch == 8
+
+
+def test_an_empty_log_has_no_times(tmp_path: Path) -> None:
+    log = open_at(tmp_path)
+    assert log.offset_for_timestamp(0) is None and log.offset_of_max_timestamp() is None
