@@ -80,6 +80,11 @@ class TransactionVerification:
                 outcomes[where] = ErrorCode.invalid_txn_state
         return outcomes
 
+    def is_open(self, where: TopicPartition, producer_id: int, producer_epoch: int) -> bool:
+        """Whether this producer has a transaction open in the partition: then its batches need no question."""
+        partition = self._partitions.get(where.topic, where.partition)
+        return partition is not None and bool(partition.log.producers.has_ongoing(producer_id, producer_epoch))
+
     def _leader_epoch(self, where: TopicPartition) -> int | None:
         partition = self._partitions.get(where.topic, where.partition)
         return None if partition is None else int(partition.leader_epoch)
