@@ -1,1 +1,9 @@
-"""One broker process: `wiring` puts the parts together, `lifecycle` starts and stops them."""
+"""One broker: the only package that knows everyone. In reading order:
+
+`foreground`     a broker as the one thing its process does
+`broker`         what is started and stopped, in which order
+`wiring`         the handlers and what each is given
+`live_config`    the broker's settings with the dynamic ones laid over
+`housekeeping`   the clock's work: flush, checkpoints, retention, compaction, expiry
+`auto_creation`  topics that come into being by being asked for
+"""

@@ -43,21 +43,24 @@ class RefusesItself(Protocol):
     def refuse(self, request: Any, context: RequestContext, error_code: int, message: str) -> Answer: ...
 
 
+AnyHandler = Handler | FrameHandler
+
+
 class HandlerTable:
-    def __init__(self, handlers: Iterable[Handler | FrameHandler] = ()) -> None:
-        self._handlers: dict[int, Handler | FrameHandler] = {}
+    def __init__(self, handlers: Iterable[AnyHandler] = ()) -> None:
+        self._handlers: dict[int, AnyHandler] = {}
         for handler in handlers:
             self.add(handler)
 
-    def add(self, handler: Handler | FrameHandler) -> None:
+    def add(self, handler: AnyHandler) -> None:
         key = handler.api_key
         assert key not in self._handlers, f"{api_name(key)} has two handlers"
         self._handlers[key] = handler
 
-    def get(self, api_key: int) -> Handler | FrameHandler | None:
+    def get(self, api_key: int) -> AnyHandler | None:
         return self._handlers.get(api_key)
 
-    def __iter__(self) -> Iterator[Handler | FrameHandler]:
+    def __iter__(self) -> Iterator[AnyHandler]:
         return iter(sorted(self._handlers.values(), key=lambda handler: handler.api_key))
 
     def advertised(self) -> list[tuple[int, int, int]]:

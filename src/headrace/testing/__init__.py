@@ -1,1 +1,14 @@
-"""Shipped for tests: an in-process broker, clusters, simulated clock, network, disk and store."""
+"""A broker for tests: in this process, or as a process of its own that can be killed.
+
+    with broker() as running:                        # own thread and event loop, free port, own directory
+        Producer({"bootstrap.servers": running.bootstrap})
+    with broker_process(data_dir=directory) as running:
+        running.kill()                               # SIGKILL: what is left is what a crash leaves
+
+`headrace_broker` is a pytest fixture with the in-process one: `pytest_plugins = ["headrace.testing.fixtures"]`.
+"""
+
+from headrace.testing.in_process import RunningBroker, broker
+from headrace.testing.process import BrokerProcess, broker_process
+
+__all__ = ["BrokerProcess", "RunningBroker", "broker", "broker_process"]

@@ -1,0 +1,96 @@
+"""Topics that come into being by being asked for: by clients (`auto.create.topics.enable`) and by coordinators."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from typing import Final
+
+from headrace.broker.live_config import LiveConfig
+from headrace.cluster.view import ClusterView
+from headrace.controller.core.topics import NewTopic
+from headrace.controller.gateway import ControllerGateway
+from headrace.kernel.errors import ErrorCode, Fault
+from headrace.kernel.ids import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
+
+log = logging.getLogger("headrace.broker")
+
+# Internal topic → (partitions, replication factor, segment size) keys, and what else makes it what it is.
+_INTERNAL: Final = {
+    GROUP_METADATA_TOPIC: (
+        "offsets.topic.num.partitions",
+        "offsets.topic.replication.factor",
+        "offsets.topic.segment.bytes",
+        {"cleanup.policy": "compact", "compression.type": "producer"},
+    ),
+    TRANSACTION_STATE_TOPIC: (
+        "transaction.state.log.num.partitions",
+        "transaction.state.log.replication.factor",
+        "transaction.state.log.segment.bytes",
+        {"cleanup.policy": "compact", "compression.type": "uncompressed", "unclean.leader.election.enable": "false"},
+    ),
+    SHARE_GROUP_STATE_TOPIC: (
+        "share.coordinator.state.topic.num.partitions",
+        "share.coordinator.state.topic.replication.factor",
+        "share.coordinator.state.topic.segment.bytes",
+        {"cleanup.policy": "delete", "compression.type": "none", "retention.ms": "-1"},
+    ),
+}
+
+
+class TopicCreation:
+    """Owned by the event loop. Askers of the same topic share one creation."""
+
+    def __init__(self, config: LiveConfig, view: ClusterView, gateway: ControllerGateway) -> None:
+        self._config = config
+        self._view = view
+        self._gateway = gateway
+        self._under_way: dict[str, asyncio.Task[ErrorCode]] = {}
+
+    def is_enabled(self) -> bool:
+        return bool(self._config()["auto.create.topics.enable"])
+
+    async def create(self, names: Iterable[str]) -> dict[str, ErrorCode]:
+        """What became of each; NONE when the current image has it now."""
+        wanted = list(dict.fromkeys(names))
+        codes = await asyncio.gather(*(self._once(name) for name in wanted))
+        return dict(zip(wanted, codes, strict=True))
+
+    async def ensure(self, name: str) -> bool:
+        """Whether the topic is there, now at the latest."""
+        return name in self._view.current.topics or await self._once(name) is ErrorCode.none
+
+    async def _once(self, name: str) -> ErrorCode:
+        task = self._under_way.get(name)
+        if task is None:
+            task = self._under_way[name] = asyncio.create_task(self._create(name))
+            task.add_done_callback(lambda _: self._under_way.pop(name, None))
+        return await asyncio.shield(task)
+
+    async def _create(self, name: str) -> ErrorCode:
+        try:
+            (result,) = await self._gateway.create_topics([self._new_topic(name)])
+        except Fault as fault:
+            log.warning("topic %s could not be created: %s", name, fault.message)
+            return ErrorCode.unknown_topic_or_partition
+        if result.error not in (ErrorCode.none, ErrorCode.topic_already_exists):
+            log.warning("topic %s could not be created: %s", name, result.message or result.error.name)
+            # As Kafka does: what a client can do about it is to ask again, unless the request itself is wrong.
+            wrong = result.error in (ErrorCode.invalid_topic_exception, ErrorCode.invalid_replication_factor)
+            return result.error if wrong else ErrorCode.unknown_topic_or_partition
+        return ErrorCode.none if name in self._view.current.topics else ErrorCode.leader_not_available
+
+    def _new_topic(self, name: str) -> NewTopic:
+        internal = _INTERNAL.get(name)
+        if internal is None:
+            return NewTopic(name)
+        partitions, replication_factor, segment_bytes, configs = internal
+        config = self._config()
+        # As many replicas as are asked for, or as there are brokers; Kafka would wait for the brokers.
+        return NewTopic(
+            name,
+            int(config[partitions]),
+            int(config[replication_factor]),
+            configs={**configs, "segment.bytes": str(config[segment_bytes])},
+        )

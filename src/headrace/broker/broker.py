@@ -1,0 +1,252 @@
+"""One broker: what is started and stopped, in which order.
+
+    bind ─► store ─► image ─► logs recovered ─► parts wired ─► registered and accepted ─► listening ─► housekeeping
+
+The ports are bound first, so that a taken one costs nothing, and listened on last, so that nobody is answered by half a
+broker. A registered broker may be made leader, so its logs are open before. Stopping goes the other way round, and ends
+with the mark that says that the logs are whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from headrace.broker.housekeeping import Housekeeping, now_ms
+from headrace.broker.live_config import LiveConfig
+from headrace.broker.wiring import Parts, wire
+from headrace.cluster.core.image import BrokerInfo, ClusterImage, Endpoint
+from headrace.cluster.loading import load_image
+from headrace.cluster.view import ClusterView
+from headrace.config import BrokerConfig, ConfigError, Listener, resolve_listeners
+from headrace.config import Listeners as ListenerSettings
+from headrace.controller.member import ClusterMember, prepare_store
+from headrace.kernel.errors import Fault, StorageFault
+from headrace.net.connection import Connection
+from headrace.net.listener import CannotListen, ConnectionLimits, Listeners
+from headrace.net.replies import Reply
+from headrace.replication.service import topic_log_config
+from headrace.storage.checkpoints import META_PROPERTIES_FILE, CorruptFile, read_properties
+from headrace.storage.log_dir import LogDir
+from headrace.storage.log_dirs import LogDirs
+
+if TYPE_CHECKING:
+    from headrace.coordination.store import Store
+
+log = logging.getLogger("headrace.broker")
+
+# Kafka's tools list partitions by directory names, so the broker's own state has a name that is none.
+_STORE_DIRECTORY: Final = ".coordination"
+_FIRST_BROKER_ID: Final = 0
+_HAND_OVER_WITHIN_S: Final = 15.0
+
+
+class CannotStart(Exception):
+    """One sentence for whoever started the broker."""
+
+
+class Broker:
+    """`start` once, `stop` once. Everything inside belongs to the loop that started it."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self.config = config
+        self.listeners: ListenerSettings
+        self.connections: Listeners
+        self.log_dirs: LogDirs
+        self.parts: Parts
+        self._store: Store | None = None
+        self._housekeeping: Housekeeping | None = None
+        self._failed: asyncio.Event = asyncio.Event()
+        self._member: ClusterMember | None = None
+        self._opened: list[str] = []
+
+    async def start(self) -> None:
+        """Raises CannotStart; then nothing of it runs."""
+        try:
+            await self._start()
+        except (CannotListen, ConfigError, Fault, CorruptFile) as problem:
+            await self._undo()
+            raise CannotStart(str(problem)) from problem
+        except BaseException:
+            await self._undo()
+            raise
+
+    async def _start(self) -> None:
+        began = time.perf_counter()
+        self.config = config = _with_identity(self.config)
+        broker_id = int(config["broker.id"])
+        loop = asyncio.get_running_loop()
+        self.connections = Listeners(self._serve, _limits(config), loop)
+        self.listeners = self._bind(resolve_listeners(config))
+        self._opened.append("connections")
+        self._store = store = await self._open_store(config)
+        self._opened.append("store")
+        cluster_id = await prepare_store(store, _known_cluster_id(config))
+        image = await load_image(store)
+        live = LiveConfig(config, broker_id)
+        live.follow(ClusterImage(), image)
+        self.log_dirs = await self._open_logs(live, image, cluster_id)
+        self._opened.append("logs")
+        view = ClusterView()
+        view.subscribe(live.follow)
+        self._member = member = ClusterMember(
+            store, view, live, self._own_info(broker_id, config), clean_start=self._is_clean()
+        )
+        self.parts = wire(live, view, self.log_dirs, member, self.listeners.inter_broker)
+        self._opened.append("parts")
+        self.parts.start()
+        await member.start()
+        self._opened.append("member")
+        self.connections.start()
+        self._housekeeping = Housekeeping(self.log_dirs, live)
+        self._housekeeping.start()
+        log.info("broker %d started in %.0f ms", broker_id, (time.perf_counter() - began) * 1000)
+
+    def _serve(self, frame: memoryview, connection: Connection) -> Reply:
+        return self.parts.dispatcher.serve(frame, connection)
+
+    # --- steps ---
+
+    def _bind(self, settings: ListenerSettings) -> ListenerSettings:
+        ports = {}
+        for listener in settings.bound:
+            if listener.protocol != "PLAINTEXT":
+                raise ConfigError("listeners", str(listener), f"{listener.protocol} is not offered yet, PLAINTEXT is")
+            try:
+                _, ports[listener.name] = self.connections.bind(listener.name, listener.host, listener.port)
+            except CannotListen as problem:
+                raise CannotListen(f"{problem}{_who_listens(listener)}") from None
+        return settings.with_ports(ports)
+
+    async def _open_store(self, config: BrokerConfig) -> Store:
+        if config.stands_alone:
+            from headrace.coordination.embedded import EmbeddedStore
+
+            return EmbeddedStore(Path(config.log_dirs[0]) / _STORE_DIRECTORY)
+        from headrace.coordination.zookeeper import open_zookeeper
+
+        return await open_zookeeper(config)
+
+    async def _open_logs(self, live: LiveConfig, image: ClusterImage, cluster_id: str) -> LogDirs:
+        log_config_for = topic_log_config(live)
+        log_dirs = await asyncio.to_thread(
+            LogDirs.open,
+            live(),
+            config_of=lambda topic: log_config_for(topic, image),
+            cluster_id=cluster_id,
+            now_ms=now_ms(),
+        )
+        for damage in log_dirs.damages:
+            log.warning("recovery: %s", damage)
+        for directory in log_dirs.offline:
+            log.error("log directory %s is offline: %s", directory.path, directory.offline_reason)
+        log_dirs.on_offline(self._directory_lost)
+        return log_dirs
+
+    def _directory_lost(self, directory: LogDir) -> None:
+        log.error("log directory %s is offline: %s", directory.path, directory.offline_reason)
+        if all(not one.is_online for one in self.log_dirs.directories):
+            log.critical("no log directory is left: stopping")
+            self._failed.set()
+
+    def _is_clean(self) -> bool:
+        """Whether the logs hold all that this broker ever acknowledged; an empty broker has lost nothing."""
+        return self.log_dirs.all_clean or not self.log_dirs.logs()
+
+    def _own_info(self, broker_id: int, config: BrokerConfig) -> BrokerInfo:
+        endpoints = tuple(Endpoint(one.name, one.host, one.port, one.protocol) for one in self.listeners.advertised)
+        return BrokerInfo(broker_id, -1, endpoints, config["broker.rack"])
+
+    # --- stopping ---
+
+    async def failed(self) -> None:
+        """Returns when the broker cannot go on."""
+        await self._failed.wait()
+
+    async def stop(self) -> None:
+        """A clean shutdown: leadership handed over, logs synced and marked as whole."""
+        await self._undo(clean=not self._failed.is_set())
+
+    async def _hand_over(self) -> None:
+        """Leadership goes to others before the connections end; alone there is nobody to give it to."""
+        if self.config.stands_alone or not self.config["controlled.shutdown.enable"]:
+            return
+        try:
+            if not await self.parts.gateway.controlled_shutdown(timeout=_HAND_OVER_WITHIN_S):
+                log.warning("stopping as leader of partitions that have nobody else in sync")
+        except Fault as fault:
+            log.warning("leadership could not be handed over: %s", fault.message)
+
+    async def _undo(self, *, clean: bool = True) -> None:
+        opened, self._opened = self._opened, []
+        if self._housekeeping is not None:
+            await self._housekeeping.stop()
+            self._housekeeping = None
+        epoch = self._member.epoch if self._member is not None else -1
+        if "connections" in opened:
+            self.connections.stop_accepting()
+        if "member" in opened:
+            await self._hand_over()
+        if "connections" in opened:
+            self.connections.close()
+        if "parts" in opened:
+            await self.parts.close()
+        if self._member is not None:
+            await self._member.close()
+            self._member = None
+        if "logs" in opened:
+            await asyncio.to_thread(self.log_dirs.close, clean=clean, broker_epoch=epoch)
+        if "store" in opened and self._store is not None:
+            await self._store.close()
+            self._store = None
+
+
+def _with_identity(config: BrokerConfig) -> BrokerConfig:
+    """A broker without an id takes the one its directory has, or 0."""
+    if int(config["broker.id"]) >= 0:
+        return config
+    known = _meta_properties(config)
+    found = known.get("node.id", known.get("broker.id", str(_FIRST_BROKER_ID)))
+    return config.with_static({"broker.id": found})
+
+
+def _known_cluster_id(config: BrokerConfig) -> str | None:
+    return _meta_properties(config).get("cluster.id")
+
+
+def _meta_properties(config: BrokerConfig) -> dict[str, str]:
+    for directory in config.log_dirs:
+        try:
+            found = read_properties(Path(directory) / META_PROPERTIES_FILE)
+        except CorruptFile as wrong:
+            raise StorageFault(f"{wrong}: repair or remove the file") from None
+        if found:
+            return found
+    return {}
+
+
+def _limits(config: BrokerConfig) -> ConnectionLimits:
+    overrides = {}
+    for pair in config["max.connections.per.ip.overrides"] or ():
+        address, _, count = str(pair).rpartition(":")
+        if address and count.isdigit():
+            overrides[address] = int(count)
+    return ConnectionLimits(
+        max_frame_bytes=int(config["socket.request.max.bytes"]),
+        max_connections=int(config["max.connections"]),
+        max_connections_per_ip=int(config["max.connections.per.ip"]),
+        per_ip_overrides=overrides,
+        idle_ms=int(config["connections.max.idle.ms"]),
+    )
+
+
+def _who_listens(listener: Listener) -> str:
+    """` (process 123, java)` where the system lets us see it."""
+    from headrace.broker.port_holder import port_holder
+
+    holder = port_holder(listener.port)
+    who = f" ({holder}): stop it," if holder else ":"
+    return f"{who} or choose another port with --listen"

@@ -1,0 +1,79 @@
+"""The coordinators of this broker, put together: transactions and groups."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headrace.broker.auto_creation import TopicCreation
+from headrace.broker.peers import BrokerPeers
+from headrace.cluster.core.image import ClusterImage
+from headrace.cluster.view import ClusterView
+from headrace.config import BrokerConfig
+from headrace.controller.gateway import ControllerGateway
+from headrace.coordinators.producer_ids import ProducerIdBlock, ProducerIds
+from headrace.coordinators.runtime import LedPartitions, wall_clock_ms
+from headrace.coordinators.txn.coordinator import TransactionCoordinator
+from headrace.coordinators.txn.core.shard import TransactionSettings
+from headrace.coordinators.txn.marker_writer import MarkerWriter
+from headrace.coordinators.txn.verification import TransactionVerification
+from headrace.coordinators.txn.verification_guards import VerificationGuards
+from headrace.replication.partitions import Partitions
+
+
+@dataclass
+class Around:
+    """What a coordinator sees of its broker."""
+
+    partitions: LedPartitions
+    view: ClusterView
+    broker_id: int
+
+
+class Coordinators:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        view: ClusterView,
+        partitions: Partitions,
+        broker_id: int,
+        gateway: ControllerGateway,
+        creation: TopicCreation,
+        peers: BrokerPeers,
+    ) -> None:
+        around = Around(partitions, view, broker_id)
+
+        async def allocate() -> ProducerIdBlock:
+            return ProducerIdBlock(*await gateway.allocate_producer_ids())
+
+        self.producer_ids = ProducerIds(allocate)
+        guards = VerificationGuards()
+        self.marker_writer = MarkerWriter(partitions, None, guards, wall_clock_ms)
+        self.transactions = TransactionCoordinator(
+            around,
+            self.producer_ids,
+            self.marker_writer,
+            peers,
+            TransactionSettings(
+                max_timeout_ms=int(config["transaction.max.timeout.ms"]),
+                id_expiration_ms=int(config["transactional.id.expiration.ms"]),
+                abort_interval_ms=int(config["transaction.abort.timed.out.transaction.cleanup.interval.ms"]),
+                expire_interval_ms=int(config["transaction.remove.expired.transaction.cleanup.interval.ms"]),
+            ),
+            partition_count=int(config["transaction.state.log.num.partitions"]),
+        )
+        self.verification = TransactionVerification(
+            self.transactions,
+            guards,
+            partitions,
+            view,
+            broker_id,
+            peers,
+            verifies=bool(config["transaction.partition.verification.enable"]),
+        )
+
+    def follow(self, image: ClusterImage) -> None:
+        self.transactions.runtime.follow(image)
+
+    async def close(self) -> None:
+        self.transactions.close()
+        await self.producer_ids.close()

@@ -1,0 +1,52 @@
+"""The handlers of the data plane and of what is read from the image."""
+
+from __future__ import annotations
+
+from headrace.broker.auto_creation import TopicCreation
+from headrace.broker.coordinators import Coordinators
+from headrace.cluster.view import ClusterView
+from headrace.config import BrokerConfig
+from headrace.handlers.delete_records import DeleteRecords
+from headrace.handlers.describe_cluster import DescribeCluster
+from headrace.handlers.describe_log_dirs import DescribeLogDirs
+from headrace.handlers.describe_producers import DescribeProducers
+from headrace.handlers.describe_topic_partitions import DescribeTopicPartitions
+from headrace.handlers.fetch import Fetch
+from headrace.handlers.fetch_sessions import FetchSessions
+from headrace.handlers.leaders import Leaders
+from headrace.handlers.list_offsets import ListOffsets
+from headrace.handlers.metadata import Metadata
+from headrace.handlers.offset_for_leader_epoch import OffsetForLeaderEpoch
+from headrace.handlers.produce import Produce
+from headrace.handlers.sasl_authenticate import SaslAuthenticate
+from headrace.handlers.sasl_handshake import SaslHandshake
+from headrace.handlers.table import AnyHandler
+from headrace.handlers.transactional_produce import TransactionGuard
+from headrace.replication.partitions import Partitions
+from headrace.storage.log_dirs import LogDirs
+
+
+def data_handlers(
+    config: BrokerConfig,
+    view: ClusterView,
+    partitions: Partitions,
+    log_dirs: LogDirs,
+    creation: TopicCreation,
+    coordinators: Coordinators,
+) -> list[AnyHandler]:
+    leaders = Leaders(view)
+    sessions = FetchSessions(int(config["max.incremental.fetch.session.cache.slots"]))
+    return [
+        Produce(partitions, leaders, TransactionGuard(partitions, coordinators.verification)),
+        Fetch(partitions, leaders, sessions, int(config["fetch.max.bytes"])),
+        ListOffsets(partitions),
+        OffsetForLeaderEpoch(partitions),
+        DeleteRecords(partitions),
+        Metadata(view, creation),
+        DescribeTopicPartitions(view, int(config["max.request.partition.size.limit"])),
+        DescribeCluster(view),
+        DescribeProducers(partitions),
+        DescribeLogDirs(log_dirs),
+        SaslHandshake(),
+        SaslAuthenticate(),
+    ]

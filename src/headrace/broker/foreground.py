@@ -1,0 +1,69 @@
+"""A broker as the one thing its process does: signals, the line that says it serves, the sentence that says why not."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+import time
+
+import uvloop
+
+from headrace import __version__
+from headrace.broker.broker import Broker, CannotStart
+from headrace.config import BrokerConfig
+
+log = logging.getLogger("headrace.broker")
+
+
+def serve_in_foreground(config: BrokerConfig, *, started: float, quiet: bool = False) -> int:
+    """Runs until a signal; the exit code."""
+    set_up_logging(quiet)
+    for warning in config.warnings:
+        log.warning("%s", warning)
+    try:
+        return int(uvloop.run(_serve(config, started)))
+    except CannotStart as problem:
+        print(f"headrace: {problem}", file=sys.stderr)
+        return 1
+
+
+def set_up_logging(quiet: bool) -> None:
+    logging.basicConfig(
+        level=logging.WARNING if quiet else logging.INFO,
+        format="%(asctime)s %(levelname)-7s %(message)s",
+        stream=sys.stderr,
+    )
+
+
+async def _serve(config: BrokerConfig, started: float) -> int:
+    loop = asyncio.get_running_loop()
+    asked_to_stop = asyncio.Event()
+
+    def stop(name: str) -> None:
+        if asked_to_stop.is_set():
+            log.warning("%s again: stopping at once, without a clean shutdown", name)
+            os._exit(130)
+        log.info("%s: shutting down", name)
+        asked_to_stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop, signal.Signals(number).name)
+    broker = Broker(config)
+    starting = asyncio.create_task(broker.start())
+    stopping = asyncio.create_task(asked_to_stop.wait())
+    await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
+    if starting.done():
+        starting.result()
+        took_ms = (time.perf_counter() - started) * 1000
+        where = ", ".join(str(listener) for listener in broker.listeners.advertised)
+        data = ", ".join(config.log_dirs)
+        print(f"headrace {__version__} serves {where} (data in {data}; started in {took_ms:.0f} ms)", flush=True)
+        await asyncio.wait([stopping, asyncio.ensure_future(broker.failed())], return_when=asyncio.FIRST_COMPLETED)
+    else:
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+    await broker.stop()
+    return 0 if asked_to_stop.is_set() else 1

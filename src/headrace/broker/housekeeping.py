@@ -1,0 +1,107 @@
+"""What the clock asks of a broker: flush, checkpoints, retention, expiry of producers, late deletions, compaction.
+
+One task per duty, each with its own interval from the settings (read anew each time, so that a dynamic change counts).
+Work that waits for the disk runs in a thread. A duty that fails is logged and tried again at its next turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from headrace.config import BrokerConfig
+from headrace.kernel.errors import StorageFault
+from headrace.storage.log import Log
+from headrace.storage.log_dir import LogDir
+from headrace.storage.log_dirs import LogDirs
+
+log = logging.getLogger("headrace.broker")
+
+_FLUSH_EVERY_MS: Final = 1_000
+_PURGE_EVERY_MS: Final = 5_000
+_FIRST_RETENTION_AFTER_MS: Final = 30_000
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Housekeeping:
+    def __init__(self, log_dirs: LogDirs, config: Callable[[], BrokerConfig]) -> None:
+        self._log_dirs = log_dirs
+        self._config = config
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        self._every("flush", lambda: _FLUSH_EVERY_MS, self._flush)
+        self._every("checkpoints", self._interval("replica.high.watermark.checkpoint.interval.ms"), self._checkpoint)
+        self._every(
+            "retention",
+            self._interval("log.retention.check.interval.ms"),
+            self._retention,
+            first_after_ms=_FIRST_RETENTION_AFTER_MS,
+        )
+        self._every("producer expiry", self._interval("producer.id.expiration.check.interval.ms"), self._expire)
+        self._every("late deletions", lambda: _PURGE_EVERY_MS, self._purge)
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+
+    def _interval(self, key: str) -> Callable[[], int]:
+        return lambda: int(self._config()[key])
+
+    def _every(
+        self,
+        name: str,
+        interval_ms: Callable[[], int],
+        duty: Callable[[], Awaitable[None]],
+        *,
+        first_after_ms: int | None = None,
+    ) -> None:
+        async def run() -> None:
+            first = True
+            while True:
+                pause = interval_ms()
+                if first and first_after_ms is not None:
+                    pause = min(pause, first_after_ms)
+                first = False
+                await asyncio.sleep(pause / 1000)
+                try:
+                    await duty()
+                except Exception:
+                    log.exception("%s failed; it is tried again", name)
+
+        self._tasks.append(asyncio.create_task(run(), name=f"housekeeping: {name}"))
+
+    async def _flush(self) -> None:
+        await asyncio.to_thread(self._log_dirs.flush_due, now_ms())
+
+    async def _checkpoint(self) -> None:
+        # The lists are made on the loop, which owns them; only the writing happens in the thread.
+        by_directory: dict[LogDir, list[Log]] = {d: [] for d in self._log_dirs.directories if d.is_online}
+        for one in self._log_dirs.logs():
+            home = self._log_dirs.directory_of(one)
+            if home in by_directory:
+                by_directory[home].append(one)
+        for directory, logs in by_directory.items():
+            try:
+                await asyncio.to_thread(directory.checkpoint, logs)
+            except StorageFault as fault:
+                self._log_dirs.take_offline(directory, fault.message)
+
+    async def _retention(self) -> None:
+        deleted = self._log_dirs.delete_old_segments(now_ms())
+        if deleted:
+            log.info("retention deleted %d segments", deleted)
+
+    async def _expire(self) -> None:
+        self._log_dirs.expire_producers(now_ms())
+
+    async def _purge(self) -> None:
+        self._log_dirs.purge_trash(now_ms())

@@ -1,0 +1,54 @@
+"""Requests to other brokers of the cluster, one connection to each, opened on first use."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.cluster.view import ClusterView
+from headrace.kernel.errors import ErrorCode, Refused
+
+if TYPE_CHECKING:
+    from headrace.client.connection import Connection
+
+_TIMEOUT_S: Final = 10.0
+
+
+class BrokerPeers:
+    """Owned by the event loop. A broker that stands alone never opens anything here."""
+
+    def __init__(self, view: ClusterView, listener: str) -> None:
+        self._view = view
+        self._listener = listener
+        self._connections: dict[int, Connection] = {}
+        self._opening: dict[int, asyncio.Lock] = {}
+
+    async def request(
+        self, broker_id: int, api_key: int, body: Mapping[str, Any], *, version: int | None = None
+    ) -> Any:
+        """The answer as kio's entity. Raises a Fault when the broker cannot be reached or gives no answer in time."""
+        connection = await self._connection(broker_id)
+        return await connection.request(api_key, body, version=version, timeout=_TIMEOUT_S)
+
+    async def _connection(self, broker_id: int) -> Connection:
+        from headrace.client.connection import Connection
+
+        async with self._opening.setdefault(broker_id, asyncio.Lock()):
+            broker = self._view.current.brokers.get(broker_id)
+            endpoint = broker.endpoint(self._listener) if broker is not None else None
+            if endpoint is None:
+                raise Refused(ErrorCode.broker_not_available, f"broker {broker_id} is not there")
+            known = self._connections.get(broker_id)
+            if known is not None:
+                if not known.closed and (known.host, known.port) == (endpoint.host, endpoint.port):
+                    return known
+                await known.close()
+            opened = await Connection.open(endpoint.host, endpoint.port, timeout=_TIMEOUT_S)
+            self._connections[broker_id] = opened
+            return opened
+
+    async def close(self) -> None:
+        connections, self._connections = self._connections, {}
+        for connection in connections.values():
+            await connection.close()

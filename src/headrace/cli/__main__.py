@@ -1,0 +1,5 @@
+"""`python -m headrace.cli` is `headrace`."""
+
+from headrace.cli import main
+
+main()
