@@ -24,6 +24,10 @@ class IndexFile:
         self._buffer: bytearray | mmap.mmap | bytes | None = None
 
     @property
+    def size_bytes(self) -> int:
+        return self.count * self.entry_bytes
+
+    @property
     def is_active(self) -> bool:
         return self._file is not None
 

@@ -1,0 +1,317 @@
+"""Compaction of one log: read the dirty part into a map, copy the rest without what is outdated, swap segments.
+
+    prepare   (loop)    which segments, up to where; what producers must not lose
+    clean     (thread)  map → `.cleaned` files, synced; the log is not touched
+    install   (loop)    `.swap` → new segments take the place of the old ones → old ones to the trash
+
+Offsets never change: a batch that loses records keeps its first and last offset. A batch that loses all of them is kept
+empty if it is the last one of its producer, whose sequence numbers would otherwise be forgotten at the next start.
+Tombstones and spent transaction markers get a delete horizon the first time they are met and leave after it, but not
+before every assigned replica has passed them: a replica that never saw the tombstone would keep the key for ever.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from headrace.kernel.errors import CorruptBatch
+from headrace.records import raw
+from headrace.records.batch import BatchView
+from headrace.records.control import ControlType, read_control
+from headrace.records.reader import read_records
+from headrace.storage.core.cleaned_transactions import CleanedTransactions
+from headrace.storage.core.compaction import Dirt, SegmentFacts, assess, group
+from headrace.storage.files import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, sync_directory
+from headrace.storage.log import Log
+from headrace.storage.log_config import LogConfig
+from headrace.storage.offset_map import OffsetMap
+from headrace.storage.segment import Segment
+from headrace.storage.txn_index import AbortedTransaction
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a round needs to know, taken on the loop so that the thread looks at nothing that moves."""
+
+    topic: str
+    partition: int
+    directory: Path
+    config: LogConfig
+    segments: tuple[Segment, ...]  # sealed ones below the active segment
+    groups: list[list[SegmentFacts]]
+    dirt: Dirt
+    producers_last: dict[int, tuple[int, int | None]]  # producer id → (epoch, last data offset)
+    replicated_up_to: int
+    now_ms: int
+
+
+@dataclass
+class Cleaned:
+    """The outcome: for each group the segments it replaces and the one that does, and up to where the log is clean."""
+
+    replacements: list[tuple[list[Segment], Segment]] = field(default_factory=list)
+    clean_up_to: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    keys: int = 0
+
+
+def facts_of(log: Log) -> list[SegmentFacts]:
+    bases = [segment.base_offset for segment in log.segments[1:]] + [log.log_end_offset]
+    return [
+        SegmentFacts(
+            segment.base_offset,
+            following,
+            segment.size_bytes,
+            segment.largest_timestamp_ms if segment.size_bytes else -1,
+            segment.offset_index.file.size_bytes,
+            segment.time_index.file.size_bytes,
+        )
+        for segment, following in zip(log.segments, bases, strict=True)
+    ]
+
+
+def dirt_of(log: Log, checkpoint: int | None, now_ms: int) -> Dirt:
+    config = log.config
+    return assess(
+        facts_of(log),
+        log_start=log.log_start_offset,
+        last_stable=log.last_stable_offset,
+        checkpoint=checkpoint,
+        min_lag_ms=config.min_compaction_lag_ms,
+        max_lag_ms=config.max_compaction_lag_ms,
+        now_ms=now_ms,
+    )
+
+
+def prepare(log: Log, dirt: Dirt, *, replicated_up_to: int, now_ms: int) -> Job:
+    config = log.config
+    facts = [f for f in facts_of(log)[:-1] if f.base_offset < dirt.first_uncleanable_offset]
+    groups = group(facts, segment_bytes=config.segment_bytes, index_bytes=config.segment_index_bytes)
+    last = {
+        entry.producer_id: (entry.epoch, entry.batches[-1].last_offset if entry.batches else None)
+        for entry in log.producers.entries.values()
+    }
+    return Job(
+        log.topic,
+        log.partition,
+        log.directory,
+        config,
+        log.segments[: len(facts)],
+        groups,
+        dirt,
+        last,
+        replicated_up_to,
+        now_ms,
+    )
+
+
+class Cleaner:
+    """Does the work of a round; one instance per cleaning thread."""
+
+    def __init__(self, memory_bytes: int, bytes_per_second: float | None = None) -> None:
+        self._memory_bytes = memory_bytes
+        self._bytes_per_second = bytes_per_second
+        self._began = time.monotonic()
+        self._moved = 0
+
+    def clean(self, job: Job, stopped: Callable[[], bool] = lambda: False) -> Cleaned:
+        """Runs in a thread. Leaves `.cleaned` files behind only if it is killed; recovery removes those."""
+        self._began, self._moved = time.monotonic(), 0
+        done = Cleaned()
+        offsets = self._map(job, done)
+        done.clean_up_to = max(offsets.end_offset, job.dirt.first_dirty_offset)
+        done.keys = len(offsets)
+        if done.clean_up_to <= job.dirt.first_dirty_offset:
+            return done
+        by_base = {segment.base_offset: segment for segment in job.segments}
+        transactions = CleanedTransactions(_aborted(job.segments))
+        try:
+            for members in job.groups:
+                if members[0].base_offset >= done.clean_up_to:
+                    break
+                if stopped():
+                    raise InterruptedError("compaction was stopped")
+                old = [by_base[facts.base_offset] for facts in members]
+                done.replacements.append((old, self._copy(job, old, offsets, transactions, done)))
+        except BaseException:
+            for _, fresh in done.replacements:
+                fresh.remove()
+            raise
+        return done
+
+    # --- the map ---------------------------------------------------------------------------------------------------
+
+    def _map(self, job: Job, done: Cleaned) -> OffsetMap:
+        offsets = OffsetMap(self._memory_bytes)
+        transactions = CleanedTransactions(_aborted(job.segments))
+        for at, segment in enumerate(job.segments):
+            following = job.segments[at + 1].base_offset if at + 1 < len(job.segments) else None
+            if following is not None and following <= job.dirt.first_dirty_offset:
+                continue
+            for batch in segment.batches():
+                if offsets.is_full or batch.base_offset >= job.dirt.first_uncleanable_offset:
+                    return offsets
+                self._throttle(batch.size_bytes)
+                done.bytes_read += batch.size_bytes
+                self._note(batch, offsets, transactions, job.dirt.first_dirty_offset)
+                offsets.end_offset = batch.last_offset + 1
+        return offsets
+
+    @staticmethod
+    def _note(batch: BatchView, offsets: OffsetMap, transactions: CleanedTransactions, first_dirty: int) -> None:
+        if batch.is_control:
+            commit = _is_commit(batch)
+            if commit is not None:
+                transactions.marker_is_spent(batch.producer_id, batch.base_offset, commit=commit)
+            return
+        if batch.is_transactional and transactions.is_aborted(batch.producer_id, batch.last_offset):
+            return
+        if batch.last_offset < first_dirty:
+            return
+        for place in raw.places(batch, raw.opened(batch)):
+            if place.key is not None and place.offset >= first_dirty:
+                offsets.put(place.key, place.offset)
+
+    # --- the copy --------------------------------------------------------------------------------------------------
+
+    def _copy(
+        self, job: Job, old: Sequence[Segment], offsets: OffsetMap, transactions: CleanedTransactions, done: Cleaned
+    ) -> Segment:
+        fresh = Segment.create(
+            job.directory, old[0].base_offset, job.config, now_ms=old[-1].created_ms, suffix=CLEANED_SUFFIX
+        )
+        try:
+            for segment in old:
+                for batch in segment.batches():
+                    done.bytes_read += batch.size_bytes
+                    batch.check_crc()
+                    kept = self._kept(job, batch, offsets, transactions)
+                    self._throttle(batch.size_bytes + (0 if kept is None else len(kept)))
+                    if kept is not None:
+                        view = BatchView(memoryview(kept))
+                        fresh.append(memoryview(kept), view.base_offset, view.last_offset, view.max_timestamp_ms)
+                        done.bytes_written += len(kept)
+            for entry in transactions.kept_aborted:
+                fresh.txn_index.append(entry)
+            transactions.kept_aborted.clear()
+            fresh.seal()
+            fresh.sync()
+            # Retention by time looks at the file where records have no time of their own.
+            stamp = old[-1].path.stat().st_mtime_ns
+            os.utime(fresh.path, ns=(stamp, stamp))
+        except BaseException:
+            fresh.remove()
+            raise
+        return fresh
+
+    def _kept(
+        self, job: Job, batch: BatchView, offsets: OffsetMap, transactions: CleanedTransactions
+    ) -> bytes | memoryview | None:
+        """What is left of the batch: itself, a smaller one, or nothing."""
+        horizon_ms = batch.delete_horizon_ms
+        passed = horizon_ms is not None and horizon_ms <= job.now_ms and batch.last_offset < job.replicated_up_to
+        discard = False
+        marks_horizon = False
+        if batch.is_control:
+            commit = _is_commit(batch)
+            spent = commit is not None and transactions.marker_is_spent(
+                batch.producer_id, batch.base_offset, commit=commit
+            )
+            if not (spent and passed):
+                if spent and horizon_ms is None:
+                    section = raw.opened(batch)
+                    everything = list(raw.places(batch, section))
+                    return raw.rebuilt(batch, section, everything, job.now_ms + job.config.delete_retention_ms)
+                return batch.data
+            discard = True
+        elif batch.is_transactional:
+            discard = transactions.is_aborted(batch.producer_id, batch.last_offset)
+        section = b"" if discard else raw.opened(batch)
+        kept = []
+        if not discard:
+            for place in raw.places(batch, section):
+                if self._is_current(place, offsets):
+                    if not place.has_value:
+                        if passed:
+                            continue
+                        marks_horizon = horizon_ms is None
+                    kept.append(place)
+        if not kept:
+            return raw.rebuilt(batch, section, [], None) if _is_producers_last(job, batch) else None
+        if len(kept) == batch.record_count and not marks_horizon:
+            return batch.data
+        fresh_horizon_ms = job.now_ms + job.config.delete_retention_ms if marks_horizon else None
+        return raw.rebuilt(batch, section, kept, fresh_horizon_ms)
+
+    @staticmethod
+    def _is_current(place: raw.Place, offsets: OffsetMap) -> bool:
+        if place.offset >= offsets.end_offset:
+            return True
+        # A record without a key can never be superseded; it has no place in a compacted topic and goes.
+        return place.key is not None and place.offset >= offsets.newest(place.key)
+
+    def _throttle(self, moved: int) -> None:
+        if self._bytes_per_second is None:
+            return
+        self._moved += moved
+        ahead = self._moved / self._bytes_per_second - (time.monotonic() - self._began)
+        if ahead > 0.01:
+            time.sleep(ahead)
+
+
+def _aborted(segments: Sequence[Segment]) -> list[AbortedTransaction]:
+    return [entry for segment in segments for entry in segment.txn_index.entries]
+
+
+def _is_commit(batch: BatchView) -> bool | None:
+    """Whether the marker commits; None for control records of other kinds and for a marker already emptied."""
+    if batch.record_count == 0:
+        return None
+    kind = read_control(read_records(batch)[0]).type
+    return {ControlType.COMMIT: True, ControlType.ABORT: False}.get(kind)
+
+
+def _is_producers_last(job: Job, batch: BatchView) -> bool:
+    if batch.producer_id < 0 or batch.producer_id not in job.producers_last:
+        return False
+    epoch, last_data_offset = job.producers_last[batch.producer_id]
+    if last_data_offset is not None:
+        return last_data_offset == batch.last_offset
+    # Nothing but a marker is known of it: the marker's epoch is what must not be forgotten.
+    return batch.is_control and batch.producer_epoch == epoch
+
+
+def install(log: Log, cleaned: Cleaned, now_ms: int) -> bool:
+    """Puts the new segments in their places; False when the log changed meanwhile (retention, truncation)."""
+    current = {id(segment) for segment in log.segments}
+    if not all(id(old) in current for olds, _ in cleaned.replacements for old in olds):
+        for _, fresh in cleaned.replacements:
+            fresh.remove()
+        return False
+    for olds, fresh in cleaned.replacements:
+        _install_one(log, olds, fresh, now_ms)
+    if cleaned.replacements:
+        log.producers.drop_snapshots(keep={segment.base_offset for segment in log.segments} | {log.log_end_offset})
+    return True
+
+
+def _install_one(log: Log, olds: list[Segment], fresh: Segment, now_ms: int) -> None:
+    if fresh.size_bytes and fresh.base_offset > log.log_end_offset:
+        raise CorruptBatch(f"{fresh.path} begins after the end of its log")
+    gone = {id(old) for old in olds}
+    fresh.change_suffix(CLEANED_SUFFIX, SWAP_SUFFIX)
+    sync_directory(log.directory)
+    at = next(i for i, segment in enumerate(log.segments) if id(segment) in gone)
+    kept = [segment for segment in log.segments if id(segment) not in gone]
+    kept.insert(at, fresh)
+    for old in olds:
+        old.close()
+        old.change_suffix("", DELETED_SUFFIX)
+        log.trash.put(old.files, now_ms + log.config.file_delete_delay_ms)
+    fresh.change_suffix(SWAP_SUFFIX, "")
+    log.set_segments(tuple(kept))

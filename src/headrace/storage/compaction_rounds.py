@@ -1,0 +1,105 @@
+"""Compaction over all logs of a broker: which is dirtiest, one at a time, remembered in `cleaner-offset-checkpoint`.
+
+Owned by the loop; only `Cleaner.clean` runs in a thread, given by `in_thread`. A log that fails is set aside until the
+next start and said so once: one bad segment must not keep the others from being cleaned.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from headrace.kernel.errors import Fault
+from headrace.kernel.ids import TopicPartition
+from headrace.storage.checkpoints import CorruptFile, read_offsets, write_offsets
+from headrace.storage.cleaner import Cleaned, Cleaner, dirt_of, install, prepare
+from headrace.storage.core.compaction import Dirt
+from headrace.storage.log import Log
+from headrace.storage.log_dir import LogDir
+from headrace.storage.log_dirs import LogDirs
+
+logger = logging.getLogger("headrace.storage.compaction")
+
+CHECKPOINT_FILE: Final = "cleaner-offset-checkpoint"
+
+InThread = Callable[[Callable[[], Cleaned]], Awaitable[Cleaned]]
+
+
+@dataclass(frozen=True)
+class CleanerSettings:
+    memory_bytes: int = 128 * 1024 * 1024
+    bytes_per_second: float | None = None
+
+    @classmethod
+    def from_broker_config(cls, broker: Any) -> CleanerSettings:
+        rate = float(broker["log.cleaner.io.max.bytes.per.second"])
+        # Kafka's default is the largest double: no limit.
+        return cls(int(broker["log.cleaner.dedupe.buffer.size"]), rate if rate < 1e18 else None)
+
+
+class CompactionRounds:
+    def __init__(
+        self,
+        log_dirs: LogDirs,
+        settings: CleanerSettings,
+        in_thread: InThread,
+        replicated_up_to: Callable[[Log], int] = lambda log: log.high_watermark,
+    ) -> None:
+        self._log_dirs = log_dirs
+        self._cleaner = Cleaner(settings.memory_bytes, settings.bytes_per_second)
+        self._in_thread = in_thread
+        self._replicated_up_to = replicated_up_to
+        self._checkpoints: dict[LogDir, dict[TopicPartition, int]] = {}
+        self._set_aside: set[TopicPartition] = set()
+
+    async def run_one(self, now_ms: int) -> Cleaned | None:
+        """Cleans the dirtiest log that is due; None when none is."""
+        candidates = [(dirt, log) for log in self._log_dirs.logs() if (dirt := self._due(log, now_ms)) is not None]
+        if not candidates:
+            return None
+        dirt, log = max(candidates, key=lambda found: (found[0].overdue, found[0].ratio))
+        return await self._clean(log, dirt, now_ms)
+
+    def _due(self, log: Log, now_ms: int) -> Dirt | None:
+        partition = TopicPartition(log.topic, log.partition)
+        if not log.config.is_compacted or log.offline_reason is not None or partition in self._set_aside:
+            return None
+        try:
+            dirt = dirt_of(log, self._checkpoint(log).get(partition), now_ms)
+        except OSError:
+            return None  # the segment went while it was looked at; the next round sees it gone
+        return dirt if dirt.is_due(log.config.min_cleanable_dirty_ratio) else None
+
+    async def _clean(self, log: Log, dirt: Dirt, now_ms: int) -> Cleaned | None:
+        partition = TopicPartition(log.topic, log.partition)
+        job = prepare(log, dirt, replicated_up_to=self._replicated_up_to(log), now_ms=now_ms)
+        try:
+            cleaned = await self._in_thread(lambda: self._cleaner.clean(job))
+            if not install(log, cleaned, now_ms):
+                return None
+        except (Fault, OSError) as error:
+            if self._log_dirs.log(*partition) is log:
+                self._set_aside.add(partition)
+                logger.error("compaction of %s failed and is set aside until the next start: %s", partition, error)
+            return None
+        home = self._log_dirs.directory_of(log)
+        self._checkpoint(log)[partition] = cleaned.clean_up_to
+        write_offsets(home.path / CHECKPOINT_FILE, self._checkpoint(log))
+        saved = cleaned.bytes_read and 1 - cleaned.bytes_written / max(1, sum(s.size_bytes for s in job.segments))
+        logger.info(
+            "compacted %s up to offset %d: %d keys, %.1f MB written, %.0f%% saved",
+            partition, cleaned.clean_up_to, cleaned.keys, cleaned.bytes_written / 1e6, 100 * saved,
+        )  # fmt: skip
+        return cleaned
+
+    def _checkpoint(self, log: Log) -> dict[TopicPartition, int]:
+        home = self._log_dirs.directory_of(log)
+        if home not in self._checkpoints:
+            try:
+                self._checkpoints[home] = read_offsets(home.path / CHECKPOINT_FILE)
+            except (OSError, CorruptFile):
+                # Without it everything counts as dirty: slower once, never wrong.
+                self._checkpoints[home] = {}
+        return self._checkpoints[home]
