@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 from pathlib import Path
 
@@ -313,7 +312,7 @@ def test_a_crash_at_any_step_of_the_swap_leaves_the_old_or_the_new_log(tmp_path:
         reopened.advance_high_watermark(reopened.log_end_offset)
         assert latest(visible(reopened)) == expected, image
         assert reopened.log_end_offset == 40
-        assert not [name for name in os.listdir(image) if name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX))]
+        assert not [path for path in image.iterdir() if path.name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX))]
         reopened.close()
 
 
