@@ -16,7 +16,7 @@ from typing import Final
 
 import headrace
 from headrace.cluster import codecs
-from headrace.cluster.core.image import BrokerInfo
+from headrace.cluster.core.image import BrokerInfo, ClusterImage
 from headrace.coordination import paths
 from headrace.coordination.store import (
     ConnectionLost,
@@ -55,6 +55,14 @@ class Membership:
     def lease_held(self) -> bool:
         return self.epoch >= 0 and time.monotonic() < self._store.lease_ends_at()
 
+    def known_to(self, image: ClusterImage) -> None:
+        """Once the controller has dealt with this start, clean or not, only what happens to the process from then on
+        counts: when its session ends and it registers again, its logs have lived on. Not before: an unclean start whose
+        registration went away unseen would otherwise pass for a clean one."""
+        accepted = image.brokers.get(self.broker_id)
+        if accepted is not None and accepted.epoch == self.epoch:
+            self._clean = True
+
     async def start(self) -> None:
         """Registers. Raises Refused when another live broker has this id."""
         await self._register()
@@ -81,8 +89,6 @@ class Membership:
             self._again = asyncio.get_running_loop().create_task(self._register_again(), name="register again")
 
     async def _register_again(self) -> None:
-        # The process lived on, and its logs with it: nothing was lost while the session was away.
-        self._clean = True
         while not self._closed and self.epoch < 0:
             try:
                 await self._register()

@@ -46,6 +46,7 @@ class ClusterMember:
         self.view = view
         self.controller = Controller(store, config)
         self.membership = Membership(store, broker, clean_start=clean_start)
+        view.subscribe(lambda _, image: self.membership.known_to(image))
         self._store = store
         self._follower = ImageFollower(store, view)
         self._leadership = Leadership(

@@ -87,7 +87,7 @@ class Partitions:
         wall_ms: Callable[[], int] = _wall_ms,
     ) -> None:
         self.broker_id = broker_id
-        self.broker_epoch = UNKNOWN_BROKER_EPOCH
+        self.broker_epoch = UNKNOWN_BROKER_EPOCH  # until this broker is registered, no image is acted on
         self.max_lag_ms = max_lag_ms
         self.serves_consumers_from_followers = serves_consumers_from_followers
         self.live_brokers: Mapping[int, int] = {}
@@ -171,7 +171,7 @@ class Partitions:
     def apply(self, image: ClusterImage) -> None:
         """Carry out what changed between the last image acted on and this one."""
         known = image.brokers.get(self.broker_id)
-        if self.broker_epoch != UNKNOWN_BROKER_EPOCH and (known is None or known.epoch != self.broker_epoch):
+        if known is None or known.epoch != self.broker_epoch:
             return
         if image.version <= self._applied.version:
             return

@@ -13,14 +13,11 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 from headrace.cluster.core.image import BrokerInfo, ClusterImage, Endpoint
-from headrace.cluster.follower import ImageFollower
-from headrace.cluster.membership import Membership
 from headrace.cluster.view import ClusterView
 from headrace.config import BrokerConfig, TopicConfig
 from headrace.controller.controller import Controller
 from headrace.controller.core.isr_changes import IsrReport
-from headrace.controller.leadership import Leadership
-from headrace.coordination.store import StoreFault
+from headrace.controller.member import ClusterMember
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.replication.core.leader import EpochEnd
 from headrace.replication.fetcher import FETCH, LIST_OFFSETS, FetchSettings
@@ -86,24 +83,15 @@ class SimulatedBroker:
         self.view = ClusterView()
         self.store = SimulatedStore(self._zookeeper, self.id, SESSION_TIMEOUT_S)
         endpoint = Endpoint(_LISTENER, f"broker-{self.id}", self.id, "PLAINTEXT")
-        self.membership = Membership(self.store, BrokerInfo(self.id, -1, (endpoint,)), clean_start=self._clean)
-        self.controller = Controller(self.store, lambda: self._config)
-        self.follower = ImageFollower(self.store, self.view)
-        self.leadership = Leadership(
-            self.store,
-            self.view,
-            self.id,
-            activate=self.controller.activate,
-            deactivate=self.controller.deactivate,
-            may_stand=lambda: self.membership.epoch >= 0,
-        )
+        broker = BrokerInfo(self.id, -1, (endpoint,))
+        self.member = ClusterMember(self.store, self.view, lambda: self._config, broker, clean_start=self._clean)
         connect = self._network.connector(self.id, broker_of)
         self.partitions = Partitions(
             self.id,
             self.logs,  # type: ignore[arg-type]
             self.view,
             self._log_config,
-            lease_held=self.membership.lease_held,
+            lease_held=self.member.lease_held,
             max_lag_ms=MAX_LAG_MS,
             monotonic_ms=lambda: int(loop.time() * 1000),
             wall_ms=lambda: 0,
@@ -112,7 +100,7 @@ class SimulatedBroker:
         self.isr_changes = ControllerIsrChanges(self.view, _LISTENER, own, connect)  # type: ignore[arg-type]
         self.partitions.isr_changes = self.isr_changes
         self.fetchers = Fetchers(self.partitions, self.view, _LISTENER, _FETCH, connect=connect)  # type: ignore[arg-type]
-        self.membership.on_registered(self.partitions.registered_as)
+        self.member.membership.on_registered(self.partitions.registered_as)
         self.partitions.subscribe(self._role_changed)
         self._clean = False  # until an orderly stop says otherwise
         self._network.listen(self.id, self._serve)
@@ -132,15 +120,19 @@ class SimulatedBroker:
         return LogConfig(min_insync_replicas=int(settings["min.insync.replicas"]))
 
     async def _join(self) -> None:
-        """Registers before it looks at the image: an older registration's roles are none of its own."""
-        while True:
-            try:
-                await self.membership.start()
-                await self.follower.start()
-                break
-            except (StoreFault, Fault):
-                await asyncio.sleep(0.2)
-        self.leadership.start()
+        """A broker that cannot join gives up, and is started again by whoever looks after it."""
+        try:
+            await self.member.start()
+        except Fault:
+            self._starting = None
+            await self.kill()
+            await asyncio.sleep(0.5)
+            if not self.is_up:
+                self.start()
+
+    @property
+    def controller(self) -> Controller:
+        return self.member.controller
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.create_task(work)
@@ -182,7 +174,7 @@ class SimulatedBroker:
             holder = self.view.current.controller_id
             try:
                 if self.controller.is_active and holder == self.id:
-                    await asyncio.wait_for(self.controller.controlled_shutdown(self.id, self.membership.epoch), 2.0)
+                    await asyncio.wait_for(self.controller.controlled_shutdown(self.id, self.member.epoch), 2.0)
                 break
             except (Fault, TimeoutError):
                 await asyncio.sleep(0.2)
@@ -193,7 +185,6 @@ class SimulatedBroker:
             log.flush()
             self._checkpointed[log.topic, log.partition] = log.high_watermark
         self._clean = True
-        await self.membership.close()
         await self.store.close()
 
     async def _stop_tasks(self) -> None:
@@ -204,9 +195,7 @@ class SimulatedBroker:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self.leadership.close()
-        self.controller.deactivate()
-        await self.follower.close()
+        await self.member.close()
         await self.fetchers.close()
         await self.isr_changes.close()
         self.partitions.close()

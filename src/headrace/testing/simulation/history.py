@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 from headrace.cluster import codecs
 from headrace.cluster.core.image import NO_LEADER, PartitionInfo
@@ -41,6 +41,8 @@ class History:
     session_lives: Callable[[int], bool]
     stored: Callable[[PartitionName], PartitionInfo | None]
     say: Callable[[str], None]
+    # Told as well as raised: the real code survives faults of its parts, and would survive this one.
+    on_broken: Callable[[InvariantBroken], None] = lambda broken: None
     committed: dict[PartitionName, list[Entry]] = field(default_factory=dict)
     acknowledged: dict[PartitionName, dict[int, int]] = field(default_factory=dict)
     # (partition, leader epoch) of leaders that came back although they may lack records.
@@ -49,6 +51,11 @@ class History:
     excused: int = 0
     acknowledgements: int = 0
     reads: int = 0
+
+    def _fail(self, message: str) -> NoReturn:
+        broken = InvariantBroken(message)
+        self.on_broken(broken)
+        raise broken
 
     # ---- logs -----------------------------------------------------------------------------------------------------
 
@@ -59,10 +66,10 @@ class History:
         for offset in range(log.checked_to, log.high_watermark):
             entry = log.entry(offset)
             if entry is None:
-                raise InvariantBroken(f"broker {log.broker} {name}: high watermark past its own log at {offset}")
+                self._fail(f"broker {log.broker} {name}: high watermark past its own log at {offset}")
             if offset < len(ghost):
                 if ghost[offset] != entry:
-                    raise InvariantBroken(
+                    self._fail(
                         f"broker {log.broker} commits {entry} at {offset} of {name}, but {ghost[offset]} was committed"
                     )
             elif offset == len(ghost):
@@ -78,7 +85,7 @@ class History:
             held = self.log_of(member, name)
             end = 0 if held is None else held.log_end_offset
             if end < log.high_watermark and member not in self.damaged:
-                raise InvariantBroken(
+                self._fail(
                     f"{name}: the leader's mark {log.high_watermark} is past the end {end} of in-sync replica {member}"
                 )
 
@@ -89,17 +96,17 @@ class History:
             return
         name = (partition.topic, partition.index)
         if not self.session_lives(broker.id):
-            raise InvariantBroken(f"broker {broker.id} acknowledged {values} on {name} after its session had ended")
+            self._fail(f"broker {broker.id} acknowledged {values} on {name} after its session had ended")
         ghost = self.committed.get(name, [])
         info = self.stored(name)
         for offset, value in enumerate(values, first):
             if offset >= len(ghost) or ghost[offset].value != value:
-                raise InvariantBroken(f"{value} at {offset} of {name} was acknowledged but not committed")
+                self._fail(f"{value} at {offset} of {name} was acknowledged but not committed")
             for member in () if info is None else info.isr:
                 held = self.log_of(member, name)
                 entry = None if held is None else held.entry(offset)
                 if (entry is None or entry.value != value) and member not in self.damaged:
-                    raise InvariantBroken(
+                    self._fail(
                         f"{value} at {offset} of {name} was acknowledged by {broker.id} in epoch {partition.leader_epoch}, "
                         f"but in-sync replica {member} does not hold it ({info})"
                     )
@@ -110,7 +117,7 @@ class History:
     def read(self, name: PartitionName, offset: int, epoch: int, value: int) -> None:
         ghost = self.committed.get(name, [])
         if offset >= len(ghost) or ghost[offset] != Entry(epoch, value):
-            raise InvariantBroken(f"a consumer read {value} at {offset} of {name}, which was never committed")
+            self._fail(f"a consumer read {value} at {offset} of {name}, which was never committed")
         self.reads += 1
 
     # ---- leadership -----------------------------------------------------------------------------------------------
@@ -132,7 +139,7 @@ class History:
         if good == len(ghost):
             return
         if (name, partition.leader_epoch) not in self.last_known:
-            raise InvariantBroken(
+            self._fail(
                 f"broker {broker} leads {name} in epoch {partition.leader_epoch} with a log of {log.log_end_offset}, "
                 f"which lacks the committed {ghost[good]} at {good}"
             )
@@ -163,9 +170,9 @@ class History:
         before = decode_state(tree, name, tree.nodes[op.path].data)
         after = decode_state(tree, name, op.data)
         if after.leader != NO_LEADER and after.leader not in after.isr:
-            raise InvariantBroken(f"{name}: leader {after.leader} is not in the in-sync set {after.isr}")
+            self._fail(f"{name}: leader {after.leader} is not in the in-sync set {after.isr}")
         if (after.leader_epoch, after.partition_epoch) <= (before.leader_epoch, before.partition_epoch):
-            raise InvariantBroken(f"{name}: the stored state goes back from {before} to {after}")
+            self._fail(f"{name}: the stored state goes back from {before} to {after}")
         self.say(f"store {name} leader {after.leader} epoch {after.leader_epoch} isr {after.isr} elr {after.eligible}")
         if after.leader == NO_LEADER or after.leader_epoch == before.leader_epoch:
             return
@@ -173,7 +180,7 @@ class History:
         if after.leader in fit:
             return
         if fit:
-            raise InvariantBroken(f"{name}: {after.leader} was elected, though only {fit} may lead ({before})")
+            self._fail(f"{name}: {after.leader} was elected, though only {fit} may lead ({before})")
         self.last_known.add((name, after.leader_epoch))
 
 

@@ -39,22 +39,42 @@ class Outcome:
 
 def run_seed(seed: int, *, faulty_s: float = FAULTY_S) -> Outcome:
     """Raises InvariantBroken when a promise was broken."""
-    # The real code tells of every lost connection; here thousands are lost on purpose.
-    level = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    try:
-        with VirtualClock():
-            return virtual_loop.run(lambda: _run(seed, faulty_s))
-    finally:
-        logging.disable(level)
+    with VirtualClock(), _Listening() as errors:
+        return virtual_loop.run(lambda: _run(seed, faulty_s, errors))
 
 
-async def _run(seed: int, faulty_s: float) -> Outcome:
-    return await _Scenario(seed, faulty_s).run()
+class _Listening(logging.Handler):
+    """The real code tells of every lost connection, here thousands; what it calls an error is one, and ends the run."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.heard: Callable[[BaseException], None] = lambda error: None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info is not None and record.exc_info[1] is not None:
+            self.heard(record.exc_info[1])
+
+    def __enter__(self) -> _Listening:
+        logger = logging.getLogger("headrace")
+        self._before = (logger.level, logger.propagate)
+        logger.setLevel(logging.ERROR)
+        logger.propagate = False
+        logger.addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        logger = logging.getLogger("headrace")
+        logger.removeHandler(self)
+        logger.setLevel(self._before[0])
+        logger.propagate = self._before[1]
+
+
+async def _run(seed: int, faulty_s: float, errors: _Listening) -> Outcome:
+    return await _Scenario(seed, faulty_s, errors).run()
 
 
 class _Scenario:
-    def __init__(self, seed: int, faulty_s: float) -> None:
+    def __init__(self, seed: int, faulty_s: float, errors: _Listening) -> None:
         self._seed = seed
         self._faulty_s = faulty_s
         self._cluster = SimulatedCluster(seed)
@@ -64,11 +84,17 @@ class _Scenario:
         self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._names: list[PartitionName] = []
         asyncio.get_running_loop().set_exception_handler(self._uncaught)
+        self._cluster.history.on_broken = self._stop
+        errors.heard = self._stop
+
+    def _stop(self, error: BaseException) -> None:
+        if not self._broken.done():
+            self._broken.set_exception(error)
 
     def _uncaught(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
-        if isinstance(error, AssertionError) and not self._broken.done():
-            self._broken.set_exception(error)
+        if error is not None:
+            self._stop(error)
 
     async def run(self) -> Outcome:
         cluster = self._cluster
@@ -108,8 +134,8 @@ class _Scenario:
 
     def _load_ended(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
-        if error is not None and not self._broken.done():
-            self._broken.set_exception(error)
+        if error is not None:
+            self._stop(error)
 
     # ---- load -----------------------------------------------------------------------------------------------------
 
