@@ -152,7 +152,9 @@ class BlockingConnection:
 
     def version_of(self, api: str) -> tuple[int, int]:
         key, newest = _NEWEST[api]
-        lowest, highest = self.versions.get(key, (0, -1))
+        if key not in self.versions:
+            raise Unsupported(f"{self.address} does not serve {api}")
+        lowest, highest = self.versions[key]
         version = min(newest, highest)
         if version < lowest:
             raise Unsupported(f"{self.address} serves {api} v{lowest}–v{highest}, this client speaks up to v{newest}")

@@ -21,7 +21,7 @@ def words() -> DataFrame:
         .option("startingOffsets", "earliest")
         .load()
     )
-    word = f.explode(f.split(f.lower(f.col("value").cast("string")), r"\W+"))
+    word = f.explode(f.split(f.lower(f.col("value").cast("string")), r"(?U)\W+"))
     return lines.select(word.alias("word")).where("word <> ''")
 
 

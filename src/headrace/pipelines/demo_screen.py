@@ -1,0 +1,60 @@
+"""What the word count demo shows: a live table on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rich.console import Console, Group
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+INPUT_TOPIC = "streams-plaintext-input"
+OUTPUT_TOPIC = "streams-wordcount-output"
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    counts: Mapping[str, int]
+    lines_sent: int
+    lag: int
+    batch_ms: int
+    batches: int
+    last_line: str
+
+
+def picture(snapshot: Snapshot, bootstrap: str, *, rows: int = 15) -> Group:
+    table = Table(title=f"{OUTPUT_TOPIC}: {len(snapshot.counts)} words", title_justify="left", expand=False)
+    table.add_column("word")
+    table.add_column("count", justify="right")
+    table.add_column("")
+    top = sorted(snapshot.counts.items(), key=lambda item: (-item[1], item[0]))[:rows]
+    largest = max((count for _, count in top), default=1)
+    for word, count in top:
+        table.add_row(word, str(count), "█" * max(1, round(24 * count / largest)))
+    facts = Text.from_markup(
+        f"broker [b]{bootstrap}[/b]   lines sent [b]{snapshot.lines_sent}[/b]   lag [b]{snapshot.lag}[/b]   "
+        f"batches [b]{snapshot.batches}[/b]   last batch [b]{snapshot.batch_ms} ms[/b]\n"
+    )
+    facts.append(f"{INPUT_TOPIC} ← {snapshot.last_line}", style="dim")
+    return Group(facts, table, Panel(what_next(bootstrap), title="Type next, in another terminal", title_align="left"))
+
+
+def what_next(bootstrap: str) -> str:
+    serializers = "org.apache.kafka.common.serialization"
+    return (
+        f"bin/kafka-console-producer.sh --broker-list {bootstrap} --topic {INPUT_TOPIC}\n"
+        f"bin/kafka-console-consumer.sh --bootstrap-server {bootstrap} --topic {OUTPUT_TOPIC} --from-beginning \\\n"
+        "    --property print.key=true --property print.value=true \\\n"
+        f"    --property key.deserializer={serializers}.StringDeserializer \\\n"
+        f"    --property value.deserializer={serializers}.LongDeserializer\n"
+        f"bin/kafka-consumer-groups.sh --bootstrap-server {bootstrap} --describe --group wordcount.counts\n"
+        f"headrace pipeline status --bootstrap {bootstrap} --watch\n"
+        "Ctrl-C here stops everything."
+    )
+
+
+def print_plain(console: Console, snapshot: Snapshot) -> None:
+    top = sorted(snapshot.counts.items(), key=lambda item: (-item[1], item[0]))[:10]
+    console.print("  ".join(f"{word} {count}" for word, count in top), highlight=False)
