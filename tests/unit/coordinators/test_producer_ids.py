@@ -1,0 +1,61 @@
+"""Producer ids come from blocks of the controller and are never given out twice."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from headrace.coordinators.producer_ids import ProducerIdBlock, ProducerIds
+from headrace.kernel.errors import ErrorCode, NotLeader, Refused
+
+
+class Controller:
+    def __init__(self, size: int = 10) -> None:
+        self.size = size
+        self.given = 0
+        self.failures = 0
+
+    async def allocate(self) -> ProducerIdBlock:
+        await asyncio.sleep(0)
+        if self.failures:
+            self.failures -= 1
+            raise NotLeader("no controller")
+        block = ProducerIdBlock(self.given * self.size, self.size)
+        self.given += 1
+        return block
+
+
+def test_ids_are_unique_over_many_blocks_and_many_takers() -> None:
+    async def scenario() -> list[int]:
+        ids = ProducerIds(Controller().allocate)
+        return list(await asyncio.gather(*(ids.take() for _ in range(95))))
+
+    taken = asyncio.run(scenario())
+    assert len(set(taken)) == 95
+
+
+def test_the_next_block_is_there_before_the_present_one_ends() -> None:
+    async def scenario() -> None:
+        controller = Controller()
+        ids = ProducerIds(controller.allocate)
+        for _ in range(9):
+            await ids.take()
+        await asyncio.sleep(0.01)
+        assert controller.given == 2
+        assert [ids.take_now() for _ in range(3)] == [9, 10, 11]
+
+    asyncio.run(scenario())
+
+
+def test_a_controller_that_gives_nothing_makes_clients_try_again() -> None:
+    async def scenario() -> None:
+        controller = Controller()
+        controller.failures = 1
+        ids = ProducerIds(controller.allocate)
+        with pytest.raises(Refused) as refused:
+            await ids.take()
+        assert refused.value.code is ErrorCode.coordinator_load_in_progress
+        assert await ids.take() == 0
+
+    asyncio.run(scenario())
