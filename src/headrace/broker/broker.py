@@ -153,8 +153,8 @@ class Broker:
             self._failed.set()
 
     def _is_clean(self) -> bool:
-        """Whether the logs hold all that this broker ever acknowledged; an empty broker has lost nothing."""
-        return self.log_dirs.all_clean or not self.log_dirs.logs()
+        """Whether the logs hold all that this broker ever acknowledged. An empty disk may be a lost one."""
+        return self.log_dirs.all_clean
 
     def _own_info(self, broker_id: int, config: BrokerConfig) -> BrokerInfo:
         endpoints = tuple(Endpoint(one.name, one.host, one.port, one.protocol) for one in self.listeners.advertised)
@@ -186,6 +186,9 @@ class Broker:
             await self._housekeeping.stop()
             self._housekeeping = None
         epoch = self._member.epoch if self._member is not None else -1
+        if "logs" in opened:
+            # An unclean start that no controller has dealt with must not end in a mark that says "clean".
+            clean &= self._member.membership.is_clean if self._member is not None else self._is_clean()
         if "connections" in opened:
             self.connections.stop_accepting()
         if "member" in opened:

@@ -55,6 +55,11 @@ class Membership:
     def lease_held(self) -> bool:
         return self.epoch >= 0 and time.monotonic() < self._store.lease_ends_at()
 
+    @property
+    def is_clean(self) -> bool:
+        """Whether a stop from here on may be marked as clean: nothing was lost that the controller has not heard of."""
+        return self._clean
+
     def known_to(self, image: ClusterImage) -> None:
         """Once the controller has dealt with this start, clean or not, only what happens to the process from then on
         counts: when its session ends and it registers again, its logs have lived on. Not before: an unclean start whose

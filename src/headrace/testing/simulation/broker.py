@@ -184,7 +184,7 @@ class SimulatedBroker:
         for log in self.logs.logs():
             log.flush()
             self._checkpointed[log.topic, log.partition] = log.high_watermark
-        self._clean = True
+        self._clean = self.member.membership.is_clean
         await self.store.close()
 
     async def _stop_tasks(self) -> None:

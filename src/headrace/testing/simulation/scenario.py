@@ -246,7 +246,8 @@ class _Scenario:
         if self._chance.random() < 0.7:
             self._cluster.zookeeper.end_session(broker.store.session_id)
         await asyncio.sleep(self._chance.uniform(0.0, 0.5))
-        broker.start()
+        if not broker.is_up:
+            broker.start()
 
     async def _shut_down_one(self) -> None:
         broker = self._cluster.brokers[self._some_broker()]
