@@ -1,0 +1,335 @@
+"""The store port on a ZooKeeper ensemble, through kazoo.
+
+kazoo lives in threads of its own; every result, watch and state change comes over to the event loop before anyone sees
+it. Nothing is retried here: a lost connection becomes `ConnectionLost` (outcome unknown), an ended session
+`SessionExpired`, and the caller decides.
+
+The lease (DESIGN rule 9). The ensemble ends our session when it has not heard of us for the session timeout. Every
+answer proves that it had heard of us after the moment we asked, so the session surely lives until that moment plus
+the timeout. We take two thirds of it: the server that answered may die before it has told the ensemble's leader. A
+heartbeat keeps the lease fresh while nothing else is asked; a new session starts with no lease until its first
+answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final
+
+from kazoo import exceptions as kazoo
+from kazoo.client import KazooClient
+from kazoo.protocol.states import KazooState
+from kazoo.retry import KazooRetry
+from kazoo.security import ACL, CREATOR_ALL_ACL, READ_ACL_UNSAFE
+
+from headrace.config import BrokerConfig
+from headrace.coordination.store import (
+    ANY_VERSION,
+    BadVersion,
+    Check,
+    ConnectionLost,
+    Create,
+    Delete,
+    Node,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    Op,
+    SessionEvent,
+    SessionExpired,
+    Set,
+    StoreFailed,
+    StoreFault,
+    Watch,
+)
+
+logger = logging.getLogger(__name__)
+
+LEASE_SHARE: Final = 2 / 3
+_HEARTBEATS_PER_SESSION: Final = 6
+_PAUSE: Final = 0.1
+
+_FAULTS: Final[dict[type[Exception], type[StoreFault]]] = {
+    kazoo.NoNodeError: NoNode,
+    kazoo.NodeExistsError: NodeExists,
+    kazoo.BadVersionError: BadVersion,
+    kazoo.NotEmptyError: NotEmpty,
+    kazoo.ConnectionLoss: ConnectionLost,
+    kazoo.ConnectionClosedError: ConnectionLost,
+    kazoo.OperationTimeoutError: ConnectionLost,
+    kazoo.SessionExpiredError: SessionExpired,
+}
+# In a failed multi, every operation but the guilty one has one of these.
+_BYSTANDERS: Final = (kazoo.RolledBackError, kazoo.RuntimeInconsistency)
+
+
+async def open_zookeeper(config: BrokerConfig) -> ZooKeeperStore:
+    """The ensemble that `zookeeper.connect` names. Waits for it, as long as `zookeeper.connection.timeout.ms` says."""
+    session_ms = int(config["zookeeper.session.timeout.ms"])
+    connect_ms = config["zookeeper.connection.timeout.ms"]
+    store = ZooKeeperStore(
+        str(config["zookeeper.connect"]), session_timeout=session_ms / 1000, guarded=bool(config["zookeeper.set.acl"])
+    )
+    await store.connect((session_ms if connect_ms is None else int(connect_ms)) / 1000)
+    return store
+
+
+class ZooKeeperStore:
+    def __init__(
+        self,
+        connect: str,
+        *,
+        session_timeout: float,
+        guarded: bool = False,
+        credentials: tuple[str, str] | None = None,
+    ) -> None:
+        """`guarded`: only the creator may change what we write, everybody may read it; needs `credentials`
+        (user, password) for ZooKeeper's digest scheme."""
+        hosts, slash, chroot = connect.partition("/")
+        self._connect_string = connect
+        self._chroot = "/" + chroot.strip("/") if slash and chroot.strip("/") else ""
+        self._asked_timeout = session_timeout
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._callbacks: list[Callable[[SessionEvent], None]] = []
+        self._lease_ends_at = 0.0
+        self._session_id = 0
+        self._connected = asyncio.Event()
+        self._heartbeat: asyncio.Task[None] | None = None
+        self._closed = False
+        acl: list[ACL] | None = [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE] if guarded else None
+        self._client = KazooClient(
+            hosts=hosts,
+            timeout=session_timeout,
+            default_acl=acl,
+            auth_data=[("digest", ":".join(credentials))] if credentials else None,
+            # Reconnecting never gives up, and quickly: a broker without its session does not serve.
+            connection_retry=KazooRetry(max_tries=-1, delay=0.1, backoff=1.5, max_delay=1.0, max_jitter=0.2),
+            logger=logging.getLogger("headrace.coordination.kazoo"),
+        )
+
+    # --- session -------------------------------------------------------------------------------------------------
+
+    async def connect(self, timeout: float) -> None:
+        """Raises StoreFailed when the ensemble does not answer within `timeout` seconds."""
+        self._loop = asyncio.get_running_loop()
+        self._client.add_listener(self._state_changed)
+        self._client.start_async()
+        logger.info("connecting to ZooKeeper at %s (for up to %g s)", self._connect_string, timeout)
+        try:
+            async with asyncio.timeout(timeout):
+                await self._connected.wait()
+                if self._chroot:
+                    await self._make_chroot()
+        except TimeoutError:
+            await self.close()
+            raise StoreFailed(
+                f"ZooKeeper at {self._connect_string} does not answer within {timeout:g} s: is it running, "
+                "and does zookeeper.connect name it?"
+            ) from None
+        self._heartbeat = asyncio.create_task(self._beat(), name="zookeeper heartbeat")
+
+    async def _make_chroot(self) -> None:
+        made = ""
+        for part in self._chroot.strip("/").split("/"):
+            made += "/" + part
+            while True:
+                try:
+                    await self.create(made, b"")
+                    break
+                except NodeExists:
+                    break
+                except (ConnectionLost, SessionExpired):
+                    await asyncio.sleep(_PAUSE)
+        self._client.chroot = self._chroot
+
+    def _state_changed(self, state: str) -> None:
+        """Called in kazoo's thread."""
+        session = self._client.client_id[0] if state == KazooState.CONNECTED and self._client.client_id else 0
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._session_moved, state, session)
+
+    def _session_moved(self, state: str, session: int) -> None:
+        if self._closed:
+            return
+        if state == KazooState.CONNECTED:
+            if session != self._session_id:
+                # Another session, even when nobody told us that the old one had ended.
+                if self._session_id:
+                    self._expired()
+                self._session_id, self._lease_ends_at = session, 0.0
+            self._connected.set()
+            self._tell(SessionEvent.CONNECTED)
+        elif state == KazooState.SUSPENDED:
+            self._connected.clear()
+            logger.warning("connection to ZooKeeper lost")
+            self._tell(SessionEvent.SUSPENDED)
+        elif state == KazooState.LOST:
+            self._connected.clear()
+            self._expired()
+
+    def _expired(self) -> None:
+        if self._session_id:
+            logger.warning("the session with ZooKeeper has expired")
+            self._session_id, self._lease_ends_at = 0, 0.0
+            self._tell(SessionEvent.EXPIRED)
+
+    def _tell(self, event: SessionEvent) -> None:
+        for callback in tuple(self._callbacks):
+            callback(event)
+
+    @property
+    def session_id(self) -> int:
+        return self._session_id
+
+    @property
+    def session_timeout(self) -> float:
+        # What the ensemble granted, which may differ from what was asked.
+        granted = float(self._client._session_timeout) / 1000
+        return granted or self._asked_timeout
+
+    def lease_ends_at(self) -> float:
+        return self._lease_ends_at
+
+    def on_session(self, callback: Callable[[SessionEvent], None]) -> None:
+        self._callbacks.append(callback)
+        if self._connected.is_set():
+            callback(SessionEvent.CONNECTED)
+
+    async def _beat(self) -> None:
+        while not self._closed:
+            try:
+                await self._call(self._client.exists_async, "/")
+            except StoreFault:
+                pass
+            await asyncio.sleep(self.session_timeout / _HEARTBEATS_PER_SESSION)
+
+    # --- operations ----------------------------------------------------------------------------------------------
+
+    async def get(self, path: str, watch: Watch | None = None) -> Node:
+        data, stat = await self._call(self._client.get_async, path, watch=self._on_loop(watch))
+        return Node(data, stat.version, stat.czxid, stat.ephemeralOwner)
+
+    async def exists(self, path: str, watch: Watch | None = None) -> Node | None:
+        try:
+            return await self.get(path, watch)
+        except NoNode:
+            if watch is None or await self._call(self._client.exists_async, path, watch=self._on_loop(watch)) is None:
+                return None
+        # It was made between the two questions; the watch is set.
+        return await self.exists(path)
+
+    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        names: list[str] = await self._call(self._client.get_children_async, path, watch=self._on_loop(watch))
+        return sorted(names)
+
+    async def create(self, path: str, data: bytes, *, ephemeral: bool = False) -> None:
+        await self._call(self._client.create_async, path, data, ephemeral=ephemeral)
+
+    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> None:
+        await self._call(self._client.set_async, path, data, version=version)
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        await self._call(self._client.delete_async, path, version=version)
+
+    async def multi(self, ops: Sequence[Op]) -> None:
+        transaction = self._client.transaction()
+        for op in ops:
+            match op:
+                case Create(path, data, ephemeral):
+                    transaction.create(path, data, ephemeral=ephemeral)
+                case Set(path, data, version):
+                    transaction.set_data(path, data, version)
+                case Delete(path, version):
+                    transaction.delete(path, version)
+                case Check(path, version):
+                    transaction.check(path, version)
+        for op, result in zip(ops, await self._call(transaction.commit_async), strict=True):
+            if isinstance(result, Exception) and not isinstance(result, _BYSTANDERS):
+                raise _fault(result, op.path)
+
+    async def sync(self) -> None:
+        await self._call(self._client.sync_async, "/")
+
+    async def close(self) -> None:
+        """Ends the session at once, and with it our ephemeral nodes."""
+        if self._closed:
+            return
+        self._closed = True
+        self._lease_ends_at = 0.0
+        if self._heartbeat is not None:
+            self._heartbeat.cancel()
+            await asyncio.gather(self._heartbeat, return_exceptions=True)
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, self._stop_client)
+
+    def _stop_client(self) -> None:
+        self._client.stop()
+        self._client.close()
+
+    # --- from kazoo's threads to the loop ------------------------------------------------------------------------
+
+    def _on_loop(self, watch: Watch | None) -> Callable[[Any], None] | None:
+        if watch is None:
+            return None
+        hint = watch
+
+        def fired(_event: Any) -> None:
+            if self._loop is not None and not self._loop.is_closed():
+                self._loop.call_soon_threadsafe(hint)
+
+        return fired
+
+    async def _call(self, start: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        if self._closed:
+            raise StoreFailed("the connection to ZooKeeper is closed")
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[Any] = loop.create_future()
+        asked_at, session = time.monotonic(), self._session_id
+
+        def finished(result: Any) -> None:
+            # Still in kazoo's thread.
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(_settle, done, result)
+
+        path = str(arguments[0]) if arguments else "a transaction"
+        try:
+            start(*arguments, **options).rawlink(finished)
+            # kazoo keeps requests while it reconnects; past the session timeout their answer is of no use to anyone.
+            value = await _within(done, self.session_timeout)
+        except (kazoo.ZookeeperError, kazoo.ConnectionClosedError, kazoo.KazooException) as error:
+            if not isinstance(error, kazoo.ConnectionLoss | kazoo.SessionExpiredError | kazoo.ConnectionClosedError):
+                self._extend_lease(asked_at, session)  # a refusal is an answer, too
+            raise _fault(error, path) from error
+        self._extend_lease(asked_at, session)
+        return value
+
+    def _extend_lease(self, asked_at: float, session: int) -> None:
+        if session and session == self._session_id:
+            self._lease_ends_at = max(self._lease_ends_at, asked_at + LEASE_SHARE * self.session_timeout)
+
+
+def _settle(done: asyncio.Future[Any], result: Any) -> None:
+    if done.done():
+        return
+    if result.successful():
+        done.set_result(result.value)
+    else:
+        done.set_exception(result.exception)
+
+
+async def _within(done: Awaitable[Any], seconds: float) -> Any:
+    try:
+        async with asyncio.timeout(seconds):
+            return await done
+    except TimeoutError:
+        raise ConnectionLost(f"ZooKeeper gave no answer within {seconds:g} s") from None
+
+
+def _fault(error: Exception, path: str) -> StoreFault:
+    for known, fault in _FAULTS.items():
+        if isinstance(error, known):
+            return fault(f"{path}: {type(error).__name__}")
+    return StoreFault(f"{path}: {type(error).__name__} {error}".rstrip())

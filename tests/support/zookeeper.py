@@ -1,0 +1,103 @@
+"""A real ZooKeeper server for tests: its own directory, a free port, stopped by the process id we started.
+
+with ZooKeeperServer(tmp_path) as server:
+    store = ZooKeeperStore(server.connect, session_timeout=6)
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+from types import TracebackType
+
+from headrace.coordination import zookeeper_server
+
+
+def available() -> bool:
+    try:
+        zookeeper_server.find_java()
+        zookeeper_server.find_jars()
+    except zookeeper_server.CannotStart:
+        return False
+    return True
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class ZooKeeperServer:
+    """One server. `pause` and `resume` freeze it, `kill` and `start` crash and restart it on the same data and port."""
+
+    def __init__(self, directory: Path, *, port: int | None = None, tick_ms: int = 500) -> None:
+        self.directory = directory
+        self.port = free_port() if port is None else port
+        self.tick_ms = tick_ms
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def connect(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def start(self, timeout: float = 30) -> ZooKeeperServer:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        file = self.directory / "zoo.cfg"
+        file.write_text(
+            f"dataDir={self.directory / 'data'}\nclientPort={self.port}\nclientPortAddress=127.0.0.1\n"
+            f"tickTime={self.tick_ms}\nmaxClientCnxns=0\nadmin.enableServer=false\nminSessionTimeout=1000\n"
+            "4lw.commands.whitelist=ruok,stat\n"
+        )
+        with (self.directory / "zookeeper.out").open("ab") as out:
+            self.process = subprocess.Popen(
+                zookeeper_server.command(file, heap="128m"), stdout=out, stderr=out, stdin=subprocess.DEVNULL
+            )
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            if self.process.poll() is not None:
+                raise RuntimeError(f"ZooKeeper ended at its start:\n{self._tail()}")
+            if self._is_ok():
+                return self
+            time.sleep(0.05)
+        self.stop()
+        raise RuntimeError(f"ZooKeeper did not answer within {timeout} s:\n{self._tail()}")
+
+    def _is_ok(self) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=1) as connection:
+                connection.sendall(b"ruok")
+                return connection.recv(16) == b"imok"
+        except OSError:
+            return False
+
+    def _tail(self) -> str:
+        return (self.directory / "zookeeper.out").read_text(errors="replace")[-3000:]
+
+    def kill(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+    stop = kill  # it keeps its promises through a kill; a slow orderly stop would prove nothing more
+
+    def pause(self) -> None:
+        assert self.process is not None
+        os.kill(self.process.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        assert self.process is not None
+        os.kill(self.process.pid, signal.SIGCONT)
+
+    def __enter__(self) -> ZooKeeperServer:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
