@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from headrace.wire.codec import RequestHeader
 
 ANONYMOUS = "User:ANONYMOUS"
+
+
+def _nobody(delay_ms: int) -> None:
+    """Mutes no one: the request came from no connection."""
 
 
 # Not frozen: one is made per request, and a frozen dataclass costs three times as much to make. Nobody changes it.
@@ -17,6 +22,8 @@ class RequestContext:
     listener: str
     principal: str
     received_at_ms: int
+    mute: Callable[[int], None] = _nobody
+    """Stops reading from the client for so many ms: how a quota is enforced on one that does not wait by itself."""
 
     @property
     def version(self) -> int:

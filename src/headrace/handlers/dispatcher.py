@@ -15,6 +15,7 @@ from typing import Any, Final
 from headrace.handlers.api_versions import unsupported_version_answer
 from headrace.handlers.context import ANONYMOUS, RequestContext
 from headrace.handlers.error_answers import error_answer
+from headrace.handlers.metering import Metering
 from headrace.handlers.request_metrics import RequestMetrics
 from headrace.handlers.table import Answer, FrameHandler, Handler, HandlerTable, RefusesItself
 from headrace.kernel.errors import ErrorCode, Fault
@@ -38,9 +39,10 @@ _FETCH: Final = 1
 class Dispatcher:
     """Serves the frames of every connection. Owned by the event loop."""
 
-    def __init__(self, table: HandlerTable, metrics: RequestMetrics) -> None:
+    def __init__(self, table: HandlerTable, metrics: RequestMetrics, metering: Metering | None = None) -> None:
         self._table = table
         self._metrics = metrics
+        self._metering = Metering() if metering is None else metering
         # Asked once: checking a protocol costs more than serving a small request.
         self._frame_handlers = {h.api_key: h for h in table if isinstance(h, FrameHandler)}
         self._handlers: dict[int, Handler] = {h.api_key: h for h in table if not isinstance(h, FrameHandler)}
@@ -56,7 +58,9 @@ class Dispatcher:
         if handler is None or header.api_version not in handler.versions:
             return self._refuse_version(header, connection)
         now_ms = time.time_ns() // 1_000_000
-        context = RequestContext(header, connection.peer_host, connection.listener, ANONYMOUS, now_ms)
+        context = RequestContext(
+            header, connection.peer_host, connection.listener, ANONYMOUS, now_ms, connection.throttle
+        )
         try:
             frame_handler = self._frame_handlers.get(header.api_key)
             if frame_handler is not None:
@@ -72,7 +76,10 @@ class Dispatcher:
         if isinstance(reply, Later):
             reply.answer = self._metrics.timed(header.api_key, started, reply.answer)
         else:
-            self._metrics.served(header.api_key, time.perf_counter() - started)
+            took_s = time.perf_counter() - started
+            self._metrics.served(header.api_key, took_s)
+            if self._metering.quotas.limits_requests:
+                self._metering.took_time(context, took_s * 1000)
         return reply
 
     def _call(self, handler: Handler, request: Any, context: RequestContext, connection: Connection) -> Reply:

@@ -10,14 +10,16 @@ to grow, not for the clock. Not done: tiered storage.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, Final
 
 from headrace.handlers.context import RequestContext
 from headrace.handlers.fetch_sessions import NO_SESSION, FetchSessions, Key, Session, Wanted
 from headrace.handlers.leaders import Leaders
+from headrace.handlers.metering import Metering
 from headrace.handlers.produce_checks import topic_id_of
 from headrace.kernel.errors import ErrorCode, Fault, Refused, UnknownPartition, UnknownTopicId
 from headrace.net.replies import Parts
@@ -68,6 +70,7 @@ class Fetch:
     leaders: Leaders
     sessions: FetchSessions
     max_bytes: int = 57_671_680
+    metering: Metering = field(default_factory=Metering)
 
     api_key: ClassVar[int] = 1
     versions: ClassVar[range] = range(4, 19)
@@ -82,6 +85,8 @@ class Fetch:
         except Refused as refused:
             return encode_fetch_response(version, context.header.correlation_id, (), error_code=int(refused.code))
         max_bytes = min(request.max_bytes, self.max_bytes)
+        if self.metering.quotas.limits_fetch and replica_id < 0:
+            max_bytes = self.metering.quotas.fetch_allowance(context.principal, context.client_id, max_bytes)
         asked = Asked(
             context,
             wanted,
@@ -197,6 +202,10 @@ class Fetch:
     def _answer(self, asked: Asked, gathered: Gathered) -> Parts:
         session, context = asked.session, asked.context
         fetched = gathered.fetched
+        if self.metering.quotas.limits_fetch and asked.replica_id < 0:
+            wait_ms = self.metering.fetched(context, gathered.size_bytes, time.time_ns() // 1_000_000)
+            if wait_ms:
+                return self._held_back(asked, wait_ms)
         if session is not None:
             told = [(wanted, one) for wanted, one in fetched if wanted.tell(one) or not asked.only_changes]
             session.moved_to_end([(w.topic, w.index) for w, one in told if one.records is not None])
@@ -207,6 +216,8 @@ class Fetch:
             if not topics or topics[-1][0] != wanted.topic:
                 topics.append((wanted.topic, []))
             topics[-1][1].append(one)
+            if one.records is not None:
+                self._count(asked, wanted.topic, one.records.length)
             if one.current_leader is not None:
                 leaders.add(one.current_leader[0])
         answered: list[FetchedTopic] = [*topics]
@@ -217,6 +228,28 @@ class Fetch:
             session_id=NO_SESSION if session is None else session.id,
             node_endpoints=self.leaders.endpoints(leaders, context.listener) if leaders else (),
         )
+
+    def _held_back(self, asked: Asked, wait_ms: int) -> Parts:
+        """No records until the wait is over (KIP-219). A session that was just made is made again by the next fetch."""
+        known = asked.session is not None and asked.only_changes
+        return encode_fetch_response(
+            asked.context.version,
+            asked.context.header.correlation_id,
+            (),
+            throttle_time_ms=wait_ms,
+            session_id=asked.session.id if asked.session is not None and known else NO_SESSION,
+        )
+
+    def _count(self, asked: Asked, topic: str | bytes, size_bytes: int) -> None:
+        name = self._name(topic)
+        if name is None:
+            return
+        used = self.metering.traffic[name]
+        used.fetches += 1
+        if asked.replica_id < 0:
+            used.bytes_out += size_bytes
+        else:
+            used.replication_bytes_out += size_bytes
 
 
 def _wake(woken: asyncio.Future[None]) -> None:

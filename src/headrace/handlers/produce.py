@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
 from headrace.handlers.context import RequestContext
 from headrace.handlers.leaders import Leaders
+from headrace.handlers.metering import Metering
 from headrace.handlers.produce_checks import check_records, topic_id_of
 from headrace.handlers.transactional_produce import Place, TransactionGuard, Unverified
 from headrace.kernel.errors import ErrorCode, Fault, Refused
@@ -76,6 +77,7 @@ class Produce:
     partitions: Partitions
     leaders: Leaders
     transactions: TransactionGuard
+    metering: Metering = field(default_factory=Metering)
 
     api_key: ClassVar[int] = 0
     versions: ClassVar[range] = range(3, 14)
@@ -89,24 +91,25 @@ class Produce:
                 # The records must outlive this frame, and nothing behind them may be appended before them.
                 for _, partitions in request.topics:
                     partitions[:] = [PartitionRecords(p, _copy(r)) for p, r in partitions]
-                return Later(self._when_verified(request, unverified, context))
-        return self._append_all(request, context, {})
+                return Later(self._when_verified(request, unverified, context, len(frame)))
+        return self._append_all(request, context, {}, len(frame))
 
     async def _when_verified(
-        self, request: ProduceRequest, unverified: list[Unverified], context: RequestContext
+        self, request: ProduceRequest, unverified: list[Unverified], context: RequestContext, size_bytes: int
     ) -> Bytes | Parts | Close | None:
         assert request.transactional_id is not None
         refused = await self.transactions.ask(request.transactional_id, unverified, context.version)
-        reply = self._append_all(request, context, refused)
+        reply = self._append_all(request, context, refused, size_bytes)
         return await reply.answer if isinstance(reply, Later) else reply
 
     def _append_all(
-        self, request: ProduceRequest, context: RequestContext, refused: dict[Place, Fault]
+        self, request: ProduceRequest, context: RequestContext, refused: dict[Place, Fault], size_bytes: int
     ) -> bytearray | Close | Later | None:
         acks = request.acks
         topics: Topics = []
         commits: list[Commit] = []
         failed = False
+        traffic = self.metering.traffic
         for topic, partitions in request.topics:
             outcomes: list[PartitionOutcome] = []
             topics.append((topic, outcomes))
@@ -123,7 +126,13 @@ class Produce:
                 except Fault as fault:
                     failed = True
                     outcomes.append(self._refused(topic, index, partition, fault))
+                    if partition is not None:
+                        traffic[partition.topic].failed_produces += 1
                     continue
+                used = traffic[partition.topic]
+                used.produces += 1
+                used.bytes_in += len(checked)
+                used.messages_in += appended.last_offset - appended.first_offset + 1
                 outcomes.append(
                     PartitionOutcome(
                         index, 0, appended.first_offset, appended.log_append_time_ms, appended.log_start_offset
@@ -136,12 +145,14 @@ class Produce:
                         commits.append(Commit(outcomes, len(outcomes) - 1, partition, end))
                     elif code:
                         outcomes[-1] = outcomes[-1]._replace(error_code=int(code))
+        wait_ms = self.metering.produced(context, size_bytes) if self.metering.quotas.limits_produce else 0
         if acks == 0:
             # Nobody reads an answer; a closed connection is the only way to say that something went wrong.
             return CLOSE if failed else None
         if commits:
-            return Later(self._when_committed(commits, request.timeout_ms, topics, context), overlapping=True)
-        return self._encode(topics, context, failed)
+            waiting = self._when_committed(commits, request.timeout_ms, topics, context, wait_ms)
+            return Later(waiting, overlapping=True)
+        return self._encode(topics, context, failed, wait_ms)
 
     def _partition(self, topic: str | bytes, index: int, context: RequestContext) -> Partition:
         if isinstance(topic, str):
@@ -171,15 +182,15 @@ class Produce:
             current_leader=leader,
         )
 
-    def _encode(self, topics: Topics, context: RequestContext, failed: bool) -> bytearray:
+    def _encode(self, topics: Topics, context: RequestContext, failed: bool, wait_ms: int) -> bytearray:
         endpoints: tuple[NodeEndpoint, ...] = ()
         if failed and context.version >= 10:
             leaders = {o.current_leader[0] for _, outcomes in topics for o in outcomes if o.current_leader is not None}
             endpoints = self.leaders.endpoints(leaders, context.listener)
-        return encode_produce_response(context.version, context.header.correlation_id, topics, 0, endpoints)
+        return encode_produce_response(context.version, context.header.correlation_id, topics, wait_ms, endpoints)
 
     async def _when_committed(
-        self, commits: list[Commit], timeout_ms: int, topics: Topics, context: RequestContext
+        self, commits: list[Commit], timeout_ms: int, topics: Topics, context: RequestContext, wait_ms: int
     ) -> bytearray:
         done = asyncio.get_running_loop().create_future()
         missing = len(commits)
@@ -205,4 +216,4 @@ class Produce:
         except TimeoutError:
             pass
         failed = any(outcome.error_code == _NOT_LEADER for _, outcomes in topics for outcome in outcomes)
-        return self._encode(topics, context, failed)
+        return self._encode(topics, context, failed, wait_ms)
