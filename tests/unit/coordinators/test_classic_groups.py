@@ -272,9 +272,9 @@ def test_those_who_wait_are_told_when_the_coordinator_moves() -> None:
 # --- static members (KIP-345) ------------------------------------------------------------------------------------
 
 
-def static_pair(driver: GroupDriver) -> tuple[str, str]:
-    driver.join("a", instance_id="one")
-    driver.join("b", instance_id="two")
+def static_pair(driver: GroupDriver, rebalance_timeout_ms: int = 60_000) -> tuple[str, str]:
+    driver.join("a", instance_id="one", rebalance_timeout_ms=rebalance_timeout_ms)
+    driver.join("b", instance_id="two", rebalance_timeout_ms=rebalance_timeout_ms)
     driver.advance(6_100)
     leader, follower = driver.answers["a"].member_id, driver.answers["b"].member_id
     driver.sync("sb", follower, 1, instance_id="two")
@@ -311,11 +311,10 @@ def test_a_static_leader_that_restarts_is_told_to_skip_assigning() -> None:
 
 def test_a_static_member_that_is_away_keeps_its_place_through_a_rebalance() -> None:
     driver = GroupDriver()
-    leader, follower = static_pair(driver)
-    driver.join_twice("c", rebalance_timeout_ms=5_000, session_timeout_ms=30_000)
-    driver.join("a2", member=leader, instance_id="one", rebalance_timeout_ms=5_000, session_timeout_ms=30_000)
-    # The other one is away; its session of ten seconds outlives a rebalance of one.
-    group(driver).members[follower].rebalance_timeout_ms = 1_000
+    leader, follower = static_pair(driver, rebalance_timeout_ms=5_000)
+    driver.join_twice("c", rebalance_timeout_ms=5_000)
+    driver.join("a2", member=leader, instance_id="one", rebalance_timeout_ms=5_000)
+    # The other one is away; its session of ten seconds outlives a rebalance of five.
     driver.advance(5_100)
     assert driver.answers["a2"].generation == 2
     assert follower in group(driver).members
