@@ -226,12 +226,18 @@ class Ledger:
         created = [op for op in ops if isinstance(op, Create)]
         if not created:
             return False
-        try:
-            await self._store.sync()
-            node = await self._store.get(created[-1].path)
-        except NoNode:
-            return False
-        return node.data == created[-1].data
+        while True:
+            try:
+                await self._store.sync()
+                node = await self._store.get(created[-1].path)
+            except NoNode:
+                return False
+            except ConnectionLost:
+                await asyncio.sleep(_RETRY_PAUSE)
+            except SessionExpired as expired:
+                raise Deposed("the session with the coordination store expired") from expired
+            else:
+                return node.data == created[-1].data
 
     async def clear_topic(self, name: str) -> None:
         """Removes what is left of a deleted or unfinished topic in the store."""
