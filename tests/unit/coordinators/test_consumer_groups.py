@@ -1,0 +1,272 @@
+"""Consumer groups of the new protocol (KIP-848), on virtual time: joining, reconciling, leaving, fencing, regexes."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.coordinators.group.core.consumer_group import ConsumerGroup, MemberState
+from headrace.coordinators.group.core.consumer_heartbeat import HeartbeatReply, HeartbeatRequest, check
+from headrace.coordinators.group.core.settings import GroupSettings
+from headrace.kernel.errors import ErrorCode, Refused
+from tests.support.group_driver import GroupDriver, image_of, topic_id
+
+ORDERS = topic_id("orders")
+
+
+def group(driver: GroupDriver) -> ConsumerGroup:
+    return driver.shard.consumer_group("g")
+
+
+def held(reply: HeartbeatReply) -> set[int]:
+    assert reply.assignment is not None
+    return set(reply.assignment.get(ORDERS, ()))
+
+
+def owns(*partitions: int) -> dict[object, frozenset[int]]:
+    return {ORDERS: frozenset(partitions)} if partitions else {}
+
+
+def refused_with(code: ErrorCode, call: object) -> None:
+    with pytest.raises(Refused) as refused:
+        call()  # type: ignore[operator]
+    assert refused.value.code is code
+
+
+def test_the_first_member_gets_everything_in_one_answer() -> None:
+    driver = GroupDriver()
+    reply = driver.beat("a", 0)
+    assert (reply.epoch, held(reply), reply.heartbeat_interval_ms) == (1, {0, 1, 2, 3}, 5_000)
+    assert group(driver).state_name == "Stable"
+    assert driver.beat("a", 1, owned=owns(0, 1, 2, 3)).assignment is None, "nothing new to tell"
+
+
+def test_a_second_member_gets_its_share_when_the_first_has_let_go() -> None:
+    driver = GroupDriver()
+    driver.beat("a", 0)
+    second = driver.beat("b", 0)
+    assert (second.epoch, held(second)) == (2, set()), "all of it is still held"
+    first = driver.beat("a", 1)
+    kept = held(first)
+    assert first.epoch == 1 and len(kept) == 2, "asked to give up two, still in its epoch"
+    assert driver.beat("b", 2).assignment is None
+    done = driver.beat("a", 1, owned=owns(*kept))
+    assert done.epoch == 2
+    assert held(driver.beat("b", 2)) == {0, 1, 2, 3} - kept
+    assert group(driver).state_name == "Stable"
+
+
+def test_nobody_gets_a_partition_while_another_may_still_read_it() -> None:
+    driver = GroupDriver()
+    driver.beat("a", 0)
+    driver.beat("b", 0)
+    driver.beat("a", 1)
+    member = group(driver).members["a"]
+    assert member.state is MemberState.UNREVOKED_PARTITIONS
+    for _ in range(3):
+        assert driver.beat("b", 2).assignment is None
+        driver.beat("a", 1, owned=owns(0, 1, 2, 3))
+    assert group(driver).state_name == "Reconciling"
+
+
+def test_a_member_that_does_not_give_up_in_time_is_put_out() -> None:
+    driver = GroupDriver()
+    driver.beat("a", 0, rebalance_timeout_ms=20_000)
+    driver.beat("b", 0)
+    driver.beat("a", 1)
+    for _ in range(5):
+        driver.advance(5_000)
+        driver.beat("b", group(driver).members["b"].epoch)
+        if "a" in group(driver).members:
+            driver.beat("a", 1)
+    assert set(group(driver).members) == {"b"}
+    driver.beat("b", group(driver).members["b"].epoch)
+    assert group(driver).members["b"].assigned_partitions == {ORDERS: frozenset(range(4))}
+    refused_with(ErrorCode.unknown_member_id, lambda: driver.beat("a", 1))
+
+
+def test_a_member_that_falls_silent_is_put_out_and_its_share_goes_to_the_others() -> None:
+    driver = GroupDriver()
+    driver.beat("a", 0)
+    driver.advance(40_000)
+    driver.beat("b", 0)
+    driver.advance(10_000)
+    assert set(group(driver).members) == {"b"}
+    reply = driver.beat("b", 2)
+    assert held(reply) == {0, 1, 2, 3}
+
+
+def test_leaving_hands_partitions_on_at_once() -> None:
+    driver = GroupDriver()
+    driver.beat("a", 0)
+    driver.beat("b", 0)
+    left = driver.beat("a", -1)
+    assert left.epoch == -1
+    assert held(driver.beat("b", 2)) == {0, 1, 2, 3}
+    driver.beat("b", -1)
+    assert group(driver).state_name == "Empty"
+    refused_with(ErrorCode.unknown_member_id, lambda: driver.beat("b", -1))
+
+
+def test_stale_and_future_epochs_are_fenced() -> None:
+    driver = GroupDriver()
+    driver.beat("a", 0)
+    refused_with(ErrorCode.fenced_member_epoch, lambda: driver.beat("a", 2))
+    driver.beat("b", 0)
+    driver.beat("a", 1)
+    kept = set(group(driver).members["a"].assigned_partitions[ORDERS])
+    driver.beat("a", 1, owned=owns(*kept))
+    assert group(driver).members["a"].epoch == 2
+    again = driver.beat("a", 1, owned=owns(*kept))
+    assert again.epoch == 2, "the answer that raised the epoch may have been lost"
+    refused_with(ErrorCode.fenced_member_epoch, lambda: driver.beat("a", 1))
+    refused_with(ErrorCode.fenced_member_epoch, lambda: driver.beat("a", 1, owned=owns(0, 1, 2, 3)))
+    rejoined = driver.beat("a", 0)
+    assert held(rejoined) == kept, "it gave everything up and joins again"
+
+
+def test_an_unknown_group_or_member_is_told_so() -> None:
+    driver = GroupDriver()
+    refused_with(ErrorCode.group_id_not_found, lambda: driver.beat("a", 3))
+    driver.beat("a", 0)
+    refused_with(ErrorCode.unknown_member_id, lambda: driver.beat("b", 1))
+
+
+def test_a_member_without_an_id_is_given_one() -> None:
+    driver = GroupDriver()
+    reply = driver.beat("", 0)
+    assert reply.member_id and reply.member_id in group(driver).members
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"group_id": " "}, ErrorCode.invalid_request),
+        ({"instance_id": ""}, ErrorCode.invalid_request),
+        ({"rack_id": ""}, ErrorCode.invalid_request),
+        ({"member_id": ""}, ErrorCode.invalid_request),
+        ({"rebalance_timeout_ms": -1}, ErrorCode.invalid_request),
+        ({"owned": None}, ErrorCode.invalid_request),
+        ({"owned": {ORDERS: frozenset({1})}}, ErrorCode.invalid_request),
+        ({"topic_names": None}, ErrorCode.invalid_request),
+        ({"topic_names": ()}, ErrorCode.invalid_request),
+        ({"epoch": -2}, ErrorCode.invalid_request),
+        ({"epoch": -3}, ErrorCode.invalid_request),
+        ({"server_assignor": "mine"}, ErrorCode.unsupported_assignor),
+        ({"topic_regex": "("}, ErrorCode.invalid_regular_expression),
+        ({"topic_regex": r"(a)\1"}, ErrorCode.invalid_regular_expression),
+    ],
+)
+def test_bad_requests_get_kafkas_own_codes(changes: dict[str, object], code: ErrorCode) -> None:
+    values: dict[str, object] = {
+        "group_id": "g",
+        "member_id": "a",
+        "epoch": 0,
+        "client_id": "c",
+        "client_host": "/h",
+        "rebalance_timeout_ms": 1_000,
+        "topic_names": ("orders",),
+        "owned": {},
+    }
+    check(HeartbeatRequest(**values), GroupSettings(), 1)  # type: ignore[arg-type]
+    refused_with(code, lambda: check(HeartbeatRequest(**{**values, **changes}), GroupSettings(), 1))  # type: ignore[arg-type]
+
+
+def test_a_topic_that_grows_is_noticed_at_the_next_heartbeat() -> None:
+    driver = GroupDriver()
+    driver.beat("a", 0)
+    driver.set_image(image_of(version=2, orders=6))
+    reply = driver.beat("a", 1)
+    assert (reply.epoch, held(reply)) == (2, set(range(6)))
+    driver.set_image(image_of(version=3, orders=6, other=1))
+    assert driver.beat("a", 2).epoch == 2, "a topic that nobody reads changes nothing"
+
+
+def test_a_topic_that_comes_later_is_assigned_when_it_is_there() -> None:
+    driver = GroupDriver(image=image_of(other=1))
+    assert held(driver.beat("a", 0)) == set()
+    driver.set_image(image_of(version=2, orders=2, other=1))
+    assert held(driver.beat("a", 1)) == {0, 1}
+
+
+def test_a_changed_subscription_moves_the_group_on() -> None:
+    driver = GroupDriver(image=image_of(orders=2, other=2))
+    driver.beat("a", 0)
+    reply = driver.beat("a", 1, topic_names=("orders", "other"))
+    assert reply.epoch == 2 and set(reply.assignment or {}) == {ORDERS, topic_id("other")}
+
+
+def test_a_regular_expression_follows_the_topics() -> None:
+    driver = GroupDriver(image=image_of(**{"orders-eu": 1, "orders-us": 1, "other": 1}))
+    reply = driver.beat("a", 0, topic_names=None, topic_regex="orders-.*")
+    assert set(reply.assignment or {}) == {topic_id("orders-eu"), topic_id("orders-us")}
+    driver.set_image(image_of(2, **{"orders-eu": 1, "orders-us": 1, "orders-asia": 1, "other": 1}))
+    reply = driver.beat("a", 1)
+    assert topic_id("orders-asia") in (reply.assignment or {})
+    assert group(driver).is_subscribed_to("orders-asia") and not group(driver).is_subscribed_to("other")
+    driver.reload()
+    assert group(driver).regexes["orders-.*"].topics == {"orders-eu", "orders-us", "orders-asia"}
+    driver.beat("a", 2, topic_regex="other")
+    assert set(group(driver).regexes) == {"other"}, "nobody uses the old one"
+
+
+def test_the_assignor_that_most_members_ask_for_is_used() -> None:
+    driver = GroupDriver(image=image_of(orders=2, other=2))
+    topics = ("orders", "other")
+    driver.beat("a", 0, topic_names=topics, server_assignor="range")
+    driver.beat("b", 0, topic_names=topics, server_assignor="range")
+    target = group(driver).target
+    assert all(
+        partitions == {ORDERS: frozenset({at}), topic_id("other"): frozenset({at})}
+        for at, partitions in enumerate(target[m] for m in "ab")
+    )
+
+
+def test_a_full_group_refuses_more() -> None:
+    driver = GroupDriver(GroupSettings(consumer_max_size=1))
+    driver.beat("a", 0)
+    refused_with(ErrorCode.group_max_size_reached, lambda: driver.beat("b", 0))
+
+
+def test_another_broker_takes_over_where_the_group_stands() -> None:
+    driver = GroupDriver()
+    driver.beat("a", 0)
+    driver.beat("b", 0)
+    kept = held(driver.beat("a", 1))
+    driver.reload()
+    assert group(driver).members["a"].state is MemberState.UNREVOKED_PARTITIONS
+    assert driver.beat("a", 1, owned=owns(*kept)).epoch == 2
+    assert held(driver.beat("b", 2)) == {0, 1, 2, 3} - kept
+    driver.advance(46_000)
+    assert group(driver).is_empty
+
+
+# --- static members ----------------------------------------------------------------------------------------------
+
+
+def test_a_static_member_that_says_it_will_be_back_keeps_its_partitions() -> None:
+    driver = GroupDriver()
+    driver.beat("a1", 0, instance_id="one")
+    driver.beat("b", 0)
+    kept = held(driver.beat("a1", 1, instance_id="one"))
+    driver.beat("a1", 1, instance_id="one", owned=owns(*kept))
+    driver.beat("b", 2)
+    assert driver.beat("a1", -2, instance_id="one").epoch == -2
+    back = driver.beat("a2", 0, instance_id="one")
+    assert (back.epoch, held(back)) == (2, kept), "no new epoch: nothing moved"
+    assert set(group(driver).members) == {"a2", "b"}
+    refused_with(ErrorCode.fenced_instance_id, lambda: driver.beat("a1", 2, instance_id="one"))
+
+
+def test_a_static_member_that_does_not_come_back_is_put_out() -> None:
+    driver = GroupDriver()
+    driver.beat("a1", 0, instance_id="one")
+    driver.beat("a1", -2, instance_id="one")
+    driver.advance(46_000)
+    assert group(driver).is_empty
+
+
+def test_an_instance_id_in_use_is_not_given_away() -> None:
+    driver = GroupDriver()
+    driver.beat("a1", 0, instance_id="one")
+    refused_with(ErrorCode.unreleased_instance_id, lambda: driver.beat("a2", 0, instance_id="one"))
+    refused_with(ErrorCode.unknown_member_id, lambda: driver.beat("x", 1, instance_id="unknown"))
