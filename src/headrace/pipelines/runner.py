@@ -64,6 +64,10 @@ class PipelineRun:
     spark: SparkSession
     report: Callable[[str], None] = print
     once: bool = False
+    # Where checkpoints lie below the storage root; a replay has its own, for one flow.
+    checkpoints: str = "checkpoints"
+    only_flow: str | None = None
+    trigger_interval: str | None = None
     flows: list[RunningFlow] = field(default_factory=list)
     views: list[ResolvedFlow] = field(default_factory=list)
     _stop: threading.Event = field(default_factory=threading.Event)
@@ -82,6 +86,11 @@ class PipelineRun:
         resolved = self.resolve()
         self.views = [item for item in resolved if isinstance(item.target, MaterializedView)]
         streams = [item for item in resolved if not isinstance(item.target, (MaterializedView, TemporaryView))]
+        if self.only_flow is not None:
+            streams = [item for item in streams if item.flow.name == self.only_flow]
+            self.views = []
+            if not streams:
+                raise PipelineError(f"pipeline {self.spec.name!r} has no streaming flow {self.only_flow!r}")
         if self.spec.bootstrap:
             self._writer = ProgressWriter(self.spec.bootstrap, self.report)
         for item in streams:
@@ -102,7 +111,7 @@ class PipelineRun:
             self.spark.catalog.createTable(output.name, path=path, source=output.format or "parquet", schema=schema)
 
     def checkpoint_of(self, flow: RunningFlow) -> str:
-        return self.spec.storage_uri("checkpoints", flow.name)
+        return self.spec.storage_uri(self.checkpoints, flow.name)
 
     def _check_plan(self, flow: RunningFlow) -> None:
         target = flow.resolved.target
@@ -127,7 +136,7 @@ class PipelineRun:
             writer = writer.format(target.format or "parquet").option("path", self.spec.storage_uri("tables", target.name))
         if self.once:
             writer = writer.trigger(availableNow=True)
-        elif interval := conf.get("headrace.trigger.interval"):
+        elif interval := self.trigger_interval or conf.get("headrace.trigger.interval"):
             writer = writer.trigger(processingTime=interval)
         try:
             flow.query = writer.start()

@@ -1,0 +1,67 @@
+"""Moving a flow to other offsets by its checkpoint's own journal.
+
+Spark's checkpoint is two journals: `offsets/N` says what batch N reads up to, `commits/N` that it is done. A flow is moved
+by writing one more batch that reads nothing and is done: `offsets/N+1` with the wanted offsets, then `commits/N+1`. The
+query's id and its batch numbers go on, so the exactly-once ledger stays right.
+
+A flow with state cannot be moved this way, because its state belongs to the records it has counted: it can only forget.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headrace.pipelines.errors import PipelineError
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    path: Path
+
+    def exists(self) -> bool:
+        return (self.path / "offsets").is_dir() and self.last_batch() >= 0
+
+    def last_batch(self) -> int:
+        return max((int(file.name) for file in (self.path / "offsets").glob("*") if file.name.isdigit()), default=-1)
+
+    def is_stateful(self) -> bool:
+        return (self.path / "state").is_dir()
+
+    def offsets(self) -> list[dict[str, Any]]:
+        """The end offsets of the last batch, one mapping per source."""
+        return [json.loads(line) for line in self._lines("offsets", self.last_batch())[2:]]
+
+    def _lines(self, journal: str, batch: int) -> list[str]:
+        return (self.path / journal / str(batch)).read_text().splitlines()
+
+    def move_to(self, sources: list[dict[str, Any]]) -> None:
+        """Continues from these offsets, one mapping per source in the checkpoint's order."""
+        if self.is_stateful():
+            raise PipelineError("this flow keeps state, which belongs to what it has read: it can only be reset to earliest")
+        last = self.last_batch()
+        version, metadata, *before = self._lines("offsets", last)
+        if len(before) != len(sources):
+            raise PipelineError(f"the checkpoint has {len(before)} sources, {len(sources)} were given")
+        done = self._last_commit()
+        self._write("offsets", last + 1, [version, metadata, *[json.dumps(source) for source in sources]])
+        self._write("commits", last + 1, done)
+
+    def _last_commit(self) -> list[str]:
+        batches = [int(file.name) for file in (self.path / "commits").glob("*") if file.name.isdigit()]
+        return self._lines("commits", max(batches)) if batches else ["v1", '{"nextBatchWatermarkMs":0}']
+
+    def _write(self, journal: str, batch: int, lines: list[str]) -> None:
+        folder = self.path / journal
+        folder.mkdir(exist_ok=True)
+        # Hadoop's checksum file of an older file of this name would refuse the new one.
+        (folder / f".{batch}.crc").unlink(missing_ok=True)
+        fresh = folder / f".{batch}.new"
+        fresh.write_text("\n".join(lines))
+        fresh.replace(folder / str(batch))
+
+    def forget(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)

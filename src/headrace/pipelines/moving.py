@@ -1,0 +1,96 @@
+"""`reset` and `replay`: a flow at other offsets than those it stands at."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from headrace.client.blocking import EARLIEST, LATEST, BlockingClient, TopicPartitionPair
+from headrace.kernel.ids import uuid_to_text
+from headrace.pipelines.checkpoint import Checkpoint
+from headrace.pipelines.errors import OptionError, PipelineError
+from headrace.pipelines.offsets import offsets_to_json, parse_partition_numbers
+from headrace.pipelines.runner import RUN_FILE
+from headrace.pipelines.spec import PipelineSpec
+
+
+def parse_when(text: str) -> int:
+    """Milliseconds since 1970 of an ISO time or a plain number of milliseconds."""
+    if re.fullmatch(r"\d{12,}", text):
+        return int(text)
+    try:
+        when = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        raise OptionError(f"{text!r} is not a time: write 2026-01-31T12:00:00+00:00 or milliseconds since 1970") from None
+    return int(when.astimezone(datetime.UTC).timestamp() * 1000)
+
+
+def flow_checkpoints(spec: PipelineSpec, flow: str | None) -> dict[str, Checkpoint]:
+    root = spec.storage_path / "checkpoints"
+    found = {folder.name: Checkpoint(folder) for folder in sorted(root.glob("*")) if folder.is_dir()}
+    if flow is not None and flow not in found:
+        raise PipelineError(f"flow {flow!r} has no checkpoint below {root}; known: {', '.join(found) or 'none'}")
+    return {flow: found[flow]} if flow is not None else found
+
+
+def refuse_while_running(spec: PipelineSpec) -> None:
+    file = spec.storage_path / RUN_FILE
+    if file.exists():
+        pid = json.loads(file.read_text()).get("pid")
+        if pid and Path(f"/proc/{pid}").exists():
+            raise PipelineError(f"pipeline {spec.name!r} runs (process {pid}): stop it first")
+
+
+def reset(spec: PipelineSpec, to: str, *, flow: str | None, bootstrap: str | None, report: Callable[[str], None]) -> None:
+    """Moves flows to `earliest`, `latest`, a time, or offsets as JSON."""
+    refuse_while_running(spec)
+    for name, checkpoint in flow_checkpoints(spec, flow).items():
+        if not checkpoint.exists() or (to == "earliest" and checkpoint.is_stateful()):
+            checkpoint.forget()
+            report(f"{name}: forgotten; it begins at its own startingOffsets")
+            continue
+        with client_of(spec, bootstrap) as client:
+            sources = [moved_to(client, source, to) for source in checkpoint.offsets()]
+        checkpoint.move_to(sources)
+        report(f"{name}: now at {json.dumps([_topics_only(source) for source in sources])}")
+
+
+def client_of(spec: PipelineSpec, bootstrap: str | None) -> BlockingClient:
+    address = bootstrap or spec.bootstrap
+    if address is None:
+        raise PipelineError("say which cluster: --bootstrap, or headrace.bootstrap.servers in the pipeline's configuration")
+    return BlockingClient(address)
+
+
+def _topics_only(source: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in source.items() if not name.startswith("#")}
+
+
+def moved_to(client: BlockingClient, source: dict[str, Any], to: str) -> dict[str, Any]:
+    """This source's offsets, moved; other sources than topics stay where they are."""
+    try:
+        pairs = [(topic, int(index)) for topic, parts in _topics_only(source).items() for index in parts]
+    except (ValueError, AttributeError):
+        return source
+    topics = client.topics({topic for topic, _ in pairs})
+    moved: dict[str, Any] = offsets_to_json(_offsets_at(client, pairs, to))
+    ids = {name: uuid_to_text(topic.topic_id) for name, topic in topics.items() if topic.topic_id is not None}
+    return {**moved, "#ids": ids} if "#ids" in source else moved
+
+
+def _offsets_at(client: BlockingClient, pairs: list[TopicPartitionPair], to: str) -> dict[TopicPartitionPair, int]:
+    if to in ("earliest", "latest"):
+        return client.list_offsets(dict.fromkeys(pairs, EARLIEST if to == "earliest" else LATEST))
+    if to.lstrip().startswith("{"):
+        given = parse_partition_numbers(to, "--to")
+        if unknown := next((pair for pair in given if pair not in pairs), None):
+            raise OptionError(f"--to: {unknown[0]}-{unknown[1]} is not read by this flow")
+        now = client.list_offsets(dict.fromkeys(pairs, LATEST))
+        return {pair: given.get(pair, now[pair]) for pair in pairs}
+    at = client.list_offsets(dict.fromkeys(pairs, parse_when(to)))
+    ends = client.list_offsets(dict.fromkeys(pairs, LATEST))
+    return {pair: ends[pair] if offset < 0 else offset for pair, offset in at.items()}
