@@ -9,7 +9,7 @@ loop.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Generic, TypeVar
 
 from headrace.quota.core.entities import (
@@ -18,6 +18,7 @@ from headrace.quota.core.entities import (
     CONTROLLER_MUTATION_RATE,
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
+    Entity,
     Part,
     QuotaTable,
     candidates,
@@ -105,7 +106,9 @@ class Quotas:
         self.limits_produce = self.limits_fetch = self.limits_requests = False
         self.limits_mutations = self.limits_connections = False
 
-    def replace(self, stored: Mapping[Iterable[Part], Mapping[str, float]]) -> None:
+    def replace(
+        self, stored: Mapping[Entity, Mapping[str, float]] | Mapping[tuple[Part, ...], Mapping[str, float]]
+    ) -> None:
         """The quotas of a new cluster image take effect; what was used so far still counts."""
         self.table = table = {frozenset(entity): values for entity, values in stored.items()}
         for meters in (self._produce, self._fetch, self._request, self._mutation, self._connection):

@@ -45,7 +45,6 @@ _METRICS = (
         "Time from a request's last byte to its answer, waiting included",
         ("request",),
     ),
-    Metric("kafka_network_requestmetrics_errors_total", _C, "Error codes answered", ("request", "error")),
     Metric("kafka_network_socketserver_bytesin_total", _C, "Bytes read from connections"),
     Metric("kafka_network_socketserver_bytesout_total", _C, "Bytes written to connections"),
     Metric("kafka_server_socketservermetrics_connection_count", _G, "Open connections", ("listener",)),
@@ -56,7 +55,6 @@ _METRICS = (
     Metric("kafka_log_log_logendoffset", _G, "Offset that the next record gets", _PARTITION),
     Metric("kafka_log_log_numlogsegments", _G, "Segments of a partition's log", _PARTITION),
     Metric("kafka_log_logmanager_offlinelogdirectorycount", _G, "Log directories that failed"),
-    Metric("kafka_log_logcleaner_cleaned_bytes_total", _C, "Bytes read by compaction"),
     Metric("kafka_server_replicamanager_partitioncount", _G, "Replicas on this broker"),
     Metric("kafka_server_replicamanager_leadercount", _G, "Partitions that this broker leads"),
     Metric(
@@ -80,12 +78,10 @@ _METRICS = (
     Metric("kafka_controller_kafkacontroller_globalpartitioncount", _G, "Partitions in the cluster"),
     Metric("kafka_controller_controllerstats_uncleanleaderelections_total", _C, "Elections that may have lost records"),
     Metric("kafka_coordinator_group_groupmetadatamanager_numgroups", _G, "Groups that this broker coordinates"),
-    Metric("kafka_coordinator_group_groupmetadatamanager_numoffsets", _G, "Committed offsets that it holds"),
     Metric("kafka_server_throttled_requests_total", _C, "Answers that told a client to wait", ("quota",)),
     Metric("headrace_event_loop_lag_seconds", _H, "How late the event loop ran what was due"),
     Metric("headrace_waiting_requests", _G, "Requests that wait for records, replicas or members", ("request",)),
     Metric("headrace_coordination_session_up", _G, "1 while the session with the coordination store stands"),
-    Metric("headrace_start_seconds", _G, "Time from the start of the process to the first answer"),
     Metric("headrace_build_info", _G, "Always 1; the version is a label", ("version",)),
 )
 CATALOGUE = {metric.name: metric for metric in _METRICS}

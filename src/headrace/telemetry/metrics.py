@@ -50,8 +50,8 @@ Snapshot = list[tuple[Metric, list[Row]]]
 
 
 class Metrics:
-    def __init__(self) -> None:
-        self.traffic = TrafficByTopic()
+    def __init__(self, traffic: TrafficByTopic | None = None) -> None:
+        self.traffic = TrafficByTopic() if traffic is None else traffic
         self._readers: dict[str, Reader] = {}
         for name, field in _TRAFFIC.items():
             self.provide(f"kafka_server_brokertopicmetrics_{name}_total", _topic_reader(self.traffic, field))
