@@ -14,8 +14,8 @@ import math
 from typing import Final
 
 from headrace.cluster import codecs
-from headrace.cluster.core.changes import apply
-from headrace.cluster.loading import ChangesGone, load_changes, load_image
+from headrace.cluster.core.image import EMPTY_IMAGE, ClusterImage
+from headrace.cluster.loading import load_newer
 from headrace.cluster.view import ClusterView
 from headrace.coordination import paths
 from headrace.coordination.store import Store, StoreFault
@@ -35,9 +35,9 @@ class ImageFollower:
         self._watching = False
         self._task: asyncio.Task[None] | None = None
 
-    async def start(self) -> None:
-        """Reads the whole image once, then follows."""
-        self._view.publish(await load_image(self._store))
+    async def start(self, known: ClusterImage = EMPTY_IMAGE) -> None:
+        """Reads what is newer than `known`, everything if need be, then follows."""
+        self._view.publish(await load_newer(self._store, known))
         self._task = asyncio.create_task(self._follow(), name="cluster image follower")
 
     async def close(self) -> None:
@@ -86,12 +86,5 @@ class ImageFollower:
                 self._watching = False
                 raise
         version = 0 if head is None else int(codecs.from_json(head.data)["version"])
-        image = self._view.current
-        if version <= image.version:
-            return
-        try:
-            for at, changes in await load_changes(self._store, image.version, version):
-                image = apply(image, changes, at)
-        except ChangesGone:
-            image = await load_image(self._store)
-        self._view.publish(image)
+        if version > self._view.current.version:
+            self._view.publish(await load_newer(self._store, self._view.current))

@@ -56,6 +56,18 @@ async def load_image(store: Store) -> ClusterImage:
     raise StoreFailed("the cluster changes faster than this broker can read it: ten attempts in a row were overtaken")
 
 
+async def load_newer(store: Store, image: ClusterImage) -> ClusterImage:
+    """The newest image: by the changes since `image` where they are still there, else whole."""
+    if image.version >= 0:
+        try:
+            for version, changes in await load_changes(store, image.version, await stored_version(store)):
+                image = apply(image, changes, version)
+            return image
+        except ChangesGone:
+            pass
+    return await load_image(store)
+
+
 async def _gather(wanted: Sequence[str], store: Store) -> list[bytes]:
     found: list[bytes] = []
     for at in range(0, len(wanted), _READS_AT_ONCE):

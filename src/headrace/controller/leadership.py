@@ -19,7 +19,7 @@ from typing import Final
 from headrace.cluster import codecs
 from headrace.cluster.core.changes import Change, ControllerElected, FeatureSet
 from headrace.cluster.core.image import BrokerInfo, ClusterImage
-from headrace.cluster.loading import load_image
+from headrace.cluster.loading import load_newer
 from headrace.cluster.view import ClusterView
 from headrace.controller.core.features import AT_BIRTH
 from headrace.controller.ledger import Decision, Deposed, Ledger
@@ -140,7 +140,7 @@ class Leadership:
     async def _serve(self, epoch: int, epoch_version: int) -> None:
         session = self._store.session_id
         await self._store.sync()
-        image = await load_image(self._store)
+        image = await load_newer(self._store, self._view.current)
         ledger = Ledger(self._store, self._view, image, epoch_version)
         try:
             await self._finish_half_done(ledger)

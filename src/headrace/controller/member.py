@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable
 
 from headrace.cluster import codecs
-from headrace.cluster.core.image import BrokerInfo
+from headrace.cluster.core.image import EMPTY_IMAGE, BrokerInfo, ClusterImage
 from headrace.cluster.follower import ImageFollower
 from headrace.cluster.membership import Membership
 from headrace.cluster.view import ClusterView
@@ -72,8 +72,9 @@ class ClusterMember:
     async def prepare(self, known_cluster_id: str | None = None) -> str:
         return await prepare_store(self._store, known_cluster_id)
 
-    async def start(self) -> None:
-        await self._follower.start()
+    async def start(self, known: ClusterImage = EMPTY_IMAGE) -> None:
+        """`known`: an image read earlier in this start, to be caught up with instead of read again."""
+        await self._follower.start(known)
         await self.membership.start()
         self._leadership.start()
         epoch = self.membership.epoch
