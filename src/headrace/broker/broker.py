@@ -98,10 +98,10 @@ class Broker:
         self.parts = wire(live, view, self.log_dirs, member, self.listeners.inter_broker)
         self._opened.append("parts")
         self.parts.start()
-        await member.start()
+        await member.start(image)
         self._opened.append("member")
         self.connections.start()
-        self._housekeeping = Housekeeping(self.log_dirs, live)
+        self._housekeeping = Housekeeping(self.log_dirs, live, self.parts.replicated_up_to)
         self._housekeeping.start()
         log.info("broker %d started in %.0f ms", broker_id, (time.perf_counter() - began) * 1000)
 

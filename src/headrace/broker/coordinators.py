@@ -10,6 +10,8 @@ from headrace.cluster.core.image import ClusterImage
 from headrace.cluster.view import ClusterView
 from headrace.config import BrokerConfig
 from headrace.controller.gateway import ControllerGateway
+from headrace.coordinators.group.coordinator import GroupCoordinator
+from headrace.coordinators.group.core.settings import GroupSettings
 from headrace.coordinators.producer_ids import ProducerIdBlock, ProducerIds
 from headrace.coordinators.runtime import LedPartitions, wall_clock_ms
 from headrace.coordinators.txn.coordinator import TransactionCoordinator
@@ -45,9 +47,16 @@ class Coordinators:
         async def allocate() -> ProducerIdBlock:
             return ProducerIdBlock(*await gateway.allocate_producer_ids())
 
+        self.groups = GroupCoordinator(
+            partitions,
+            view,
+            broker_id,
+            GroupSettings.from_config(config),
+            partition_count=int(config["offsets.topic.num.partitions"]),
+        )
         self.producer_ids = ProducerIds(allocate)
         guards = VerificationGuards()
-        self.marker_writer = MarkerWriter(partitions, None, guards, wall_clock_ms)
+        self.marker_writer = MarkerWriter(partitions, self.groups, guards, wall_clock_ms)
         self.transactions = TransactionCoordinator(
             around,
             self.producer_ids,
@@ -71,9 +80,11 @@ class Coordinators:
             verifies=bool(config["transaction.partition.verification.enable"]),
         )
 
-    def follow(self, image: ClusterImage) -> None:
-        self.transactions.runtime.follow(image)
+    def follow(self, old: ClusterImage, new: ClusterImage) -> None:
+        self.groups.follow(old, new)
+        self.transactions.runtime.follow(new)
 
     async def close(self) -> None:
         self.transactions.close()
+        self.groups.close()
         await self.producer_ids.close()

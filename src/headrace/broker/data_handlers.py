@@ -16,6 +16,7 @@ from headrace.handlers.fetch_sessions import FetchSessions
 from headrace.handlers.leaders import Leaders
 from headrace.handlers.list_offsets import ListOffsets
 from headrace.handlers.metadata import Metadata
+from headrace.handlers.metering import Metering
 from headrace.handlers.offset_for_leader_epoch import OffsetForLeaderEpoch
 from headrace.handlers.produce import Produce
 from headrace.handlers.sasl_authenticate import SaslAuthenticate
@@ -33,12 +34,13 @@ def data_handlers(
     log_dirs: LogDirs,
     creation: TopicCreation,
     coordinators: Coordinators,
+    metering: Metering,
 ) -> list[AnyHandler]:
     leaders = Leaders(view)
     sessions = FetchSessions(int(config["max.incremental.fetch.session.cache.slots"]))
     return [
-        Produce(partitions, leaders, TransactionGuard(partitions, coordinators.verification)),
-        Fetch(partitions, leaders, sessions, int(config["fetch.max.bytes"])),
+        Produce(partitions, leaders, TransactionGuard(partitions, coordinators.verification), metering),
+        Fetch(partitions, leaders, sessions, int(config["fetch.max.bytes"]), metering),
         ListOffsets(partitions),
         OffsetForLeaderEpoch(partitions),
         DeleteRecords(partitions),

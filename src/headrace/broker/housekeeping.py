@@ -14,6 +14,7 @@ from typing import Final
 
 from headrace.config import BrokerConfig
 from headrace.kernel.errors import StorageFault
+from headrace.storage.compaction_rounds import CleanerSettings, CompactionRounds
 from headrace.storage.log import Log
 from headrace.storage.log_dir import LogDir
 from headrace.storage.log_dirs import LogDirs
@@ -30,10 +31,15 @@ def now_ms() -> int:
 
 
 class Housekeeping:
-    def __init__(self, log_dirs: LogDirs, config: Callable[[], BrokerConfig]) -> None:
+    def __init__(
+        self, log_dirs: LogDirs, config: Callable[[], BrokerConfig], replicated_up_to: Callable[[Log], int]
+    ) -> None:
         self._log_dirs = log_dirs
         self._config = config
         self._tasks: list[asyncio.Task[None]] = []
+        self._compaction = CompactionRounds(
+            log_dirs, CleanerSettings.from_broker_config(config()), asyncio.to_thread, replicated_up_to
+        )
 
     def start(self) -> None:
         self._every("flush", lambda: _FLUSH_EVERY_MS, self._flush)
@@ -46,6 +52,8 @@ class Housekeeping:
         )
         self._every("producer expiry", self._interval("producer.id.expiration.check.interval.ms"), self._expire)
         self._every("late deletions", lambda: _PURGE_EVERY_MS, self._purge)
+        if self._config()["log.cleaner.enable"]:
+            self._every("compaction", self._interval("log.cleaner.backoff.ms"), self._compact)
 
     async def stop(self) -> None:
         for task in self._tasks:
@@ -105,3 +113,8 @@ class Housekeeping:
 
     async def _purge(self) -> None:
         self._log_dirs.purge_trash(now_ms())
+
+    async def _compact(self) -> None:
+        # One log after the other until none is due.
+        while await self._compaction.run_one(now_ms()) is not None:
+            pass

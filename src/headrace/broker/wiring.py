@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from headrace.broker.auto_creation import TopicCreation
-from headrace.broker.control_handlers import control_handlers
 from headrace.broker.coordinators import Coordinators
 from headrace.broker.data_handlers import data_handlers
+from headrace.broker.group_handlers import group_handlers
 from headrace.broker.live_config import LiveConfig
 from headrace.broker.peers import BrokerPeers
 from headrace.broker.transaction_handlers import transaction_handlers
@@ -15,12 +17,16 @@ from headrace.cluster.view import ClusterView
 from headrace.controller.gateway import ControllerGateway
 from headrace.controller.member import ClusterMember
 from headrace.handlers.api_versions import ApiVersions
+from headrace.handlers.control_plane import control_plane_handlers
 from headrace.handlers.dispatcher import Dispatcher
 from headrace.handlers.features import ClusterFeatures
+from headrace.handlers.metering import Metering
 from headrace.handlers.request_metrics import RequestMetrics
 from headrace.handlers.table import HandlerTable
+from headrace.quota.quotas import Quotas
 from headrace.replication.partitions import Partitions
 from headrace.replication.service import Replication, topic_log_config
+from headrace.storage.log import Log
 from headrace.storage.log_dirs import LogDirs
 
 # An epoch that no registration has: until this broker is registered, no image is acted on.
@@ -32,6 +38,7 @@ class Parts:
     dispatcher: Dispatcher
     table: HandlerTable
     metrics: RequestMetrics
+    metering: Metering
     partitions: Partitions
     replication: Replication
     coordinators: Coordinators
@@ -40,6 +47,14 @@ class Parts:
 
     def start(self) -> None:
         self.replication.start()
+
+    def replicated_up_to(self, log: Log) -> int:
+        """Up to where every assigned replica holds the log: compaction forgets nothing that one has not seen."""
+        partition = self.partitions.get(log.topic, log.partition)
+        if partition is None or partition.isr is None:
+            return log.log_start_offset if partition is not None else 0
+        ends = [progress.log_end for progress in partition.isr.followers.values()]
+        return min([log.high_watermark, *ends])
 
     async def close(self) -> None:
         await self.coordinators.close()
@@ -61,15 +76,32 @@ def wire(config: LiveConfig, view: ClusterView, log_dirs: LogDirs, member: Clust
     peers = BrokerPeers(view, inter_broker)
     creation = TopicCreation(config, view, gateway)
     coordinators = Coordinators(config(), view, partitions, member.broker_id, gateway, creation, peers)
-    view.subscribe(lambda _, new: coordinators.follow(new))
+    view.subscribe(coordinators.follow)
+    quotas = Quotas(
+        samples=int(config()["quota.window.num"]),
+        window_seconds=int(config()["quota.window.size.seconds"]),
+        controller_samples=int(config()["controller.quota.window.num"]),
+        controller_window_seconds=int(config()["controller.quota.window.size.seconds"]),
+    )
+    view.subscribe(lambda old, new: quotas.replace(new.quotas) if old.quotas is not new.quotas else None)
+    metering = Metering(quotas)
     table = HandlerTable()
     for handler in (
-        *data_handlers(config(), view, partitions, log_dirs, creation, coordinators),
-        *control_handlers(gateway, config, view, member.broker_id, table),
+        *data_handlers(config(), view, partitions, log_dirs, creation, coordinators, metering),
+        *control_plane_handlers(gateway, table, config, member.broker_id, _directory_of(log_dirs)),
         *transaction_handlers(coordinators, view),
+        *group_handlers(coordinators, view, creation),
         ApiVersions(table, ClusterFeatures(table, view)),
     ):
         table.add(handler)
     metrics = RequestMetrics()
-    dispatcher = Dispatcher(table, metrics)
-    return Parts(dispatcher, table, metrics, partitions, replication, coordinators, gateway, peers)
+    dispatcher = Dispatcher(table, metrics, metering)
+    return Parts(dispatcher, table, metrics, metering, partitions, replication, coordinators, gateway, peers)
+
+
+def _directory_of(log_dirs: LogDirs) -> Callable[[str, int], Path | None]:
+    def directory_of(topic: str, index: int) -> Path | None:
+        log = log_dirs.log(topic, index)
+        return None if log is None else log.directory.parent
+
+    return directory_of
