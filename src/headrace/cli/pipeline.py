@@ -129,7 +129,9 @@ def check(directory: Directory, settings: Settings = None, bootstrap: Bootstrap 
         spark = spark_session(spec.name, settings=_static(spec))
         try:
             for item in PipelineRun(spec, spark, report=_say).resolve():
-                columns = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in item.frame.schema.fields)
+                columns = ", ".join(
+                    f"{field.name} {field.dataType.simpleString()}" for field in item.frame.schema.fields
+                )
                 typer.echo(f"{item.flow.name} → {item.target.name}: {columns}")
         finally:
             spark.stop()
@@ -269,7 +271,9 @@ def list_dead_letters(bootstrap: Bootstrap = None) -> None:
 
 
 @dlq.command()
-def retry(topic: Annotated[str, typer.Argument(help="The topic, with or without .dlq.")], bootstrap: Bootstrap = None) -> None:
+def retry(
+    topic: Annotated[str, typer.Argument(help="The topic, with or without .dlq.")], bootstrap: Bootstrap = None
+) -> None:
     """Send the waiting dead letters back to the topics they came from, each once."""
     with _one_sentence():
         from headrace.client.blocking import BlockingClient

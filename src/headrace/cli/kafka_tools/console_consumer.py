@@ -15,6 +15,9 @@ from headrace.cli.kafka_tools.librdkafka import explain, quiet_log, settings, wa
 from headrace.cli.kafka_tools.options import Arguments, Option, UsageError, properties
 from headrace.cli.kafka_tools.running import CONNECTION, ToolFailed, bootstrap_address, command_properties, guarded
 
+DEFAULT_FORMATTER = "DefaultMessageFormatter"
+# The documents write the offsets topic with two underscores in the middle.
+SPELLINGS = {"__consumer__offsets": "__consumer_offsets"}
 OPTIONS = (
     *CONNECTION,
     Option("topic", "The topic to read.", "topic"),
@@ -26,7 +29,7 @@ OPTIONS = (
     Option("max-messages", "Stop after this many records.", "number", int),
     Option("timeout-ms", "Stop when no record comes for this long.", "ms", int),
     Option("isolation-level", "read_committed or read_uncommitted.", "level", default="read_uncommitted"),
-    Option("formatter", "The formatter's class name.", "class", default="DefaultMessageFormatter"),
+    Option("formatter", "The formatter's class name.", "class", default=DEFAULT_FORMATTER),
     Option("formatter-property", "print.key, key.separator, value.deserializer, …", "name=value", repeated=True),
     Option("property", "The older spelling of --formatter-property.", "name=value", repeated=True),
     Option("formatter-config", "A properties file for the formatter.", "file"),
@@ -100,7 +103,11 @@ def _start(consumer: Any, arguments: Arguments) -> None:
     from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, TopicPartition
 
     if arguments["partition"] is None:
-        pattern = f"^({arguments['include']})$" if arguments.given("include") else str(arguments["topic"])
+        pattern = (
+            f"^({arguments['include']})$"
+            if arguments.given("include")
+            else SPELLINGS.get(arguments["topic"], str(arguments["topic"]))
+        )
         consumer.subscribe([pattern])
         return
     offset = (arguments["offset"] or ("earliest" if arguments["from-beginning"] else "latest")).lower()
@@ -153,6 +160,9 @@ def _shown(message: Any) -> Shown:
 def run(arguments: Arguments) -> int:
     from confluent_kafka import Consumer, KafkaException
 
+    if arguments["formatter"] != DEFAULT_FORMATTER:
+        # Formatters of the coordinators' own topics are rarely asked for and cost time to load.
+        import headrace.cli.kafka_tools.internal_records  # noqa: F401
     show: Formatter = formatter(arguments["formatter"], formatter_properties(arguments))
     try:
         consumer = Consumer(consumer_settings(arguments))

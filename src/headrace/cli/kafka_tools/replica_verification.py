@@ -54,9 +54,8 @@ async def run(arguments: Arguments, client: ClusterClient) -> int:
     ]
     if not chosen:
         raise ToolFailed("No topics found. Exiting.")
-    print(
-        f"verification process is started: {len(chosen)} partitions of {len({r.partition.topic for r in chosen})} topics."
-    )
+    topics = {replicas.partition.topic for replicas in chosen}
+    print(f"verification process is started: {len(chosen)} partitions of {len(topics)} topics.")
     positions: dict[TopicPartition, int] = {}
     while True:
         began = time.monotonic()
@@ -70,9 +69,8 @@ async def run(arguments: Arguments, client: ClusterClient) -> int:
                 worst = (found.lag, replicas, found.at)
         lag, where, at = worst
         place = f"for partition {where.partition} at offset {at} " if where else ""
-        print(
-            f"max lag is {lag} {place}among {len(chosen)} partitions; {compared} records compared, {differences} differences"
-        )
+        counts = f"{compared} records compared, {differences} differences"
+        print(f"max lag is {lag} {place}among {len(chosen)} partitions; {counts}")
         if arguments["once"] or differences:
             return 1 if differences else 0
         await asyncio.sleep(max(0.0, arguments["report-interval-ms"] / 1000 - (time.monotonic() - began)))
@@ -118,9 +116,8 @@ async def _compare(
             for base, (crc, last) in heads[0].items():
                 if last < common and head.get(base, (None, None))[0] != crc:
                     result.differences += 1
-                    print(
-                        f"partition {partition} differs at offset {base} between brokers {replicas.brokers[0]} and {node}"
-                    )
+                    pair = f"brokers {replicas.brokers[0]} and {node}"
+                    print(f"partition {partition} differs at offset {base} between {pair}")
         result.compared += common - at
         positions[partition] = common
 

@@ -1,0 +1,174 @@
+"""Records of the coordinators' own topics in words: what kafka-dump-log and the console consumer's formatters print.
+
+Keys and values become the JSON that Kafka's own tools print; what cannot be read (a newer Kafka wrote it) is passed over.
+"""
+
+from __future__ import annotations
+
+import base64
+import uuid
+from collections.abc import Callable
+from typing import Any, Final
+
+from headrace.cli.kafka_tools.formatters import FORMATTERS, Formatter, Shown
+from headrace.cli.kafka_tools.json_files import compact
+from headrace.coordinators.codec import classic_groups, offsets, transactions
+from headrace.coordinators.codec.primitives import UnreadableRecord, key_type, key_words
+from headrace.kernel.ids import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, uuid_to_text
+
+STATES: Final = (
+    "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence",
+)  # fmt: skip
+
+Described = tuple[str | None, str | None]
+
+
+def _version(value: bytes) -> int:
+    return int.from_bytes(value[:2], "big")
+
+
+def _offset_key(key: bytes) -> dict[str, Any]:
+    group, topic, partition = offsets.read_offset_key(key)
+    return {"group": group, "topic": topic, "partition": partition}
+
+
+def _offset_value(value: bytes) -> dict[str, Any]:
+    found = offsets.read_offset_value(value)
+    topic_id = uuid.UUID(int=0) if found.topic_id is None else found.topic_id
+    return {
+        "offset": found.offset,
+        "leaderEpoch": found.leader_epoch,
+        "metadata": found.metadata,
+        "commitTimestamp": found.commit_timestamp_ms,
+        **({"expireTimestamp": found.expire_timestamp_ms} if _version(value) == 1 else {}),
+        **({"topicId": uuid_to_text(topic_id)} if _version(value) >= 4 and found.topic_id is not None else {}),
+    }
+
+
+def _group_key(key: bytes) -> dict[str, Any]:
+    return {"group": key_words(key, 1)[0]}
+
+
+def _group_value(value: bytes) -> dict[str, Any]:
+    found = classic_groups.read_group_metadata_value(value)
+    return {
+        "protocolType": found.protocol_type,
+        "generation": found.generation,
+        "protocol": found.protocol,
+        "leader": found.leader,
+        "currentStateTimestamp": found.current_state_timestamp_ms,
+        "members": [
+            {
+                "memberId": member.member_id,
+                "groupInstanceId": member.group_instance_id,
+                "clientId": member.client_id,
+                "clientHost": member.client_host,
+                "rebalanceTimeout": member.rebalance_timeout_ms,
+                "sessionTimeout": member.session_timeout_ms,
+                "subscription": base64.b64encode(member.subscription).decode(),
+                "assignment": base64.b64encode(member.assignment).decode(),
+            }
+            for member in found.members
+        ],
+    }
+
+
+def _transaction_value(value: bytes) -> dict[str, Any]:
+    found = transactions.read_transaction_log_value(value)
+    partitions = (
+        None if found.partitions is None else [{"topic": t, "partitionIds": list(p)} for t, p in found.partitions]
+    )
+    return {
+        "producerId": found.producer_id,
+        "producerEpoch": found.producer_epoch,
+        "transactionTimeoutMs": found.timeout_ms,
+        "transactionStatus": found.status,
+        "transactionPartitions": partitions,
+        "transactionLastUpdateTimestampMs": found.last_update_timestamp_ms,
+        "transactionStartTimestampMs": found.start_timestamp_ms,
+    }
+
+
+_GROUP_RECORDS: Final[dict[int, tuple[Callable[[bytes], dict[str, Any]], Callable[[bytes], dict[str, Any]]]]] = {
+    offsets.OFFSET_COMMIT: (_offset_key, _offset_value),
+    classic_groups.GROUP_METADATA: (_group_key, _group_value),
+}
+
+
+def describe_group_record(key: bytes | None, value: bytes | None) -> Described:
+    """Key and value of a record of `__consumer_offsets` as kafka-dump-log prints them."""
+    if key is None:
+        return None, None
+    kind = key_type(key)
+    if kind not in _GROUP_RECORDS:
+        return f"record type {kind}", None if value is None else f"{len(value)} bytes"
+    read_key, read_value = _GROUP_RECORDS[kind]
+    try:
+        head = compact({"type": str(kind), "data": read_key(key)})
+        body = None if value is None else compact({"version": str(_version(value)), "data": read_value(value)})
+    except UnreadableRecord as error:
+        return f"unreadable: {error}", None
+    return head, body
+
+
+def describe_transaction_record(key: bytes | None, value: bytes | None) -> Described:
+    """Key and value of a record of `__transaction_state`."""
+    if key is None:
+        return None, None
+    try:
+        name = transactions.read_transaction_log_key(key)
+        found = None if value is None else transactions.read_transaction_log_value(value)
+    except UnreadableRecord as error:
+        return f"unreadable: {error}", None
+    if found is None:
+        return f"transaction_metadata::transactionalId={name}", None
+    parts = ",".join(f"{topic}-{index}" for topic, indexes in found.partitions or () for index in indexes)
+    body = (
+        f"producerId:{found.producer_id},producerEpoch:{found.producer_epoch},state={STATES[found.status]},"
+        f"partitions=[{parts}],txnLastUpdateTimestamp={found.last_update_timestamp_ms},txnTimeoutMs={found.timeout_ms}"
+    )
+    return f"transaction_metadata::transactionalId={name}", body
+
+
+def _formatter(
+    wanted: int, read_key: Callable[[bytes], Any], read_value: Callable[[bytes], Any], topic: str
+) -> Formatter:
+    def show(record: Shown) -> bytes | None:
+        if record.key is None or record.topic != topic:
+            return None
+        try:
+            if key_type(record.key) != wanted:
+                return None
+            head = {"type": wanted, "data": read_key(record.key)}
+            body = None
+            if record.value is not None:
+                body = {"version": _version(record.value), "data": read_value(record.value)}
+        except UnreadableRecord:
+            return None
+        return compact({"key": head, "value": body}).encode() + b"\n"
+
+    return show
+
+
+def _offsets_formatter(properties: object) -> Formatter:
+    return _formatter(offsets.OFFSET_COMMIT, _offset_key, _offset_value, GROUP_METADATA_TOPIC)
+
+
+def _group_formatter(properties: object) -> Formatter:
+    return _formatter(classic_groups.GROUP_METADATA, _group_key, _group_value, GROUP_METADATA_TOPIC)
+
+
+def _transaction_formatter(properties: object) -> Formatter:
+    def name(key: bytes) -> dict[str, str]:
+        return {"transactionalId": transactions.read_transaction_log_key(key)}
+
+    return _formatter(transactions.TRANSACTION_LOG, name, _transaction_value, TRANSACTION_STATE_TOPIC)
+
+
+FORMATTERS.update(
+    {
+        "OffsetsMessageFormatter": _offsets_formatter,
+        "GroupMetadataMessageFormatter": _group_formatter,
+        "TransactionLogMessageFormatter": _transaction_formatter,
+    }
+)

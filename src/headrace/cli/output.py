@@ -1,0 +1,106 @@
+"""How commands print: tables for people, one stable JSON or YAML document for programs.
+
+table   boxes and colour in a terminal, plain aligned columns elsewhere
+json    one document; `rows` of a command that follows are one object a line
+yaml    the same document
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import Any
+
+
+class Format(StrEnum):
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+
+
+def show(
+    rows: Sequence[Mapping[str, Any]], form: Format, *, title: str | None = None, empty: str = "nothing to show"
+) -> None:
+    """Rows with the same keys. For people, keys are headings; for programs, they are keys."""
+    if form is Format.JSON:
+        print(json.dumps(list(rows), default=str, indent=2))
+    elif form is Format.YAML:
+        import yaml
+
+        print(
+            yaml.safe_dump(json.loads(json.dumps(list(rows), default=str)), sort_keys=False, allow_unicode=True), end=""
+        )
+    elif not rows:
+        print(empty)
+    else:
+        _table(rows, title)
+
+
+def show_one(document: Mapping[str, Any], form: Format, *, title: str | None = None) -> None:
+    """One thing with many fields."""
+    if form is Format.TABLE:
+        _table([{"": name, " ": value} for name, value in document.items()], title)
+    elif form is Format.JSON:
+        print(json.dumps(document, default=str, indent=2))
+    else:
+        import yaml
+
+        print(
+            yaml.safe_dump(json.loads(json.dumps(document, default=str)), sort_keys=False, allow_unicode=True), end=""
+        )
+
+
+def show_line(document: Mapping[str, Any]) -> None:
+    """One object of a stream, as it comes."""
+    print(json.dumps(document, default=str, separators=(",", ":")), flush=True)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, float):
+        return f"{value:,.2f}"
+    if isinstance(value, list | tuple):
+        return ", ".join(str(item) for item in value)
+    return str(value)
+
+
+def _table(rows: Sequence[Mapping[str, Any]], title: str | None) -> None:
+    headings = list(rows[0])
+    numeric = {
+        name for name in headings if all(isinstance(row[name], int | float) or row[name] is None for row in rows)
+    }
+    if not sys.stdout.isatty():
+        _plain_table(headings, [[_cell(row[name]) for name in headings] for row in rows], numeric)
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title)
+    for name in headings:
+        table.add_column(name.replace("_", " "), justify="right" if name in numeric else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(_cell(row[name]) for name in headings))
+    Console().print(table)
+
+
+def _plain_table(headings: list[str], cells: Iterable[list[str]], numeric: set[str]) -> None:
+    lines = [[name.replace("_", " ").upper() for name in headings], *cells]
+    widths = [max(len(line[at]) for line in lines) for at in range(len(headings))]
+    for line in lines:
+        padded = [
+            cell.rjust(width) if name in numeric else cell.ljust(width)
+            for cell, width, name in zip(line, widths, headings, strict=True)
+        ]
+        print("  ".join(padded).rstrip())
+
+
+def size_text(size_bytes: float) -> str:
+    """1536 → 1.5 KiB."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(size_bytes) < 1024:
+            return f"{size_bytes:.0f} {unit}" if unit == "B" else f"{size_bytes:.1f} {unit}"
+        size_bytes /= 1024
+    return f"{size_bytes:.1f} TiB"

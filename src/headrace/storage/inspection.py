@@ -1,0 +1,151 @@
+"""Looking at a log without changing it: what every file of a partition says, and the first byte that is wrong.
+
+Nothing is opened for writing and nothing is repaired, so it may be used beside a running broker; what the broker writes
+meanwhile may show as a torn end of the active segment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from headrace.kernel.errors import Fault
+from headrace.records.batch import HEADER_BYTES, BatchView, check_extent
+from headrace.records.reader import read_records
+from headrace.storage.checkpoints import LEADER_EPOCH_FILE, CorruptFile, read_epochs, read_topic_id
+from headrace.storage.core.producers import Producer
+from headrace.storage.files import LOG_SUFFIX, SNAPSHOT_SUFFIX, offset_of_file, partition_of_directory
+from headrace.storage.producer_state import decode_snapshot
+from headrace.storage.segment import Segment
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something wrong in a file; `position` is its first bad byte, -1 where the file as a whole is meant."""
+
+    path: Path
+    position: int
+    what: str
+
+    def __str__(self) -> str:
+        place = f" at byte {self.position}" if self.position >= 0 else ""
+        return f"{self.path}{place}: {self.what}"
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What checking a partition found."""
+
+    directory: Path
+    segments: int = 0
+    batches: int = 0
+    records: int = 0
+    size_bytes: int = 0
+    first_offset: int = -1
+    end_offset: int = -1
+    problems: list[Problem] = field(default_factory=list)
+
+
+def partition_directories(path: Path) -> list[Path]:
+    """The partition directories at `path`: itself, or those in it."""
+    if partition_of_directory(path.name) is not None and any(path.glob("*" + LOG_SUFFIX)):
+        return [path]
+    return sorted(
+        child for child in path.iterdir() if child.is_dir() and partition_of_directory(child.name) is not None
+    )
+
+
+def segments_in(directory: Path) -> list[Segment]:
+    bases = (offset_of_file(path.name) for path in directory.glob("*" + LOG_SUFFIX))
+    return [Segment.load(directory, base) for base in sorted(base for base in bases if base is not None)]
+
+
+def batches_in(path: Path) -> Iterator[tuple[int, BatchView]]:
+    """(position, batch) of a data file; raises CorruptBatch or Refused at the first that is not one."""
+    data = memoryview(path.read_bytes())
+    position = 0
+    while position < len(data):
+        size = check_extent(data, position)
+        yield position, BatchView(data[position : position + size])
+        position += size
+
+
+def epochs_in(directory: Path) -> list[tuple[int, int]]:
+    return read_epochs(directory / LEADER_EPOCH_FILE)
+
+
+def producers_in(path: Path) -> list[Producer] | None:
+    """The producers of a snapshot file, or None when it is damaged."""
+    return decode_snapshot(path.read_bytes())
+
+
+def verify(directory: Path) -> Verdict:
+    """Every batch, checksum, record, index entry and small file of a partition is looked at."""
+    found = Verdict(directory)
+    previous_end = -1
+    for segment in segments_in(directory):
+        found.segments += 1
+        found.size_bytes += segment.size_bytes
+        if found.first_offset < 0:
+            found.first_offset = segment.base_offset
+        if segment.base_offset < previous_end:
+            what = f"the segment begins at {segment.base_offset}, but the one before ends at {previous_end}"
+            found.problems.append(Problem(segment.path, -1, what))
+        previous_end = _verify_data(segment, found, max(previous_end, segment.base_offset))
+        _verify_indexes(segment, found)
+    found.end_offset = previous_end
+    try:
+        epochs_in(directory)
+        read_topic_id(directory)
+    except (CorruptFile, ValueError) as error:
+        found.problems.append(Problem(directory, -1, str(error)))
+    for snapshot in sorted(directory.glob("*" + SNAPSHOT_SUFFIX)):
+        if producers_in(snapshot) is None:
+            found.problems.append(Problem(snapshot, -1, "not a whole producer snapshot (wrong checksum or length)"))
+    return found
+
+
+def _verify_data(segment: Segment, found: Verdict, next_offset: int) -> int:
+    """Walks the data file; gives the offset after its last good batch."""
+    position = 0
+    try:
+        for place, batch in batches_in(segment.path):
+            position = place
+            batch.check_crc()
+            if batch.base_offset < next_offset:
+                what = f"offset {batch.base_offset} comes after {next_offset - 1}"
+                found.problems.append(Problem(segment.path, place, what))
+                return next_offset
+            found.records += len(read_records(batch))
+            found.batches += 1
+            next_offset = batch.last_offset + 1
+            position = place + batch.size_bytes
+    except Fault as fault:
+        found.problems.append(Problem(segment.path, position, fault.message))
+    return next_offset
+
+
+def _verify_indexes(segment: Segment, found: Verdict) -> None:
+    for index in (segment.offset_index, segment.time_index):
+        if not index.file.open_sealed():
+            found.problems.append(Problem(index.file.path, -1, "missing, or not a whole number of entries"))
+            return
+    for offset, position in segment.offset_index.entries():
+        # An active index file is longer than what it holds; its end is zeros.
+        if position == 0 and offset == segment.base_offset:
+            continue
+        if position + HEADER_BYTES > segment.size_bytes:
+            what = f"entry for offset {offset} points at byte {position} of a file of {segment.size_bytes}"
+            found.problems.append(Problem(segment.offset_index.file.path, -1, what))
+            return
+        try:
+            first = next(segment.places(position))
+        except (Fault, StopIteration):
+            what = f"entry for offset {offset} points at byte {position}, where no batch begins"
+            found.problems.append(Problem(segment.offset_index.file.path, -1, what))
+            return
+        if not first.base_offset <= offset <= first.last_offset:
+            what = f"entry for offset {offset} points at a batch of {first.base_offset} to {first.last_offset}"
+            found.problems.append(Problem(segment.offset_index.file.path, -1, what))
+            return
