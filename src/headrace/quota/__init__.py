@@ -2,7 +2,7 @@
 
     core/rate          a rate measured over samples, and the wait that brings it back under its limit
     core/token_bucket  an allowance that refills (for changes of topics)
-    core/entities      whom a quota is for, which one wins, which may be stored
+    core/entities      whom a quota is for, and which one wins
     quotas             the quotas in force, and what each client has used
 
 Everything is arithmetic on numbers and `now_ms`: the event loop owns it, nothing here waits.
@@ -10,22 +10,7 @@ Everything is arithmetic on numbers and `now_ms`: the event loop owns it, nothin
 
 from __future__ import annotations
 
-from headrace.quota.core.entities import (
-    QUOTA_KEYS,
-    Component,
-    Entity,
-    QuotaTable,
-    matching_entities,
-    validate_quota_change,
-)
+from headrace.quota.core.entities import Entity, QuotaTable
 from headrace.quota.quotas import Quotas
 
-__all__ = [
-    "QUOTA_KEYS",
-    "Component",
-    "Entity",
-    "QuotaTable",
-    "Quotas",
-    "matching_entities",
-    "validate_quota_change",
-]
+__all__ = ["Entity", "QuotaTable", "Quotas"]

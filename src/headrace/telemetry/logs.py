@@ -15,7 +15,6 @@ import time
 from collections.abc import Mapping
 from typing import IO, Final
 
-from headrace.config import ConfigEntry, ConfigError, Source
 from headrace.kernel.errors import ErrorCode, Refused
 
 TREE: Final = "headrace"
@@ -78,12 +77,16 @@ def set_up_logging(level: str = "INFO", stream: IO[str] | None = None) -> None:
 def _number(logger: str, level: str) -> int:
     word = _ALSO.get(level.strip().upper(), level.strip().upper())
     if word not in LEVELS:
-        raise ConfigError(logger, level, f"is not a log level; those are {', '.join(LEVELS)}")
+        raise Refused(
+            ErrorCode.invalid_config,
+            f"Cannot set the log level of {logger} to {level} as it is not a supported log level. "
+            f"Valid log levels are {', '.join(LEVELS)}",
+        )
     return LEVELS[word]
 
 
 class Loggers:
-    """BROKER_LOGGER resources: the level of every logger, by name."""
+    """BROKER_LOGGER resources: the level of every logger, by name. Refusals are in Kafka's words."""
 
     def levels(self) -> dict[str, str]:
         found = {ROOT: _word(logging.getLogger(TREE).getEffectiveLevel())}
@@ -92,24 +95,16 @@ class Loggers:
                 found[name] = _word(logging.getLogger(name).getEffectiveLevel())
         return found
 
-    def describe(self, names: object = None) -> list[ConfigEntry]:
-        wanted = None if names is None else set(names)  # type: ignore[call-overload]
-        return [
-            ConfigEntry(name, level, Source.DYNAMIC_BROKER_LOGGER, 0, False, False, [], "")
-            for name, level in self.levels().items()
-            if wanted is None or name in wanted
-        ]
-
     def validate(self, changes: Mapping[str, str | None]) -> None:
         """Levels to set (None: back to what its parent has). Nothing is changed; the first wrong one is named."""
         known = self.levels()
         for name, level in changes.items():
-            if name not in known and name != TREE:
-                raise ConfigError(name, None, "there is no such logger")
+            if name not in known:
+                raise Refused(ErrorCode.invalid_config, f"Logger {name} does not exist!")
             if level is not None:
                 _number(name, level)
-            elif name in (ROOT, TREE):
-                raise Refused(ErrorCode.invalid_request, "Removing the log level of the root logger is not allowed")
+            elif name == ROOT:
+                raise Refused(ErrorCode.invalid_request, f"Removing the log level of the {ROOT} logger is not allowed")
 
     def alter(self, changes: Mapping[str, str | None]) -> None:
         self.validate(changes)

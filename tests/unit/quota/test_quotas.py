@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.kernel.errors import Refused
-from headrace.quota import Component, Quotas, matching_entities, validate_quota_change
+from headrace.quota import Quotas
 
 
 def entity(**parts: str | None) -> frozenset[tuple[str, str | None]]:
@@ -108,44 +107,3 @@ def test_connections_of_one_address_are_held_back() -> None:
     waits = [quotas.record_connection("10.0.0.1", 0) for _ in range(12)]
     assert waits == [0] * 10 + [1000, 1000]
     assert quotas.record_connection("10.0.0.2", 0) == 0
-
-
-@pytest.mark.parametrize(
-    ("who", "changes", "message"),
-    [
-        (entity(), {"producer_byte_rate": 1.0}, "empty"),
-        (entity(group="g"), {"producer_byte_rate": 1.0}, "Unhandled client quota entity type: group"),
-        (entity(user="a"), {"nope": 1.0}, "Invalid configuration key nope"),
-        (entity(user="a"), {"connection_creation_rate": 1.0}, "Invalid configuration key connection_creation_rate"),
-        (entity(ip="10.0.0.1"), {"producer_byte_rate": 1.0}, "Invalid configuration key producer_byte_rate"),
-        (entity(ip="not one"), {"connection_creation_rate": 1.0}, "is not a valid IP address"),
-        (entity(user="a"), {"producer_byte_rate": 0.0}, "must be above 0"),
-        (entity(user="a"), {"producer_byte_rate": 1.5}, "must be a whole number"),
-        (entity(user="a", ip="10.0.0.1"), {"producer_byte_rate": 1.0}, "cannot also be for a user"),
-    ],
-)
-def test_what_cannot_be_stored_is_refused_by_name(who, changes, message) -> None:  # type: ignore[no-untyped-def]
-    with pytest.raises(Refused) as error:
-        validate_quota_change(who, changes)
-    assert message in str(error.value)
-
-
-def test_what_can_be_stored_passes() -> None:
-    validate_quota_change(entity(user="a", client_id=None), {"producer_byte_rate": 1.0, "request_percentage": 0.5})
-    validate_quota_change(entity(user="a"), {"producer_byte_rate": None})
-
-
-def test_filters_pick_exact_default_and_any_names() -> None:
-    table = {who: {"producer_byte_rate": 1.0} for who in ORDER}
-
-    def found(*components: Component, strict: bool = False) -> list[int]:
-        return sorted(ORDER.index(who) for who in matching_entities(table, components, strict=strict))
-
-    assert found() == list(range(8))
-    assert found(Component("user", 0, "alice")) == [0, 1, 2]
-    assert found(Component("user", 0, "alice"), strict=True) == [2]
-    assert found(Component("user", 1)) == [3, 4, 5]
-    assert found(Component("user", 2), Component("client-id", 0, "app")) == [0, 3]
-    assert found(Component("client-id", 2), strict=True) == [6, 7]
-    with pytest.raises(Refused):
-        found(Component("user", 2), Component("user", 1))

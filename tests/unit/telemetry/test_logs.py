@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from headrace.config import ConfigError, Source
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.telemetry import Loggers, set_up_logging
 
@@ -74,16 +73,14 @@ def test_levels_are_shown_set_and_given_back_to_the_parent(lines: io.StringIO) -
     assert loggers.levels()["headrace.test"] == "INFO"
     loggers.alter({"root": "WARN"})
     assert loggers.levels()["headrace.test"] == loggers.levels()["root"] == "WARN"
-    [entry] = loggers.describe(["headrace.test"])
-    assert (entry.value, entry.source, entry.is_read_only) == ("WARN", Source.DYNAMIC_BROKER_LOGGER, False)
 
 
 def test_wrong_loggers_and_levels_are_refused_and_change_nothing(lines: io.StringIO) -> None:
     logging.getLogger("headrace.test")
     loggers = Loggers()
-    with pytest.raises(ConfigError, match=r"headrace\.nowhere: there is no such logger"):
+    with pytest.raises(Refused, match=r"Logger headrace\.nowhere does not exist!"):
         loggers.alter({"headrace.test": "DEBUG", "headrace.nowhere": "DEBUG"})
-    with pytest.raises(ConfigError, match="headrace.test='LOUD': is not a log level"):  # noqa: RUF043
+    with pytest.raises(Refused, match="LOUD as it is not a supported log level. Valid log levels are FATAL, ERROR"):
         loggers.alter({"headrace.test": "LOUD"})
     with pytest.raises(Refused) as refused:
         loggers.alter({"root": None})
