@@ -80,7 +80,7 @@ def test_wrong_loggers_and_levels_are_refused_and_change_nothing(lines: io.Strin
     loggers = Loggers()
     with pytest.raises(Refused, match=r"Logger headrace\.nowhere does not exist!"):
         loggers.alter({"headrace.test": "DEBUG", "headrace.nowhere": "DEBUG"})
-    with pytest.raises(Refused, match="LOUD as it is not a supported log level. Valid log levels are FATAL, ERROR"):
+    with pytest.raises(Refused, match=r"LOUD as it is not a supported log level\. Valid log levels are FATAL, ERROR"):
         loggers.alter({"headrace.test": "LOUD"})
     with pytest.raises(Refused) as refused:
         loggers.alter({"root": None})
