@@ -16,6 +16,7 @@ from headrace.records.reader import read_records
 from headrace.storage.checkpoints import LEADER_EPOCH_FILE, CorruptFile, read_epochs, read_topic_id
 from headrace.storage.core.producers import Producer
 from headrace.storage.files import LOG_SUFFIX, SNAPSHOT_SUFFIX, offset_of_file, partition_of_directory
+from headrace.storage.log_config import LogConfig
 from headrace.storage.producer_state import decode_snapshot
 from headrace.storage.segment import Segment
 
@@ -58,7 +59,7 @@ def partition_directories(path: Path) -> list[Path]:
 
 def segments_in(directory: Path) -> list[Segment]:
     bases = (offset_of_file(path.name) for path in directory.glob("*" + LOG_SUFFIX))
-    return [Segment.load(directory, base) for base in sorted(base for base in bases if base is not None)]
+    return [Segment.load(directory, base, LogConfig()) for base in sorted(base for base in bases if base is not None)]
 
 
 def batches_in(path: Path) -> Iterator[tuple[int, BatchView]]:

@@ -15,6 +15,7 @@ from headrace.records.control import read_control
 from headrace.records.reader import read_records
 from headrace.storage import inspection
 from headrace.storage.files import offset_of_file
+from headrace.storage.log_config import LogConfig
 from headrace.storage.segment import Segment
 
 OPTIONS = (
@@ -85,7 +86,8 @@ def _batch_line(position: int, batch: BatchView) -> str:
         f"isTransactional: {_flag(batch.is_transactional)} isControl: {_flag(batch.is_control)} "
         f"deleteHorizonMs: {'OptionalLong.empty' if horizon is None else f'OptionalLong[{horizon}]'} "
         f"position: {position} {time}: {batch.max_timestamp_ms} size: {batch.size_bytes} magic: {batch.magic} "
-        f"compresscodec: {batch.codec.name.lower()} crc: {batch.crc} isvalid: {_flag(batch.computed_crc() == batch.crc)}"
+        f"compresscodec: {batch.codec.name.lower()} crc: {batch.crc} "
+        f"isvalid: {_flag(batch.computed_crc() == batch.crc)}"
     )
 
 
@@ -123,7 +125,7 @@ def _segment(path: Path) -> Segment:
     assert base is not None, path
     if not path.with_suffix(".log").is_file():
         raise ToolFailed(f"{path}: the data file {path.with_suffix('.log').name} is not beside it")
-    return Segment.load(path.parent, base)
+    return Segment.load(path.parent, base, LogConfig())
 
 
 def _dump_index(path: Path, arguments: Arguments) -> list[str]:
@@ -187,7 +189,8 @@ def _dump_snapshot(path: Path, arguments: Arguments) -> list[str]:
         line += f"currentTxnFirstOffset: {transaction} lastTimestamp: {entry.last_timestamp_ms} "
         if entry.batches:
             first, last = entry.batches[0], entry.batches[-1]
-            line += f"firstSequence: {first.first_sequence} lastSequence: {last.last_sequence} lastOffset: {last.last_offset} "
+            line += f"firstSequence: {first.first_sequence} lastSequence: {last.last_sequence} "
+            line += f"lastOffset: {last.last_offset} "
             line += f"offsetDelta: {last.offset_delta} timestamp: {last.timestamp_ms}"
         print(line)
     return []

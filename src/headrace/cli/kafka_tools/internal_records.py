@@ -1,6 +1,6 @@
 """Records of the coordinators' own topics in words: what kafka-dump-log and the console consumer's formatters print.
 
-Keys and values become the JSON that Kafka's own tools print; what cannot be read (a newer Kafka wrote it) is passed over.
+Keys and values become the JSON that Kafka's own tools print; what cannot be read (a newer Kafka's) is passed over.
 """
 
 from __future__ import annotations
