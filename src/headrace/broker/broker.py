@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.broker.housekeeping import Housekeeping, now_ms
 from headrace.broker.live_config import LiveConfig
+from headrace.broker.watching import Watching
 from headrace.broker.wiring import Parts, wire
 from headrace.cluster.core.image import BrokerInfo, ClusterImage, Endpoint
 from headrace.cluster.loading import load_image
@@ -57,6 +58,7 @@ class Broker:
         self.connections: Listeners
         self.log_dirs: LogDirs
         self.parts: Parts
+        self.watching: Watching | None = None
         self._store: Store | None = None
         self._housekeeping: Housekeeping | None = None
         self._failed: asyncio.Event = asyncio.Event()
@@ -97,9 +99,12 @@ class Broker:
         )
         self.parts = wire(live, view, self.log_dirs, member, self.listeners.inter_broker)
         self._opened.append("parts")
+        self.watching = Watching(self.parts, self.connections, self.log_dirs, view, member)
+        self.connections.hold_back = self.parts.metering.connected
         self.parts.start()
         await member.start(image)
         self._opened.append("member")
+        await self.watching.start(str(config["metrics.listen"]))
         self.connections.start()
         self._housekeeping = Housekeeping(self.log_dirs, live, self.parts.replicated_up_to)
         self._housekeeping.start()
@@ -185,6 +190,9 @@ class Broker:
         if self._housekeeping is not None:
             await self._housekeeping.stop()
             self._housekeeping = None
+        if self.watching is not None:
+            await self.watching.stop()
+            self.watching = None
         epoch = self._member.epoch if self._member is not None else -1
         if "logs" in opened:
             # An unclean start that no controller has dealt with must not end in a mark that says "clean".

@@ -38,6 +38,10 @@ class Metering:
             self.quotas.take_back_fetch(principal, client_id, size_bytes)
         return self._held_back("fetch", context, wait)
 
+    def connected(self, address: str, now_ms: int) -> int:
+        """The wait after a connection from this address; when there is one, the connection is not to be served."""
+        return self.quotas.record_connection(address, now_ms) if self.quotas.limits_connections else 0
+
     def took_time(self, context: RequestContext, busy_ms: float) -> int:
         wait = self.quotas.record_request(context.principal, context.client_id, busy_ms, context.received_at_ms)
         return self._held_back("request", context, wait)

@@ -11,7 +11,9 @@ import asyncio
 import errno
 import logging
 import socket
+import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -24,6 +26,7 @@ _BACKLOG: Final = 1024
 # How many are accepted before the clients that are already there have their turn.
 _ACCEPTED_PER_TURN: Final = 64
 _SWEEP_INTERVAL_S: Final = 5.0
+_HELD_BACK_AT_MOST_S: Final = 1.0
 _PAUSE_WHEN_OUT_OF_FILES_S: Final = 1.0
 
 
@@ -36,6 +39,10 @@ class ConnectionLimits:
     idle_ms: int = 600_000
     # A client that stops in the middle of a frame holds a buffer; this is how long it may.
     stalled_ms: int = 60_000
+
+
+def _holds_back_nobody(host: str, now_ms: int) -> int:
+    return 0
 
 
 class CannotListen(Exception):
@@ -55,6 +62,8 @@ class Listeners:
         self._per_ip: Counter[str] = Counter()
         self._sockets: dict[str, socket.socket] = {}
         self._sweep: asyncio.TimerHandle | None = None
+        # A quota on new connections: (address, now in ms) → how long one that is too many is kept before it is closed.
+        self.hold_back: Callable[[str, int], int] = _holds_back_nobody
 
     def bind(self, name: str, host: str, port: int) -> tuple[str, int]:
         """Binds one address without listening yet; gives the real host and port. Raises CannotListen."""
@@ -114,6 +123,12 @@ class Listeners:
             self.traffic.refused += 1
             log.warning("%s:%d: refused, %s", *peer, refusal)
             sock.close()
+            return
+        wait_ms = self.hold_back(host, time.time_ns() // 1_000_000)
+        if wait_ms:
+            # Closed later rather than now: a client that reconnects at once would only come sooner.
+            self.traffic.refused += 1
+            self._loop.call_later(min(wait_ms / 1000, _HELD_BACK_AT_MOST_S), sock.close)
             return
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,0 +1,178 @@
+"""What a broker shows of itself: every metric of the catalogue, read from the parts that know it, and the door for it.
+
+The door opens only with `metrics.listen`. Reading takes place at a scrape and asks each part for the numbers that it
+has anyway; only changes of in-sync sets are counted as they happen, because afterwards nobody could tell.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+
+from headrace import __version__
+from headrace.broker.wiring import Parts
+from headrace.cluster.core.image import ClusterImage, PartitionInfo
+from headrace.cluster.view import ClusterView
+from headrace.controller.member import ClusterMember
+from headrace.net.listener import Listeners
+from headrace.replication.partition import Partition
+from headrace.storage.log_dirs import LogDirs
+from headrace.telemetry import LoopLag, Metrics, MetricsEndpoint
+from headrace.wire.codec import api_name
+
+Rows = Iterator[tuple[tuple[str, ...], float]]
+
+
+def kafkas_name(api_key: int) -> str:
+    """`ListOffsets` for 2, as Kafka's metrics write it."""
+    return "".join(word.capitalize() for word in api_name(api_key).split("_"))
+
+
+class Watching:
+    def __init__(
+        self, parts: Parts, connections: Listeners, log_dirs: LogDirs, view: ClusterView, member: ClusterMember
+    ) -> None:
+        self.metrics = Metrics(parts.metering.traffic)
+        self.endpoint = MetricsEndpoint(self.metrics)
+        self._lag = LoopLag()
+        self._broker_id = member.broker_id
+        self._changes: Counter[str] = Counter()
+        view.subscribe(self._follow)
+        self._provide_requests(parts)
+        self._provide_connections(connections)
+        self._provide_logs(parts, log_dirs)
+        self._provide_replicas(parts)
+        self._provide_cluster(view, member, parts)
+
+    async def start(self, listen: str) -> None:
+        """Raises ConfigError when `metrics.listen` cannot be had."""
+        if listen:
+            self._lag.start(asyncio.get_running_loop())
+            await self.endpoint.start(listen)
+
+    async def stop(self) -> None:
+        self._lag.stop()
+        await self.endpoint.stop()
+
+    def _follow(self, old: ClusterImage, new: ClusterImage) -> None:
+        for name in old.topics.keys() - new.topics.keys():
+            self.metrics.traffic.pop(name, None)
+        for name, topic in new.topics.items():
+            before = old.topics.get(name)
+            if before is None or before is topic:
+                continue
+            for was, now in zip(before.partitions, topic.partitions, strict=False):
+                if was is not now:
+                    self._note(was, now)
+
+    def _note(self, was: PartitionInfo, now: PartitionInfo) -> None:
+        if now.leader == self._broker_id:
+            self._changes["shrinks"] += bool(set(was.isr) - set(now.isr))
+            self._changes["expands"] += bool(set(now.isr) - set(was.isr))
+
+    # --- where each number comes from ---
+
+    def _provide_requests(self, parts: Parts) -> None:
+        served, provide = parts.metrics, self.metrics.provide
+        provide(
+            "kafka_network_requestmetrics_totaltime_seconds",
+            lambda: [((kafkas_name(key),), latency) for key, latency in served.by_api.items()],
+        )
+        provide(
+            "kafka_network_requestmetrics_requests_total",
+            lambda: [((kafkas_name(key),), latency.count) for key, latency in served.by_api.items()],
+        )
+        provide(
+            "headrace_waiting_requests",
+            lambda: [((kafkas_name(key),), count) for key, count in served.waiting.items()],
+        )
+        provide(
+            "kafka_server_throttled_requests_total",
+            lambda: [((quota,), count) for quota, count in parts.metering.throttled.items()],
+        )
+        provide("headrace_event_loop_lag_seconds", lambda: self._lag.histogram)
+        provide("headrace_build_info", lambda: [((__version__,), 1)])
+
+    def _provide_connections(self, connections: Listeners) -> None:
+        provide, traffic = self.metrics.provide, connections.traffic
+
+        def by_listener() -> Rows:
+            open_now = Counter(connection.listener for connection in connections.connections)
+            return (((name,), count) for name, count in open_now.items())
+
+        provide("kafka_server_socketservermetrics_connection_count", by_listener)
+        provide("kafka_server_socketservermetrics_connection_creation_total", lambda: traffic.accepted)
+        provide("kafka_server_socketservermetrics_connection_refused_total", lambda: traffic.refused)
+        provide("kafka_network_socketserver_bytesin_total", lambda: traffic.bytes_in)
+        provide("kafka_network_socketserver_bytesout_total", lambda: traffic.bytes_out)
+
+    def _provide_logs(self, parts: Parts, log_dirs: LogDirs) -> None:
+        def provide(name: str, field: str) -> None:
+            self.metrics.provide(
+                name,
+                lambda: [((p.topic, str(p.index)), getattr(p.log, field)) for p in parts.partitions.all()],
+            )
+
+        provide("kafka_log_log_size", "size_bytes")
+        provide("kafka_log_log_logstartoffset", "log_start_offset")
+        provide("kafka_log_log_logendoffset", "log_end_offset")
+        self.metrics.provide(
+            "kafka_log_log_numlogsegments",
+            lambda: [((p.topic, str(p.index)), len(p.log.segments)) for p in parts.partitions.all()],
+        )
+        self.metrics.provide("kafka_log_logmanager_offlinelogdirectorycount", lambda: len(log_dirs.offline))
+
+    def _provide_replicas(self, parts: Parts) -> None:
+        provide, partitions, changes = self.metrics.provide, parts.partitions, self._changes
+
+        def led() -> Iterator[tuple[Partition, PartitionInfo]]:
+            return ((p, p.info) for p in partitions.all() if p.is_leader and p.info is not None)
+
+        def spare(partition: Partition, info: PartitionInfo) -> int:
+            """In-sync replicas beyond what acks=all needs; Kafka asks for no more than there are replicas."""
+            return len(info.isr) - min(partition.log.config.min_insync_replicas, len(info.replicas))
+
+        provide("kafka_server_replicamanager_partitioncount", lambda: len(partitions))
+        provide("kafka_server_replicamanager_leadercount", lambda: sum(1 for _ in led()))
+        provide(
+            "kafka_server_replicamanager_underreplicatedpartitions",
+            lambda: sum(len(info.isr) < len(info.replicas) for _, info in led()),
+        )
+        provide(
+            "kafka_server_replicamanager_underminisrpartitioncount",
+            lambda: sum(spare(partition, info) < 0 for partition, info in led()),
+        )
+        provide(
+            "kafka_server_replicamanager_atminisrpartitioncount",
+            lambda: sum(spare(partition, info) == 0 for partition, info in led()),
+        )
+        provide(
+            "kafka_server_replicamanager_offlinereplicacount",
+            lambda: sum(partition.log.offline_reason is not None for partition in partitions.all()),
+        )
+        provide("kafka_server_replicamanager_isrshrinks_total", lambda: changes["shrinks"])
+        provide("kafka_server_replicamanager_isrexpands_total", lambda: changes["expands"])
+
+    def _provide_cluster(self, view: ClusterView, member: ClusterMember, parts: Parts) -> None:
+        provide, controller = self.metrics.provide, member.controller
+        provide("kafka_controller_kafkacontroller_activecontrollercount", lambda: int(controller.is_active))
+        provide(
+            "kafka_controller_kafkacontroller_offlinepartitionscount",
+            lambda: sum(info.leader < 0 for _, _, info in view.current.partitions()),
+        )
+        provide(
+            "kafka_controller_kafkacontroller_activebrokercount",
+            lambda: sum(not broker.fenced for broker in view.current.brokers.values()),
+        )
+        provide("kafka_controller_kafkacontroller_globaltopiccount", lambda: len(view.current.topics))
+        provide(
+            "kafka_controller_kafkacontroller_globalpartitioncount",
+            lambda: sum(len(topic.partitions) for topic in view.current.topics.values()),
+        )
+        provide("kafka_controller_controllerstats_uncleanleaderelections_total", lambda: controller.unclean_elections)
+        provide(
+            "kafka_coordinator_group_groupmetadatamanager_numgroups",
+            lambda: sum(len(hosted.shard.groups) for _, hosted in parts.coordinators.groups.runtime.active_shards()),
+        )
+        provide("headrace_coordination_session_up", lambda: int(member.lease_held()))
