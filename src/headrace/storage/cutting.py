@@ -77,21 +77,14 @@ def rebuild_producers(log: Log, log_start: int, end: int) -> None:
 
 def cut_start(log: Log, now_ms: int) -> Verdict:
     """One round of retention."""
-    config = log.config
-    segments = log.segments
-    verdict = expired(
-        [SegmentFacts(s.base_offset, s.size_bytes, s.largest_timestamp_ms) for s in segments],
-        now_ms=now_ms,
-        log_end_offset=log.log_end_offset,
-        high_watermark=log.high_watermark,
-        log_start_offset=log.log_start_offset,
-        retention_ms=config.retention_ms,
-        retention_bytes=config.retention_bytes,
-        disk_limit_bytes=_share_of_disk(log),
-        deletes_old=config.deletes_old,
-    )
+    verdict = _expired(log, now_ms)
+    for segment in log.segments[: verdict.count]:
+        # A timestamp out of a file that only hints must not cost data that is not old.
+        segment.check_hints()
+    verdict = _expired(log, now_ms) if verdict.count else verdict
     if verdict.count == 0:
         return verdict
+    config, segments = log.config, log.segments
     if verdict.count == len(segments):
         log.roll(now_ms=now_ms)
         segments = log.segments
@@ -105,6 +98,21 @@ def cut_start(log: Log, now_ms: int) -> Verdict:
         log.advance_log_start(kept[0].base_offset)
     log.producers.drop_snapshots(keep={segment.base_offset for segment in kept})
     return verdict
+
+
+def _expired(log: Log, now_ms: int) -> Verdict:
+    config, segments = log.config, log.segments
+    return expired(
+        [SegmentFacts(s.base_offset, s.size_bytes, s.largest_timestamp_ms) for s in segments],
+        now_ms=now_ms,
+        log_end_offset=log.log_end_offset,
+        high_watermark=log.high_watermark,
+        log_start_offset=log.log_start_offset,
+        retention_ms=config.retention_ms,
+        retention_bytes=config.retention_bytes,
+        disk_limit_bytes=_share_of_disk(log),
+        deletes_old=config.deletes_old,
+    )
 
 
 def _share_of_disk(log: Log) -> int:

@@ -60,6 +60,13 @@ class LeaderEpochs:
             self.latest = epoch
             self._unsaved = True
 
+    def forget_from(self, offset: int) -> None:
+        """Epochs that began at `offset` or later will be found again in the data; in memory only."""
+        kept = [pair for pair in self._pairs if pair[1] < offset]
+        self._unsaved = self._unsaved or len(kept) != len(self._pairs)
+        self._pairs = kept
+        self._remember_latest()
+
     def end_offset_for(self, epoch: int) -> tuple[int, int]:
         """(the greatest epoch at or below `epoch`, the offset where it ended), or (-1, -1) when that cannot be told."""
         if epoch == UNDEFINED_EPOCH or not self._pairs:
@@ -101,6 +108,7 @@ class LeaderEpochs:
         self._pairs = pairs
         self._remember_latest()
         write_epochs(self.path, pairs)
+        self._unsaved = False
 
     def _remember_latest(self) -> None:
         self.latest = self._pairs[-1][0] if self._pairs else UNDEFINED_EPOCH

@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from bisect import bisect_right
 from collections.abc import Iterator
+from operator import lt
 from pathlib import Path
 from typing import Final
 
@@ -77,3 +78,10 @@ class OffsetIndex:
             return True
         offset, position = self.entry(self.file.count - 1)
         return offset > self.base_offset and 0 < position < log_bytes
+
+    def is_rising(self) -> bool:
+        """Whether offsets and positions both rise; a scrambled file does not do that."""
+        data = memoryview(self.file.buffer)[: self.file.count * ENTRY_BYTES]
+        numbers = struct.unpack(f">{self.file.count * 2}I", data)
+        offsets, positions = numbers[::2], numbers[1::2]
+        return all(map(lt, offsets, offsets[1:])) and all(map(lt, positions, positions[1:]))

@@ -61,12 +61,13 @@ class ProducerState(Producers):
         write_small_file(self._path(offset), encode_snapshot(list(self.entries.values())), durable=durable)
         self.snapshot_offset = offset
 
-    def load_latest(self, log_start_offset: int, up_to: int) -> int:
+    def load_latest(self, log_start_offset: int, up_to: int, *, discard_later: bool = True) -> int:
         """Loads the newest good snapshot at or below `up_to`; says from which offset to read on."""
         for offset in sorted(self.snapshot_offsets(), reverse=True):
             path = self._path(offset)
             if offset > up_to:
-                path.unlink(missing_ok=True)
+                if discard_later:
+                    path.unlink(missing_ok=True)
                 continue
             entries = decode_snapshot(path.read_bytes())
             if entries is None:

@@ -62,7 +62,7 @@ class BatchPlace(NamedTuple):
 
 
 class Segment:
-    def __init__(self, directory: Path, base_offset: int, *, suffix: str = "") -> None:
+    def __init__(self, directory: Path, base_offset: int, config: LogConfig, *, suffix: str = "") -> None:
         stem = directory / file_stem(base_offset)
         self.base_offset = base_offset
         self.path = stem.with_name(stem.name + LOG_SUFFIX + suffix)
@@ -76,9 +76,11 @@ class Segment:
         self._file: SharedFile | None = None
         self._first_timestamp_ms: int | None = None
         self._bytes_since_entry = 0
-        self._index_interval_bytes = 4096
+        self._config = config
         self._roll_jitter_ms = 0
         self._recent: dict[int, int] = {}
+        # Hints that were found on disk are looked at before their first use; those made here need no look.
+        self._hints_checked = True
 
     # --- opening and closing -------------------------------------------------------------------------------------
 
@@ -87,7 +89,7 @@ class Segment:
         cls, directory: Path, base_offset: int, config: LogConfig, *, now_ms: int, suffix: str = "", active: bool = True
     ) -> Segment:
         """A new, empty segment; files of the same name are emptied."""
-        segment = cls(directory, base_offset, suffix=suffix)
+        segment = cls(directory, base_offset, config, suffix=suffix)
         segment.created_ms = now_ms
         segment._file = SharedFile(segment.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         segment.txn_index.reset()
@@ -100,12 +102,13 @@ class Segment:
         return segment
 
     @classmethod
-    def load(cls, directory: Path, base_offset: int, *, suffix: str = "") -> Segment:
+    def load(cls, directory: Path, base_offset: int, config: LogConfig | None = None, *, suffix: str = "") -> Segment:
         """A segment that is there. Says nothing about whether its bytes are good: see recovery."""
-        segment = cls(directory, base_offset, suffix=suffix)
+        segment = cls(directory, base_offset, config or LogConfig(), suffix=suffix)
         facts = segment.path.stat()
         segment.size_bytes = facts.st_size
         segment.created_ms = int(facts.st_mtime * 1000)
+        segment._hints_checked = False
         return segment
 
     def open_indexes(self) -> bool:
@@ -113,13 +116,16 @@ class Segment:
         there = self.offset_index.file.open_sealed() and self.time_index.file.open_sealed()
         if not there or (self.size_bytes > 0 and self.time_index.file.count == 0):
             return False
+        # Both grow together, but for the one time entry that sealing adds.
+        if self.offset_index.file.count == 0 and self.time_index.file.count > 1:
+            return False
         if not self.offset_index.looks_sound(self.size_bytes) or not self.time_index.looks_sound():
             return False
         self.max_timestamp_ms, self.offset_of_max_timestamp = self.time_index.last
         return True
 
     def _tune(self, config: LogConfig) -> None:
-        self._index_interval_bytes = config.index_interval_bytes
+        self._config = config
         self._roll_jitter_ms = random.randrange(config.segment_jitter_ms) if config.segment_jitter_ms > 0 else 0
 
     def activate(self, config: LogConfig) -> None:
@@ -213,7 +219,7 @@ class Segment:
         if max_timestamp_ms > self.max_timestamp_ms:
             self.max_timestamp_ms = max_timestamp_ms
             self.offset_of_max_timestamp = last_offset
-        if self._bytes_since_entry > self._index_interval_bytes:
+        if self._bytes_since_entry > self._config.index_interval_bytes:
             self._add_entries(last_offset, position)
         recent = self._recent
         if len(recent) >= _RECENT_BATCHES:
@@ -321,6 +327,7 @@ class Segment:
         known = self._recent.get(offset)
         if known is not None:
             return known
+        self.check_hints()
         try:
             return self._walk_to(self.offset_index.position_at_or_below(offset), offset)
         except CorruptBatch:
@@ -328,6 +335,8 @@ class Segment:
             return self._walk_to(self.offset_index.position_at_or_below(offset), offset)
 
     def _walk_to(self, position: int, offset: int) -> int | None:
+        if not 0 <= position <= self.size_bytes:
+            raise CorruptBatch(f"{self.path}: the index leads to byte {position} of {self.size_bytes}")
         first = True
         for place in self.places(position):
             # A hint may point at bytes that look like a header; one that starts after what was asked for is wrong.
@@ -377,8 +386,10 @@ class Segment:
 
     # --- repair ----------------------------------------------------------------------------------------------------
 
-    def reset_indexes(self, config: LogConfig) -> None:
+    def reset_indexes(self) -> None:
         """Empty indexes, to be filled by `index_batch` while somebody walks the data."""
+        config = self._config
+        self._hints_checked = True
         self.close()
         self._tune(config)
         self.offset_index.file.activate(max(config.segment_index_bytes, self.size_bytes // 256), keep=False)
@@ -391,14 +402,34 @@ class Segment:
         """What an append would have noted of a batch that is already in the file."""
         if max_timestamp_ms > self.max_timestamp_ms:
             self.max_timestamp_ms, self.offset_of_max_timestamp = max_timestamp_ms, last_offset
-        if self._bytes_since_entry > self._index_interval_bytes:
+        if self._bytes_since_entry > self._config.index_interval_bytes:
             self._add_entries(last_offset, position)
         self._bytes_since_entry += size
 
-    def rebuild_indexes(self, config: LogConfig | None = None) -> None:
-        """Offset and time index anew from the data, as large as the old ones were."""
+    def check_hints(self) -> None:
+        """Rebuilds indexes whose entries do not rise, or whose newest timestamp the data does not confirm."""
+        if self._hints_checked:
+            return
+        self._hints_checked = True
+        if self.offset_index.is_rising() and self.time_index.is_rising() and self._newest_confirmed():
+            return
+        self.rebuild_indexes()
+
+    def _newest_confirmed(self) -> bool:
+        if self.max_timestamp_ms < 0:
+            return True
+        try:
+            at = self.offset_index.position_at_or_below(self.offset_of_max_timestamp)
+            position = self._walk_to(at, self.offset_of_max_timestamp)
+            place = None if position is None else next(self.places(position), None)
+        except CorruptBatch:
+            return False
+        return place is not None and place.max_timestamp_ms == self.max_timestamp_ms
+
+    def rebuild_indexes(self) -> None:
+        """Offset and time index anew from the data."""
         was_active = self.offset_index.file.is_active
-        self.reset_indexes(config or LogConfig())
+        self.reset_indexes()
         for place in self.places(0):
             self.index_batch(place.position, place.size_bytes, place.last_offset, place.max_timestamp_ms)
         if not was_active:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from bisect import bisect_right
 from collections.abc import Iterator
+from operator import lt
 from pathlib import Path
 from typing import Final
 
@@ -83,3 +84,10 @@ class TimeIndex:
             return True
         last_timestamp_ms, last_offset = self.last
         return last_timestamp_ms >= self.entry(0)[0] >= 0 and last_offset >= self.base_offset
+
+    def is_rising(self) -> bool:
+        """Whether timestamps and offsets both rise; a scrambled file does not do that."""
+        data = memoryview(self.file.buffer)[: self.file.count * ENTRY_BYTES]
+        numbers = struct.unpack(">" + "qI" * self.file.count, data)
+        timestamps, offsets = numbers[::2], numbers[1::2]
+        return all(map(lt, timestamps, timestamps[1:])) and all(map(lt, offsets, offsets[1:]))

@@ -31,6 +31,7 @@ def first_at_or_after(segments: Sequence[Segment], timestamp_ms: int, log_start_
 
 
 def _first_in(segment: Segment, timestamp_ms: int, log_start_offset: int) -> TimestampOffset | None:
+    segment.check_hints()
     start = max(segment.time_index.offset_at_or_below(timestamp_ms), log_start_offset)
     position = segment.position_of(start)
     if position is None:
@@ -63,6 +64,7 @@ def newest(segments: Sequence[Segment], log_start_offset: int) -> TimestampOffse
 
 
 def _newest_in(segment: Segment, log_start_offset: int) -> TimestampOffset | None:
+    segment.check_hints()
     if segment.offset_of_max_timestamp >= log_start_offset:
         position = segment.position_of(segment.offset_of_max_timestamp)
         place = None if position is None else next(segment.places(position), None)

@@ -58,9 +58,12 @@ def expired(
         while aged < deletable and now_ms - segments[aged].largest_timestamp_ms > retention_ms:
             aged += 1
         best = max(best, Verdict(aged, f"retention.ms={retention_ms}"), key=_count)
-    for limit, reason in ((retention_bytes, "retention.bytes"), (disk_limit_bytes, "share of the disk")):
-        if limit >= 0:
-            best = max(best, Verdict(_over(segments, deletable, limit), f"{reason}={limit}"), key=_count)
+    if retention_bytes >= 0:
+        over = Verdict(_over(segments, deletable, retention_bytes), f"retention.bytes={retention_bytes}")
+        best = max(best, over, key=_count)
+    if disk_limit_bytes >= 0:
+        over = Verdict(_over(segments, min(deletable, len(segments) - 1), disk_limit_bytes), "share of the disk")
+        best = max(best, over, key=_count)
     return best
 
 

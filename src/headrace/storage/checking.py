@@ -1,0 +1,208 @@
+"""Reading suspect segments batch by batch: what is good stays and is indexed anew, the first bad byte ends the log.
+
+One base offset is outside every checksum, so a flipped bit can make it jump forward, and only the batch after it looks
+wrong. Gaps are no proof (compaction leaves them), but when offsets fall back after a gap, the batch behind the gap is
+the one that lies, and the log ends before it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from headrace.kernel.errors import CorruptBatch, Fault
+from headrace.kernel.ids import TopicPartition
+from headrace.records.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, BatchView, check_extent
+from headrace.storage.core.recovery import verdict
+from headrace.storage.cutting import rebuild_producers
+from headrace.storage.files import tolerated_no_space
+from headrace.storage.log import Log
+from headrace.storage.producer_state import ProducerState
+from headrace.storage.segment import Segment
+
+_SCAN_BYTES: Final = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    partition: TopicPartition
+    segments_done: int
+    segments_to_check: int
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """The first byte that could not be trusted, and why; everything from there on was cut."""
+
+    path: Path
+    position: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Gap:
+    """A batch that began later than the one before it ended."""
+
+    segment: Segment
+    position: int
+    expected_offset: int
+
+
+class Checking:
+    """A pass over the suspect segments of one log; `segments` are those that are left of all."""
+
+    def __init__(
+        self,
+        log: Log,
+        segments: list[Segment],
+        on_progress: Callable[[Progress], None] | None,
+        on_damage: Callable[[Damage], None] | None,
+    ) -> None:
+        self.log = log
+        self.segments = segments
+        self._on_progress = on_progress
+        self._on_damage = on_damage
+        self._gap: _Gap | None = None
+
+    def check_from(self, first: int, log_start_offset: int) -> None:
+        log, everything = self.log, self.segments
+        base = expected = everything[first].base_offset
+        self._gap = None
+        self._begin_at(first, base, log_start_offset)
+        for at, segment in enumerate(everything[first:], start=first):
+            if segment.base_offset < expected:
+                if self._blame_gap(segment.base_offset, f"offsets go on at {segment.base_offset} after it"):
+                    self._remove(everything[at:])
+                    self.segments = everything[:at]
+                    self.check_from(first, log_start_offset)
+                    return
+                self._remove(everything[at:])
+                break
+            good_bytes, expected, reason, offset = self._check(segment)
+            if reason is not None:
+                self._remove(everything[at + 1 :])
+                if offset is not None and self._blame_gap(offset, reason):
+                    self.segments = everything[: at + 1]
+                    self.check_from(first, log_start_offset)
+                    return
+                self._cut(segment, good_bytes, reason)
+            self.segments.append(segment)
+            segment.seal()
+            if self._on_progress is not None:
+                partition = TopicPartition(log.topic, log.partition)
+                self._on_progress(Progress(partition, at - first + 1, len(everything) - first))
+            if reason is not None:
+                break
+        # What was checked is known only to this pass; the snapshot makes it the next start's knowledge too, and where
+        # there is no space for one, the next start reads again.
+        with tolerated_no_space():
+            log.producers.take_snapshot(expected)
+
+    def _begin_at(self, first: int, base: int, log_start_offset: int) -> None:
+        log = self.log
+        everything, self.segments = self.segments, self.segments[:first]
+        if first:
+            log.set_segments(tuple(self.segments))
+            rebuild_producers(log, max(log_start_offset, everything[0].base_offset), base)
+        else:
+            log.producers.clear()
+            log.producers.drop_all_snapshots()
+        log.leader_epochs.forget_from(base)
+
+    def _check(self, segment: Segment) -> tuple[int, int, str | None, int | None]:
+        """(good bytes, next offset, what is wrong with the byte after them, the offset that stands there)."""
+        log = self.log
+        segment.reset_indexes()
+        segment.txn_index.reset()
+        expected, position = segment.base_offset, 0
+        try:
+            for position, batch in scan(segment):
+                reason = verdict(batch, base_offset=segment.base_offset, expected_offset=expected)
+                if reason is not None:
+                    return position, expected, reason, batch.base_offset
+                if batch.base_offset > expected:
+                    self._gap = _Gap(segment, position, expected)
+                log.leader_epochs.note(batch.partition_leader_epoch, batch.base_offset)
+                index_again(segment, position, batch, log.producers)
+                expected = batch.next_offset
+                position += batch.size_bytes
+        except Fault as torn:
+            return position, expected, torn.message, None
+        return position, expected, None, None
+
+    def _blame_gap(self, offset: int, reason: str) -> bool:
+        """Cuts at the batch behind the last gap when `offset` would have followed well without it."""
+        gap = self._gap
+        if gap is None or offset < gap.expected_offset:
+            return False
+        self._cut(gap.segment, gap.position, f"a gap after offset {gap.expected_offset - 1}: {reason}")
+        return True
+
+    def _cut(self, segment: Segment, position: int, reason: str) -> None:
+        os.ftruncate(segment.file.fileno(), position)
+        os.fsync(segment.file.fileno())
+        segment.size_bytes = position
+        if self._on_damage is not None:
+            self._on_damage(Damage(segment.path, position, reason))
+
+    def _remove(self, segments: list[Segment]) -> None:
+        for segment in segments:
+            if self._on_damage is not None:
+                self._on_damage(Damage(segment.path, 0, "follows a damaged batch"))
+            segment.remove()
+
+
+def index_again(segment: Segment, position: int, batch: BatchView, producers: ProducerState) -> None:
+    """All hints about a batch that is in the file."""
+    segment.index_batch(position, batch.size_bytes, batch.last_offset, batch.max_timestamp_ms)
+    if batch.producer_id >= 0:
+        completed = producers.replay(batch)
+        if completed is not None and completed.aborted:
+            segment.txn_index.append(producers.aborted(completed))
+
+
+def repair_hints(segment: Segment, before: list[Segment], log_start_offset: int) -> None:
+    """Index files of a segment whose data is trusted, made anew. Raises CorruptBatch when that trust was wrong."""
+    producers = ProducerState(segment.path.parent)
+    offset = producers.load_latest(log_start_offset, segment.base_offset, discard_later=False)
+    for earlier in before:
+        replay_from(earlier, offset, producers)
+    segment.reset_indexes()
+    segment.txn_index.reset()
+    for place in segment.places():
+        index_again(segment, place.position, segment.batch_at(place), producers)
+    segment.seal()
+    segment.close()
+
+
+def replay_from(segment: Segment, offset: int, producers: ProducerState) -> None:
+    position = segment.position_of(offset)
+    for batch in segment.batches(position) if position is not None else ():
+        if batch.producer_id >= 0 and batch.base_offset >= offset:
+            producers.replay(batch)
+
+
+def scan(segment: Segment) -> Iterator[tuple[int, BatchView]]:
+    """Every batch with its position, read in large pieces; raises CorruptBatch at a byte where none can begin."""
+    fd, end = segment.file.fileno(), segment.size_bytes
+    buffer = bytearray(min(_SCAN_BYTES, max(end, HEADER_BYTES)))
+    position = 0
+    while position < end:
+        filled = os.preadv(fd, [buffer], position)
+        view = memoryview(buffer)[: min(filled, end - position)]
+        at = 0
+        while len(view) - at >= HEADER_BYTES:
+            size = int.from_bytes(view[at + 8 : at + 12], "big", signed=True) + LOG_OVERHEAD_BYTES
+            if size > len(view) - at and position + at + size <= end:
+                break
+            check_extent(view, at)
+            yield position + at, BatchView(view, at)
+            at += size
+        if at == 0:
+            if len(view) < HEADER_BYTES or len(view) >= end - position:
+                raise CorruptBatch(f"only {len(view)} bytes are left, too few for a batch")
+            buffer = bytearray(min(len(buffer) * 2, end - position))
+        position += at

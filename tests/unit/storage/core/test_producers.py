@@ -1,0 +1,158 @@
+"""Sequences and transactions of a partition, without a disk: Kafka's answers, code by code."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.kernel.errors import ErrorCode, Fault
+from headrace.records.batch import BatchView
+from headrace.records.control import build_end_txn_marker
+from headrace.storage.core.producers import Producers
+from tests.support.logs import NOW_MS, a_batch
+
+
+class Partition:
+    """Appends as a log would: check, then tell."""
+
+    def __init__(self) -> None:
+        self.producers = Producers()
+        self.end = 0
+
+    def send(self, sequence: int, count: int = 1, *, epoch: int = 0, pid: int = 1, txn: bool = False) -> int:
+        batch = BatchView(memoryview(a_batch(count, producer=(pid, epoch, sequence), transactional=txn)))
+        duplicate = self.producers.check(batch)
+        if duplicate is not None:
+            return duplicate.first_offset
+        batch.patch_base_offset(self.end)
+        self.producers.appended(batch)
+        self.end += count
+        return batch.base_offset
+
+    def end_txn(
+        self, *, commit: bool = True, epoch: int = 0, pid: int = 1, coordinator: int = 0, version: int = 0
+    ) -> None:
+        self.producers.check_marker(pid, epoch, coordinator, version)
+        batch = BatchView(memoryview(bytearray(build_end_txn_marker(commit, coordinator, pid, epoch, NOW_MS))))
+        batch.patch_base_offset(self.end)
+        self.producers.marker_appended(batch, commit=commit, coordinator_epoch=coordinator)
+        self.end += 1
+
+
+@pytest.fixture
+def partition() -> Partition:
+    return Partition()
+
+
+def code_of(refusal: pytest.ExceptionInfo[Fault]) -> ErrorCode:
+    return refusal.value.code
+
+
+def test_a_repeated_batch_is_answered_with_its_first_offset(partition: Partition) -> None:
+    offsets = [partition.send(sequence, 2) for sequence in range(0, 10, 2)]
+    assert [partition.send(sequence, 2) for sequence in range(0, 10, 2)] == offsets
+    assert partition.end == 10
+
+
+def test_only_the_last_five_batches_are_remembered(partition: Partition) -> None:
+    for sequence in range(6):
+        partition.send(sequence)
+    assert partition.send(1) == 1
+    with pytest.raises(Fault) as refusal:
+        partition.send(0)
+    assert code_of(refusal) is ErrorCode.out_of_order_sequence_number
+
+
+@pytest.mark.parametrize("sequence", [1, 2, 9])
+def test_a_gap_or_an_overlap_is_out_of_order(partition: Partition, sequence: int) -> None:
+    partition.send(0, 3)
+    with pytest.raises(Fault) as refusal:
+        partition.send(sequence if sequence != 9 else 4, 2)
+    assert code_of(refusal) is ErrorCode.out_of_order_sequence_number
+    assert partition.send(3, 2) == 3
+
+
+def test_sequences_go_on_at_zero_after_the_largest(partition: Partition) -> None:
+    partition.send(2**31 - 3, 2)
+    assert partition.send(2**31 - 1, 1) == 2
+    assert partition.send(0, 4) == 3
+    assert partition.send(0, 4) == 3, "still a repetition"
+
+
+def test_sequences_may_wrap_inside_a_batch(partition: Partition) -> None:
+    partition.send(2**31 - 2, 4)
+    assert partition.send(2, 1) == 4
+
+
+def test_an_unknown_producer_may_begin_anywhere(partition: Partition) -> None:
+    assert partition.send(500) == 0
+
+
+def test_a_new_epoch_begins_at_zero_and_fences_the_old(partition: Partition) -> None:
+    partition.send(0)
+    with pytest.raises(Fault) as refusal:
+        partition.send(1, epoch=1)
+    assert code_of(refusal) is ErrorCode.out_of_order_sequence_number
+    partition.send(0, epoch=1)
+    with pytest.raises(Fault) as refusal:
+        partition.send(1, epoch=0)
+    assert code_of(refusal) is ErrorCode.invalid_producer_epoch
+
+
+def test_nothing_after_an_open_transaction_is_stable(partition: Partition) -> None:
+    producers = partition.producers
+    partition.send(0, pid=1)
+    assert producers.first_unstable_offset is None
+    partition.send(0, pid=2, txn=True)
+    partition.send(0, pid=3, txn=True)
+    assert producers.first_unstable_offset == 1
+    partition.end_txn(pid=2)
+    assert producers.first_unstable_offset == 1, "its marker is not replicated yet"
+    producers.high_watermark_advanced(partition.end)
+    assert producers.first_unstable_offset == 2
+    partition.end_txn(pid=3, commit=False)
+    producers.high_watermark_advanced(partition.end)
+    assert producers.first_unstable_offset is None
+
+
+def test_a_marker_from_an_old_coordinator_or_producer_is_fenced(partition: Partition) -> None:
+    partition.send(0, epoch=4, txn=True)
+    partition.end_txn(epoch=4, coordinator=7)
+    with pytest.raises(Fault) as refusal:
+        partition.end_txn(epoch=4, coordinator=6)
+    assert code_of(refusal) is ErrorCode.transaction_coordinator_fenced
+    with pytest.raises(Fault) as refusal:
+        partition.end_txn(epoch=3, coordinator=8)
+    assert code_of(refusal) is ErrorCode.invalid_producer_epoch
+    with pytest.raises(Fault) as refusal:
+        partition.end_txn(epoch=4, coordinator=8, version=2)
+    assert code_of(refusal) is ErrorCode.invalid_producer_epoch
+
+
+def test_a_markers_epoch_fences_what_the_producer_sent_before(partition: Partition) -> None:
+    partition.send(0, epoch=0, txn=True)
+    partition.end_txn(epoch=1, commit=False)
+    with pytest.raises(Fault) as refusal:
+        partition.send(1, epoch=0, txn=True)
+    assert code_of(refusal) is ErrorCode.invalid_producer_epoch
+    partition.send(0, epoch=1, txn=True)
+
+
+def test_silent_producers_are_forgotten_but_not_their_open_transactions(partition: Partition) -> None:
+    partition.send(0, pid=1)
+    partition.send(0, pid=2, txn=True)
+    assert partition.producers.expire(NOW_MS + 999, 1000) == 0
+    assert partition.producers.expire(NOW_MS + 1000, 1000) == 1
+    assert list(partition.producers.entries) == [2]
+
+
+def test_a_transaction_is_verified_once_with_its_own_guard(partition: Partition) -> None:
+    producers = partition.producers
+    guard = producers.start_verification(1, 0, 0, supports_epoch_bump=False, now_ms=NOW_MS)
+    assert guard is not None and producers.verified(1, guard) and not producers.verified(1, object())
+    assert producers.start_verification(1, 0, 5, supports_epoch_bump=False, now_ms=NOW_MS) is guard
+    with pytest.raises(Fault) as refusal:
+        partition.send(5, txn=True)
+    assert code_of(refusal) is ErrorCode.out_of_order_sequence_number, "an earlier batch is still being verified"
+    partition.send(0, txn=True)
+    assert not producers.verified(1, guard)
+    assert producers.start_verification(1, 0, 1, supports_epoch_bump=False, now_ms=NOW_MS) is None, "it is open now"
