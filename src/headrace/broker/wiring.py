@@ -88,7 +88,7 @@ def wire(config: LiveConfig, view: ClusterView, log_dirs: LogDirs, member: Clust
     table = HandlerTable()
     for handler in (
         *data_handlers(config(), view, partitions, log_dirs, creation, coordinators, metering),
-        *control_plane_handlers(gateway, table, config, member.broker_id, _directory_of(log_dirs)),
+        *control_plane_handlers(gateway, table, config, member.broker_id, _directory_of(log_dirs), metering),
         *transaction_handlers(coordinators, view),
         *group_handlers(coordinators, view, creation),
         ApiVersions(table, ClusterFeatures(table, view)),

@@ -27,6 +27,7 @@ from headrace.handlers.envelope import Envelope
 from headrace.handlers.incremental_alter_configs import IncrementalAlterConfigs
 from headrace.handlers.list_config_resources import ListConfigResources
 from headrace.handlers.list_partition_reassignments import ListPartitionReassignments
+from headrace.handlers.metering import Metering
 from headrace.handlers.table import Handler, HandlerTable
 from headrace.handlers.unregister_broker import UnregisterBroker
 from headrace.handlers.update_features import UpdateFeatures
@@ -38,13 +39,15 @@ def control_plane_handlers(
     config: Callable[[], BrokerConfig],
     broker_id: int,
     directory_of: DirectoryOf,
+    metering: Metering | None = None,
 ) -> list[Handler]:
     """`table` is the one they will be in: the envelope looks its inner requests up there."""
     view, controller = gateway.view, gateway.controller
+    metering = metering or Metering()
     return [
-        CreateTopics(gateway, config),
-        DeleteTopics(gateway),
-        CreatePartitions(gateway),
+        CreateTopics(gateway, config, metering),
+        DeleteTopics(gateway, metering),
+        CreatePartitions(gateway, metering),
         DescribeConfigs(view, config, broker_id),
         AlterConfigs(gateway),
         IncrementalAlterConfigs(gateway, broker_id),

@@ -5,12 +5,14 @@ v2  flexible · v3 quotas on partition changes. Validate-only and replica assign
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from headrace.controller.gateway import ControllerGateway
+from headrace.controller.results import TopicResult
 from headrace.controller.topic_operations import Growth
 from headrace.handlers.context import RequestContext
+from headrace.handlers.metering import EXCEEDED, Metering
 from headrace.kernel.errors import ErrorCode
 from headrace.wire.codec import millis
 
@@ -18,6 +20,7 @@ from headrace.wire.codec import millis
 @dataclass(frozen=True)
 class CreatePartitions:
     gateway: ControllerGateway
+    metering: Metering = field(default_factory=Metering)
 
     api_key: ClassVar[int] = 37
     versions: ClassVar[range] = range(4)
@@ -31,7 +34,7 @@ class CreatePartitions:
             context.header,
             context.principal,
             context.peer_host,
-            lambda: self._create(request),
+            lambda: self._create(request, context),
             timeout=timeout,
         )
 
@@ -40,7 +43,7 @@ class CreatePartitions:
         rows = [{"name": name, "error_code": error_code, "error_message": message} for name in names]
         return {"throttle_time": 0, "results": rows}
 
-    async def _create(self, request: Any) -> dict[str, Any]:
+    async def _create(self, request: Any, context: RequestContext) -> dict[str, Any]:
         growths = [
             Growth(
                 str(topic.name),
@@ -49,11 +52,19 @@ class CreatePartitions:
             )
             for topic in request.topics
         ]
-        results = await self.gateway.controller.create_partitions(growths, validate_only=request.validate_only)
+        admitted, refused, wait_ms = self.metering.admit_mutations(
+            context, ((growth, self._added(growth)) for growth in growths), strict=context.version >= 3
+        )
+        results = await self.gateway.controller.create_partitions(admitted, validate_only=request.validate_only)
+        results += [TopicResult(growth.name, *EXCEEDED) for growth in refused]
         return {
-            "throttle_time": 0,
+            "throttle_time": wait_ms,
             "results": [
                 {"name": result.name, "error_code": int(result.error), "error_message": result.message}
                 for result in results
             ],
         }
+
+    def _added(self, growth: Growth) -> int:
+        topic = self.gateway.view.current.topics.get(growth.name)
+        return max(growth.count - len(topic.partitions), 0) if topic is not None else 0

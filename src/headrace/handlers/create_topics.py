@@ -9,7 +9,7 @@ does.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from headrace.config import BrokerConfig, describe_topic
@@ -17,6 +17,7 @@ from headrace.controller.core.topics import NewTopic
 from headrace.controller.gateway import ControllerGateway
 from headrace.controller.results import TopicResult
 from headrace.handlers.context import RequestContext
+from headrace.handlers.metering import EXCEEDED, Metering
 from headrace.kernel.errors import ErrorCode
 from headrace.wire.codec import millis
 
@@ -25,6 +26,7 @@ from headrace.wire.codec import millis
 class CreateTopics:
     gateway: ControllerGateway
     config: Callable[[], BrokerConfig]
+    metering: Metering = field(default_factory=Metering)
 
     api_key: ClassVar[int] = 19
     versions: ClassVar[range] = range(2, 8)
@@ -38,7 +40,7 @@ class CreateTopics:
             context.header,
             context.principal,
             context.peer_host,
-            lambda: self._create(request),
+            lambda: self._create(request, context),
             timeout=timeout,
         )
         if not request.validate_only:
@@ -52,7 +54,7 @@ class CreateTopics:
         results = [TopicResult(name, ErrorCode(error_code), message) for name in names]
         return {"throttle_time": 0, "topics": [self._row(result) for result in results]}
 
-    async def _create(self, request: Any) -> dict[str, Any]:
+    async def _create(self, request: Any, context: RequestContext) -> dict[str, Any]:
         asked = [
             NewTopic(
                 str(topic.name),
@@ -63,8 +65,14 @@ class CreateTopics:
             )
             for topic in request.topics
         ]
-        results = await self.gateway.controller.create_topics(asked, validate_only=request.validate_only)
-        return {"throttle_time": 0, "topics": [self._row(result) for result in results]}
+        sizes = [(new, len(new.assignments) or new.partitions) for new in asked]
+        default = int(self.config()["num.partitions"])
+        admitted, refused, wait_ms = self.metering.admit_mutations(
+            context, ((new, default if size < 1 else size) for new, size in sizes), strict=context.version >= 6
+        )
+        results = await self.gateway.controller.create_topics(admitted, validate_only=request.validate_only)
+        results += [TopicResult(new.name, *EXCEEDED) for new in refused]
+        return {"throttle_time": wait_ms, "topics": [self._row(result) for result in results]}
 
     def _row(self, result: TopicResult) -> dict[str, Any]:
         created = result.topic

@@ -5,13 +5,14 @@ v3  TOPIC_DELETION_DISABLED (older versions: INVALID_REQUEST) · v4 flexible · 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 from uuid import UUID
 
 from headrace.controller.gateway import ControllerGateway
 from headrace.controller.results import TopicResult
 from headrace.handlers.context import RequestContext
+from headrace.handlers.metering import EXCEEDED, Metering
 from headrace.kernel.errors import ErrorCode
 from headrace.wire.codec import millis
 
@@ -19,6 +20,7 @@ from headrace.wire.codec import millis
 @dataclass(frozen=True)
 class DeleteTopics:
     gateway: ControllerGateway
+    metering: Metering = field(default_factory=Metering)
 
     api_key: ClassVar[int] = 20
     versions: ClassVar[range] = range(1, 7)
@@ -53,8 +55,17 @@ class DeleteTopics:
                     else "Neither topic name nor id were specified."
                 )
                 return self.refuse(request, context, int(ErrorCode.invalid_request), why)
-        results = await self.gateway.controller.delete_topics(asked)
-        return {"throttle_time": 0, "responses": [_row(result, context.version) for result in results]}
+        admitted, refused, wait_ms = self.metering.admit_mutations(
+            context, ((one, self._partitions(*one)) for one in asked), strict=context.version >= 5
+        )
+        results = await self.gateway.controller.delete_topics(admitted)
+        results += [TopicResult(name, *EXCEEDED, topic_id) for name, topic_id in refused]
+        return {"throttle_time": wait_ms, "responses": [_row(result, context.version) for result in results]}
+
+    def _partitions(self, name: str | None, topic_id: UUID | None) -> int:
+        image = self.gateway.view.current
+        topic = image.topics.get(name) if name is not None else image.topic_by_id(topic_id) if topic_id else None
+        return len(topic.partitions) if topic is not None else 0
 
 
 def _asked(request: Any) -> list[tuple[str | None, UUID | None]]:

@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from headrace.handlers.context import RequestContext
+from headrace.kernel.errors import ErrorCode
 from headrace.quota import Quotas
 from headrace.telemetry.counters import TrafficByTopic
 
 Item = TypeVar("Item")
+
+EXCEEDED: Final = (ErrorCode.throttling_quota_exceeded, "The throttling quota has been exceeded.")
 
 
 @dataclass
@@ -49,7 +52,12 @@ class Metering:
     def admit_mutations(
         self, context: RequestContext, asked: Iterable[tuple[Item, int]], *, strict: bool
     ) -> tuple[list[Item], list[Item], int]:
-        """Splits changes (each with its number of partitions) into those allowed and those refused, with the wait."""
+        """Splits changes (each with its number of partitions) into those allowed and those refused, with the wait.
+
+        Strict, for clients that know THROTTLING_QUOTA_EXCEEDED (KIP-599); for others everything goes through.
+        """
+        if not self.quotas.limits_mutations:
+            return [item for item, _ in asked], [], 0
         admitted: list[Item] = []
         refused: list[Item] = []
         longest = 0
