@@ -1,14 +1,16 @@
 """Where the replicas of new partitions go.
 
-Two goals: every broker leads and holds its even share, and the replicas of a partition sit on different racks. First
-replicas go round the brokers from a starting place; the following replicas sit at a distance that grows by one with
-every full round, so that the partitions led by one broker do not all fall to the same neighbour when it dies.
-With racks the brokers are first ordered by turns (a broker of each rack after the other), and a following replica
-skips a broker whose rack already holds one while another rack is still without, and a broker that already holds one
-always.
+Three goals, in this order: replicas of a partition on different racks, an even share of replicas and of leadership for
+every broker, and the partitions of one leader spread over many followers, so that its death does not double the load of
+one neighbour.
+
+First replicas go round the brokers from a starting place, so it is known beforehand how many partitions each broker
+still has to follow for its share, and how many chances are left for it (partitions to come that it does not lead).
+Each following replica goes to the broker that, in this order, brings a new rack, has the least room to spare between
+the two, has followed this leader least often, and comes next in a circle that shifts by one every round.
 
 6 brokers × 10 partitions × 3 replicas gives each broker 5. Start and shift are arguments: the caller draws them.
-(The scheme of Kafka's AdminUtils.)
+Kafka's AdminUtils shifts only, and leaves shares uneven by one or two where the partitions do not fill a round.
 """
 
 from __future__ import annotations
@@ -28,43 +30,57 @@ def place(
 ) -> list[tuple[int, ...]]:
     """Replica lists of `partitions` new partitions; the first of each list is its preferred leader."""
     assert 0 < replication_factor <= len(brokers), (replication_factor, len(brokers))
-    known_racks = {broker: rack for broker, rack in (racks or {}).items() if rack is not None}
+    named = {broker: rack for broker, rack in (racks or {}).items() if rack is not None}
     # Racks help only when every broker names one: a broker without would look like a rack of its own.
-    by_rack = known_racks if all(broker in known_racks for broker in brokers) else {}
-    ordered = _by_turns(brokers, by_rack) if by_rack else sorted(brokers)
+    rack_of = named if all(broker in named for broker in brokers) else {}
+    ordered = _by_turns(brokers, rack_of) if rack_of else sorted(brokers)
     count = len(ordered)
+    indexes = range(first_partition, first_partition + partitions)
+    leaders = [ordered[(index + start) % count] for index in indexes]
+    needs = _still_to_follow(ordered, leaders, replication_factor)
+    chances = {broker: partitions - leaders.count(broker) for broker in ordered}
+    followed: dict[tuple[int, int], int] = {}
     placed: list[tuple[int, ...]] = []
-    for index in range(first_partition, first_partition + partitions):
-        if index > first_partition and index % count == 0:
-            shift += 1
-        first = (index + start) % count
-        placed.append(_replicas(ordered, first, replication_factor, shift, by_rack))
+    for index, leader in zip(indexes, leaders, strict=True):
+        at = (index + start) % count
+        turn = 1 + (shift + index // count) % max(1, count - 1)
+        circle = [ordered[(at + turn + step) % count] for step in range(count)]
+        chosen = [leader]
+        while len(chosen) < replication_factor:
+            used_racks = {rack_of[broker] for broker in chosen} if rack_of else frozenset[str]()
+            # `min` takes the first of equals: the order of the circle decides last.
+            _, _, _, follower = min(
+                (
+                    (
+                        bool(rack_of) and rack_of[broker] in used_racks,
+                        chances[broker] - needs[broker] if needs[broker] > 0 else partitions - needs[broker],
+                        followed.get((leader, broker), 0),
+                        broker,
+                    )
+                    for broker in circle
+                    if broker not in chosen
+                ),
+                key=lambda row: row[:3],
+            )
+            chosen.append(follower)
+            needs[follower] -= 1
+            followed[leader, follower] = followed.get((leader, follower), 0) + 1
+        for broker in ordered:
+            chances[broker] -= broker != leader
+        placed.append(tuple(chosen))
     return placed
 
 
-def _replicas(ordered: list[int], first: int, wanted: int, shift: int, racks: Mapping[int, str]) -> tuple[int, ...]:
-    count = len(ordered)
-    chosen = [ordered[first]]
-    if wanted == 1:
-        return tuple(chosen)
-    rack_count = len(set(racks.values()))
-    used_racks = {racks[ordered[first]]} if racks else set()
-    step = 0
-    while len(chosen) < wanted:
-        candidate = ordered[(first + 1 + (shift + step) % (count - 1)) % count]
-        step += 1
-        if candidate in chosen:
-            continue
-        # After a full round without a fresh rack any broker will do; there are enough brokers by the caller's check.
-        if racks and racks[candidate] in used_racks and len(used_racks) < rack_count and step <= count:
-            continue
-        chosen.append(candidate)
-        if racks:
-            used_racks.add(racks[candidate])
-    return tuple(chosen)
+def _still_to_follow(ordered: Sequence[int], leaders: Sequence[int], replication_factor: int) -> dict[int, int]:
+    """How many partitions each broker has to follow for its share; what does not divide goes to those who lead more."""
+    share, rest = divmod(len(leaders) * replication_factor, len(ordered))
+    leads = {broker: leaders.count(broker) for broker in ordered}
+    favoured = set(sorted(ordered, key=lambda broker: -leads[broker])[:rest])
+    return {broker: share + (broker in favoured) - leads[broker] for broker in ordered}
 
 
 def _by_turns(brokers: Sequence[int], racks: Mapping[int, str]) -> list[int]:
+    """A broker of each rack after the other, so that neighbours in the circle stand on different racks."""
     queues: dict[str, list[int]] = {}
     for broker in sorted(brokers):
         queues.setdefault(racks[broker], []).append(broker)

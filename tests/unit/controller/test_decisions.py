@@ -1,0 +1,311 @@
+"""The controller's decisions over a whole image: membership, reports, reassignments, new topics, settings."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from headrace.cluster.core.changes import BrokerRegistered, PartitionChanged, TopicCreated, apply
+from headrace.cluster.core.image import NO_LEADER, BrokerInfo, ClusterImage, Endpoint, PartitionInfo, TopicInfo
+from headrace.config import TOPIC_KEYS, load_broker_config
+from headrace.controller.core import elections, features, quotas, reassignments, topics
+from headrace.controller.core.config_changes import KeyChange, check_values, merged
+from headrace.controller.core.elections import TopicRules
+from headrace.controller.core.isr_changes import IsrReport, decide_isr
+from headrace.controller.core.partition_states import Election
+from headrace.controller.core.topics import Chance, NewTopic
+from headrace.kernel.errors import ErrorCode, Fault, Refused
+
+
+def broker(broker_id: int, epoch: int = 1, rack: str | None = None) -> BrokerInfo:
+    return BrokerInfo(broker_id, epoch, (Endpoint("PLAINTEXT", "h", 9092 + broker_id, "PLAINTEXT"),), rack)
+
+
+def cluster(*infos: PartitionInfo, brokers: int = 3) -> ClusterImage:
+    changes = [BrokerRegistered(broker(i)) for i in range(1, brokers + 1)]
+    topic = TopicInfo("t", UUID(int=1), infos or (PartitionInfo(1, 5, 7, (1, 2, 3), (1, 2, 3)),))
+    return apply(ClusterImage(), [*changes, TopicCreated(topic)], 1)
+
+
+def rules(min_insync: int = 1, unclean: bool = False) -> elections.RulesOf:
+    return lambda _: TopicRules(min_insync, unclean)
+
+
+def after(image: ClusterImage, decided: elections.Decided) -> ClusterImage:
+    return apply(image, decided.changes, image.version + 1)
+
+
+def code_of(call: object, *args: object, **options: object) -> ErrorCode:
+    with pytest.raises(Fault) as caught:
+        call(*args, **options)  # type: ignore[operator]
+    assert caught.value.message
+    return caught.value.code
+
+
+class TestMembership:
+    def test_a_dead_brokers_partitions_get_new_leaders(self) -> None:
+        image = cluster()
+        decided = elections.membership_changed(image, {2: (broker(2), True), 3: (broker(3), True)}, rules())
+        now = after(image, decided)
+        info = now.partition("t", 0)
+        assert info is not None
+        assert (info.leader, info.isr) == (2, (2, 3))
+        assert 1 not in now.brokers
+
+    def test_a_broker_back_with_another_epoch_died_in_between(self) -> None:
+        image = cluster()
+        present = {1: (broker(1, 9), True), 2: (broker(2), True), 3: (broker(3), True)}
+        info = after(image, elections.membership_changed(image, present, rules())).partition("t", 0)
+        assert info is not None
+        assert (info.leader, info.isr) == (2, (2, 3))
+
+    def test_the_only_replica_leads_again_in_a_new_epoch(self) -> None:
+        image = cluster(PartitionInfo(1, 5, 7, (1,), (1,)), brokers=1)
+        for clean in (True, False):
+            decided = elections.membership_changed(image, {1: (broker(1, 9), clean)}, rules())
+            info = after(image, decided).partition("t", 0)
+            assert info is not None
+            assert (info.leader, info.isr, info.leader_epoch) == (1, (1,), 6)
+            assert bool(decided.from_last_known) == (not clean)
+
+    def test_all_crash_at_once_and_only_the_last_leader_may_lead(self) -> None:
+        image = cluster()
+        for back in ([2], [2, 3]):
+            present = {i: (broker(i, 9), False) for i in back}
+            image = after(image, elections.membership_changed(image, present, rules(2)))
+            info = image.partition("t", 0)
+            assert info is not None and info.leader == NO_LEADER
+        image = after(
+            image, elections.membership_changed(image, {i: (broker(i, 9), False) for i in (1, 2, 3)}, rules(2))
+        )
+        info = image.partition("t", 0)
+        assert info is not None
+        assert (info.leader, info.isr) == (1, (1,))
+
+    def test_nothing_happens_when_nobody_came_or_went(self) -> None:
+        image = cluster()
+        present = {i: (broker(i), True) for i in (1, 2, 3)}
+        assert elections.membership_changed(image, present, rules()).changes == []
+
+    def test_a_stopping_broker_gives_its_leadership_away_first(self) -> None:
+        alone = PartitionInfo(1, 0, 0, (1,), (1,))
+        image = cluster(PartitionInfo(1, 5, 7, (1, 2), (1, 2)), alone)
+        now = after(image, elections.shutting_down(image, 1, rules()))
+        moved, stays = now.topics["t"].partitions
+        assert (moved.leader, moved.isr) == (2, (2,))
+        assert stays == alone
+        assert now.brokers[1].shutting_down
+        assert not elections.leads_movable(now, 1)
+
+    def test_a_failed_disk_takes_its_replicas_out(self) -> None:
+        image = cluster()
+        from headrace.kernel.ids import TopicPartition
+
+        now = after(image, elections.replicas_lost(image, 1, [TopicPartition("t", 0)], rules()))
+        info = now.partition("t", 0)
+        assert info is not None
+        assert (info.leader, info.isr) == (2, (2, 3))
+
+    def test_leadership_goes_back_when_it_is_uneven(self) -> None:
+        away = PartitionInfo(2, 5, 7, (1, 2, 3), (1, 2, 3))
+        home = PartitionInfo(1, 5, 7, (1, 2, 3), (1, 2, 3))
+        assert elections.rebalanced(cluster(away, *[home] * 19), 10, rules()).changes == []
+        decided = elections.rebalanced(cluster(away, away, home), 10, rules())
+        assert [change.info.leader for change in decided.changes if isinstance(change, PartitionChanged)] == [1, 1]
+
+    def test_elections_on_request_answer_why_not(self) -> None:
+        image = cluster(PartitionInfo(1, 5, 7, (1, 2), (1, 2)), PartitionInfo(2, 5, 7, (2,), (1, 2)))
+        code, _, _ = elections.elect(image, "t", 0, Election.PREFERRED, rules())
+        assert code is ErrorCode.election_not_needed
+        code, why, _ = elections.elect(image, "t", 1, Election.PREFERRED, rules())
+        assert code is ErrorCode.preferred_leader_not_available and why
+        code, _, _ = elections.elect(image, "x", 0, Election.PREFERRED, rules())
+        assert code is ErrorCode.unknown_topic_or_partition
+
+
+class TestReports:
+    def report(self, *members: tuple[int, int], epoch: int = 5, version: int = 7) -> IsrReport:
+        return IsrReport("t", 0, epoch, version, members)
+
+    def test_a_leaders_report_is_taken(self) -> None:
+        answer = decide_isr(cluster(), 1, self.report((1, 1), (2, 1)), rules())
+        assert answer.error is ErrorCode.none and answer.info is not None
+        assert (answer.info.isr, answer.info.partition_epoch) == ((1, 2), 8)
+
+    @pytest.mark.parametrize(
+        ("sender", "report", "code"),
+        [
+            (1, {"members": [(1, 1), (2, 1)], "epoch": 4}, ErrorCode.fenced_leader_epoch),
+            (1, {"members": [(1, 1), (2, 1)], "epoch": 6}, ErrorCode.not_controller),
+            (1, {"members": [(1, 1), (2, 1)], "version": 6}, ErrorCode.invalid_update_version),
+            (1, {"members": [(1, 1), (2, 1)], "version": 8}, ErrorCode.not_controller),
+            (2, {"members": [(1, 1), (2, 1)]}, ErrorCode.invalid_request),
+            (1, {"members": [(2, 1)]}, ErrorCode.invalid_request),
+            (1, {"members": [(1, 1), (9, 1)]}, ErrorCode.invalid_request),
+            (1, {"members": [(1, 1), (2, 8)]}, ErrorCode.ineligible_replica),
+        ],
+    )
+    def test_stale_and_wrong_reports_are_refused(self, sender: int, report: dict, code: ErrorCode) -> None:
+        made = self.report(*report["members"], epoch=report.get("epoch", 5), version=report.get("version", 7))
+        assert decide_isr(cluster(), sender, made, rules()).error is code
+
+    def test_a_dead_member_cannot_join(self) -> None:
+        image = cluster(PartitionInfo(1, 5, 7, (1,), (1, 2, 9)), brokers=2)
+        assert decide_isr(image, 1, self.report((1, 1), (9, 1)), rules()).error is ErrorCode.ineligible_replica
+
+    def test_a_report_that_ends_a_reassignment_moves_leadership(self) -> None:
+        image = cluster(PartitionInfo(1, 5, 7, (1,), (2, 1), adding=(2,), removing=(1,)))
+        answer = decide_isr(image, 1, self.report((1, 1), (2, 1)), rules())
+        assert answer.error is ErrorCode.new_leader_elected and answer.info is not None
+        assert (answer.info.leader, answer.info.replicas, answer.info.isr) == (2, (2,), (2,))
+
+
+class TestReassignments:
+    def test_new_replicas_are_added_before_old_ones_go(self) -> None:
+        image = cluster(PartitionInfo(1, 5, 7, (1, 2), (1, 2)))
+        state = reassignments.reassign(image, "t", 0, [2, 3], rules())
+        assert state is not None
+        assert (state.info.replicas, state.info.adding, state.info.removing) == ((2, 3, 1), (3,), (1,))
+        assert state.info.leader == 1
+
+    def test_cancelling_goes_back(self) -> None:
+        moving = PartitionInfo(1, 5, 7, (1, 2, 3), (2, 3, 1), adding=(3,), removing=(1,))
+        state = reassignments.reassign(cluster(moving), "t", 0, None, rules())
+        assert state is not None
+        assert (set(state.info.replicas), state.info.isr, state.info.adding) == ({1, 2}, (1, 2), ())
+
+    def test_removing_replicas_needs_no_catching_up(self) -> None:
+        state = reassignments.reassign(cluster(), "t", 0, [1, 2], rules())
+        assert state is not None
+        assert (state.info.replicas, state.info.isr, state.info.removing) == ((1, 2), (1, 2), ())
+
+    def test_a_new_order_is_a_new_preferred_leader(self) -> None:
+        state = reassignments.reassign(cluster(), "t", 0, [3, 2, 1], rules())
+        assert state is not None
+        assert (state.info.replicas, state.info.leader) == ((3, 2, 1), 1)
+
+    def test_wrong_targets_are_refused_by_name(self) -> None:
+        image = cluster()
+        assert code_of(reassignments.reassign, image, "t", 0, [], rules()) is ErrorCode.invalid_replica_assignment
+        assert code_of(reassignments.reassign, image, "t", 0, [1, 1], rules()) is ErrorCode.invalid_replica_assignment
+        assert code_of(reassignments.reassign, image, "t", 0, [1, 77], rules()) is ErrorCode.invalid_replica_assignment
+        assert code_of(reassignments.reassign, image, "t", 9, [1], rules()) is ErrorCode.unknown_topic_or_partition
+        assert code_of(reassignments.reassign, image, "t", 0, None, rules()) is ErrorCode.no_reassignment_in_progress
+        refused = code_of(reassignments.reassign, image, "t", 0, [1], rules(), allow_replication_factor_change=False)
+        assert refused is ErrorCode.invalid_replication_factor
+
+
+class TestTopics:
+    def new(self, asked: NewTopic) -> TopicInfo:
+        return topics.new_topic(cluster(), asked, UUID(int=9), Chance(), default_partitions=2, default_factor=1)
+
+    def test_defaults_fill_in(self) -> None:
+        assert len(self.new(NewTopic("n")).partitions) == 2
+
+    def test_every_partition_starts_with_a_leader_and_all_in_sync(self) -> None:
+        for info in self.new(NewTopic("n", 6, 3)).partitions:
+            assert info.leader == info.replicas[0]
+            assert set(info.isr) == {1, 2, 3}
+
+    @pytest.mark.parametrize(
+        ("asked", "code", "words"),
+        [
+            (NewTopic("t"), ErrorCode.topic_already_exists, "already exists"),
+            (NewTopic("a/b"), ErrorCode.invalid_topic_exception, "a/b"),
+            (NewTopic("."), ErrorCode.invalid_topic_exception, "'.'"),
+            (NewTopic("n", 0), ErrorCode.invalid_partitions, "0"),
+            (NewTopic("n", -5), ErrorCode.invalid_partitions, "-5"),
+            (NewTopic("n", 20_000), ErrorCode.policy_violation, "10000"),
+            (NewTopic("n", 1, 4), ErrorCode.invalid_replication_factor, "4 .*3 broker"),
+            (NewTopic("n", 1, 0), ErrorCode.invalid_replication_factor, "0"),
+            (NewTopic("n", 1, -1, {0: [1]}), ErrorCode.invalid_request, "numPartitions"),
+            (NewTopic("n", -1, 1, {0: [1]}), ErrorCode.invalid_request, "replication factor"),
+            (NewTopic("n", -1, -1, {1: [1]}), ErrorCode.invalid_replica_assignment, "0-based"),
+            (NewTopic("n", -1, -1, {0: [1, 1]}), ErrorCode.invalid_replica_assignment, "more than once"),
+            (NewTopic("n", -1, -1, {0: [8]}), ErrorCode.invalid_replica_assignment, "broker 8"),
+            (NewTopic("n", -1, -1, {0: [1, 2], 1: [1]}), ErrorCode.invalid_replica_assignment, "n-1"),
+        ],
+    )
+    def test_what_cannot_be_made_is_refused_by_name(self, asked: NewTopic, code: ErrorCode, words: str) -> None:
+        with pytest.raises(Refused, match=words) as caught:
+            self.new(asked)
+        assert caught.value.code is code
+
+    def test_names_that_differ_by_dot_and_underscore_collide(self) -> None:
+        image = apply(cluster(), [TopicCreated(TopicInfo("a.b", UUID(int=4), ()))], 2)
+        assert code_of(topics.check_name, image, "a_b") is ErrorCode.invalid_topic_exception
+
+    def test_growth_only_grows(self) -> None:
+        image = cluster()
+        assert len(topics.more_partitions(image, "t", 4, None, Chance())) == 3
+        assert len(topics.more_partitions(image, "t", 2, [[3, 2, 1]], Chance())) == 1
+        for name, count, assignment, code in [
+            ("x", 2, None, ErrorCode.unknown_topic_or_partition),
+            ("t", 1, None, ErrorCode.invalid_partitions),
+            ("t", 0, None, ErrorCode.invalid_partitions),
+            ("t", 3, [[1, 2, 3]], ErrorCode.invalid_replica_assignment),
+            ("t", 2, [[1]], ErrorCode.invalid_replica_assignment),
+        ]:
+            assert code_of(topics.more_partitions, image, name, count, assignment, Chance()) is code
+
+
+class TestSettings:
+    def test_operations_on_overrides(self) -> None:
+        def merge(*changes: KeyChange, **current: str) -> dict[str, str]:
+            renamed = {name.replace("_", "."): value for name, value in current.items()}
+            return merged(renamed, changes, TOPIC_KEYS, lambda _: "delete")
+
+        assert merge(KeyChange("retention.ms", 0, "5")) == {"retention.ms": "5"}
+        assert merge(KeyChange("retention.ms", 1, None), retention_ms="5") == {}
+        assert merge(KeyChange("cleanup.policy", 2, "compact")) == {"cleanup.policy": "delete,compact"}
+        assert merge(KeyChange("cleanup.policy", 3, "delete"), cleanup_policy="delete,compact") == {
+            "cleanup.policy": "compact"
+        }
+        for wrong, code in [
+            ([KeyChange("retention.ms", 2, "5")], ErrorCode.invalid_config),
+            ([KeyChange("retention.ms", 0, None)], ErrorCode.invalid_config),
+            ([KeyChange("retention.ms", 7, "5")], ErrorCode.invalid_request),
+            ([KeyChange("retention.ms", 0, "5")] * 2, ErrorCode.invalid_request),
+        ]:
+            assert code_of(merge, *wrong) is code
+
+    def test_values_are_checked_before_they_are_stored(self) -> None:
+        config = load_broker_config({})
+        for kind, values in [
+            ("topic", {"retention.ms": "soon"}),
+            ("topic", {"no.such.key": "1"}),
+            ("group", {"no.such.key": "1"}),
+            ("client-metrics", {"interval.ms": "1"}),
+        ]:
+            assert code_of(check_values, kind, "x", values, config) is ErrorCode.invalid_config
+
+    def test_feature_levels_move_within_their_range(self) -> None:
+        image = ClusterImage(features=features.AT_BIRTH)
+        assert features.change_level(image, "group.version", 1, 1) is None
+        assert features.change_level(image, "group.version", 0, 2) is not None
+        for name, level, how in [("nope", 1, 1), ("group.version", 9, 1), ("group.version", 0, 1)]:
+            assert code_of(features.change_level, image, name, level, how) is ErrorCode.invalid_update_version
+
+    def test_quotas(self) -> None:
+        image = ClusterImage()
+        entity = quotas.entity_of([("client-id", "c"), ("user", None)])
+        assert entity == (("user", None), ("client-id", "c"))
+        changes = quotas.altered(image, entity, [("producer_byte_rate", 100.0, False)])
+        image = apply(image, changes, 1)
+        assert quotas.matching(image, [("user", 1, None)], strict=False) == {entity: {"producer_byte_rate": 100.0}}
+        assert quotas.matching(image, [("user", 1, None)], strict=True) == {}
+        assert quotas.matching(image, [("client-id", 0, "other")], strict=False) == {}
+        image = apply(image, quotas.altered(image, entity, [("producer_byte_rate", 0.0, True)]), 2)
+        assert image.quotas == {}
+        for parts, ops in [
+            ([], []),
+            ([("planet", "x")], []),
+            ([("user", "")], []),
+            ([("user", "u"), ("ip", "1.1.1.1")], []),
+            ([("user", "u")], [("nope", 1.0, False)]),
+            ([("user", "u")], [("producer_byte_rate", -1.0, False)]),
+        ]:
+            with pytest.raises(Refused) as caught:
+                quotas.altered(image, quotas.entity_of(parts), ops)
+            assert caught.value.code is ErrorCode.invalid_request

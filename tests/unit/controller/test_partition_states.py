@@ -1,0 +1,142 @@
+"""How a partition's state moves: who may lead, who stays eligible, when epochs move."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.cluster.core.image import NO_LEADER, PartitionInfo
+from headrace.controller.core.partition_states import Election, Rules, Settled, settle
+
+ALL = (1, 2, 3)
+
+
+def info(leader: int = 1, isr: tuple[int, ...] = ALL, **more: tuple[int, ...]) -> PartitionInfo:
+    return PartitionInfo(leader, 5, 7, isr, ALL, **more)
+
+
+def rules(*alive: int, min_insync: int = 1, unclean: bool = False) -> Rules:
+    return Rules(lambda broker: broker in alive, min_insync, unclean)
+
+
+def settled(state: Settled | None) -> PartitionInfo:
+    assert state is not None
+    return state.info
+
+
+def test_the_next_in_sync_replica_leads_when_the_leader_dies() -> None:
+    after = settled(settle(info(), rules(2, 3), isr=(2, 3)))
+    assert (after.leader, after.isr, after.leader_epoch, after.partition_epoch) == (2, (2, 3), 6, 8)
+
+
+def test_a_dead_follower_leaves_and_the_leader_keeps_its_epoch() -> None:
+    after = settled(settle(info(), rules(1, 2), isr=(1, 2)))
+    assert (after.leader, after.leader_epoch, after.partition_epoch) == (1, 5, 8)
+
+
+def test_nothing_changed_is_nothing() -> None:
+    assert settle(info(), rules(*ALL)) is None
+
+
+def test_a_replica_outside_the_in_sync_set_never_leads_by_itself() -> None:
+    after = settled(settle(info(isr=(1,)), rules(2, 3), isr=()))
+    assert after.leader == NO_LEADER
+    assert after.eligible == (1,)
+    assert after.last_known_eligible == (1,)
+
+
+def test_whoever_leaves_below_the_minimum_stays_eligible_and_may_lead_later() -> None:
+    one_left = settled(settle(info(isr=(1, 2)), rules(1), isr=(1,)))  # min 1: 2 is simply out
+    assert one_left.eligible == ()
+    below = settled(settle(info(isr=(1, 2)), rules(1, min_insync=2), isr=(1,)))
+    assert below.eligible == (2,)
+    nobody = settled(settle(below, rules(min_insync=2), isr=()))
+    assert (nobody.leader, set(nobody.eligible)) == (NO_LEADER, {1, 2})
+    back = settled(settle(nobody, rules(2, min_insync=2)))
+    assert (back.leader, back.isr, back.eligible) == (2, (2,), (1,))
+
+
+def test_enough_in_sync_replicas_make_the_others_ineligible() -> None:
+    below = info(isr=(1,), eligible=(2, 3))
+    after = settled(settle(below, rules(1, 2, min_insync=2), isr=(1, 2)))
+    assert after.eligible == ()
+
+
+def test_an_unclean_start_costs_eligibility() -> None:
+    nobody = settled(settle(info(isr=(1, 2)), rules(min_insync=2), isr=()))
+    after = settled(settle(nobody, rules(2, min_insync=2), restarted_uncleanly=frozenset({2})))
+    assert (after.leader, after.eligible) == (NO_LEADER, (1,))
+
+
+def test_when_nobody_is_eligible_the_last_known_leader_may_return() -> None:
+    alone = info(leader=2, isr=(2,))
+    gone = settled(settle(alone, rules(1, 3), isr=()))
+    state = settle(gone, rules(1, 2, 3), restarted_uncleanly=frozenset({2}))
+    assert state is not None
+    assert state.from_last_known
+    assert (state.info.leader, state.info.isr) == (2, (2,))
+
+
+def test_an_unclean_election_needs_permission_and_is_marked() -> None:
+    gone = settled(settle(info(isr=(1,)), rules(2, 3), isr=()))
+    assert settle(gone, rules(2, 3)) is None
+    allowed = settle(gone, rules(2, 3, unclean=True))
+    asked = settle(gone, rules(2, 3), election=Election.UNCLEAN)
+    assert allowed is not None and asked is not None
+    assert allowed.unclean and asked.unclean
+    assert allowed.info.leader == asked.info.leader == 2
+    assert allowed.info.isr == (2,)
+
+
+def test_preferred_leadership_returns_only_to_a_replica_in_sync() -> None:
+    assert settled(settle(info(leader=2), rules(*ALL), election=Election.PREFERRED)).leader == 1
+    assert settle(info(leader=2, isr=(2, 3)), rules(*ALL), election=Election.PREFERRED) is None
+
+
+def test_a_reassignment_ends_when_the_added_replicas_are_in_sync() -> None:
+    moving = PartitionInfo(1, 5, 7, (1, 2), (3, 1, 2), adding=(3,), removing=(1,))
+    assert settle(moving, rules(*ALL)) is None
+    after = settled(settle(moving, rules(*ALL), isr=(1, 2, 3)))
+    assert (after.replicas, after.adding, after.removing, after.isr) == ((3, 2), (), (), (2, 3))
+    assert after.leader == 3
+    assert after.leader_epoch == 6
+
+
+@given(
+    isr=st.sets(st.sampled_from(ALL)),
+    eligible=st.sets(st.sampled_from(ALL)),
+    alive=st.sets(st.sampled_from(ALL)),
+    target=st.sets(st.sampled_from(ALL)),
+    unclean=st.sets(st.sampled_from(ALL)),
+    min_insync=st.integers(1, 3),
+    election=st.sampled_from(Election),
+    allowed=st.booleans(),
+)
+def test_without_permission_a_leader_is_always_one_that_holds_what_is_committed(
+    isr: set[int],
+    eligible: set[int],
+    alive: set[int],
+    target: set[int],
+    unclean: set[int],
+    min_insync: int,
+    election: Election,
+    allowed: bool,
+) -> None:
+    leader = min(isr) if isr else NO_LEADER
+    before = PartitionInfo(leader, 1, 1, tuple(isr), ALL, eligible=tuple(eligible - isr))
+    new_isr = target & isr  # only shrinking: growth is the leaders' report
+    after = settle(
+        before,
+        rules(*alive, min_insync=min_insync, unclean=allowed),
+        isr=sorted(new_isr - unclean),
+        restarted_uncleanly=frozenset(unclean),
+        election=election,
+    )
+    if after is None:
+        return
+    assert after.info.partition_epoch == 2
+    assert (after.info.leader_epoch == 2) == (after.info.leader != leader)
+    if after.info.leader not in (NO_LEADER, leader):
+        assert after.info.leader in alive
+        if not after.unclean and not after.from_last_known:
+            assert after.info.leader in (isr | eligible) - unclean
