@@ -14,13 +14,14 @@ import uvloop
 from headrace import __version__
 from headrace.broker.broker import Broker, CannotStart
 from headrace.config import BrokerConfig
+from headrace.telemetry import set_up_logging
 
 log = logging.getLogger("headrace.broker")
 
 
 def serve_in_foreground(config: BrokerConfig, *, started: float, quiet: bool = False) -> int:
     """Runs until a signal; the exit code."""
-    set_up_logging(quiet)
+    set_up_logging("WARN" if quiet else str(config["log.level"]))
     for warning in config.warnings:
         log.warning("%s", warning)
     try:
@@ -28,14 +29,6 @@ def serve_in_foreground(config: BrokerConfig, *, started: float, quiet: bool = F
     except CannotStart as problem:
         print(f"headrace: {problem}", file=sys.stderr)
         return 1
-
-
-def set_up_logging(quiet: bool) -> None:
-    logging.basicConfig(
-        level=logging.WARNING if quiet else logging.INFO,
-        format="%(asctime)s %(levelname)-7s %(message)s",
-        stream=sys.stderr,
-    )
 
 
 async def _serve(config: BrokerConfig, started: float) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.config.key import Importance, Key, Synonym, Type, Update
-from headrace.config.rules import at_least, between
+from headrace.config.rules import at_least, between, one_of_any_case
 
 KEYS = (
     Key(
@@ -20,6 +20,7 @@ KEYS = (
         "INFO",
         "Least severity of the lines that the broker writes to its own log; single loggers are set with "
         "`kafka-configs.sh --entity-type broker-loggers`.",
+        one_of_any_case("trace", "debug", "info", "warn", "error", "fatal"),
         importance=Importance.LOW,
         ours=True,
     ),

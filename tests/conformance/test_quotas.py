@@ -1,0 +1,136 @@
+"""Clients that take more than their quota are told to wait, and wait whether they listen or not."""
+
+from __future__ import annotations
+
+import select
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from kafka.admin import KafkaAdminClient, NewTopic
+from kafka.errors import ThrottlingQuotaExceededError
+
+from headrace.testing import RunningBroker, broker
+
+ROOT = Path(__file__).resolve().parents[2]
+# Two samples of a second instead of eleven: what was used is forgotten sooner, and so the tests are short.
+QUICK = {
+    "quota.window.num": "2",
+    "quota.window.size.seconds": "1",
+    "controller.quota.window.num": "2",
+}
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[RunningBroker]:
+    with broker(settings=QUICK) as started:
+        yield started
+
+
+def set_quota(running: RunningBroker, *entity: str, **quotas: float) -> None:
+    changes = ",".join(f"{name}={value}" for name, value in quotas.items())
+    done = subprocess.run(
+        [
+            ROOT / "bin/kafka-configs.sh",
+            "--bootstrap-server",
+            running.bootstrap,
+            "--alter",
+            *entity,
+            "--add-config",
+            changes,
+        ],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def produce(running: RunningBroker, topic: str, client_id: str, count: int) -> tuple[float, list[float]]:
+    """(seconds taken, waits that the broker told)"""
+    waits: list[float] = []
+    settings = {
+        "bootstrap.servers": running.bootstrap,
+        "client.id": client_id,
+        "linger.ms": 5,
+        "batch.num.messages": 20,
+    }
+    producer = Producer({**settings, "throttle_cb": lambda event: waits.append(event.throttle_time)})
+    producer.list_topics(topic, timeout=10)
+    began = time.monotonic()
+    for _ in range(count):
+        producer.produce(topic, bytes(1000))
+        producer.poll(0)
+    assert producer.flush(60) == 0
+    producer.poll(0)
+    return time.monotonic() - began, waits
+
+
+def test_a_producer_over_its_quota_is_slowed_down_and_others_are_not(running: RunningBroker, topic: str) -> None:
+    set_quota(running, "--entity-type", "clients", "--entity-name", "slow", producer_byte_rate=100_000)
+    fast, no_waits = produce(running, topic, "fast", 300)
+    slow, waits = produce(running, topic, "slow", 300)
+    assert max(waits) > 0
+    assert no_waits == [] or max(no_waits) == 0
+    assert slow > 1.0  # 300 KB at 100 KB a second, with a burst of a second
+    assert fast < slow
+    assert running.broker.parts.metering.throttled["produce"] > 0
+
+
+def test_a_consumer_over_its_quota_gets_everything_later(running: RunningBroker, topic: str) -> None:
+    set_quota(running, "--entity-type", "clients", "--entity-name", "reader", consumer_byte_rate=100_000)
+    produce(running, topic, "writer", 300)
+    waits: list[float] = []
+    consumer = Consumer(
+        {
+            "bootstrap.servers": running.bootstrap,
+            "client.id": "reader",
+            "group.id": f"group-{topic}",
+            "auto.offset.reset": "earliest",
+            "fetch.message.max.bytes": 50_000,
+            "throttle_cb": lambda event: waits.append(event.throttle_time),
+        }
+    )
+    consumer.subscribe([topic])
+    offsets: list[int] = []
+    deadline = time.monotonic() + 60
+    while len(offsets) < 300 and time.monotonic() < deadline:
+        offsets += [message.offset() for message in consumer.consume(100, 0.5) if message.error() is None]
+    consumer.close()
+    assert offsets == list(range(300))
+    assert max(waits) > 0
+
+
+def test_changes_of_topics_beyond_the_quota_are_refused(running: RunningBroker, topic: str) -> None:
+    set_quota(running, "--entity-type", "users", "--entity-default", controller_mutation_rate=1)
+    admin = KafkaAdminClient(bootstrap_servers=running.bootstrap)
+    try:
+        admin.create_topics([NewTopic(f"{topic}-a", 3, 1)])  # a bucket of two, now one in debt
+        with pytest.raises(ThrottlingQuotaExceededError):
+            admin.create_topics([NewTopic(f"{topic}-b", 3, 1)])
+        time.sleep(1.1)  # the debt is paid at one a second; this client, too, asks nothing before
+        assert f"{topic}-b" not in admin.list_topics()
+        admin.create_topics([NewTopic(f"{topic}-b", 1, 1)])
+    finally:
+        admin.close()
+        set_quota(running, "--entity-type", "users", "--entity-default", controller_mutation_rate=1000)
+
+
+def test_connections_beyond_the_quota_of_an_address_are_closed(running: RunningBroker) -> None:
+    set_quota(running, "--entity-type", "ips", "--entity-name", "127.0.0.1", connection_creation_rate=3)
+    try:
+        opened = [socket.create_connection((running.host, running.port), timeout=10) for _ in range(12)]
+        # A broker says nothing unasked: what can be read is the end of a connection.
+        ended, _, _ = select.select(opened, [], [], 5)
+        assert ended
+        assert len(ended) < len(opened)
+        for connection in opened:
+            connection.close()
+    finally:
+        time.sleep(2)  # so that this very command gets its connection
+        set_quota(running, "--entity-type", "ips", "--entity-name", "127.0.0.1", connection_creation_rate=100_000)
