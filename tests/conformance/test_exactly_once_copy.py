@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import random
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -32,17 +32,24 @@ def fill(bootstrap: str, records: int) -> dict[int, list[bytes]]:
 
 
 class Copier:
-    """The copying process, started again whenever it ends."""
+    """The copying process, started again whenever it ends; `copied` counts what it says it has copied so far."""
 
     def __init__(self, bootstrap: str, size: int) -> None:
         self.command = [sys.executable, "-m", "tests.support.exactly_once_copy", bootstrap, "source", "target", "copy"]
         self.command.append(str(size))
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[str] | None = None
+        self.copied = 0
 
     def keep_running(self) -> None:
         if self.process is None or self.process.poll() is not None:
             root = Path(__file__).resolve().parents[2]
-            self.process = subprocess.Popen(self.command, cwd=root, stdout=subprocess.DEVNULL, env=dict(os.environ))
+            self.process = subprocess.Popen(self.command, cwd=root, stdout=subprocess.PIPE, text=True)
+            threading.Thread(target=self._listen, args=(self.process,), daemon=True).start()
+
+    def _listen(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            self.copied += int(line)
 
     def kill(self) -> None:
         if self.process is not None:
@@ -70,22 +77,23 @@ def copy_through_kills(running: BrokerProcess, records: int, size: int, seed: in
     copier = Copier(running.bootstrap, size)
     choice = random.Random(seed)
     # Three kills each, spread over the copying: each strikes once the group has got that far.
-    strikes = sorted((choice.randrange(records * 9 // 10), who) for who in ("client", "broker") for _ in range(3))
+    strikes = sorted((choice.randrange(records * 8 // 10), who) for who in ("client", "broker") for _ in range(3))
     deadline = time.monotonic() + patience
     try:
-        while (done := committed_count(running.bootstrap)) < records:
-            assert time.monotonic() < deadline, f"{done} of {records} copied, {len(strikes)} kills left"
+        while strikes or committed_count(running.bootstrap) < records:
+            assert time.monotonic() < deadline, f"{copier.copied} of {records} copied, {len(strikes)} kills left"
             copier.keep_running()
-            while strikes and done >= strikes[0][0]:
-                if strikes.pop(0)[1] == "client":
-                    copier.kill()
-                else:
-                    running.kill()
-                    running.start()
-            time.sleep(0.05)
+            if not strikes:
+                time.sleep(0.1)
+            elif copier.copied < strikes[0][0]:
+                time.sleep(0.001)
+            elif strikes.pop(0)[1] == "client":
+                copier.kill()
+            else:
+                running.kill()
+                running.start()
     finally:
         copier.kill()
-    assert not strikes
     assert read_target(running.bootstrap) == {i: [transform(v) for v in values] for i, values in sent.items()}
 
 

@@ -26,6 +26,7 @@ def copy(bootstrap: str, source: str, target: str, group: str, size: int) -> Non
             "auto.offset.reset": "earliest",
             "isolation.level": "read_committed",
             "session.timeout.ms": 6_000,
+            "metadata.recovery.strategy": "none",
             "log_level": 0,
         }
     )
@@ -34,6 +35,8 @@ def copy(bootstrap: str, source: str, target: str, group: str, size: int) -> Non
             "bootstrap.servers": bootstrap,
             "transactional.id": f"copy-{source}-{target}",
             "transaction.timeout.ms": 60_000,
+            # librdkafka 2.16 loses its group coordinator for good when it rebootstraps inside a transaction.
+            "metadata.recovery.strategy": "none",
             "log_level": 0,
         }
     )
