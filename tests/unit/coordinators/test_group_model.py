@@ -40,8 +40,11 @@ class ConsumerGroupHistory(RuleBasedStateMachine):
     def beats(self, name: str, loses_answer: bool) -> None:
         client = self.clients.setdefault(name, Client())
         try:
-            owned = {ORDERS: frozenset(client.owned)} if client.owned else {}
-            reply = self.driver.beat(name, client.epoch, owned=owned)
+            said: dict[str, object] = {"owned": {ORDERS: frozenset(client.owned)} if client.owned else {}}
+            if client.lost_answer:
+                # As clients do: after a lost answer everything is said again, and so everything is told again.
+                said |= {"rebalance_timeout_ms": 60_000, "topic_names": ("orders",)}
+            reply = self.driver.beat(name, client.epoch, **said)
         except Refused as refused:
             assert refused.code in (
                 ErrorCode.fenced_member_epoch,
@@ -52,6 +55,7 @@ class ConsumerGroupHistory(RuleBasedStateMachine):
             client.epoch, client.owned = 0, set()
             return
         self.silent_ms[name] = 0
+        client.lost_answer = loses_answer
         if loses_answer:
             return
         client.epoch = reply.epoch
