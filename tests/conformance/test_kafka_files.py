@@ -145,7 +145,7 @@ def test_dump_log_segments_reads_every_kind_of_file(
     done = reference.run_tool(DUMP, *options, "--files", ",".join(files))
     assert done.returncode == 0, done.stderr
     assert re.search(must_say, done.stdout)
-    # The tool counts every file from -1, so it remarks on each that does not begin at 0. Any other remark is a complaint.
+    # The tool counts every file from -1 and so remarks on each that begins later; any other remark is a complaint.
     remarks = re.sub(r"Non-consecutive offsets in \S+/0*(\d+)\.log\n  -1 is followed by \1\n", "", done.stderr)
     assert remarks == ""
     for complaint in ("Mismatches", "Non-consecutive", "should be", "out of order", "rror", "Invalid"):
