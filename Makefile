@@ -14,13 +14,13 @@ help: ## This list
 
 setup: $(DONE)/headrace ## Everything that running and testing need, into .venv
 
-# Each step leaves a file behind, so that nothing is done twice. A venv of another path or Python is made anew.
+# Each step leaves a file behind, so that nothing is done twice. A .venv that works is kept, whoever made it.
 $(DONE)/venv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
 	  { echo "Headrace needs Python 3.11 or newer ($(PYTHON) is not): install it, or run make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
 	  { echo "Python's venv module is missing: install the package python3-venv" >&2; exit 1; }
-	$(PYTHON) -m venv --clear $(VENV)
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || { echo "$(PYTHON) -m venv $(VENV)"; $(PYTHON) -m venv --clear $(VENV); }
 	@mkdir -p $(DONE) && touch $@
 
 $(DONE)/requirements: requirements.lock | $(DONE)/venv
