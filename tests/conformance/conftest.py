@@ -1,0 +1,26 @@
+"""One broker for each file of conformance tests, a fresh topic name for each test."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from headrace.testing import RunningBroker, broker
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[RunningBroker]:
+    with broker() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def bootstrap(running: RunningBroker) -> str:
+    return running.bootstrap
+
+
+@pytest.fixture
+def topic() -> str:
+    return f"t-{uuid.uuid4().hex[:12]}"
