@@ -14,6 +14,8 @@ from headrace.broker.live_config import LiveConfig
 from headrace.broker.peers import BrokerPeers
 from headrace.broker.transaction_handlers import transaction_handlers
 from headrace.cluster.view import ClusterView
+from headrace.config import BrokerConfig
+from headrace.config.key import INT_MAX
 from headrace.controller.gateway import ControllerGateway
 from headrace.controller.member import ClusterMember
 from headrace.handlers.api_versions import ApiVersions
@@ -84,6 +86,8 @@ def wire(config: LiveConfig, view: ClusterView, log_dirs: LogDirs, member: Clust
         controller_window_seconds=int(config()["controller.quota.window.size.seconds"]),
     )
     view.subscribe(lambda old, new: quotas.replace(new.quotas) if old.quotas is not new.quotas else None)
+    _limit_connections(quotas, config())
+    config.subscribe(lambda changed: _limit_connections(quotas, changed))
     metering = Metering(quotas)
     table = HandlerTable()
     for handler in (
@@ -97,6 +101,11 @@ def wire(config: LiveConfig, view: ClusterView, log_dirs: LogDirs, member: Clust
     metrics = RequestMetrics()
     dispatcher = Dispatcher(table, metrics, metering)
     return Parts(dispatcher, table, metrics, metering, partitions, replication, coordinators, gateway, peers)
+
+
+def _limit_connections(quotas: Quotas, config: BrokerConfig) -> None:
+    per_second = int(config["max.connection.creation.rate"])
+    quotas.limit_all_connections(None if per_second == INT_MAX else per_second)
 
 
 def _directory_of(log_dirs: LogDirs) -> Callable[[str, int], Path | None]:

@@ -105,6 +105,7 @@ class Quotas:
         self.table: QuotaTable = {}
         self.limits_produce = self.limits_fetch = self.limits_requests = False
         self.limits_mutations = self.limits_connections = False
+        self._all_connections: tuple[SampledRate, float] | None = None
 
     def replace(
         self, stored: Mapping[Entity, Mapping[str, float]] | Mapping[tuple[Part, ...], Mapping[str, float]]
@@ -117,7 +118,13 @@ class Quotas:
         self.limits_fetch = self._fetch.is_limited
         self.limits_requests = self._request.is_limited
         self.limits_mutations = self._mutation.is_limited
-        self.limits_connections = self._connection.is_limited
+        self.limits_connections = self._connection.is_limited or self._all_connections is not None
+
+    def limit_all_connections(self, per_second: float | None) -> None:
+        """The broker's own limit (`max.connection.creation.rate`), whatever address they come from; None for none."""
+        meter = SampledRate(self._samples, self._window_ms)
+        self._all_connections = None if per_second is None else (meter, per_second)
+        self.limits_connections = self._connection.is_limited or self._all_connections is not None
 
     def record_produce(self, principal: str, client_id: str | None, size_bytes: int, now_ms: int) -> int:
         if not self.limits_produce:
@@ -179,15 +186,21 @@ class Quotas:
         """A connection came from `address`; a wait means: close it, and not before that time."""
         if not self.limits_connections:
             return 0
+        wait = self._one_more(*self._all_connections, now_ms) if self._all_connections is not None else 0
+        if wait:
+            return wait
         for entity in ip_candidates(address):
             values = self._connection.table.get(entity)
             if values is not None:
-                break
-        else:
-            return 0
-        meter = self._connection.meter((address, None), SampledRate(self._samples, self._window_ms), now_ms)
+                meter = self._connection.meter((address, None), SampledRate(self._samples, self._window_ms), now_ms)
+                return self._one_more(meter, values[CONNECTION_CREATION_RATE], now_ms)
+        return 0
+
+    @staticmethod
+    def _one_more(meter: SampledRate, per_second: float, now_ms: int) -> int:
+        """What is turned away does not count against those that come after it."""
         meter.record(1, now_ms)
-        wait = meter.wait_ms(values[CONNECTION_CREATION_RATE], now_ms)
+        wait = meter.wait_ms(per_second, now_ms) if per_second > 0 else 1000
         if wait:
             meter.take_back(1)
         return wait

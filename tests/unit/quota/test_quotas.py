@@ -107,3 +107,13 @@ def test_connections_of_one_address_are_held_back() -> None:
     waits = [quotas.record_connection("10.0.0.1", 0) for _ in range(12)]
     assert waits == [0] * 10 + [1000, 1000]
     assert quotas.record_connection("10.0.0.2", 0) == 0
+
+
+def test_the_broker_itself_takes_only_so_many_new_connections_a_second() -> None:
+    quotas = Quotas()
+    quotas.limit_all_connections(2)
+    waits = [quotas.record_connection(f"10.0.0.{number}", 0) for number in range(22)]
+    assert waits == [0] * 20 + [500, 500]  # ten windows' worth at once, then two a second
+    assert quotas.record_connection("10.0.0.99", 11_000) == 0
+    quotas.limit_all_connections(None)
+    assert quotas.record_connection("10.0.0.1", 0) == 0

@@ -209,4 +209,12 @@ KEYS = (
         "Whether groups may change between the classic and the consumer protocol while they live.",
         one_of_any_case("disabled", "downgrade", "upgrade", "bidirectional"),
     ),
+    Key(
+        "group.consumer.regex.refresh.interval.ms",
+        INT,
+        600_000,
+        "How often the topics that match a member's pattern are looked up again without a change of topics.",
+        at_least(10_000),
+        internal=True,
+    ),
 )

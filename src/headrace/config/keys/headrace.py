@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.config.key import Importance, Key, Synonym, Type, Update
-from headrace.config.rules import at_least, between, one_of_any_case
+from headrace.config.rules import between, one_of_any_case
 
 KEYS = (
     Key(
@@ -40,15 +40,6 @@ KEYS = (
         "bound. Never the active segment.",
         between(0, 100),
         update=Update.CLUSTER_WIDE,
-        ours=True,
-    ),
-    Key(
-        "socket.unauthenticated.request.max.bytes",
-        Type.INT,
-        524_288,
-        "The largest request that is read from a connection which has yet to authenticate.",
-        at_least(1),
-        importance=Importance.LOW,
         ours=True,
     ),
 )

@@ -268,4 +268,22 @@ KEYS = (
         only(False, "must be false: tiered storage is not offered"),
         difference="Only `false`: tiered storage is not offered.",
     ),
+    Key(
+        "producer.id.expiration.check.interval.ms",
+        INT,
+        600_000,
+        "How often idle producers' sequence numbers are looked through for those to forget.",
+        at_least(1),
+        importance=LOW,
+        internal=True,
+    ),
+    Key(
+        "log.initial.task.delay.ms",
+        LONG,
+        30_000,
+        "How long after the start the log's housekeeping begins.",
+        at_least(0),
+        importance=LOW,
+        internal=True,
+    ),
 )
