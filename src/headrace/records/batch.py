@@ -191,6 +191,15 @@ class BatchView:
         self.attributes, self.max_timestamp_ms = attributes, now_ms
         self.seal()
 
+    def patch_create_time(self, max_timestamp_ms: int | None = None) -> None:
+        """The records' own timestamps count; the header is made to say so."""
+        self.attributes &= ~TIMESTAMP_TYPE_BIT
+        if max_timestamp_ms is not None:
+            self.max_timestamp_ms = max_timestamp_ms
+        _I16.pack_into(self.buffer, self.position + 21, self.attributes)
+        _I64.pack_into(self.buffer, self.position + 35, self.max_timestamp_ms)
+        self.seal()
+
     def seal(self) -> None:
         """Writes the checksum that fits the bytes as they are now."""
         self.crc = self.computed_crc()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from headrace.kernel.errors import CorruptBatch
 from headrace.records.batch import TIMESTAMP_TYPE_BIT, BatchView
@@ -10,8 +11,8 @@ from headrace.records.builder import Record
 from headrace.records.compression import MAX_DECOMPRESSED_BYTES, Codec, decompress
 from headrace.records.varint import read_varint
 
-# A record is at least its length, attributes, two deltas, two lengths and a header count.
-_SMALLEST_RECORD_BYTES = 7
+# After its length a record is at least attributes, two deltas, two lengths and a header count.
+SMALLEST_BODY_BYTES: Final = 6
 
 
 def opened_section(batch: BatchView, limit: int = MAX_DECOMPRESSED_BYTES) -> bytes:
@@ -31,7 +32,7 @@ def read_records(batch: BatchView, limit: int = MAX_DECOMPRESSED_BYTES) -> list[
 def iter_records(batch: BatchView, limit: int = MAX_DECOMPRESSED_BYTES) -> Iterator[Record]:
     section = opened_section(batch, limit)
     count = batch.record_count
-    if count < 0 or count * _SMALLEST_RECORD_BYTES > len(section):
+    if count < 0 or count * (SMALLEST_BODY_BYTES + 1) > len(section):
         raise CorruptBatch(f"batch at offset {batch.base_offset}: {count} records cannot be in {len(section)} bytes")
     base_offset = batch.base_offset
     base_timestamp_ms = batch.base_timestamp_ms
@@ -40,7 +41,7 @@ def iter_records(batch: BatchView, limit: int = MAX_DECOMPRESSED_BYTES) -> Itera
     for _ in range(count):
         length, start = read_varint(section, position)
         position = start + length
-        if length < _SMALLEST_RECORD_BYTES - 1 or position > len(section):
+        if length < SMALLEST_BODY_BYTES or position > len(section):
             raise CorruptBatch(
                 f"batch at offset {base_offset}: a record of {length} bytes at byte {start} does not fit"
             )

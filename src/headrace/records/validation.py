@@ -15,12 +15,27 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.kernel.errors import CorruptBatch, ErrorCode, Refused
-from headrace.records.batch import NO_SEQUENCE, NO_TIMESTAMP, BatchView, TimestampType, check_extent
+from headrace.records.batch import (
+    CODEC_MASK,
+    CURRENT_MAGIC,
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    TIMESTAMP_TYPE_BIT,
+    BatchView,
+    TimestampType,
+    check_extent,
+)
 from headrace.records.builder import build_batch
 from headrace.records.compression import Codec
-from headrace.records.reader import iter_records, read_records
+from headrace.records.reader import SMALLEST_BODY_BYTES, iter_records, read_records
+from headrace.records.varint import read_varint
 
 UNBOUNDED_MS: Final = 0x7FFFFFFFFFFFFFFF
+# Bytes up to the magic, and the least that a record of the oldest format took: below it, Kafka calls a length corrupt.
+_LENGTH_AND_MAGIC_BYTES: Final = 17
+_SMALLEST_OLD_RECORD_BYTES: Final = 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,18 +51,41 @@ class BatchRules:
 
 
 def single_batch(data: memoryview) -> BatchView:
-    """The one batch that a produce request may carry for a partition, its extent and checksum checked."""
-    if len(data) == 0:
-        raise Refused(ErrorCode.invalid_record, "the record data is empty: a partition needs one batch")
-    size = check_extent(data, 0)
+    """The one batch that a produce request may carry for a partition, its extent and checksum checked.
+
+    A torn rest after it is dropped, as Kafka does.
+    """
+    size = _whole_size(data, 0)
+    if size is None:
+        raise Refused(ErrorCode.invalid_record, f"{len(data)} bytes do not hold a whole batch: a partition needs one")
     if size != len(data):
-        raise Refused(
-            ErrorCode.invalid_record,
-            f"{len(data) - size} bytes follow the first batch: a partition takes one batch per request",
-        )
+        if _whole_size(data, size) is not None:
+            raise Refused(ErrorCode.invalid_record, "two batches for one partition: a request carries exactly one")
+        data = data[:size]
     batch = BatchView(data)
     batch.check_crc()
     return batch
+
+
+def _whole_size(data: memoryview, position: int) -> int | None:
+    """The size of the batch at `position`, None when it is not all there; raises when no batch can begin so."""
+    there = len(data) - position
+    if there < _LENGTH_AND_MAGIC_BYTES:
+        return None
+    size = int.from_bytes(data[position + 8 : position + 12], "big", signed=True) + LOG_OVERHEAD_BYTES
+    magic = data[position + 16]
+    if magic > CURRENT_MAGIC or size < LOG_OVERHEAD_BYTES + _SMALLEST_OLD_RECORD_BYTES:
+        raise CorruptBatch(
+            f"batch at byte {position}: length {size - LOG_OVERHEAD_BYTES} and magic {magic} make no batch"
+        )
+    if size > there:
+        return None
+    if magic < CURRENT_MAGIC:
+        # Kafka's answer to produce requests that carry the formats it gave up.
+        raise Refused(
+            ErrorCode.invalid_record, f"message format {magic} is no longer taken, use a client that writes format 2"
+        )
+    return check_extent(data, position)
 
 
 def check_shape(batch: BatchView, *, from_client: bool) -> None:
@@ -60,10 +98,12 @@ def check_shape(batch: BatchView, *, from_client: bool) -> None:
             ErrorCode.invalid_record,
             f"a batch of {count} records spans {batch.last_offset_delta + 1} offsets: must be 0 to {count - 1}",
         )
-    if batch.attributes & 0x07 > Codec.ZSTD:
-        raise CorruptBatch(f"compression codec {batch.attributes & 0x07}: must be 0 to 4")
+    if batch.attributes & CODEC_MASK > Codec.ZSTD:
+        raise CorruptBatch(f"compression codec {batch.attributes & CODEC_MASK}: must be 0 to 4")
     if not from_client:
         return
+    if batch.base_offset != 0:
+        raise Refused(ErrorCode.invalid_record, f"a client's batch begins at offset {batch.base_offset}: must be 0")
     if batch.is_control:
         raise Refused(ErrorCode.invalid_record, "a client sent a control batch: only coordinators write these")
     if batch.producer_id >= 0 and batch.base_sequence < 0:
@@ -75,6 +115,20 @@ def check_shape(batch: BatchView, *, from_client: bool) -> None:
         raise Refused(
             ErrorCode.invalid_record, "a transactional batch without a producer id: call InitProducerId first"
         )
+    if not batch.attributes & CODEC_MASK:
+        _check_first_record(batch, count)
+
+
+def _check_first_record(batch: BatchView, count: int) -> None:
+    """The first record stands for the others: noise or a wrong count hardly ever passes, and the cost is one number."""
+    start = batch.position + HEADER_BYTES
+    end = batch.position + batch.size_bytes
+    length, at = read_varint(batch.buffer, start)
+    left = end - at - length
+    if length < SMALLEST_BODY_BYTES or left < (count - 1) * (SMALLEST_BODY_BYTES + 1) or (count == 1 and left):
+        raise Refused(
+            ErrorCode.invalid_record, f"{end - start} bytes do not hold {count} records of which the first has {length}"
+        )
 
 
 def admit(batch: BatchView, rules: BatchRules, now_ms: int, *, from_client: bool) -> BatchView:
@@ -85,20 +139,25 @@ def admit(batch: BatchView, rules: BatchRules, now_ms: int, *, from_client: bool
     if from_client and (
         rules.keys_required
         or rules.timestamp_before_max_ms != UNBOUNDED_MS
-        or (rules.codec is not None and rules.codec != batch.attributes & 0x07)
+        or (rules.codec is not None and rules.codec != batch.attributes & CODEC_MASK)
     ):
         batch = _admit_opened(batch, rules, now_ms)
     if rules.timestamp_type is TimestampType.LOG_APPEND_TIME:
         batch.patch_log_append_time(now_ms)
     elif from_client:
-        if batch.attributes & 0x08:
-            raise Refused(
-                ErrorCode.invalid_timestamp, "a client sent timestamps as append time: only brokers set these"
-            )
-        latest = batch.max_timestamp_ms
-        if latest - now_ms > rules.timestamp_after_max_ms:
-            raise _outside(latest, rules, now_ms)
+        if batch.attributes & TIMESTAMP_TYPE_BIT:
+            batch.patch_create_time()
+        if batch.max_timestamp_ms - now_ms > rules.timestamp_after_max_ms:
+            _check_latest(batch, rules, now_ms)
     return batch
+
+
+def _check_latest(batch: BatchView, rules: BatchRules, now_ms: int) -> None:
+    """Refuses a batch from the future; one whose header only says so gets the timestamp that its records have."""
+    latest_ms = max(record.timestamp_ms for record in iter_records(batch))
+    if latest_ms - now_ms > rules.timestamp_after_max_ms:
+        raise _outside(latest_ms, rules, now_ms)
+    batch.patch_create_time(latest_ms)
 
 
 def _admit_opened(batch: BatchView, rules: BatchRules, now_ms: int) -> BatchView:

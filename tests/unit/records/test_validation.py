@@ -45,9 +45,42 @@ def test_a_wrong_checksum_is_corrupt() -> None:
     assert refused(data) is ErrorCode.corrupt_message
 
 
-def test_nothing_and_two_batches_are_both_refused() -> None:
+def test_exactly_one_whole_batch_is_taken() -> None:
     assert refused(bytearray()) is ErrorCode.invalid_record
     assert refused(a_batch() + a_batch()) is ErrorCode.invalid_record
+    assert refused(a_batch()[:-1]) is ErrorCode.invalid_record
+    assert refused(a_batch() + b"z" * 100) is ErrorCode.corrupt_message
+    batch = taken(a_batch() + b"torn")
+    assert batch.size_bytes == len(batch.buffer) == len(a_batch())
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_old_message_formats_are_refused_as_kafka_refuses_them(magic: int) -> None:
+    data = a_batch()
+    data[16] = magic
+    assert refused(data) is ErrorCode.invalid_record
+
+
+def test_noise_in_place_of_records_is_refused() -> None:
+    data = a_batch(3)
+    data[61:] = b"\xff" * (len(data) - 61)
+    BatchView(memoryview(data)).seal()
+    with pytest.raises(Fault):
+        taken(data)
+    assert refused(patched(patched(a_batch(3), 57, ">i", 1), 23, ">i", 0)) is ErrorCode.invalid_record
+
+
+def test_a_clients_offsets_begin_at_zero() -> None:
+    assert refused(patched(a_batch(3), 0, ">q", 7)) is ErrorCode.invalid_record
+
+
+def test_a_header_that_lies_about_time_is_set_right() -> None:
+    batch = taken(patched(a_batch(2), 35, ">q", NOW_MS + 10**9))
+    batch.check_crc()
+    assert batch.max_timestamp_ms == NOW_MS + 1
+    batch = taken(patched(a_batch(2), 21, ">h", 8))
+    batch.check_crc()
+    assert batch.timestamp_type is TimestampType.CREATE_TIME
 
 
 @pytest.mark.parametrize("count", [0, -1, 2**31 - 1])
@@ -61,10 +94,10 @@ def test_offsets_that_do_not_count_up_are_refused(delta: int) -> None:
 
 
 def test_length_and_magic_are_checked_before_anything_is_read() -> None:
-    for length in (-1, 0, 48, 2**31 - 1):
+    for length in (-1, 0, 13, 48, 2**31 - 1):
         data = a_batch()
         struct.pack_into(">i", data, 8, length)
-        assert refused(data) is ErrorCode.corrupt_message
+        assert refused(data) is (ErrorCode.corrupt_message if length < 50 else ErrorCode.invalid_record)
     data = a_batch()
     data[16] = 3
     assert refused(data) is ErrorCode.corrupt_message
