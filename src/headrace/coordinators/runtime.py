@@ -25,6 +25,7 @@ from headrace.kernel.ids import coordinator_partition
 __all__ = ["DEFERRED", "NOTHING", "CoordinatorRuntime", "Result", "Shard", "Timer"]
 
 _WRITE_TIMEOUT_MS: Final = 5_000  # offsets.commit.timeout.ms
+_REMEMBERED_IDS: Final = 10_000
 
 
 class LedPartitions(Protocol):
@@ -59,6 +60,7 @@ class CoordinatorRuntime(Generic[S]):
         self._clock = clock
         self._write_timeout_ms = write_timeout_ms
         self._hosted: dict[int, HostedShard[S]] = {}
+        self._partition_of: dict[str, int] = {}
 
     # --- leadership ---------------------------------------------------------------------------------------------
 
@@ -66,8 +68,9 @@ class CoordinatorRuntime(Generic[S]):
         """Take up and give up shards so that they match what `image` says this broker leads."""
         topic = image.topics.get(self.topic)
         infos = () if topic is None else topic.partitions
-        if infos:
+        if infos and len(infos) != self.partition_count:
             self.partition_count = len(infos)
+            self._partition_of.clear()
         led = {index: info.leader_epoch for index, info in enumerate(infos) if info.leader == self._broker_id}
         for index in [i for i in self._hosted if i not in led]:
             self.resign(index)
@@ -114,7 +117,13 @@ class CoordinatorRuntime(Generic[S]):
     # --- operations ---------------------------------------------------------------------------------------------
 
     def partition_of(self, key_id: str) -> int:
-        return coordinator_partition(key_id, self.partition_count)
+        index = self._partition_of.get(key_id)
+        if index is None:
+            # Hashing an id costs as much as the rest of a heartbeat, and a broker sees the same ones again and again.
+            if len(self._partition_of) >= _REMEMBERED_IDS:
+                self._partition_of.clear()
+            index = self._partition_of[key_id] = coordinator_partition(key_id, self.partition_count)
+        return index
 
     def hosted(self, index: int) -> HostedShard[S]:
         """Raises NOT_COORDINATOR where another broker leads; loading is told apart when an operation is run."""

@@ -1,12 +1,13 @@
 """One partition of a coordinator's topic, hosted: its shard of state, what is being written, and who waits for it.
 
-The picture. Operations of one event-loop turn are decided and replayed one after the other, so each sees what the one
-before it did; their records are gathered and written at the end of the turn as one batch. So a thousand commits that
-arrive together cost a handful of appends. Replies leave when the high watermark has passed the batch.
+The picture. An operation is decided, its records are written as one batch and then replayed; the reply leaves when the
+high watermark has passed the batch. On a shard where several operations came in the last turn of the event loop, those
+of a turn are replayed one after the other, so each sees what the one before it did, and their records are gathered and
+written at the end of the turn together: a thousand commits that arrive together cost a handful of appends.
 
-The easy way (append, then replay, one by one) costs an append per commit. Its good side, that a failed append changes
-nothing, is bought back differently: whether the log takes writes at all is asked before the operation, and when an
-append fails nevertheless (a disk error), the shard is thrown away and loaded again from what is on disk.
+The good side of writing first, that a failed append changes nothing, is bought back differently while gathering:
+whether the log takes writes at all is asked before the operation, and when an append fails nevertheless (a disk error),
+the shard is thrown away and loaded again from what is on disk.
 
 Invariants: durable state = replay of the log + the gathered records; a reply never leaves before its records are
 committed; records of one operation are in one batch.
@@ -20,7 +21,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, Generic, Protocol, TypeVar
@@ -113,7 +114,9 @@ class HostedShard(Generic[S]):
         self._gathered: list[Record] = []
         self._gathered_bytes = 0
         self._gathered_tell: list[Callable[[ErrorCode], None]] = []
-        self._flush_planned = False
+        self._turn_is_open = False
+        self._operations_this_turn = 0
+        self._gathers = False
         self._waiting: deque[_Waiting] = deque()
         self._drain_task: asyncio.Task[None] | None = None
         self._load_task: asyncio.Task[None] | None = None
@@ -168,7 +171,7 @@ class HostedShard(Generic[S]):
 
     def _become_active(self) -> None:
         self.phase = Phase.ACTIVE
-        self._accept(self.shard.loaded(self._clock()), None)
+        self._accept(self.shard.loaded(self._clock()))
 
     def close(self) -> None:
         """Leadership is lost (or the broker stops): everyone who waits is told to look for the coordinator again."""
@@ -214,11 +217,16 @@ class HostedShard(Generic[S]):
         if refusal is not None:
             raise Refused(coordinator_error(refusal.code), refusal.message)
         result = operation(self.shard, self._clock())
-        future = self._loop.create_future() if result.records or self._uncommitted else None
-        self._accept(result, future)
-        if future is None or result.reply is DEFERRED:
+        if result.records:
+            self._write(result)
+        for timer in result.timers:
+            self._timers.apply(timer)
+        if not self._uncommitted:
+            self._conclude(result, None, ErrorCode.none)
             return result.reply
-        return future
+        future = None if result.reply is DEFERRED else self._loop.create_future()
+        self._tell_when_written(lambda error: self._conclude(result, future, error))
+        return result.reply if future is None else future
 
     def read(self, operation: Callable[[S, int], Any]) -> Any:
         """A question: its answer, or a future of it while something it may have seen is not committed yet."""
@@ -253,19 +261,25 @@ class HostedShard(Generic[S]):
         if self.phase is not Phase.ACTIVE:
             return
         try:
-            self._accept(fire(self._clock()), None)
+            self._accept(fire(self._clock()))
         except Exception:
             _log.exception("%s: a timer failed", self.name)
 
-    def _accept(self, result: Result, future: asyncio.Future[Any] | None) -> None:
+    def _accept(self, result: Result) -> None:
+        """A result that nobody called for: of a timer, of loading, of what follows a commit."""
         if result.records:
-            self._gather(result)
+            try:
+                self._write(result)
+            except Refused as refused:
+                _log.warning("%s: what a timer asked for was not written: %s", self.name, refused.message)
+                self._answer([(token, refused) for token, _ in result.answers])
+                return
         for timer in result.timers:
             self._timers.apply(timer)
-        if not result.records and not self._uncommitted:
-            self._conclude(result, future, ErrorCode.none)
-            return
-        self._tell_when_written(lambda error: self._conclude(result, future, error))
+        if self._uncommitted:
+            self._tell_when_written(lambda error: self._conclude(result, None, error))
+        else:
+            self._conclude(result, None, ErrorCode.none)
 
     def _conclude(self, result: Result, future: asyncio.Future[Any] | None, error: ErrorCode) -> None:
         """The records of `result` are committed, or (error) they never will be."""
@@ -282,7 +296,7 @@ class HostedShard(Generic[S]):
         if result.then is not None and self.phase is Phase.ACTIVE:
             following = result.then(error, self._clock())
             if following is not None:
-                self._accept(following, None)
+                self._accept(following)
 
     def _answer(self, answers: Any) -> None:
         for token, reply in answers:
@@ -295,45 +309,64 @@ class HostedShard(Generic[S]):
 
     # --- writing ------------------------------------------------------------------------------------------------
 
-    def _gather(self, result: Result) -> None:
+    def _write(self, result: Result) -> None:
+        """Write the records now or with the others of this turn. Raises Refused; then nothing of them is left."""
         records = result.records
-        size = sum(len(r.key or b"") + len(r.value or b"") + _RECORD_OVERHEAD_BYTES for r in records)
-        if size + _BATCH_OVERHEAD_BYTES > self._log.max_batch_bytes:
+        size = _BATCH_OVERHEAD_BYTES
+        for record in records:
+            size += len(record.key or b"") + len(record.value or b"") + _RECORD_OVERHEAD_BYTES
+        if size > self._log.max_batch_bytes:
             raise Refused(ErrorCode.unknown_server_error, f"{self.name}: {size} bytes do not fit in one batch")
+        if not self._turn_is_open:
+            self._turn_is_open = True
+            self._loop.call_soon(self._end_turn)
+        self._operations_this_turn += 1
         if result.producer is not None:
-            self._write_transactional(records, result.producer)
-            return
-        if self._gathered and self._gathered_bytes + size + _BATCH_OVERHEAD_BYTES > self._log.max_batch_bytes:
             self._flush()
             self.require_active()
-        if result.replay:
-            offset = self._log.end_offset + len(self._gathered)
-            for at, record in enumerate(records):
-                assert record.key is not None, "a coordinator's record always has a key"
-                self.shard.replay(record.key, record.value, offset + at, -1, -1)
-        self._gathered.extend(records)
-        self._gathered_bytes += size
-        if not self._flush_planned:
-            self._flush_planned = True
-            self._loop.call_soon(self._flush_as_planned)
+            self._write_now(result, size)
+        elif self._gathered or self._gathers:
+            if self._gathered_bytes + size > self._log.max_batch_bytes:
+                self._flush()
+                self.require_active()
+            self._gather(result, size)
+        else:
+            self._write_now(result, size)
 
-    def _write_transactional(self, records: Any, producer: tuple[int, int]) -> None:
-        self._flush()
-        self.require_active()
+    def _write_now(self, result: Result, size: int) -> None:
         now_ms = self._clock()
+        records = result.records
         _stamp(records, now_ms)
         first = self._log.end_offset
-        batch = build_batch(records, producer_id=producer[0], producer_epoch=producer[1], transactional=True)
-        # Nothing has been replayed yet: a failure here leaves the state as it was and is the caller's answer.
+        producer_id, producer_epoch = result.producer or (-1, -1)
+        batch = build_batch(
+            records, producer_id=producer_id, producer_epoch=producer_epoch, transactional=result.producer is not None
+        )
         try:
             self._log.append(bytearray(batch), now_ms)
         except Fault as fault:
+            if not result.replay:
+                # The operation has changed the memory already: it is built anew from what is on disk.
+                self._reload(fault.code)
             raise Refused(coordinator_error(fault.code), fault.message) from fault
-        for at, record in enumerate(records):
-            self.shard.replay(record.key, record.value, first + at, producer[0], producer[1])
+        if result.replay:
+            self._replay(records, first, producer_id, producer_epoch)
 
-    def _flush_as_planned(self) -> None:
-        self._flush_planned = False
+    def _gather(self, result: Result, size: int) -> None:
+        if result.replay:
+            self._replay(result.records, self._log.end_offset + len(self._gathered), -1, -1)
+        self._gathered.extend(result.records)
+        self._gathered_bytes += size
+
+    def _replay(self, records: Sequence[Record], first: int, producer_id: int, producer_epoch: int) -> None:
+        for at, record in enumerate(records):
+            assert record.key is not None, "a coordinator's record always has a key"
+            self.shard.replay(record.key, record.value, first + at, producer_id, producer_epoch)
+
+    def _end_turn(self) -> None:
+        self._turn_is_open = False
+        self._gathers = self._operations_this_turn > 1
+        self._operations_this_turn = 0
         self._flush()
 
     def _flush(self) -> None:

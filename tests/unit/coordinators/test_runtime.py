@@ -79,14 +79,18 @@ async def _as_coroutine(scenario: Callable[[], Awaitable[None]]) -> None:
     await scenario()
 
 
-def test_operations_of_one_turn_see_each_other_and_share_one_batch() -> None:
+def test_operations_see_each_other_and_those_that_come_together_share_one_batch() -> None:
     async def scenario() -> None:
         log = MemoryLog()
         runtime = runtime_on(log)
         first, second = runtime.submit("a", put(b"k", b"1")), runtime.submit("a", put(b"k", b"2"))
         assert await settled(first) == (None, b"1")
         assert await settled(second) == (b"1", b"2")
-        assert len(log.stored) == 1
+        await asyncio.sleep(0)
+        written = len(log.stored)
+        replies = [runtime.submit("a", put(b"k", b"%d" % i)) for i in range(3, 9)]
+        assert await settled(replies[-1]) == (b"7", b"8")
+        assert len(log.stored) == written + 1, "the shard has seen that they come together"
 
     on_loop(scenario)
 
@@ -169,15 +173,45 @@ def test_losing_leadership_tells_everyone_who_waits() -> None:
     on_loop(scenario)
 
 
-def test_a_failed_write_changes_nothing() -> None:
+@pytest.mark.parametrize("gathers", [False, True])
+def test_a_failed_write_changes_nothing(gathers: bool) -> None:
     async def scenario() -> None:
         log = MemoryLog()
         runtime = runtime_on(log)
+        for _ in range(3):
+            runtime.submit("a", put(b"k", b"1"))
+            if gathers:
+                runtime.submit("a", put(b"k", b"1"))
+            await asyncio.sleep(0)
         await runtime.run("a", put(b"k", b"1"))
+        if gathers:
+            runtime.submit("a", put(b"k", b"1"))
+            runtime.submit("a", put(b"k", b"1"))
+            await asyncio.sleep(0)
         log.fails_with = StorageFault("no space")
         with pytest.raises(Refused) as refused:
             await runtime.run("a", put(b"k", b"2"))
         assert refused.value.code is ErrorCode.not_coordinator
+        log.fails_with = None
+        await runtime.wait_loaded()
+        assert await settled(runtime.read("a", lambda shard, now_ms: shard.values[b"k"])) == b"1"
+
+    on_loop(scenario)
+
+
+def test_a_failed_write_of_what_lives_in_memory_builds_the_memory_anew() -> None:
+    async def scenario() -> None:
+        log = MemoryLog()
+        runtime = runtime_on(log)
+        await runtime.run("a", put(b"k", b"1"))
+
+        def changes_memory(shard: Counters, now_ms: int) -> Result:
+            shard.values[b"k"] = b"2"
+            return Result([Record(b"k", b"2")], replay=False)
+
+        log.fails_with = StorageFault("no space")
+        with pytest.raises(Refused):
+            await runtime.run("a", changes_memory)
         log.fails_with = None
         await runtime.wait_loaded()
         assert runtime.read("a", lambda shard, now_ms: shard.values[b"k"]) == b"1"
@@ -240,7 +274,7 @@ def test_transactional_records_wait_for_their_marker() -> None:
         runtime = runtime_on(log)
         plain = runtime.submit("a", put(b"k", b"1"))
         await runtime.run("a", put(b"t", b"1", producer=(7, 3)))
-        await plain
+        await settled(plain)
         shard = runtime.hosted(0).shard
         assert b"t" not in shard.values and shard.values[b"k"] == b"1"
         await runtime.complete_transaction(0, 7, 3, 5, True)

@@ -57,6 +57,22 @@ def offset_value(value: OffsetValue) -> bytes:
 
 
 def read_offset_value(data: bytes) -> OffsetValue:
+    length = data[14] - 1 if len(data) > 14 else -1
+    if data[:2] == b"\0\4" and length < 0x7F and len(data) >= 24 + length >= 24:
+        # Nearly every record: the current version with metadata that needs one byte for its length.
+        _, offset, leader_epoch = _HEAD.unpack_from(data)
+        at = 15 + length
+        (commit_ms,) = _INT64.unpack_from(data, at)
+        tags = data[at + 8 :]
+        if tags == b"\0":
+            return OffsetValue(offset, leader_epoch, str(data[15:at], "utf-8"), commit_ms)
+        if len(tags) == 19 and tags[:3] == b"\1\0\x10" and any(tags[3:]):
+            topic_id = uuid.UUID(bytes=tags[3:])
+            return OffsetValue(offset, leader_epoch, str(data[15:at], "utf-8"), commit_ms, -1, topic_id)
+    return _read_any_version(data)
+
+
+def _read_any_version(data: bytes) -> OffsetValue:
     version, reader = read_version(data, range(5), "OffsetCommitValue")
     offset = reader.int64()
     leader_epoch = reader.int32() if version >= 3 else -1
