@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Iterator
 
@@ -122,8 +123,10 @@ def test_a_producer_goes_on_after_its_transaction_timed_out(
     slow = open_producer(running, java, topic, transaction_timeout_ms="500")
     java.ask(f"begin {slow}")
     java.ask(f"send {slow} {topic} 0 late")
+    deadline = time.monotonic() + 10
     while remembered(running, topic).state.label != "CompleteAbort":
-        pass
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
     with pytest.raises(JavaError):
         java.ask(f"commit {slow}")
     assert read_all(running.bootstrap, topic) == []
@@ -200,8 +203,6 @@ def test_a_hanging_transaction_is_found_and_aborted_by_kafkas_tool(running: Runn
 
 def open_hanging_transaction(running: RunningBroker, topic: str, producer_id: int) -> None:
     """A batch of a transaction that no coordinator knows, as brokers before KIP-890 could let in; two hours old."""
-    import time
-
     from headrace.records.builder import Record, build_batch
 
     now_ms = time.time_ns() // 1_000_000

@@ -1,0 +1,208 @@
+"""Kafka Streams and Kafka Connect, unchanged, with their exactly-once guarantees on."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from headrace.testing import RunningBroker, broker
+from tests.reference import kafka
+from tests.support.java_client import JavaProgram
+from tests.support.transactions import read_all
+
+pytestmark = [pytest.mark.needs("kafka"), pytest.mark.needs("javac")]
+
+
+@pytest.fixture
+def running() -> Iterator[RunningBroker]:
+    with broker() as started:
+        yield started
+
+
+def create(running: RunningBroker, *topics: str, partitions: int = 2) -> None:
+    admin = AdminClient({"bootstrap.servers": running.bootstrap, "log_level": 0})
+    for future in admin.create_topics([NewTopic(name, partitions, 1) for name in topics]).values():
+        future.result(10)
+
+
+def updates(running: RunningBroker, topic: str) -> dict[str, list[int]]:
+    """Every count that was ever shown for a word, in order."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": running.bootstrap,
+            "group.id": "check",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "log_level": 0,
+        }
+    )
+    consumer.assign([TopicPartition(topic, index, 0) for index in range(2)])
+    found: dict[str, list[int]] = {}
+    ended = 0
+    while ended < 2:
+        message = consumer.poll(10)
+        assert message is not None
+        if message.error() is not None:
+            ended += 1
+        else:
+            found.setdefault(message.key().decode(), []).append(int.from_bytes(message.value(), "big"))
+    consumer.close()
+    return found
+
+
+def test_the_word_count_of_kafka_streams_counts_each_word_once(running: RunningBroker, tmp_path: Path) -> None:
+    create(running, "lines", "counts")
+    producer = Producer({"bootstrap.servers": running.bootstrap})
+
+    def write(lines: int) -> None:
+        for number in range(lines):
+            producer.produce("lines", f"alpha beta{number % 3} gamma", partition=number % 2)
+        assert producer.flush(10) == 0
+
+    def wait_for(count: int) -> None:
+        deadline = time.monotonic() + 60
+        while updates(running, "counts").get("alpha", [0])[-1] < count:
+            assert time.monotonic() < deadline, updates(running, "counts")
+            time.sleep(0.2)
+
+    arguments = (running.bootstrap, "lines", "counts", str(tmp_path / "state"))
+    write(300)
+    first = JavaProgram("WordCount", *arguments, heap="256m")
+    try:
+        wait_for(300)
+        write(300)
+    finally:
+        # Killed in the middle of its work: what it had not committed is done again, and shown once.
+        first.kill()
+    with JavaProgram("WordCount", *arguments, heap="256m"):
+        wait_for(600)
+    shown = updates(running, "counts")
+    assert {word: counts[-1] for word, counts in shown.items()} == {
+        "alpha": 600,
+        "gamma": 600,
+        "beta0": 200,
+        "beta1": 200,
+        "beta2": 200,
+    }
+    assert all(counts == sorted(set(counts)) for counts in shown.values()), "a count was shown twice"
+
+
+class ConnectWorker:
+    """One distributed worker with exactly-once source support; `call` speaks to its REST door."""
+
+    def __init__(self, running: RunningBroker, directory: Path) -> None:
+        self.port = kafka.free_port()
+        settings = {
+            "bootstrap.servers": running.bootstrap,
+            "group.id": "connect",
+            "key.converter": "org.apache.kafka.connect.json.JsonConverter",
+            "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+            "key.converter.schemas.enable": "false",
+            "value.converter.schemas.enable": "false",
+            "offset.storage.topic": "connect-offsets",
+            "config.storage.topic": "connect-configs",
+            "status.storage.topic": "connect-status",
+            "offset.storage.replication.factor": "1",
+            "config.storage.replication.factor": "1",
+            "status.storage.replication.factor": "1",
+            "offset.storage.partitions": "2",
+            "status.storage.partitions": "2",
+            "exactly.once.source.support": "enabled",
+            "listeners": f"http://127.0.0.1:{self.port}",
+            "plugin.discovery": "service_load",
+        }
+        file = directory / "worker.properties"
+        file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        self.output = directory / "connect.out"
+        with self.output.open("ab") as out:
+            self.process = subprocess.Popen(
+                kafka.java_command("org.apache.kafka.connect.cli.ConnectDistributed", str(file), heap="320m"),
+                stdout=out,
+                stderr=out,
+            )
+
+    def call(self, method: str, path: str, body: Any = None) -> Any:
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.port}{path}",
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return json.loads(answer.read() or b"null")
+
+    def create_connector(self, name: str, config: dict[str, str], patience: float = 60) -> None:
+        deadline = time.monotonic() + patience
+        while True:
+            try:
+                self.call("POST", "/connectors", {"name": name, "config": config})
+                return
+            except (OSError, urllib.error.URLError) as problem:
+                assert self.process.poll() is None, self.output.read_text()[-3000:]
+                assert time.monotonic() < deadline, f"{problem}\n{self.output.read_text()[-3000:]}"
+                time.sleep(0.3)
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+def test_kafka_connect_carries_a_file_through_a_topic_exactly_once(running: RunningBroker, tmp_path: Path) -> None:
+    create(running, "letters", partitions=1)
+    source, target = tmp_path / "in.txt", tmp_path / "out.txt"
+    lines = [f"line {number}" for number in range(200)]
+    source.write_text("".join(f"{line}\n" for line in lines[:100]))
+    file_stream = "org.apache.kafka.connect.file.FileStream"
+    worker = ConnectWorker(running, tmp_path)
+    try:
+        worker.create_connector(
+            "reads",
+            {
+                "connector.class": f"{file_stream}SourceConnector",
+                "tasks.max": "1",
+                "file": str(source),
+                "topic": "letters",
+                "exactly.once.support": "required",
+                "transaction.boundary": "poll",
+            },
+        )
+        worker.create_connector(
+            "writes",
+            {
+                "connector.class": f"{file_stream}SinkConnector",
+                "tasks.max": "1",
+                "file": str(target),
+                "topics": "letters",
+                "consumer.override.isolation.level": "read_committed",
+            },
+        )
+        wait_for_lines(target, 100, worker)
+    finally:
+        worker.stop()
+    # Killed, and started again while the file has grown: the source goes on where its last transaction ended.
+    with source.open("a") as more:
+        more.write("".join(f"{line}\n" for line in lines[100:]))
+    worker = ConnectWorker(running, tmp_path)
+    try:
+        wait_for_lines(target, 200, worker)
+        assert [json.loads(value) for value in read_all(running.bootstrap, "letters")] == lines
+    finally:
+        worker.stop()
+
+
+def wait_for_lines(file: Path, count: int, worker: ConnectWorker) -> None:
+    deadline = time.monotonic() + 90
+    while not file.exists() or len(set(file.read_text().splitlines())) < count:
+        assert worker.process.poll() is None, worker.output.read_text()[-3000:]
+        assert time.monotonic() < deadline, worker.output.read_text()[-5000:]
+        time.sleep(0.3)
