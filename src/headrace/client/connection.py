@@ -15,7 +15,7 @@ import asyncio
 import struct
 from collections import deque
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from headrace.client.errors import NoAnswer, Unreachable, Unsupported
 from headrace.wire import codec
@@ -40,8 +40,8 @@ class _Frames(asyncio.Protocol):
         self._buffer = bytearray()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        # uvloop's transports are no subclasses of asyncio's, they only behave like them.
+        self.transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
         self._buffer += data
