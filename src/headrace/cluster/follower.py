@@ -18,7 +18,7 @@ from headrace.cluster.core.image import EMPTY_IMAGE, ClusterImage
 from headrace.cluster.loading import load_newer
 from headrace.cluster.view import ClusterView
 from headrace.coordination import paths
-from headrace.coordination.store import Store, StoreFault
+from headrace.coordination.store import Store, StoreFault, until
 
 logger = logging.getLogger(__name__)
 
@@ -70,10 +70,7 @@ class ImageFollower:
                 logger.exception("following the cluster image failed; trying again")
                 await asyncio.sleep(_PAUSE_AFTER_FAULT)
                 continue
-            try:
-                await asyncio.wait_for(self._hint.wait(), pause)
-            except TimeoutError:
-                pass
+            await until(self._hint, pause)
 
     async def _catch_up(self) -> None:
         if self._watching:

@@ -62,7 +62,8 @@ class ClusterView:
             changed: asyncio.Future[None] = loop.create_future()
             self._waiting.add(changed)
             try:
-                await asyncio.wait_for(changed, left)
+                async with asyncio.timeout(left):
+                    await changed
             except TimeoutError:
                 self._waiting.discard(changed)
                 return condition(self.current)

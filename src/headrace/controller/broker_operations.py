@@ -58,7 +58,7 @@ def membership(
         for broker_id, (broker, clean) in sorted(present.items()):
             known = image.brokers.get(broker_id)
             if known is None or known.epoch != broker.epoch:
-                how = "" if clean else " after an unclean stop"
+                how = " after an unclean stop" if known is not None and not clean else ""
                 logger.info(
                     "broker %d %s with epoch %d%s", broker_id, "is back" if known else "joined", broker.epoch, how
                 )

@@ -27,7 +27,7 @@ from headrace.controller.leadership import differs, registered_brokers
 from headrace.controller.ledger import Decision, Deposed, Ledger
 from headrace.controller.results import NamedResult, PartitionResult, ResourceResult, TopicResult
 from headrace.controller.topic_operations import Growth
-from headrace.coordination.store import Store, StoreFault
+from headrace.coordination.store import Store, StoreFault, until
 from headrace.kernel.ids import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -114,10 +114,7 @@ class Controller:
                 logger.info("cannot read who is registered: %s", fault.message or type(fault).__name__)
                 await asyncio.sleep(_PAUSE_AFTER_FAULT)
                 continue
-            try:
-                await asyncio.wait_for(self._brokers_hint.wait(), pause)
-            except TimeoutError:
-                pass
+            await until(self._brokers_hint, pause)
 
     async def _keep_balance(self, ledger: Ledger) -> None:
         while not ledger.deposed.is_set():

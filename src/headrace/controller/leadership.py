@@ -33,6 +33,7 @@ from headrace.coordination.store import (
     Set,
     Store,
     StoreFault,
+    until,
 )
 
 logger = logging.getLogger(__name__)
@@ -97,12 +98,7 @@ class Leadership:
                 await asyncio.sleep(1.0)
                 continue
             timeout = self._store.session_timeout
-            try:
-                await asyncio.wait_for(
-                    self._hint.wait(), _LONGEST_UNSEEN if math.isinf(timeout) else min(_LONGEST_UNSEEN, timeout / 4)
-                )
-            except TimeoutError:
-                pass
+            await until(self._hint, _LONGEST_UNSEEN if math.isinf(timeout) else min(_LONGEST_UNSEEN, timeout / 4))
 
     def _is_us(self, data: bytes, session_id: int) -> bool:
         return bool(session_id == self._store.session_id and codecs.from_json(data)["brokerid"] == self._broker_id)
@@ -147,10 +143,7 @@ class Leadership:
             await ledger.run(lambda now: Decision(None, self._first_changes(now, epoch)))
             self._activate(ledger)
             while not ledger.deposed.is_set() and self._store.session_id == session:
-                try:
-                    await asyncio.wait_for(ledger.deposed.wait(), 0.5)
-                except TimeoutError:
-                    pass
+                await until(ledger.deposed, 0.5)
         finally:
             self._deactivate()
             await ledger.close()

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
-from headrace.cluster.core.changes import Change, ConfigSet, TopicCreated, TopicDeleted, apply
+from headrace.cluster.core.changes import Change, ConfigSet, PartitionsAdded, TopicCreated, TopicDeleted, apply
 from headrace.cluster.core.image import ClusterImage
 from headrace.cluster.view import ClusterView
 from headrace.controller import writes
@@ -284,15 +284,26 @@ def parts_of(changes: Sequence[Change]) -> list[Sequence[Change]]:
         if isinstance(change, ConfigSet):
             overrides.append(change)
             continue
-        unit = [*overrides, change]
-        unit_weight = sum(map(writes.weight, unit))
+        for unit in _units(overrides, change):
+            unit_weight = sum(map(writes.weight, unit))
+            if piece and piece_weight + unit_weight > writes.OPS_PER_MULTI:
+                parts.append(piece)
+                piece, piece_weight = [], 0
+            piece += unit
+            piece_weight += unit_weight
         overrides = []
-        if piece and piece_weight + unit_weight > writes.OPS_PER_MULTI:
-            parts.append(piece)
-            piece, piece_weight = [], 0
-        piece += unit
-        piece_weight += unit_weight
     piece += overrides
     if piece:
         parts.append(piece)
     return parts
+
+
+def _units(overrides: list[Change], change: Change) -> list[list[Change]]:
+    """What must not be parted. A large growth may be: partitions that come later are only later."""
+    step = writes.OPS_PER_MULTI // 4
+    if not isinstance(change, PartitionsAdded) or len(change.infos) <= step:
+        return [[*overrides, change]]
+    units: list[list[Change]] = [[override] for override in overrides]
+    for at in range(0, len(change.infos), step):
+        units.append([PartitionsAdded(change.topic, change.first_index + at, change.infos[at : at + step])])
+    return units

@@ -74,9 +74,7 @@ def find_jars() -> list[Path]:
         )
     jars = [jar for pattern in _JARS for jar in sorted((pyspark / "jars").glob(pattern))]
     if not any(jar.name.startswith("zookeeper-3") for jar in jars):
-        raise CannotStart(
-            f"{pyspark / 'jars'} holds no ZooKeeper server: set ZOOKEEPER_HOME to an installation"
-        )
+        raise CannotStart(f"{pyspark / 'jars'} holds no ZooKeeper server: set ZOOKEEPER_HOME to an installation")
     return jars
 
 

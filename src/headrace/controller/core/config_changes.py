@@ -109,7 +109,7 @@ def check_resource(image: ClusterImage, resource_type: str, name: str) -> None:
 
 
 def check_values(resource_type: str, name: str, values: Mapping[str, str], config: BrokerConfig) -> dict[str, str]:
-    """The values to store, under Kafka's names. Raises INVALID_CONFIG naming key, value and rule."""
+    """The values to store, under Kafka's names. Raises INVALID_CONFIG or INVALID_REQUEST naming key, value and rule."""
     try:
         if resource_type == "topic":
             validate_topic_overrides(values, config)
@@ -121,7 +121,9 @@ def check_values(resource_type: str, name: str, values: Mapping[str, str], confi
         elif resource_type == "client-metrics":
             raise Refused(ErrorCode.invalid_config, "client metrics subscriptions are not offered")
     except ConfigError as error:
-        raise Refused(ErrorCode.invalid_config, error.message) from error
+        # Kafka lets each broker judge its own settings, and calls a wrong one an invalid request.
+        code = ErrorCode.invalid_request if resource_type == "broker" else ErrorCode.invalid_config
+        raise Refused(code, error.message) from error
     return dict(values)
 
 

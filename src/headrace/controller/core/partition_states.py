@@ -129,10 +129,10 @@ def _elect(info: PartitionInfo, target: PartitionInfo, rules: Rules, election: E
             return Settled(replace(target, leader=replica))
     for replica in order:
         if replica in target.eligible and rules.can_lead(replica):
-            return Settled(_led_alone(target, replica))
+            return Settled(_led_alone(target, replica, rules.min_insync))
     last_known = target.last_known_eligible
     if not target.isr and not target.eligible and last_known and rules.can_lead(last_known[0]):
-        return Settled(_led_alone(target, last_known[0]), from_last_known=True)
+        return Settled(_led_alone(target, last_known[0], rules.min_insync), from_last_known=True)
     if election is Election.UNCLEAN or rules.unclean_allowed:
         for replica in order:
             if rules.can_lead(replica):
@@ -141,10 +141,11 @@ def _elect(info: PartitionInfo, target: PartitionInfo, rules: Rules, election: E
     return Settled(replace(target, leader=NO_LEADER))
 
 
-def _led_alone(target: PartitionInfo, leader: int) -> PartitionInfo:
-    """A leader from outside the ISR starts an ISR of its own; whoever was eligible or in sync still holds all that is
-    committed, because nothing commits before the ISR is large enough again."""
-    others = dict.fromkeys((*target.isr, *target.eligible))
+def _led_alone(target: PartitionInfo, leader: int, min_insync: int) -> PartitionInfo:
+    """A leader from outside the ISR starts an ISR of its own. While that is too small to commit anything, whoever was
+    eligible or in sync still holds all that is committed; where one replica is enough, it commits without them."""
+    commits_alone = min(min_insync, len(target.replicas)) <= 1
+    others = () if commits_alone else dict.fromkeys((*target.isr, *target.eligible))
     return replace(
         target,
         leader=leader,
