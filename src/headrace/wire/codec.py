@@ -24,6 +24,7 @@ from kio.index import load_request_schema, load_response_schema
 from kio.schema.index import api_key_map, schema_name_map
 from kio.serial import entity_reader
 
+from headrace.wire.extents import checked
 from headrace.wire.schema_writer import Write, writer_for
 
 _FIXED_HEADER: Final = struct.Struct(">hhi")
@@ -137,9 +138,13 @@ def read_request(header: RequestHeader, frame: bytes | bytearray | memoryview, a
     """kio's entity for the request body. Raises MalformedRequest, also for a version that kio does not know."""
     try:
         # kio's reader wants a read-only buffer; a request body is small, except Produce, which has a reader of its own.
-        request, _ = _request_reader(header.api_key, header.api_version)(bytes(frame), at)
-    except Exception as error:
-        # kio raises many kinds of exceptions for bad bytes; none of them may cost more than this connection.
+        body = checked(_request_schema(header.api_key, header.api_version), bytes(frame), at)
+        request, _ = _request_reader(header.api_key, header.api_version)(body, at)
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:
+        # kio raises many kinds of exceptions for bad bytes, panics of its native part (which are no `Exception`s) among
+        # them; none of them may cost more than this connection.
         raise MalformedRequest(
             f"a {api_name(header.api_key)} v{header.api_version} request that cannot be read ({error})"
         ) from error
