@@ -11,7 +11,7 @@ import mmap
 import os
 from pathlib import Path
 
-from headrace.storage.files import SharedFile, sync_file, write_fully
+from headrace.storage.files import SharedFile, is_no_space, sync_file, write_fully
 
 
 class IndexFile:
@@ -21,6 +21,7 @@ class IndexFile:
         self.count = 0
         self.max_entries = 0
         self._file: SharedFile | None = None
+        self._written_later = False
         self._buffer: bytearray | mmap.mmap | bytes | None = None
 
     @property
@@ -53,8 +54,12 @@ class IndexFile:
         self.count, rest = divmod(size, self.entry_bytes)
         return rest == 0
 
-    def activate(self, max_bytes: int, *, keep: bool = True) -> None:
-        """Makes the index writable, with the first `count` entries kept or none."""
+    def activate(self, max_bytes: int, *, keep: bool = True, written_later: bool = False) -> None:
+        """Makes the index writable, with the first `count` entries kept or none.
+
+        With `written_later` new entries stay in memory until `write_back`: a rebuild writes its file once.
+        """
+        self._written_later = written_later
         kept = b""
         if keep and self.count:
             kept = self.path.read_bytes()[: self.count * self.entry_bytes]
@@ -69,10 +74,23 @@ class IndexFile:
     def append(self, entry: bytes) -> None:
         """Adds an entry in memory and in the file, or, when the disk refuses, in neither."""
         assert self._file is not None and isinstance(self._buffer, bytearray), "only an active index grows"
-        position = self.count * self.entry_bytes
-        write_fully(self._file.fileno(), memoryview(entry), position)
+        if not self._written_later:
+            write_fully(self._file.fileno(), memoryview(entry), self.count * self.entry_bytes)
         self._buffer += entry
         self.count += 1
+
+    def write_back(self) -> None:
+        """Puts what was only in memory into the file. Where there is no space the index is empty: a hint less."""
+        if not self._written_later:
+            return
+        assert self._file is not None and isinstance(self._buffer, bytearray)
+        self._written_later = False
+        try:
+            write_fully(self._file.fileno(), memoryview(self._buffer), 0)
+        except OSError as error:
+            if not is_no_space(error):
+                raise
+            self.keep_first(0)
 
     def keep_first(self, count: int) -> None:
         """Forgets the entries from `count` on. In an active file zeros take their place."""
@@ -92,6 +110,7 @@ class IndexFile:
         """Trims the file to its entries and lets go of memory and descriptor."""
         if self._file is None:
             return
+        self.write_back()
         os.ftruncate(self._file.fileno(), self.count * self.entry_bytes)
         self._file = None
         self._buffer = None

@@ -31,8 +31,9 @@ from headrace.storage.following import append_leaders_batches, leaders_batches
 from headrace.storage.leader_epochs import LeaderEpochs
 from headrace.storage.leading import Appended, AppendOrigin, admitted_batch, answer_for_producer
 from headrace.storage.log_config import LogConfig
+from headrace.storage.places import Slice
 from headrace.storage.producer_state import ProducerState
-from headrace.storage.segment import Segment, Slice
+from headrace.storage.segment import Segment
 from headrace.storage.time_lookup import TimestampOffset, first_at_or_after, newest
 from headrace.storage.trash import Trash
 from headrace.storage.txn_index import AbortedTransaction

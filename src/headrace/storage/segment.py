@@ -12,13 +12,12 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from headrace.kernel.errors import CorruptBatch
-from headrace.records.batch import CURRENT_MAGIC, HEADER_BYTES, LOG_OVERHEAD_BYTES, BatchView
+from headrace.records.batch import BatchView
 from headrace.storage.core.roll import ActiveSegment, should_roll
 from headrace.storage.files import (
     INDEX_SUFFIX,
@@ -32,33 +31,12 @@ from headrace.storage.files import (
 )
 from headrace.storage.log_config import LogConfig
 from headrace.storage.offset_index import OffsetIndex
+from headrace.storage.places import BatchPlace, Slice, walk
 from headrace.storage.time_index import TimeIndex
 from headrace.storage.txn_index import TxnIndex
 
-# Of a header: base offset, length, leader epoch, magic, last offset delta, max timestamp.
-_WALK: Final = struct.Struct(">qiib6xi8xq")
-_SMALLEST_LENGTH: Final = HEADER_BYTES - LOG_OVERHEAD_BYTES
-# One index interval of small batches is walked with one read.
-_WALK_CHUNK_BYTES: Final = 4096 + HEADER_BYTES
 # Positions of the newest batches, for readers at the tail, who are the many; older offsets go through the index.
 _RECENT_BATCHES: Final = 4096
-
-
-class Slice(NamedTuple):
-    """Whole batches in one file, ready for sendfile. Holding `file` keeps its descriptor open."""
-
-    file: SharedFile
-    position: int
-    length: int
-
-
-class BatchPlace(NamedTuple):
-    position: int
-    size_bytes: int
-    base_offset: int
-    last_offset: int
-    max_timestamp_ms: int
-    leader_epoch: int
 
 
 class Segment:
@@ -296,21 +274,7 @@ class Segment:
 
     def places(self, position: int = 0, end: int | None = None) -> Iterator[BatchPlace]:
         """Where batches stand, from the boundary `position` on; raises CorruptBatch where there is none."""
-        fd = self.file.fileno()
-        end = self.size_bytes if end is None else end
-        chunk, chunk_start = b"", position
-        while position < end:
-            at = position - chunk_start
-            if at + _WALK.size > len(chunk):
-                chunk, chunk_start, at = os.pread(fd, _WALK_CHUNK_BYTES, position), position, 0
-                if len(chunk) < _WALK.size:
-                    raise CorruptBatch(f"{self.path}: the file ends inside a batch header at byte {position}")
-            base_offset, length, epoch, magic, delta, max_timestamp_ms = _WALK.unpack_from(chunk, at)
-            size = length + LOG_OVERHEAD_BYTES
-            if magic != CURRENT_MAGIC or length < _SMALLEST_LENGTH or position + size > end:
-                raise CorruptBatch(f"{self.path}: no batch at byte {position}")
-            yield BatchPlace(position, size, base_offset, base_offset + delta, max_timestamp_ms, epoch)
-            position += size
+        return walk(self.file, position, self.size_bytes if end is None else end)
 
     def batch_at(self, place: BatchPlace) -> BatchView:
         data = os.pread(self.file.fileno(), place.size_bytes, place.position)
@@ -392,8 +356,12 @@ class Segment:
         self._hints_checked = True
         self.close()
         self._tune(config)
-        self.offset_index.file.activate(max(config.segment_index_bytes, self.size_bytes // 256), keep=False)
-        self.time_index.file.activate(max(config.segment_index_bytes, self.size_bytes // 128), keep=False)
+        self.offset_index.file.activate(
+            max(config.segment_index_bytes, self.size_bytes // 256), keep=False, written_later=True
+        )
+        self.time_index.file.activate(
+            max(config.segment_index_bytes, self.size_bytes // 128), keep=False, written_later=True
+        )
         self.time_index.forget()
         self._bytes_since_entry = 0
         self.max_timestamp_ms, self.offset_of_max_timestamp = -1, self.base_offset
@@ -432,5 +400,8 @@ class Segment:
         self.reset_indexes()
         for place in self.places(0):
             self.index_batch(place.position, place.size_bytes, place.last_offset, place.max_timestamp_ms)
-        if not was_active:
+        if was_active:
+            self.offset_index.file.write_back()
+            self.time_index.file.write_back()
+        else:
             self.seal()
