@@ -45,6 +45,8 @@ class Job:
     groups: list[list[SegmentFacts]]
     dirt: Dirt
     producers_last: dict[int, tuple[int, int | None]]  # producer id → (epoch, last data offset)
+    # Of the whole log: a transaction that wrote into these segments may have ended in a later one.
+    aborted: list[AbortedTransaction]
     replicated_up_to: int
     now_ms: int
 
@@ -105,6 +107,7 @@ def prepare(log: Log, dirt: Dirt, *, replicated_up_to: int, now_ms: int) -> Job:
         groups,
         dirt,
         last,
+        _aborted(log.segments),
         replicated_up_to,
         now_ms,
     )
@@ -129,7 +132,7 @@ class Cleaner:
         if done.clean_up_to <= job.dirt.first_dirty_offset:
             return done
         by_base = {segment.base_offset: segment for segment in job.segments}
-        transactions = CleanedTransactions(_aborted(job.segments))
+        transactions = CleanedTransactions(job.aborted)
         try:
             for members in job.groups:
                 if members[0].base_offset >= done.clean_up_to:
@@ -148,7 +151,7 @@ class Cleaner:
 
     def _map(self, job: Job, done: Cleaned) -> OffsetMap:
         offsets = OffsetMap(self._memory_bytes)
-        transactions = CleanedTransactions(_aborted(job.segments))
+        transactions = CleanedTransactions(job.aborted)
         for at, segment in enumerate(job.segments):
             following = job.segments[at + 1].base_offset if at + 1 < len(job.segments) else None
             if following is not None and following <= job.dirt.first_dirty_offset:
