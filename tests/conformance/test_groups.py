@@ -1,0 +1,377 @@
+"""Groups as their clients live them: rebalances while members come, go and die; restarts; both protocols at once."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from headrace.testing import RunningBroker, broker, broker_process
+from tests.reference.kafka import run_tool
+
+PROTOCOLS = {
+    "range": {"partition.assignment.strategy": "range"},
+    "cooperative": {"partition.assignment.strategy": "cooperative-sticky"},
+    "consumer": {"group.protocol": "consumer"},
+}
+# So that a dead member is found in a moment; a group's own setting in the new protocol.
+SETTINGS = {
+    "group.min.session.timeout.ms": "1000",
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.session.timeout.ms": "3000",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "300",
+}
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[RunningBroker]:
+    with broker(SETTINGS) as started:
+        yield started
+
+
+def make_topic(bootstrap: str, topic: str, partitions: int, records: int) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(10)
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for n in range(records):
+        producer.produce(topic, str(n).encode(), partition=n % partitions)
+        producer.poll(0)
+    assert producer.flush(20) == 0
+
+
+def eventually(condition: Callable[[], bool], seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)
+
+
+class Owners:
+    """Who reads which partition now, as the members' own callbacks say; two at one time is a failure."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._by_partition: dict[int, str] = {}
+        self.problems: list[str] = []
+
+    def take(self, member: str, partitions: list[int]) -> None:
+        with self._lock:
+            for partition in partitions:
+                other = self._by_partition.get(partition)
+                if other is not None and other != member:
+                    self.problems.append(f"{member} got {partition} while {other} had it")
+                self._by_partition[partition] = member
+
+    def give_up(self, member: str, partitions: list[int] | None = None) -> None:
+        with self._lock:
+            for partition, owner in list(self._by_partition.items()):
+                if owner == member and (partitions is None or partition in partitions):
+                    del self._by_partition[partition]
+
+    def shares(self) -> Counter[str]:
+        with self._lock:
+            return Counter(self._by_partition.values())
+
+
+class Member(threading.Thread):
+    """Consumes and commits until it is told to leave."""
+
+    def __init__(self, name: str, bootstrap: str, topic: str, owners: Owners, seen: Counter[bytes], **conf: object):
+        super().__init__(name=name, daemon=True)
+        self._owners, self._seen, self._topic = owners, seen, topic
+        self._leave = threading.Event()
+        self.errors: list[str] = []
+        session = {} if "group.protocol" in conf else {"session.timeout.ms": 3_000, "heartbeat.interval.ms": 200}
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": f"g-{topic}",
+                "client.id": name,
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                **session,
+                **conf,
+            }
+        )
+        self.start()
+
+    def run(self) -> None:
+        name, owners = self.name, self._owners
+        consumer = self._consumer
+
+        def assigned(_: Consumer, partitions: list[TopicPartition]) -> None:
+            owners.take(name, [p.partition for p in partitions])
+
+        def revoked(_: Consumer, partitions: list[TopicPartition]) -> None:
+            owners.give_up(name, [p.partition for p in partitions])
+
+        consumer.subscribe([self._topic], on_assign=assigned, on_revoke=revoked, on_lost=revoked)
+        while not self._leave.is_set():
+            for message in consumer.consume(50, 0.05):
+                if message.error():
+                    self.errors.append(str(message.error()))
+                    continue
+                self._seen[message.value()] += 1
+                try:
+                    consumer.commit(message, asynchronous=True)
+                except KafkaException as error:
+                    self.errors.append(str(error))
+        consumer.close()
+        owners.give_up(name)
+
+    def leave(self) -> None:
+        self._leave.set()
+        self.join(20)
+
+
+@pytest.mark.parametrize("protocol", sorted(PROTOCOLS))
+def test_every_record_reaches_the_group_and_no_partition_has_two_readers(
+    bootstrap: str, topic: str, protocol: str
+) -> None:
+    make_topic(bootstrap, topic, partitions=6, records=0)
+    owners, seen = Owners(), Counter[bytes]()
+    stop = threading.Event()
+    produced = 0
+
+    def produce() -> None:
+        nonlocal produced
+        producer = Producer({"bootstrap.servers": bootstrap})
+        while not stop.is_set():
+            for _ in range(20):
+                producer.produce(topic, str(produced).encode(), partition=produced % 6)
+                produced += 1
+            producer.flush(10)
+            time.sleep(0.01)
+
+    load = threading.Thread(target=produce)
+    members = [Member("a", bootstrap, topic, owners, seen, **PROTOCOLS[protocol])]
+    load.start()
+    try:
+        eventually(lambda: owners.shares() == {"a": 6})
+        members += [Member(name, bootstrap, topic, owners, seen, **PROTOCOLS[protocol]) for name in ("b", "c")]
+        eventually(lambda: owners.shares() == {"a": 2, "b": 2, "c": 2})
+        members[0].leave()
+        eventually(lambda: owners.shares() == {"b": 3, "c": 3})
+        members.append(Member("d", bootstrap, topic, owners, seen, **PROTOCOLS[protocol]))
+        eventually(lambda: owners.shares() == {"b": 2, "c": 2, "d": 2})
+    finally:
+        stop.set()
+        load.join(20)
+    eventually(lambda: len(seen) == produced)
+    for member in members:
+        member.leave()
+    assert not owners.problems
+    assert not [e for member in members for e in member.errors]
+
+
+@pytest.mark.parametrize("protocol", ["range", "consumer"])
+def test_what_a_killed_member_had_goes_to_the_others(bootstrap: str, topic: str, protocol: str, tmp_path: Path) -> None:
+    make_topic(bootstrap, topic, partitions=4, records=100)
+    script = tmp_path / "member.py"
+    script.write_text(
+        "import sys\nfrom confluent_kafka import Consumer\n"
+        "conf = dict(pair.split('=', 1) for pair in sys.argv[2:])\n"
+        "c = Consumer(conf)\nc.subscribe([sys.argv[1]], on_assign=lambda _, p: print('assigned', len(p), flush=True))\n"
+        "while True: c.consume(10, 0.1)\n"
+    )
+    session = {} if protocol == "consumer" else {"session.timeout.ms": "3000", "heartbeat.interval.ms": "200"}
+    conf = {"bootstrap.servers": bootstrap, "group.id": f"g-{topic}", **PROTOCOLS[protocol], **session}
+    process = subprocess.Popen(
+        [sys.executable, str(script), topic, *(f"{k}={v}" for k, v in conf.items())], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline().strip() == "assigned 4"
+        owners, seen = Owners(), Counter[bytes]()
+        survivor = Member("s", bootstrap, topic, owners, seen, **PROTOCOLS[protocol])
+        eventually(lambda: owners.shares() == {"s": 2})
+        process.send_signal(signal.SIGKILL)
+        process.wait(10)
+        eventually(lambda: owners.shares() == {"s": 4})
+        survivor.leave()
+    finally:
+        process.kill()
+        process.wait(10)
+
+
+def test_a_group_moves_to_the_new_protocol_and_back_while_it_works(bootstrap: str, topic: str) -> None:
+    make_topic(bootstrap, topic, partitions=4, records=200)
+    owners, seen = Owners(), Counter[bytes]()
+    old = [Member(n, bootstrap, topic, owners, seen, **PROTOCOLS["cooperative"]) for n in ("old-1", "old-2")]
+    eventually(lambda: owners.shares() == {"old-1": 2, "old-2": 2})
+    new = Member("new", bootstrap, topic, owners, seen, **PROTOCOLS["consumer"])
+    eventually(lambda: set(owners.shares()) == {"old-1", "old-2", "new"} and sum(owners.shares().values()) == 4)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    listed = {g.group_id: g.type.name for g in admin.list_consumer_groups().result().valid}
+    assert listed[f"g-{topic}"] == "CONSUMER"
+    old[0].leave()
+    eventually(lambda: owners.shares() == {"old-2": 2, "new": 2})
+    new.leave()
+    eventually(lambda: owners.shares() == {"old-2": 4})
+    listed = {g.group_id: g.type.name for g in admin.list_consumer_groups().result().valid}
+    assert listed[f"g-{topic}"] == "CLASSIC"
+    eventually(lambda: len(seen) == 200)
+    old[1].leave()
+    assert not owners.problems
+
+
+@pytest.mark.parametrize("protocol", sorted(PROTOCOLS))
+def test_a_static_member_that_restarts_finds_its_partitions(bootstrap: str, topic: str, protocol: str) -> None:
+    make_topic(bootstrap, topic, partitions=4, records=20)
+    owners, seen = Owners(), Counter[bytes]()
+
+    def member(name: str, instance: str) -> Member:
+        return Member(name, bootstrap, topic, owners, seen, **PROTOCOLS[protocol], **{"group.instance.id": instance})
+
+    one, two = member("one", "i-1"), member("two", "i-2")
+    eventually(lambda: owners.shares() == {"one": 2, "two": 2})
+    one.leave()
+    again = member("one-again", "i-1")
+    eventually(lambda: owners.shares() == {"one-again": 2, "two": 2})
+    again.leave()
+    two.leave()
+    assert not owners.problems
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_groups_and_offsets_outlive_the_broker(tmp_path: Path, end: str) -> None:
+    with broker_process({**SETTINGS, "offsets.topic.num.partitions": "5"}, data_dir=tmp_path / "data") as process:
+        make_topic(process.bootstrap, "orders", partitions=2, records=50)
+        conf = {
+            "bootstrap.servers": process.bootstrap,
+            "group.id": "readers",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+        for group_protocol in ("classic", "consumer"):
+            consumer = Consumer({**conf, "group.id": f"readers-{group_protocol}", "group.protocol": group_protocol})
+            consumer.subscribe(["orders"])
+            found = 0
+            while found < 50:
+                found += len(consumer.consume(50, 1))
+            consumer.commit(
+                offsets=[TopicPartition("orders", 0, 7, "half-way"), TopicPartition("orders", 1, 25)],
+                asynchronous=False,
+            )
+            getattr(process, end)()
+            process.start()
+            # The same member goes on in the same group: no error reaches it, and its commits land.
+            deadline = time.monotonic() + 30
+            while True:
+                consumer.poll(0.1)
+                try:
+                    consumer.commit(offsets=[TopicPartition("orders", 1, 20)], asynchronous=False)
+                    break
+                except KafkaException as error:
+                    assert time.monotonic() < deadline, error
+            consumer.close()
+            reader = Consumer({**conf, "group.id": f"readers-{group_protocol}"})
+            kept = reader.committed([TopicPartition("orders", 0), TopicPartition("orders", 1)], timeout=10)
+            assert [(p.offset, p.metadata or "") for p in kept] == [(7, "half-way"), (20, "")]
+            reader.close()
+
+
+def test_a_stale_member_cannot_commit(bootstrap: str, topic: str) -> None:
+    make_topic(bootstrap, topic, partitions=1, records=5)
+    conf = {"bootstrap.servers": bootstrap, "group.id": f"g-{topic}", "enable.auto.commit": False}
+    outsider = Consumer(conf)
+    outsider.assign([TopicPartition(topic, 0)])
+    outsider.commit(offsets=[TopicPartition(topic, 0, 1)], asynchronous=False)
+    owners = Owners()
+    member = Member("m", bootstrap, topic, owners, Counter(), **PROTOCOLS["range"])
+    eventually(lambda: owners.shares() == {"m": 1})
+    with pytest.raises(KafkaException) as refused:
+        outsider.commit(offsets=[TopicPartition(topic, 0, 5)], asynchronous=False)
+    assert refused.value.args[0].code() == KafkaError.UNKNOWN_MEMBER_ID
+    member.leave()
+    outsider.close()
+
+
+# --- Kafka's own tools -------------------------------------------------------------------------------------------
+
+GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+
+
+def tool(name: str, *arguments: str, ok: bool = True) -> str:
+    done = run_tool(name, *arguments, timeout=90)
+    if ok:
+        assert done.returncode == 0, f"{name} {arguments}:\n{done.stdout}\n{done.stderr}"
+    return done.stdout + done.stderr
+
+
+@pytest.mark.needs("kafka")
+@pytest.mark.parametrize("protocol", ["range", "consumer"])
+def test_the_consumer_groups_tool_sees_resets_and_deletes(bootstrap: str, topic: str, protocol: str) -> None:
+    make_topic(bootstrap, topic, partitions=2, records=20)
+    owners, seen = Owners(), Counter[bytes]()
+    member = Member("reader", bootstrap, topic, owners, seen, **PROTOCOLS[protocol])
+    eventually(lambda: owners.shares() == {"reader": 2} and len(seen) == 20)
+    group, server = f"g-{topic}", ("--bootstrap-server", bootstrap)
+    lines = tool(GROUPS, *server, "--describe", "--group", group, "--members").splitlines()
+    assert any("reader" in line and group in line for line in lines)
+    assert "Stable" in tool(GROUPS, *server, "--describe", "--group", group, "--state")
+    assert "1 members" not in tool(GROUPS, *server, "--delete", "--group", group, ok=False)
+    member.leave()
+    described = tool(GROUPS, *server, "--describe", "--group", group)
+    rows = [line.split() for line in described.splitlines() if line.startswith(group)]
+    assert sorted((row[2], row[3], row[5]) for row in rows) == [("0", "10", "0"), ("1", "10", "0")]
+    to_earliest = ("--reset-offsets", "--to-earliest", "--topic", topic, "--execute")
+    tool(GROUPS, *server, "--group", group, *to_earliest)
+    described = tool(GROUPS, *server, "--describe", "--group", group)
+    rows = [line.split() for line in described.splitlines() if line.startswith(group)]
+    assert sorted((row[3], row[5]) for row in rows) == [("0", "10"), ("0", "10")]
+    tool(GROUPS, *server, "--group", group, "--delete-offsets", "--topic", f"{topic}:0")
+    described = tool(GROUPS, *server, "--describe", "--group", group)
+    assert len([line for line in described.splitlines() if line.startswith(group)]) == 1
+    assert "successful" in tool(GROUPS, *server, "--delete", "--group", group)
+    assert group not in tool(GROUPS, *server, "--list")
+
+
+@pytest.mark.needs("kafka")
+def test_the_java_consumer_subscribes_by_expression_in_the_new_protocol(bootstrap: str, topic: str) -> None:
+    for name in ("eu", "us"):
+        make_topic(bootstrap, f"{topic}-{name}", partitions=1, records=3)
+    make_topic(bootstrap, f"other-{topic}", partitions=1, records=3)
+    told = tool(
+        "org.apache.kafka.tools.consumer.ConsoleConsumer",
+        *("--bootstrap-server", bootstrap, "--include", f"{topic}-.*", "--from-beginning", "--max-messages", "6"),
+        *("--consumer-property", "group.protocol=consumer", "--timeout-ms", "30000", "--group", f"g-{topic}"),
+    )
+    assert "Processed a total of 6 messages" in told
+
+
+@pytest.mark.needs("kafka")
+def test_kafka_reads_the_groups_log_from_disk_and_from_the_topic(running: RunningBroker, topic: str) -> None:
+    make_topic(running.bootstrap, topic, partitions=1, records=3)
+    for protocol in ("range", "consumer"):
+        owners = Owners()
+        member = Member(protocol, running.bootstrap, topic, owners, Counter(), **PROTOCOLS[protocol])
+        eventually(lambda owners=owners: sum(owners.shares().values()) == 1)  # type: ignore[misc]
+        member.leave()
+    outsider = Consumer({"bootstrap.servers": running.bootstrap, "group.id": f"out-{topic}"})
+    outsider.commit(offsets=[TopicPartition(topic, 0, 2)], asynchronous=False)
+    outsider.close()
+    logs = [p for p in running.data_dir.glob("__consumer_offsets-*/*.log") if p.stat().st_size]
+    dumped = "".join(
+        tool("org.apache.kafka.tools.DumpLogSegments", "--offsets-decoder", "--files", str(log)) for log in logs
+    )
+    for kind in ('"type":"1"', '"type":"2"', '"type":"3"', '"type":"5"', '"type":"6"', '"type":"7"', '"type":"8"'):
+        assert kind in dumped
+    assert f'"topic":"{topic}"' in dumped
+    assert "Error" not in dumped and "exception" not in dumped.lower()
+    formatted = tool(
+        "org.apache.kafka.tools.consumer.ConsoleConsumer",
+        *("--bootstrap-server", running.bootstrap, "--topic", "__consumer_offsets", "--from-beginning"),
+        *("--formatter", "org.apache.kafka.tools.consumer.OffsetsMessageFormatter", "--timeout-ms", "5000"),
+    )
+    assert f'"topic":"{topic}"' in formatted
