@@ -37,7 +37,7 @@ MAX_LAG_MS: Final = 2000
 SESSION_TIMEOUT_S: Final = 3.0
 _LISTENER: Final = "INTERNAL"
 _FETCH: Final = FetchSettings(
-    wait_max_ms=300, max_bytes=200, response_max_bytes=400, backoff_ms=300, socket_timeout_ms=1500
+    wait_max_ms=300, max_bytes=60, response_max_bytes=120, backoff_ms=300, socket_timeout_ms=1500
 )
 _NO_DIVERGENCE: Final = EpochEnd(-1, -1)
 

@@ -48,6 +48,7 @@ class History:
     # (partition, leader epoch) of leaders that came back although they may lack records.
     last_known: set[tuple[PartitionName, int]] = field(default_factory=set)
     damaged: set[int] = field(default_factory=set)  # brokers after a power cut, until the controller knows them anew
+    registrations: dict[int, bool] = field(default_factory=dict)  # broker epoch → whether it was a clean start
     excused: int = 0
     acknowledgements: int = 0
     reads: int = 0
@@ -149,18 +150,20 @@ class History:
         for offset in [at for at in promised if at >= good]:
             del promised[offset]
 
-    def storing(self, tree: Tree, ops: Sequence[Op]) -> None:
+    def storing(self, tree: Tree, ops: Sequence[Op], transaction_id: int) -> None:
         """The store is about to take these operations."""
         unclean: set[int] = set()
         for op in ops:
-            if isinstance(op, Create | Set) and op.path.startswith(paths.ACCEPTED_BROKERS + "/"):
-                broker = int(op.path.rsplit("/", 1)[1])
-                self.damaged.discard(broker)
-                registration = tree.nodes.get(paths.broker_id(broker))
-                if registration is not None:
-                    info, clean = codecs.decode_registration(broker, registration.data, registration.created_id)
-                    if not clean:
-                        unclean.add(info.id)
+            if not isinstance(op, Create | Set):
+                continue
+            if op.path.startswith(paths.BROKER_IDS + "/"):
+                _, clean = codecs.decode_registration(int(op.path.rsplit("/", 1)[1]), op.data, transaction_id)
+                self.registrations[transaction_id] = clean
+            elif op.path.startswith(paths.ACCEPTED_BROKERS + "/"):
+                accepted = codecs.decode_accepted(op.data)
+                self.damaged.discard(accepted.id)
+                if not self.registrations[accepted.epoch]:
+                    unclean.add(accepted.id)
         for op in ops:
             if isinstance(op, Set) and op.path.endswith("/state") and op.path.startswith(paths.TOPICS + "/"):
                 parts = op.path.split("/")

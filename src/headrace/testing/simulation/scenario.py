@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from headrace.client.errors import NoAnswer
 from headrace.controller.core.partition_states import Election
+from headrace.coordination.store import StoreFault
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.kernel.ids import TopicPartition
 from headrace.testing.simulation import virtual_loop
@@ -51,8 +52,9 @@ class _Listening(logging.Handler):
         self.heard: Callable[[BaseException], None] = lambda error: None
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.exc_info is not None and record.exc_info[1] is not None:
-            self.heard(record.exc_info[1])
+        error = record.exc_info[1] if record.exc_info is not None else None
+        if error is not None and not isinstance(error, StoreFault):
+            self.heard(error)
 
     def __enter__(self) -> _Listening:
         logger = logging.getLogger("headrace")
@@ -184,9 +186,11 @@ class _Scenario:
             (4, self._kill_one),
             (2, self._power_cut_one),
             (2, self._kill_all),
-            (2, self._bounce_one),
+            (4, self._bounce_one),
+            (5, self._kill_two_leaders),
+            (5, self._kill_at_a_join),
             (2, self._shut_down_one),
-            (6, self._start_one),
+            (8, self._start_one),
             (4, self._cut_link),
             (4, self._cut_from_store),
             (5, self._mend_links),
@@ -197,7 +201,7 @@ class _Scenario:
         loop = asyncio.get_running_loop()
         end = loop.time() + self._faulty_s
         while loop.time() < end:
-            await asyncio.sleep(self._chance.uniform(0.05, 2.0))
+            await asyncio.sleep(self._chance.uniform(0.05, 1.5))
             [action] = self._chance.choices([a for _, a in actions], [w for w, _ in actions])
             self._faults += 1
             await action()
@@ -216,6 +220,71 @@ class _Scenario:
         broker = self._cluster.brokers[self._some_broker()]
         self._say(f"kill {broker.id}")
         await broker.kill()
+
+    async def _kill_two_leaders(self) -> None:
+        """A leader, and the next one a moment after it took over: right then a new leader knows least."""
+        name = self._chance.choice(self._names)
+        first = self._cluster.stored(name)
+        if first is None or first.leader < 0:
+            return
+        others = [broker for broker in self._cluster.brokers.values() if not broker.is_up]
+        for broker in others:
+            broker.start()
+        self._say(f"kill leader {first.leader} of {name}")
+        await self._stop_somehow(first.leader)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + 8.0
+        while loop.time() < deadline:
+            await asyncio.sleep(0.02)
+            now = self._cluster.stored(name)
+            if now is not None and now.leader > 0 and now.leader_epoch > first.leader_epoch:
+                await asyncio.sleep(self._chance.choice((0.0, 0.02, 0.1, 0.5)))
+                self._say(f"kill leader {now.leader} of {name} too")
+                await self._stop_somehow(now.leader)
+                if self._chance.random() < 0.7 and not self._cluster.brokers[first.leader].is_up:
+                    self._cluster.brokers[first.leader].start()
+                return
+
+    async def _kill_at_a_join(self) -> None:
+        """A follower falls behind, the leader changes, and the new one goes the moment that the follower is let in."""
+        name = self._chance.choice(self._names)
+        cluster = self._cluster
+        before = cluster.stored(name)
+        if before is None or before.leader < 0 or len(before.isr) < 2:
+            return
+        slow = self._chance.choice([b for b in before.isr if b != before.leader])
+        self._say(f"follower {slow} of {name} falls behind")
+        links = {(before.leader, slow), (slow, before.leader)}
+        cluster.network.cut |= links
+        await asyncio.sleep(self._chance.uniform(2.0, 4.0))
+        cluster.network.cut -= links
+        if self._chance.random() < 0.5:
+            await self._kill_all()
+        else:
+            await self._stop_somehow(before.leader)
+        deadline = asyncio.get_running_loop().time() + 8.0
+        while asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(0.005)
+            now = cluster.stored(name)
+            if now is not None and now.leader_epoch > before.leader_epoch and slow in now.isr and now.leader > 0:
+                await asyncio.sleep(self._chance.choice((0.0, 0.01, 0.03, 0.1)))
+                self._say(f"{slow} joined {name}: kill leader {now.leader}")
+                await self._stop_somehow(now.leader)
+                return
+
+    async def _stop_somehow(self, number: int) -> None:
+        """Killed or unplugged; the store may notice at once (a connection that was reset) or by the session's time-
+        out.
+        """
+        broker = self._cluster.brokers[number]
+        if self._chance.random() < 0.3:
+            lost = await broker.power_cut(self._chance)
+            if lost:
+                self._cluster.history.damaged.add(number)
+        else:
+            await broker.kill()
+        if self._chance.random() < 0.5:
+            self._cluster.zookeeper.end_session(broker.store.session_id)
 
     async def _power_cut_one(self) -> None:
         broker = self._cluster.brokers[self._some_broker()]
@@ -236,15 +305,7 @@ class _Scenario:
     async def _bounce_one(self) -> None:
         broker = self._cluster.brokers[self._some_broker()]
         self._say(f"bounce {broker.id}")
-        if self._chance.random() < 0.5:
-            lost = await broker.power_cut(self._chance)
-            if lost:
-                self._cluster.history.damaged.add(broker.id)
-        else:
-            await broker.kill()
-        # The store may notice at once (the connection was reset) and not after the session's time-out.
-        if self._chance.random() < 0.7:
-            self._cluster.zookeeper.end_session(broker.store.session_id)
+        await self._stop_somehow(broker.id)
         await asyncio.sleep(self._chance.uniform(0.0, 0.5))
         if not broker.is_up:
             broker.start()
@@ -342,6 +403,8 @@ class _Scenario:
                 found.append(f"{name}: the log of {broker} differs from that of leader {info.leader}")
             elif log.high_watermark != leader.log_end_offset:
                 found.append(f"{name}: {broker} is committed to {log.high_watermark} of {leader.log_end_offset}")
+        if found:
+            return found
         for offset, value in cluster.history.acknowledged.get(name, {}).items():
             entry = leader.entry(offset)
             if entry is None or entry.value != value:

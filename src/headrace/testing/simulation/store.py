@@ -62,7 +62,7 @@ class SimulatedZooKeeper:
         self._sessions: dict[int, _Session] = {}
         self._watches: dict[tuple[str, bool], list[tuple[SimulatedStore, Watch]]] = {}
         self._next_session = 1
-        self.before_write: Callable[[Tree, Sequence[Op]], None] = lambda tree, ops: None
+        self.before_write: Callable[[Tree, Sequence[Op], int], None] = lambda tree, ops, transaction_id: None
         self._remember()
 
     def reaches(self, broker: int) -> bool:
@@ -113,7 +113,7 @@ class SimulatedZooKeeper:
 
     def write(self, ops: Sequence[Op], session_id: int) -> int:
         self.tree.check(ops)
-        self.before_write(self.tree, ops)
+        self.before_write(self.tree, ops, self.last_id + 1)
         self.last_id += 1
         touched = self.tree.commit(ops, self.last_id, session_id)
         self._remember()

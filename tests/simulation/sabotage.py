@@ -1,0 +1,153 @@
+"""Each rule that keeps data, switched off by itself: what the simulator must then find."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+from unittest.mock import patch
+
+from headrace.cluster.core.changes import Change
+from headrace.cluster.core.image import ClusterImage
+from headrace.cluster.membership import Membership
+from headrace.controller import writes
+from headrace.controller.core import elections
+from headrace.controller.member import ClusterMember
+from headrace.coordination import paths
+from headrace.coordination.store import ANY_VERSION, Check, Create, Op
+from headrace.replication.core.isr import FollowerProgress, InSyncReplicas, IsrProposal
+from headrace.replication.partition import Partition
+
+
+@contextmanager
+def truncation_by_high_watermark() -> Iterator[None]:
+    """A new follower cuts its log at its high watermark instead of asking its leader about epochs."""
+    follow = Partition._follow
+
+    def cut_and_follow(self: Partition) -> None:
+        follow(self)
+        self.log.truncate_to(self.log.high_watermark)
+
+    with patch.object(Partition, "_follow", cut_and_follow):
+        yield
+
+
+@contextmanager
+def shrink_counted_early() -> Iterator[None]:
+    """A follower that is about to leave the set no longer holds the mark back, though the store has not heard of it."""
+    propose = InSyncReplicas.propose
+
+    def propose_and_believe(self: InSyncReplicas, now_ms: int) -> IsrProposal | None:
+        proposal = propose(self, now_ms)
+        if proposal is not None:
+            self.counted = proposal.ids
+        return proposal
+
+    with patch.object(InSyncReplicas, "propose", propose_and_believe):
+        yield
+
+
+@contextmanager
+def join_below_epoch_start() -> Iterator[None]:
+    """The high watermark alone decides who joins, though a new leader's mark lags behind what was acknowledged."""
+
+    def joins(self: InSyncReplicas, progress: FollowerProgress) -> bool:
+        return progress.log_end >= self.high_watermark
+
+    with patch.object(InSyncReplicas, "joins_epoch", joins):
+        yield
+
+
+@contextmanager
+def rebooted_broker_added() -> Iterator[None]:
+    """Fetches and proposals carry no broker epoch: a broker that lost its tail passes for the one it was."""
+    with (
+        patch.object(InSyncReplicas, "is_current", lambda self, follower, progress: follower in self.live),
+        patch.object(InSyncReplicas, "knows", lambda self, follower, broker_epoch: follower in self.followers),
+        patch.object(InSyncReplicas, "_epoch_of", lambda self, broker: -1),
+    ):
+        yield
+
+
+@contextmanager
+def zombie_controller_writes() -> Iterator[None]:
+    """Writes are not fenced: neither by the controller's epoch nor by the version that they make."""
+
+    def version_ops(changes: Sequence[Change], after: ClusterImage) -> list[Op]:
+        head = {"version": after.version, "controller": after.controller_id, "controller_epoch": after.controller_epoch}
+        ops = real_version_ops(changes, after)
+        return [op if not isinstance(op, Create) else Create(f"{op.path}-{head['controller']}", op.data) for op in ops]
+
+    real_version_ops = writes.version_ops
+    with (
+        patch.object(writes, "fence", lambda version: Check(paths.CONTROLLER_EPOCH, ANY_VERSION)),
+        patch.object(writes, "version_ops", version_ops),
+    ):
+        yield
+
+
+@contextmanager
+def acknowledged_after_the_lease() -> Iterator[None]:
+    """A broker that cannot reach the store goes on acknowledging and serving."""
+    with patch.object(ClusterMember, "lease_held", lambda self: True):
+        yield
+
+
+@contextmanager
+def restarted_leader_keeps_its_epoch() -> Iterator[None]:
+    """A leader that came back leads on in the epoch it had before it lost records."""
+    settle = elections.settle
+
+    def forgetful(*args: Any, **options: Any) -> Any:
+        return settle(*args, **{**options, "restarted": frozenset()})
+
+    with patch.object(elections, "settle", forgetful):
+        yield
+
+
+@contextmanager
+def unclean_start_taken_for_clean() -> Iterator[None]:
+    """A broker that registers a second time says that it started cleanly, whether the first time was heard of or not."""
+    again = Membership._register_again
+
+    async def register_again(self: Membership) -> None:
+        self._clean = True
+        await again(self)
+
+    with patch.object(Membership, "_register_again", register_again):
+        yield
+
+
+@contextmanager
+def mark_not_frozen() -> Iterator[None]:
+    """The high watermark moves on while fewer than min.insync.replicas are in sync, so eligible replicas fall behind
+    it.
+    """
+
+    def advance(self: InSyncReplicas, now_ms: int) -> bool:
+        with patch.object(InSyncReplicas, "effective_min_insync", property(lambda self: 1)):
+            return real_advance(self, now_ms)
+
+    real_advance = InSyncReplicas.advance
+    with patch.object(InSyncReplicas, "advance", advance):
+        yield
+
+
+@dataclass(frozen=True)
+class Sabotage:
+    rule: Callable[[], AbstractContextManager[None]]
+    first_seed: int  # the first seed that finds it; the test starts there
+
+
+SABOTAGES = (
+    Sabotage(truncation_by_high_watermark, 0),
+    Sabotage(shrink_counted_early, 0),
+    Sabotage(join_below_epoch_start, 0),
+    Sabotage(rebooted_broker_added, 0),
+    Sabotage(zombie_controller_writes, 0),
+    Sabotage(acknowledged_after_the_lease, 0),
+    Sabotage(restarted_leader_keeps_its_epoch, 0),
+    Sabotage(unclean_start_taken_for_clean, 0),
+    Sabotage(mark_not_frozen, 0),
+)
