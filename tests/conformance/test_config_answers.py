@@ -1,0 +1,145 @@
+"""Configuration over the wire, asked of Apache Kafka and of Headrace in the same words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from kafka.admin import ConfigResource, KafkaAdminClient, NewTopic
+
+from headrace.config import BROKER_KEYS, TOPIC_KEYS
+from headrace.testing import broker
+from tests.reference import kafka as reference
+
+pytestmark = pytest.mark.needs("kafka")
+
+SETTINGS = {"node.id": "1", "log.roll.hours": "24", "num.partitions": "3"}
+Node = tuple[KafkaAdminClient, str]
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Node]]:
+    """(admin client, address) of Apache Kafka and of Headrace, each with the topic `t`."""
+    apache = reference.ReferenceKafka(tmp_path_factory.mktemp("kafka"), settings=SETTINGS, heap="256m")
+    with apache, broker(settings=SETTINGS) as ours:
+        both = [(KafkaAdminClient(bootstrap_servers=at), at) for at in (apache.bootstrap, ours.bootstrap)]
+        for admin, _ in both:
+            admin.create_topics([NewTopic("t", 1, 1, topic_configs={"retention.ms": "1000"})])
+        yield both
+        for admin, _ in both:
+            admin.close()
+
+
+def outcome(admin: KafkaAdminClient, kind: str, name: str, key: str, change: Any, *, only_check: bool = False) -> str:
+    """`OK`, or the name of the error."""
+    resource = ConfigResource(kind, name, {key: change})
+    answer = admin.alter_configs([resource], validate_only=only_check, raise_on_unknown=False, incremental=True)
+    result: str = next(iter(answer[kind.lower()].values()))
+    return result.split(":")[0].split("]")[-1].strip()
+
+
+SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
+CHANGES: list[tuple[str, str, str, Any]] = [
+    ("TOPIC", "t", "segment.bytes", "3"),
+    ("TOPIC", "t", "segment.bytes", "2097152"),
+    ("TOPIC", "t", "retention.ms", "-5"),
+    ("TOPIC", "t", "retention.ms", "-1"),
+    ("TOPIC", "t", "nope.key", "1"),
+    ("TOPIC", "t", "cleanup.policy", "foo"),
+    ("TOPIC", "t", "cleanup.policy", "compact,delete"),
+    ("TOPIC", "t", "cleanup.policy", (SUBTRACT, "delete")),
+    ("TOPIC", "t", "cleanup.policy", (APPEND, "delete")),
+    ("TOPIC", "t", "cleanup.policy", (APPEND, "delete")),
+    ("TOPIC", "t", "retention.bytes", (APPEND, "5")),
+    ("TOPIC", "t", "max.message.bytes", "abc"),
+    ("TOPIC", "t", "compression.type", "brotli"),
+    ("TOPIC", "t", "compression.type", "zstd"),
+    ("TOPIC", "t", "compression.zstd.level", "23"),
+    ("TOPIC", "t", "min.insync.replicas", "0"),
+    ("TOPIC", "t", "unclean.leader.election.enable", "maybe"),
+    ("TOPIC", "t", "min.cleanable.dirty.ratio", "1.5"),
+    ("TOPIC", "t", "min.compaction.lag.ms", "9223372036854775807"),
+    ("TOPIC", "t", "max.compaction.lag.ms", "5"),
+    ("TOPIC", "t", "min.compaction.lag.ms", (DELETE, None)),
+    ("TOPIC", "t", "message.timestamp.type", "createtime"),
+    ("TOPIC", "t", "leader.replication.throttled.replicas", "x"),
+    ("TOPIC", "t", "leader.replication.throttled.replicas", "0:1,0:2"),
+    ("TOPIC", "t", "internal.segment.bytes", "1000"),
+    ("TOPIC", "t", "internal.segment.bytes", (DELETE, None)),
+    ("TOPIC", "t", "retention.ms", (DELETE, None)),
+    ("TOPIC", "t", "retention.ms", (DELETE, None)),
+    ("TOPIC", "absent", "retention.ms", "1000"),
+    ("TOPIC", "absent", "nope.key", "1000"),
+    ("BROKER", "1", "log.segment.bytes", "3"),
+    ("BROKER", "1", "log.segment.bytes", "5000000"),
+    ("BROKER", "1", "broker.id", "4"),
+    ("BROKER", "1", "message.max.bytes", "x"),
+    ("BROKER", "1", "log.retention.hours", "2"),
+    ("BROKER", "1", "log.retention.ms", "70000"),
+    ("BROKER", "1", "log.cleanup.policy", (APPEND, "compact")),
+    ("BROKER", "1", "log.cleanup.policy", (DELETE, None)),
+    ("BROKER", "1", "advertised.listeners", "PLAINTEXT://x:1"),
+    ("GROUP", "g", "consumer.session.timeout.ms", "50000"),
+    ("GROUP", "g", "consumer.session.timeout.ms", "5"),
+    ("GROUP", "g", "consumer.heartbeat.interval.ms", "60000"),
+    ("GROUP", "g", "nope", "5"),
+    ("GROUP", "g", "share.auto.offset.reset", "never"),
+    ("GROUP", "g", "share.auto.offset.reset", "by_duration:PT1H"),
+    ("GROUP", "", "consumer.session.timeout.ms", "50000"),
+]
+
+
+def test_changes_are_taken_and_refused_alike(nodes: list[Node]) -> None:
+    different = []
+    for kind, name, key, change in CHANGES:
+        only_checked = [outcome(admin, kind, name, key, change, only_check=True) for admin, _ in nodes]
+        made = [outcome(admin, kind, name, key, change) for admin, _ in nodes]
+        if only_checked[0] != only_checked[1] or made[0] != made[1]:
+            different.append((kind, name, key, change, only_checked, made))
+    assert different == []
+
+
+def describe(admin: KafkaAdminClient, kind: str, name: str) -> dict[str, Any]:
+    answer = admin.describe_configs([ConfigResource(kind, name)], include_synonyms=True, config_filter="all")
+    entries: dict[str, Any] = answer[kind.lower()][name]
+    for entry in entries.values():
+        entry.pop("documentation", None)  # ours is in our own words
+    return entries
+
+
+def test_after_them_both_describe_the_same(nodes: list[Node]) -> None:
+    for kind, name, known in (("TOPIC", "t", TOPIC_KEYS), ("BROKER", "1", BROKER_KEYS), ("GROUP", "g", None)):
+        apache, ours = (describe(admin, kind, name) for admin, _ in nodes)
+        for entries in (apache, ours):
+            for key in list(entries):
+                declared = None if known is None else known.get(key)
+                chosen_by_the_node = entries[key]["config_source"] == "STATIC_BROKER_CONFIG" and key not in SETTINGS
+                if known is not None and (declared is None or declared.ours or chosen_by_the_node):
+                    del entries[key]
+        # Where Headrace was started otherwise than the reference node, or stored its defaults otherwise, it may differ.
+        for key in set(apache) ^ set(ours) if kind == "BROKER" else ():
+            apache.pop(key, None)
+            ours.pop(key, None)
+        for key in ("min.insync.replicas", "listeners"):
+            apache.pop(key, None)
+            ours.pop(key, None)
+        assert ours == apache, kind
+
+
+def test_a_full_change_replaces_what_was_set(nodes: list[Node]) -> None:
+    for admin, _ in nodes:
+        resource = ConfigResource("TOPIC", "t", {"retention.ms": "5000"})
+        admin.alter_configs([ConfigResource("TOPIC", "t", {"flush.ms": "7"})], incremental=True)
+        # The client itself repeats what is set, as the API asks of it.
+        admin.alter_configs([resource], incremental=False)
+    changed = [
+        {
+            key
+            for key, entry in describe(admin, "TOPIC", "t").items()
+            if entry["config_source"] == "DYNAMIC_TOPIC_CONFIG"
+        }
+        for admin, _ in nodes
+    ]
+    assert changed[0] == changed[1]
+    assert {"retention.ms", "flush.ms"} <= changed[1]
