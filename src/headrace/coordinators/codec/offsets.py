@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 import uuid
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from headrace.coordinators.codec.primitives import Reader, UnreadableRecord, key_of, read_version, uvarint
@@ -67,9 +68,14 @@ def read_offset_value(data: bytes) -> OffsetValue:
         if tags == b"\0":
             return OffsetValue(offset, leader_epoch, str(data[15:at], "utf-8"), commit_ms)
         if len(tags) == 19 and tags[:3] == b"\1\0\x10" and any(tags[3:]):
-            topic_id = uuid.UUID(bytes=tags[3:])
-            return OffsetValue(offset, leader_epoch, str(data[15:at], "utf-8"), commit_ms, -1, topic_id)
+            return OffsetValue(offset, leader_epoch, str(data[15:at], "utf-8"), commit_ms, -1, _uuid(tags[3:]))
     return _read_any_version(data)
+
+
+# A log holds the ids of a few topics many times over; making a UUID costs as much as reading the rest of a value.
+@lru_cache(maxsize=4096)
+def _uuid(data: bytes) -> uuid.UUID:
+    return uuid.UUID(bytes=data)
 
 
 def _read_any_version(data: bytes) -> OffsetValue:
