@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.report import show
 
-SUITES = ("broker",)
+SUITES = ("broker", "groups", "transactions")
 
 
 def main() -> None:

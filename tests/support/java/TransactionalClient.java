@@ -23,6 +23,7 @@ import org.apache.kafka.common.serialization.StringSerializer;
  *   init|begin|commit|abort|flush|close NAME
  *   send NAME TOPIC PARTITION VALUE...     one record per value, awaited
  *   offsets NAME GROUP TOPIC PARTITION OFFSET
+ *   many NAME TOPIC COUNT                  COUNT transactions of one record each; answers the milliseconds it took
  *
  * Each line is answered by one: "ok ..." or "error ExceptionName message".
  */
@@ -75,6 +76,14 @@ public class TransactionalClient {
                     Map.of(new TopicPartition(words[3], Integer.parseInt(words[4])), new OffsetAndMetadata(Long.parseLong(words[5]))),
                     new ConsumerGroupMetadata(words[2]));
                 return "";
+            case "many":
+                long began = System.nanoTime();
+                for (int i = 0; i < Integer.parseInt(words[3]); i++) {
+                    producer.beginTransaction();
+                    producer.send(new ProducerRecord<>(words[2], null, "small"));
+                    producer.commitTransaction();
+                }
+                return String.valueOf((System.nanoTime() - began) / 1_000_000.0);
             default: throw new IllegalArgumentException(words[0]);
         }
     }
