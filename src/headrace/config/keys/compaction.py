@@ -15,7 +15,15 @@ CLUSTER_WIDE = Update.CLUSTER_WIDE
 
 KEYS = (
     Key("log.cleaner.enable", BOOLEAN, True, "Whether compaction runs."),
-    Key("log.cleaner.threads", INT, 1, "Threads that compact.", at_least(0), update=CLUSTER_WIDE),
+    Key(
+        "log.cleaner.threads",
+        INT,
+        1,
+        "Threads that compact.",
+        at_least(0),
+        update=CLUSTER_WIDE,
+        difference="Without effect: one thread compacts.",
+    ),
     Key(
         "log.cleaner.io.max.bytes.per.second",
         DOUBLE,
@@ -37,6 +45,7 @@ KEYS = (
         "Memory for reading and writing during compaction, all its threads together.",
         at_least(0),
         update=CLUSTER_WIDE,
+        difference="Without effect: compaction sizes its own buffers.",
     ),
     Key(
         "log.cleaner.io.buffer.load.factor",
@@ -44,6 +53,7 @@ KEYS = (
         0.9,
         "How full the key table may become before a compaction run stops taking more.",
         update=CLUSTER_WIDE,
+        difference="Without effect: compaction sizes its own buffers.",
     ),
     Key(
         "log.cleaner.backoff.ms",

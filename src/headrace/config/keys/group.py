@@ -33,6 +33,7 @@ KEYS = (
         "The least time between two assignments.",
         at_least(0),
         synonyms=(Synonym("group.consumer.assignment.interval.ms"),),
+        difference="Without effect: an assignment is made when members or topics change.",
     ),
     Key(
         "share.session.timeout.ms",
@@ -41,6 +42,7 @@ KEYS = (
         "A member that is silent for this long is gone.",
         at_least(1),
         synonyms=(Synonym("group.share.session.timeout.ms"),),
+        difference="Without effect: share groups are not offered.",
     ),
     Key(
         "share.heartbeat.interval.ms",
@@ -49,6 +51,7 @@ KEYS = (
         "How often members are told to send a heartbeat.",
         at_least(1),
         synonyms=(Synonym("group.share.heartbeat.interval.ms"),),
+        difference="Without effect: share groups are not offered.",
     ),
     Key(
         "share.assignment.interval.ms",
@@ -57,6 +60,7 @@ KEYS = (
         "The least time between two assignments.",
         at_least(0),
         synonyms=(Synonym("group.share.assignment.interval.ms"),),
+        difference="Without effect: share groups are not offered.",
     ),
     Key(
         "share.auto.offset.reset",
@@ -64,6 +68,7 @@ KEYS = (
         "latest",
         "Where a new share group begins: `latest`, `earliest`, or a time back from now (`by_duration:PT1H`).",
         SHARE_OFFSET_RESET,
+        difference="Without effect: share groups are not offered.",
     ),
     Key(
         "share.delivery.count.limit",
@@ -72,6 +77,7 @@ KEYS = (
         "How often a record is handed out before it is given up.",
         at_least(2),
         synonyms=(Synonym("group.share.delivery.count.limit"),),
+        difference="Without effect: share groups are not offered.",
     ),
     Key(
         "share.isolation.level",
@@ -79,6 +85,7 @@ KEYS = (
         "read_uncommitted",
         "Whether records of open and aborted transactions are handed out.",
         one_of("read_committed", "read_uncommitted"),
+        difference="Without effect: share groups are not offered.",
     ),
     Key(
         "share.partition.max.record.locks",
@@ -87,6 +94,7 @@ KEYS = (
         "Records of a partition that may be out with members at once.",
         at_least(100),
         synonyms=(Synonym("group.share.partition.max.record.locks"),),
+        difference="Without effect: share groups are not offered.",
     ),
     Key(
         "share.record.lock.duration.ms",
@@ -95,8 +103,15 @@ KEYS = (
         "How long a record stays with a member before it may go to another.",
         at_least(1000),
         synonyms=(Synonym("group.share.record.lock.duration.ms"),),
+        difference="Without effect: share groups are not offered.",
     ),
-    Key("share.renew.acknowledge.enable", BOOLEAN, True, "Whether a member may prolong its hold of a record."),
+    Key(
+        "share.renew.acknowledge.enable",
+        BOOLEAN,
+        True,
+        "Whether a member may prolong its hold of a record.",
+        difference="Without effect: share groups are not offered.",
+    ),
     Key(
         "streams.session.timeout.ms",
         INT,

@@ -45,6 +45,7 @@ KEYS = (
         0,
         "Codec of the offsets topic: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.",
         importance=HIGH,
+        difference="Without effect: written uncompressed.",
     ),
     Key(
         "offsets.retention.minutes",
@@ -69,6 +70,7 @@ KEYS = (
         "Bytes read at a time when a coordinator loads its groups.",
         at_least(1),
         importance=HIGH,
+        difference="Without effect: the coordinator sizes its own reads.",
     ),
     Key(
         "offsets.commit.timeout.ms",
@@ -77,6 +79,7 @@ KEYS = (
         "How long an offset commit waits for its replicas.",
         at_least(1),
         importance=HIGH,
+        difference="Without effect: always 5 seconds.",
     ),
     Key(
         "offset.metadata.max.bytes", INT, 4096, "The longest text that may go with a committed offset.", importance=HIGH
@@ -114,6 +117,7 @@ KEYS = (
         -1,
         "How long the coordinator gathers records before it writes them; -1 writes at once while idle.",
         at_least(-1),
+        difference="Without effect: what one turn of the event loop gathers is written together.",
     ),
     Key(
         "group.coordinator.cached.buffer.max.bytes",
@@ -130,6 +134,7 @@ KEYS = (
         ["classic", "consumer", "streams"],
         "Group protocols that are served.",
         each_of("consumer", "classic", "share", "streams"),
+        difference="Without effect: classic and consumer groups are served.",
     ),
     Key(
         "group.consumer.session.timeout.ms",
@@ -180,6 +185,7 @@ KEYS = (
         "The least time between two assignments of a consumer group.",
         at_least(0),
         update=CLUSTER_WIDE,
+        difference="Without effect: an assignment is made when members or topics change.",
     ),
     Key(
         "group.consumer.min.assignment.interval.ms",
@@ -187,6 +193,7 @@ KEYS = (
         0,
         "The shortest assignment interval a group may set for itself.",
         at_least(0),
+        difference="Without effect: an assignment is made when members or topics change.",
     ),
     Key(
         "group.consumer.max.assignment.interval.ms",
@@ -194,6 +201,7 @@ KEYS = (
         15_000,
         "The longest assignment interval a group may set for itself.",
         at_least(0),
+        difference="Without effect: an assignment is made when members or topics change.",
     ),
     Key("group.consumer.max.size", INT, INT_MAX, "The most members of a consumer group.", at_least(1)),
     Key(
@@ -216,5 +224,6 @@ KEYS = (
         "How often the topics that match a member's pattern are looked up again without a change of topics.",
         at_least(10_000),
         internal=True,
+        difference="Without effect: patterns are matched again when topics change.",
     ),
 )

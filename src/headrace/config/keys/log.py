@@ -156,6 +156,7 @@ KEYS = (
         "How often the point up to which each log is surely on disk is recorded; recovery starts there.",
         at_least(0),
         importance=HIGH,
+        difference="Without effect: recorded together with the high watermarks.",
     ),
     Key(
         "log.flush.start.offset.checkpoint.interval.ms",
@@ -164,6 +165,7 @@ KEYS = (
         "How often each log's first offset is recorded.",
         at_least(0),
         importance=HIGH,
+        difference="Without effect: recorded together with the high watermarks.",
     ),
     Key(
         "log.preallocate",
@@ -259,7 +261,14 @@ KEYS = (
         importance=LOW,
         update=CLUSTER_WIDE,
     ),
-    Key("cordoned.log.dirs", LIST, [], "Log directories that take no new partitions.", update=PER_BROKER),
+    Key(
+        "cordoned.log.dirs",
+        LIST,
+        [],
+        "Log directories that take no new partitions.",
+        update=PER_BROKER,
+        difference="Without effect: every directory that works takes partitions.",
+    ),
     Key(
         "remote.log.storage.system.enable",
         BOOLEAN,
@@ -285,5 +294,6 @@ KEYS = (
         at_least(0),
         importance=LOW,
         internal=True,
+        difference="Without effect: 30 seconds for retention, at once for the rest.",
     ),
 )

@@ -91,14 +91,23 @@ KEYS = (
         "Requests that may wait before the broker stops reading from its connections.",
         at_least(1),
         importance=HIGH,
+        difference="Without effect: requests are served as they are read, none wait in a queue.",
     ),
     Key(
         "queued.max.request.bytes",
         LONG,
         -1,
         "Bytes of requests that may wait before the broker stops reading; -1 sets no limit.",
+        difference="Without effect: the memory for requests that are being read is bounded by the broker itself.",
     ),
-    Key("request.timeout.ms", INT, 30_000, "How long the broker waits for another broker's answer.", importance=HIGH),
+    Key(
+        "request.timeout.ms",
+        INT,
+        30_000,
+        "How long the broker waits for another broker's answer.",
+        importance=HIGH,
+        difference="Without effect: brokers ask each other with limits of their own.",
+    ),
     Key(
         "socket.request.max.bytes",
         INT,
@@ -113,6 +122,7 @@ KEYS = (
         102_400,
         "SO_SNDBUF of the sockets; -1 leaves it to the system.",
         importance=HIGH,
+        difference="Without effect: left to the system's own tuning.",
     ),
     Key(
         "socket.receive.buffer.bytes",
@@ -120,8 +130,16 @@ KEYS = (
         102_400,
         "SO_RCVBUF of the sockets; -1 leaves it to the system.",
         importance=HIGH,
+        difference="Without effect: left to the system's own tuning.",
     ),
-    Key("socket.listen.backlog.size", INT, 50, "Connections that may wait to be accepted.", at_least(1)),
+    Key(
+        "socket.listen.backlog.size",
+        INT,
+        50,
+        "Connections that may wait to be accepted.",
+        at_least(1),
+        difference="Without effect: 1024 connections may wait.",
+    ),
     Key(
         "socket.connection.setup.timeout.ms",
         LONG,
@@ -140,6 +158,7 @@ KEYS = (
         LONG,
         0,
         "How long an authenticated session lasts before the client must authenticate again; 0 means for ever.",
+        difference="Without effect: SASL is not offered yet.",
     ),
     Key(
         "connection.failed.authentication.delay.ms",
@@ -148,6 +167,7 @@ KEYS = (
         "Time between a failed authentication and closing the connection.",
         at_least(0),
         importance=LOW,
+        difference="Without effect: SASL is not offered yet.",
     ),
     Key("max.connections", INT, INT_MAX, "Connections the broker holds at once.", at_least(0), update=CLUSTER_WIDE),
     Key(

@@ -33,6 +33,7 @@ KEYS = (
         at_least(1),
         importance=HIGH,
         update=CLUSTER_WIDE,
+        difference="Without effect: one connection per leader.",
     ),
     Key("replica.fetch.min.bytes", INT, 1, "Bytes a follower's fetch waits for.", importance=HIGH),
     Key(
@@ -66,7 +67,14 @@ KEYS = (
         "How long a follower waits for an answer; at least `replica.fetch.wait.max.ms`.",
         importance=HIGH,
     ),
-    Key("replica.socket.receive.buffer.bytes", INT, 65_536, "SO_RCVBUF of followers' connections.", importance=HIGH),
+    Key(
+        "replica.socket.receive.buffer.bytes",
+        INT,
+        65_536,
+        "SO_RCVBUF of followers' connections.",
+        importance=HIGH,
+        difference="Without effect: left to the system.",
+    ),
     Key(
         "replica.high.watermark.checkpoint.interval.ms",
         LONG,
@@ -115,7 +123,13 @@ KEYS = (
     ),
     Key("controlled.shutdown.enable", BOOLEAN, True, "Whether a stopping broker hands leadership over first."),
     Key("broker.rack", STRING, None, "Where the broker stands; replicas of a partition are spread over racks."),
-    Key("controller.socket.timeout.ms", INT, 30_000, "How long the controller waits for a broker's answer."),
+    Key(
+        "controller.socket.timeout.ms",
+        INT,
+        30_000,
+        "How long the controller waits for a broker's answer.",
+        difference="Without effect: brokers ask each other with limits of their own.",
+    ),
     Key(
         "replication.quota.window.num",
         INT,
@@ -123,8 +137,17 @@ KEYS = (
         "Samples kept to measure throttled replication.",
         at_least(1),
         importance=LOW,
+        difference="Without effect: replication is not throttled.",
     ),
-    Key("replication.quota.window.size.seconds", INT, 1, "Length of such a sample.", at_least(1), importance=LOW),
+    Key(
+        "replication.quota.window.size.seconds",
+        INT,
+        1,
+        "Length of such a sample.",
+        at_least(1),
+        importance=LOW,
+        difference="Without effect: replication is not throttled.",
+    ),
     Key(
         "alter.log.dirs.replication.quota.window.num",
         INT,
@@ -151,6 +174,7 @@ KEYS = (
         at_least(0),
         update=CLUSTER_WIDE,
         dynamic_only=True,
+        difference="Without effect: replication is not throttled.",
     ),
     Key(
         "follower.replication.throttled.rate",
@@ -160,6 +184,7 @@ KEYS = (
         at_least(0),
         update=CLUSTER_WIDE,
         dynamic_only=True,
+        difference="Without effect: replication is not throttled.",
     ),
     Key(
         "replica.alter.log.dirs.io.max.bytes.per.second",
@@ -197,6 +222,6 @@ KEYS = (
         INT,
         1000,
         "Waiting share fetches between two purges.",
-        difference="Without effect: a finished wait leaves by itself.",
+        difference="Without effect: share groups are not offered.",
     ),
 )

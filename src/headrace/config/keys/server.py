@@ -211,5 +211,6 @@ KEYS = (
         INT,
         60_000,
         "How long a broker tries to register at its start before it gives up.",
+        difference="Without effect: `zookeeper.connection.timeout.ms` says it.",
     ),
 )

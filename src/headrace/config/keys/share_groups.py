@@ -18,6 +18,7 @@ KEYS = (
         45_000,
         "A member of a share group that is silent for this long is gone.",
         at_least(1),
+        difference="Without effect: share groups are not offered.",
     ),
     Key(
         "group.share.min.session.timeout.ms",
@@ -25,6 +26,7 @@ KEYS = (
         45_000,
         "The shortest session timeout a share group may set for itself.",
         at_least(1),
+        difference="Without effect: share groups are not offered.",
     ),
     Key(
         "group.share.max.session.timeout.ms",
@@ -32,6 +34,7 @@ KEYS = (
         60_000,
         "The longest session timeout a share group may set for itself.",
         at_least(1),
+        difference="Without effect: share groups are not offered.",
     ),
     Key(
         "group.share.heartbeat.interval.ms",
@@ -39,6 +42,7 @@ KEYS = (
         5000,
         "How often members of a share group are told to send a heartbeat.",
         at_least(1),
+        difference="Without effect: share groups are not offered.",
     ),
     Key(
         "group.share.min.heartbeat.interval.ms",
@@ -46,6 +50,7 @@ KEYS = (
         5000,
         "The shortest heartbeat interval a share group may set for itself.",
         at_least(1),
+        difference="Without effect: share groups are not offered.",
     ),
     Key(
         "group.share.max.heartbeat.interval.ms",
@@ -53,6 +58,7 @@ KEYS = (
         15_000,
         "The longest heartbeat interval a share group may set for itself.",
         at_least(1),
+        difference="Without effect: share groups are not offered.",
     ),
     Key(
         "group.share.assignment.interval.ms",
@@ -61,6 +67,7 @@ KEYS = (
         "The least time between two assignments of a share group.",
         at_least(0),
         update=CLUSTER_WIDE,
+        difference="Without effect: share groups are not offered.",
     ),
     Key(
         "group.share.min.assignment.interval.ms",
@@ -68,6 +75,7 @@ KEYS = (
         0,
         "The shortest assignment interval a share group may set for itself.",
         at_least(0),
+        difference="Without effect: share groups are not offered.",
     ),
     Key(
         "group.share.max.assignment.interval.ms",
@@ -75,15 +83,30 @@ KEYS = (
         15_000,
         "The longest assignment interval a share group may set for itself.",
         at_least(0),
+        difference="Without effect: share groups are not offered.",
     ),
-    Key("group.share.max.size", INT, 200, "The most members of a share group.", between(1, 1000)),
-    Key("group.share.assignors", LIST, ["simple"], "Assignors offered to share groups."),
+    Key(
+        "group.share.max.size",
+        INT,
+        200,
+        "The most members of a share group.",
+        between(1, 1000),
+        difference="Without effect: share groups are not offered.",
+    ),
+    Key(
+        "group.share.assignors",
+        LIST,
+        ["simple"],
+        "Assignors offered to share groups.",
+        difference="Without effect: share groups are not offered.",
+    ),
     Key(
         "group.share.delivery.count.limit",
         INT,
         5,
         "How often a record is handed out before it is given up.",
         between(2, 10),
+        difference="Without effect: share groups are not offered.",
     ),
     Key(
         "group.share.min.delivery.count.limit",
@@ -91,6 +114,7 @@ KEYS = (
         2,
         "The lowest delivery limit a share group may set for itself.",
         between(2, 5),
+        difference="Without effect: share groups are not offered.",
     ),
     Key(
         "group.share.max.delivery.count.limit",
@@ -98,6 +122,7 @@ KEYS = (
         10,
         "The highest delivery limit a share group may set for itself.",
         between(5, 25),
+        difference="Without effect: share groups are not offered.",
     ),
     Key(
         "group.share.partition.max.record.locks",
@@ -105,6 +130,7 @@ KEYS = (
         2000,
         "Records of a partition that may be out with members at once.",
         between(100, 10_000),
+        difference="Without effect: share groups are not offered.",
     ),
     Key(
         "group.share.min.partition.max.record.locks",
@@ -112,6 +138,7 @@ KEYS = (
         100,
         "The fewest record locks a share group may set for itself.",
         between(100, 2000),
+        difference="Without effect: share groups are not offered.",
     ),
     Key(
         "group.share.max.partition.max.record.locks",
@@ -119,6 +146,7 @@ KEYS = (
         4000,
         "The most record locks a share group may set for itself.",
         between(2000, 10_000),
+        difference="Without effect: share groups are not offered.",
     ),
     Key(
         "group.share.record.lock.duration.ms",
@@ -126,6 +154,7 @@ KEYS = (
         30_000,
         "How long a record stays with a member before it may go to another.",
         between(1000, 3_600_000),
+        difference="Without effect: share groups are not offered.",
     ),
     Key(
         "group.share.min.record.lock.duration.ms",
@@ -133,6 +162,7 @@ KEYS = (
         15_000,
         "The shortest lock a share group may set for itself.",
         between(1000, 30_000),
+        difference="Without effect: share groups are not offered.",
     ),
     Key(
         "group.share.max.record.lock.duration.ms",
@@ -140,8 +170,16 @@ KEYS = (
         60_000,
         "The longest lock a share group may set for itself.",
         between(30_000, 3_600_000),
+        difference="Without effect: share groups are not offered.",
     ),
-    Key("group.share.max.share.sessions", INT, 2000, "Share fetch sessions kept.", at_least(1)),
+    Key(
+        "group.share.max.share.sessions",
+        INT,
+        2000,
+        "Share fetch sessions kept.",
+        at_least(1),
+        difference="Without effect: share groups are not offered.",
+    ),
     Key(
         "share.coordinator.state.topic.num.partitions",
         INT,
@@ -149,6 +187,7 @@ KEYS = (
         "Partitions of `__share_group_state`.",
         at_least(1),
         importance=HIGH,
+        difference="Without effect: share groups are not offered.",
     ),
     Key(
         "share.coordinator.state.topic.replication.factor",
@@ -175,6 +214,7 @@ KEYS = (
         "Segment size of that topic.",
         at_least(1),
         importance=HIGH,
+        difference="Without effect: share groups are not offered.",
     ),
     Key(
         "share.coordinator.state.topic.compression.codec",
@@ -182,6 +222,7 @@ KEYS = (
         0,
         "Codec of that topic: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.",
         importance=HIGH,
+        difference="Without effect: share groups are not offered.",
     ),
     Key(
         "share.coordinator.snapshot.update.records.per.snapshot",
@@ -189,6 +230,7 @@ KEYS = (
         500,
         "Updates written between two snapshots of a share partition's state.",
         between(0, 500),
+        difference="Without effect: share groups are not offered.",
     ),
     Key(
         "share.coordinator.load.buffer.size",
@@ -197,6 +239,7 @@ KEYS = (
         "Bytes read at a time when the share coordinator loads its state.",
         at_least(1),
         importance=HIGH,
+        difference="Without effect: share groups are not offered.",
     ),
     Key(
         "share.coordinator.write.timeout.ms",
@@ -205,6 +248,7 @@ KEYS = (
         "How long a write of share state waits for its replicas.",
         at_least(1),
         importance=HIGH,
+        difference="Without effect: share groups are not offered.",
     ),
     Key(
         "share.coordinator.threads",
@@ -212,7 +256,7 @@ KEYS = (
         1,
         "Threads of the share coordinator.",
         at_least(1),
-        difference="Accepted and shown: the coordinator runs on the event loop.",
+        difference="Without effect: share groups are not offered.",
     ),
     Key(
         "share.coordinator.append.linger.ms",
@@ -220,6 +264,7 @@ KEYS = (
         -1,
         "How long the share coordinator gathers records before it writes them; -1 writes at once while idle.",
         at_least(-1),
+        difference="Without effect: share groups are not offered.",
     ),
     Key(
         "share.coordinator.cached.buffer.max.bytes",
@@ -228,6 +273,6 @@ KEYS = (
         "Largest write buffer the share coordinator keeps for reuse.",
         at_least(524_288),
         update=CLUSTER_WIDE,
-        difference="Without effect: buffers are not pooled.",
+        difference="Without effect: share groups are not offered.",
     ),
 )

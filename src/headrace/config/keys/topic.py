@@ -95,6 +95,7 @@ KEYS = (
         [],
         "Replicas whose fetching is throttled: `partition:broker`, … or `*`.",
         THROTTLED_REPLICAS,
+        difference="Without effect: replication is not throttled.",
     ),
     Key(
         "leader.replication.throttled.replicas",
@@ -102,6 +103,7 @@ KEYS = (
         [],
         "Replicas whose sending is throttled: `partition:broker`, … or `*`.",
         THROTTLED_REPLICAS,
+        difference="Without effect: replication is not throttled.",
     ),
     Key(
         "index.interval.bytes",

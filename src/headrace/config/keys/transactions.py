@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.config.key import Importance, Key, Type, Update
-from headrace.config.rules import at_least
+from headrace.config.rules import at_least, only
 
 BOOLEAN = Type.BOOLEAN
 INT = Type.INT
@@ -54,6 +54,7 @@ KEYS = (
         "Bytes read at a time when a coordinator loads its transactions.",
         at_least(1),
         importance=HIGH,
+        difference="Without effect: the coordinator sizes its own reads.",
     ),
     Key(
         "transaction.max.timeout.ms",
@@ -92,7 +93,9 @@ KEYS = (
         BOOLEAN,
         False,
         "Whether producers may prepare a transaction and leave it open for an outside coordinator.",
+        only(False, "must be false: two-phase commit is not offered"),
         importance=LOW,
+        difference="Only `false`: two-phase commit is not offered.",
     ),
     Key(
         "transactional.id.expiration.ms",
@@ -109,6 +112,7 @@ KEYS = (
         "Pause before the broker retries adding a partition to a transaction.",
         at_least(1),
         importance=HIGH,
+        difference="Without effect: the client is asked to send the batch again.",
     ),
     Key(
         "add.partitions.to.txn.retry.backoff.max.ms",
@@ -117,5 +121,6 @@ KEYS = (
         "How long it retries before the client is asked to.",
         at_least(0),
         importance=HIGH,
+        difference="Without effect: the client is asked to send the batch again.",
     ),
 )

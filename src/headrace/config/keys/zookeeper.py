@@ -46,6 +46,7 @@ KEYS = (
         at_least(1),
         importance=HIGH,
         ours=True,
+        difference="Without effect: requests are sent as they come.",
     ),
     Key(
         "zookeeper.set.acl",
@@ -61,6 +62,7 @@ KEYS = (
         True,
         "Whether a broker without a `broker.id` is given one above `reserved.broker.max.id`.",
         ours=True,
+        difference="Without effect: a broker without an id takes the one of its log directory, or 0.",
     ),
     Key(
         "reserved.broker.max.id",
@@ -69,6 +71,7 @@ KEYS = (
         "The highest `broker.id` that may be set by hand while ids are also given out.",
         at_least(0),
         ours=True,
+        difference="Without effect: ids are not given out.",
     ),
     Key(
         "controlled.shutdown.max.retries",
@@ -76,8 +79,16 @@ KEYS = (
         3,
         "How often a stopping broker tries to hand leadership over before it stops all the same.",
         ours=True,
+        difference="Without effect: one try, of at most 15 seconds.",
     ),
-    Key("controlled.shutdown.retry.backoff.ms", INT, 5000, "Pause between two such tries.", ours=True),
+    Key(
+        "controlled.shutdown.retry.backoff.ms",
+        INT,
+        5000,
+        "Pause between two such tries.",
+        ours=True,
+        difference="Without effect: one try, of at most 15 seconds.",
+    ),
     Key(
         "leader.imbalance.per.broker.percentage",
         INT,
