@@ -290,7 +290,9 @@ class BatchProducer:
         return result.error_code, f"writing {topic}-{index}: {result.error_message or result.error_code.name}"
 
     def _refusal(self, code: ErrorCode, message: str) -> Fault:
-        return Fenced(code, message) if code in _FENCED else Refused(code, message)
+        if code in _FENCED:
+            return Fenced(code, f"the transaction was taken over by a newer attempt ({message})")
+        return Refused(code, message)
 
     def _again(self) -> None:
         """Everything that failed, once more, in order and one by one."""

@@ -1,0 +1,180 @@
+"""Writing topics: exactly once by default, at least once when asked, and what is refused."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as f
+
+from headrace.kernel.ids import partition_for_key
+from headrace.pipelines.foreach_batch import to_topic
+from headrace.pipelines.options import SinkOptions
+from headrace.pipelines.sink import ledger_group, write_slot
+from tests.pipelines.conftest import Cluster, records
+from tests.pipelines.kills import copy_with_kills
+
+
+def read(spark: Any, cluster: Cluster, topic: str, **options: str) -> Any:
+    given = cluster.options(subscribe=topic, includeHeaders="true", **{"kafka.isolation.level": "read_committed"}, **options)
+    return spark.read.format("headrace").options(**given).load()
+
+
+@pytest.mark.parametrize("mode", ["exactly-once", "at-least-once"])
+@pytest.mark.parametrize("codec", ["none", "lz4", "zstd"])
+def test_rows_arrive_whole_on_java_s_partitions(spark: Any, cluster: Cluster, mode: str, codec: str) -> None:
+    topic = cluster.topic(3)
+    frame = spark.range(2000).select(
+        f.when(f.col("id") % 5 > 0, f.col("id").cast("string")).alias("key"),
+        f.when(f.col("id") % 7 > 0, f.concat(f.lit("value "), "id")).cast("binary").alias("value"),
+        f.array(f.struct(f.lit("n").alias("key"), f.col("id").cast("string").cast("binary").alias("value"))).alias("headers"),
+    )
+    given = cluster.options(topic=topic, mode=mode, **{"kafka.compression.type": codec})
+    frame.write.format("headrace").options(**given).mode("append").save()
+    rows = read(spark, cluster, topic).collect()
+    assert len(rows) == 2000
+    for row in rows:
+        number = int(row.headers[0].value)
+        assert row.headers[0].key == "n"
+        assert row.key == (None if number % 5 == 0 else str(number).encode())
+        assert row.value == (None if number % 7 == 0 else f"value {number}".encode())
+        if row.key is not None:
+            assert row.partition == partition_for_key(bytes(row.key), 3)
+
+
+def test_topic_and_partition_come_from_columns(spark: Any, cluster: Cluster) -> None:
+    one, two = cluster.topic(2), cluster.topic(2)
+    frame = spark.range(10).select(
+        f.when(f.col("id") < 4, one).otherwise(two).alias("topic"),
+        (f.col("id") % 2).cast("int").alias("partition"),
+        f.col("id").cast("string").alias("value"),
+    )
+    frame.write.format("headrace").options(**cluster.options()).mode("append").save()
+    found = read(spark, cluster, f"{one},{two}").select("topic", "partition", "value").collect()
+    assert sorted((r.topic, r.partition, int(r.value)) for r in found) == sorted(
+        (one if i < 4 else two, i % 2, i) for i in range(10)
+    )
+
+
+def test_a_repeated_batch_is_written_once(spark: Any, cluster: Cluster, tmp_path: Path) -> None:
+    """The journal says that the last batch was never committed: Spark runs it again, as after a crash."""
+    source, target = cluster.topic(2), cluster.topic(2)
+    for partition in range(2):
+        cluster.write(source, records(50), partition=partition)
+    given = cluster.options(subscribe=source, startingOffsets="earliest", maxOffsetsPerTrigger="40")
+
+    def run() -> int:
+        stream = spark.readStream.format("headrace").options(**given).load().select("key", "value")
+        query = (
+            stream.writeStream.format("headrace")
+            .options(**cluster.options(topic=target, checkpointLocation=str(tmp_path / "c")))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        return len([event for event in query.recentProgress if event.numInputRows])
+
+    assert run() == 3
+    for batch in (1, 2):
+        for name in (f"{batch}", f".{batch}.crc"):
+            (tmp_path / "c" / "commits" / name).unlink(missing_ok=True)
+    (tmp_path / "c" / "offsets" / "2").unlink()
+    (tmp_path / "c" / "offsets" / ".2.crc").unlink(missing_ok=True)
+    assert run() >= 1
+    assert read(spark, cluster, target).count() == 100
+
+
+def test_update_mode_through_foreach_batch_keeps_the_latest_value(spark: Any, cluster: Cluster, tmp_path: Path) -> None:
+    source, target = cluster.topic(1), cluster.topic(1)
+    cluster.write(source, records(30))
+    given = cluster.options(subscribe=source, startingOffsets="earliest", maxOffsetsPerTrigger="10")
+    counted = (
+        spark.readStream.format("headrace")
+        .options(**given)
+        .load()
+        .groupBy((f.col("offset") % 3).cast("string").alias("key"))
+        .agg(f.count("*").cast("string").alias("value"))
+    )
+    write = to_topic("counts", cluster.options(topic=target))
+    query = (
+        counted.writeStream.outputMode("update")
+        .foreachBatch(write)
+        .option("checkpointLocation", str(tmp_path))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    latest = {bytes(row.key): bytes(row.value) for row in read(spark, cluster, target).orderBy("offset").collect()}
+    assert latest == {b"0": b"10", b"1": b"10", b"2": b"10"}
+
+
+def test_a_slot_skips_what_its_ledger_has_and_a_stale_attempt_is_fenced(cluster: Cluster) -> None:
+    import pyarrow as pa
+
+    topic = cluster.topic(1)
+    options = SinkOptions.parse(cluster.options(topic=topic))
+
+    def rows(*values: bytes) -> Any:
+        return iter([pa.RecordBatch.from_arrays([pa.array(values, pa.binary())], names=["value"])])
+
+    assert not write_slot(options, rows(b"a", b"b"), "slots", 0, 4).skipped
+    assert write_slot(options, rows(b"a", b"b"), "slots", 0, 4).skipped
+    assert write_slot(options, rows(b"old"), "slots", 0, 3).skipped
+    assert not write_slot(options, rows(b"c"), "slots", 0, 5).skipped
+    ledger = cluster.client.committed_offsets(ledger_group("slots", 0))
+    assert ledger == {(topic, 0): (5, "rows=1")}
+
+    def overtaken() -> Any:
+        yield next(rows(b"first half"))
+        write_slot(options, rows(b"winner"), "slots", 0, 6)
+        yield next(rows(b"second half"))
+
+    with pytest.raises(Exception, match="taken over by a newer attempt"):
+        write_slot(options, overtaken(), "slots", 0, 6)
+    assert values_of(cluster, topic) == Counter([b"a", b"b", b"c", b"winner"])
+
+
+def values_of(cluster: Cluster, topic: str) -> Counter[bytes]:
+    from headrace.client.blocking import LATEST, READ_COMMITTED
+    from headrace.client.blocking_fetch import FetchSettings, FetchStream
+    from headrace.pipelines.arrow_records import Decoder
+
+    end = cluster.client.list_offsets({(topic, 0): LATEST}, isolation=READ_COMMITTED)[(topic, 0)]
+    found: Counter[bytes] = Counter()
+    settings = FetchSettings(isolation=READ_COMMITTED, stall_timeout_s=20)
+    for chunk in FetchStream(cluster.client, (topic, 0), 0, end, settings):
+        for batch in Decoder(topic, 0, read_committed=True).decode(chunk.records, 0, end, chunk.aborted):
+            found.update(batch.column("value").to_pylist())
+    return found
+
+
+def test_killed_at_random_nothing_is_lost_and_nothing_doubled(headrace: Cluster, tmp_path: Path) -> None:
+    outcome = copy_with_kills(headrace.bootstrap, tmp_path, kills=2, rows=4_000, rows_per_batch=300)
+    assert (outcome.lost, outcome.doubled) == (0, 0)
+    assert outcome.kills == 2
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "words"),
+    [
+        (["id"], {"topic": "T"}, 'needs a column "value"'),
+        (["id as value"], {"topic": "T"}, 'column "value" is bigint: must be string or binary'),
+        (["string(id) as value"], {}, "say where to write"),
+        (["string(id) as value", "id as partition"], {"topic": "T"}, 'column "partition" is bigint: must be int'),
+        (["string(id) as value", "9 as partition"], {"topic": "T"}, "holds 9, but topic"),
+        (["string(id) as value"], {"topic": "T", "mode": "once"}, "exactly-once"),
+        (["string(id) as value"], {"topic": "not a name"}, "not a name"),
+    ],
+)
+def test_what_a_user_reads_when_rows_cannot_be_written(
+    spark: Any, headrace: Cluster, columns: list[str], options: dict[str, str], words: str
+) -> None:
+    topic = headrace.topic(2)
+    given = headrace.options(**{name: value.replace("T", topic) for name, value in options.items()})
+    with pytest.raises(PySparkException) as caught:
+        spark.range(2).selectExpr(*columns).write.format("headrace").options(**given).mode("append").save()
+    assert words in str(caught.value)
+
