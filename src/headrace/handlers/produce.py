@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
 from headrace.handlers.context import RequestContext
+from headrace.handlers.group_commit import GroupCommit
 from headrace.handlers.leaders import Leaders
 from headrace.handlers.metering import Metering
 from headrace.handlers.produce_checks import check_records, topic_id_of
@@ -78,6 +79,7 @@ class Produce:
     leaders: Leaders
     transactions: TransactionGuard
     metering: Metering = field(default_factory=Metering)
+    group_commit: GroupCommit = field(default_factory=GroupCommit)
 
     api_key: ClassVar[int] = 0
     versions: ClassVar[range] = range(3, 14)
@@ -108,6 +110,7 @@ class Produce:
         acks = request.acks
         topics: Topics = []
         commits: list[Commit] = []
+        to_sync: list[Commit] = []
         failed = False
         traffic = self.metering.traffic
         for topic, partitions in request.topics:
@@ -138,8 +141,10 @@ class Produce:
                         index, 0, appended.first_offset, appended.log_append_time_ms, appended.log_start_offset
                     )
                 )
+                end = appended.last_offset + 1
+                if partition.log.config.flush_before_ack:
+                    to_sync.append(Commit(outcomes, len(outcomes) - 1, partition, end))
                 if acks == -1:
-                    end = appended.last_offset + 1
                     code = partition.committed(end)
                     if code is None:
                         commits.append(Commit(outcomes, len(outcomes) - 1, partition, end))
@@ -149,6 +154,9 @@ class Produce:
         if acks == 0:
             # Nobody reads an answer; a closed connection is the only way to say that something went wrong.
             return CLOSE if failed else None
+        if to_sync:
+            waiting = self._when_synced(to_sync, commits, request.timeout_ms, topics, context, wait_ms)
+            return Later(waiting, overlapping=True)
         if commits:
             waiting = self._when_committed(commits, request.timeout_ms, topics, context, wait_ms)
             return Later(waiting, overlapping=True)
@@ -189,6 +197,32 @@ class Produce:
             endpoints = self.leaders.endpoints(leaders, context.listener)
         return encode_produce_response(context.version, context.header.correlation_id, topics, wait_ms, endpoints)
 
+    async def _when_synced(
+        self,
+        to_sync: list[Commit],
+        commits: list[Commit],
+        timeout_ms: int,
+        topics: Topics,
+        context: RequestContext,
+        wait_ms: int,
+    ) -> bytearray:
+        """The disk first, then the replicas, which fetch meanwhile."""
+
+        async def sync(write: Commit) -> None:
+            try:
+                within_s = max(timeout_ms, 0) / 1000
+                code = await asyncio.wait_for(
+                    self.group_commit.synced(write.partition.log, write.offset_exclusive), within_s
+                )
+            except TimeoutError:
+                code = ErrorCode.request_timed_out
+            if code is not ErrorCode.none:
+                write.answered(int(code))
+                commits[:] = [one for one in commits if one.outcomes is not write.outcomes or one.place != write.place]
+
+        await asyncio.gather(*(sync(write) for write in to_sync))
+        return await self._when_committed(commits, timeout_ms, topics, context, wait_ms)
+
     async def _when_committed(
         self, commits: list[Commit], timeout_ms: int, topics: Topics, context: RequestContext, wait_ms: int
     ) -> bytearray:
@@ -212,7 +246,8 @@ class Produce:
             commit.answered(_TIMED_OUT)
             commit.partition.when_committed(commit.offset_exclusive, answerer(commit))
         try:
-            await asyncio.wait_for(done, max(timeout_ms, 0) / 1000)
+            if commits:
+                await asyncio.wait_for(done, max(timeout_ms, 0) / 1000)
         except TimeoutError:
             pass
         failed = any(outcome.error_code == _NOT_LEADER for _, outcomes in topics for outcome in outcomes)

@@ -28,7 +28,8 @@ KEYS = (
         "log.flush.before.ack",
         Type.BOOLEAN,
         False,
-        "Whether a write is on the disk (fsync, shared by the writes that wait together) before it is acknowledged.",
+        "Whether a write is on the leader's disk (fsync, shared by the writes that wait together) before it is "
+        "acknowledged.",
         update=Update.CLUSTER_WIDE,
         ours=True,
     ),
@@ -59,7 +60,8 @@ TOPIC_KEYS = (
         "flush.before.ack",
         Type.BOOLEAN,
         False,
-        "Whether a write is on the disk (fsync, shared by the writes that wait together) before it is acknowledged.",
+        "Whether a write is on the leader's disk (fsync, shared by the writes that wait together) before it is "
+        "acknowledged.",
         synonyms=(Synonym("log.flush.before.ack"),),
         ours=True,
     ),
