@@ -133,6 +133,13 @@ class Watching:
             """In-sync replicas beyond what acks=all needs; Kafka asks for no more than there are replicas."""
             return len(info.isr) - min(partition.log.config.min_insync_replicas, len(info.replicas))
 
+        def replicated() -> Rows:
+            taken: Counter[str] = Counter()
+            for partition in partitions.all():
+                taken[partition.topic] += partition.bytes_replicated
+            return (((topic,), size) for topic, size in taken.items())
+
+        provide("kafka_server_brokertopicmetrics_replicationbytesin_total", replicated)
         provide("kafka_server_replicamanager_partitioncount", lambda: len(partitions))
         provide("kafka_server_replicamanager_leadercount", lambda: sum(1 for _ in led()))
         provide(

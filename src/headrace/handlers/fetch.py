@@ -151,6 +151,7 @@ class Fetch:
             except Fault as fault:
                 # A topic that is gone does not keep the others from waiting: the client would ask without a pause.
                 gathered.is_urgent |= not isinstance(fault, UnknownPartition | UnknownTopicId)
+                self._count_failure(wanted.topic)
                 fetched.append((wanted, self._refused(wanted, fault, asked.context.version)))
                 continue
             found, high_watermark, stable, log_start, aborted, diverging, preferred = read
@@ -239,6 +240,13 @@ class Fetch:
             throttle_time_ms=wait_ms,
             session_id=asked.session.id if asked.session is not None and known else NO_SESSION,
         )
+
+    def _count_failure(self, topic: str | bytes) -> None:
+        name = self._name(topic)
+        if (
+            name is not None and name in self.leaders.view.current.topics
+        ):  # names that clients make up are not remembered
+            self.metering.traffic[name].failed_fetches += 1
 
     def _count(self, asked: Asked, topic: str | bytes, size_bytes: int) -> None:
         name = self._name(topic)

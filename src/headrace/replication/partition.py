@@ -78,6 +78,7 @@ class Partition:
         "_commits",
         "_deletions",
         "_uncommitted_bytes",
+        "bytes_replicated",
         "closed",
         "index",
         "info",
@@ -103,6 +104,7 @@ class Partition:
         self.readers = ReaderSet()  # consumers: told when the high watermark moves
         self.tail_readers = ReaderSet()  # followers: told when the log grows
         self.closed = False
+        self.bytes_replicated = 0  # taken from leaders, for the metrics
         self._around = around
         self._commits = CommitWaiters()
         self._deletions = CommitWaiters()
@@ -378,6 +380,7 @@ class Partition:
         log = self.log
         if len(records):
             log.append_as_follower(records)
+            self.bytes_replicated += len(records)
         mark = follower_high_watermark(leader_high_watermark, log.log_end_offset)
         if mark > log.high_watermark:
             log.advance_high_watermark(mark)
@@ -458,7 +461,7 @@ class Partition:
         self._dismiss(ErrorCode.not_leader_or_follower)
 
     def step_down(self) -> None:
-        """Lead no more in this epoch, whatever the image says; only a higher epoch can make this broker leader again."""
+        """Lead no more in this epoch, whatever the image says; only a higher epoch makes this broker leader again."""
         self.leader_id = -1
         self._follow()
 

@@ -41,13 +41,12 @@ class TopicTraffic:
         "fetches",
         "messages_in",
         "produces",
-        "replication_bytes_in",
         "replication_bytes_out",
     )
 
     def __init__(self) -> None:
         self.bytes_in = self.bytes_out = self.messages_in = 0
-        self.replication_bytes_in = self.replication_bytes_out = 0
+        self.replication_bytes_out = 0
         self.produces = self.fetches = self.failed_produces = self.failed_fetches = 0
 
 

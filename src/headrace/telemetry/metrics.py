@@ -29,7 +29,6 @@ _TRAFFIC = {
     "bytesin": "bytes_in",
     "bytesout": "bytes_out",
     "messagesin": "messages_in",
-    "replicationbytesin": "replication_bytes_in",
     "replicationbytesout": "replication_bytes_out",
     "totalproducerequests": "produces",
     "totalfetchrequests": "fetches",
