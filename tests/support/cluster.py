@@ -1,0 +1,140 @@
+"""Three broker processes and a real ZooKeeper server, to be killed, stopped and cut.
+
+with RunningCluster(tmp_path) as cluster:
+    cluster.brokers[1].kill()
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from headrace.testing.process import BrokerProcess
+from tests.support.zookeeper import ZooKeeperServer
+
+SESSION_TIMEOUT_MS: Final = 3000
+SETTINGS: Final = {
+    "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+    "replica.lag.time.max.ms": "4000",
+    "replica.fetch.backoff.ms": "200",
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.replication.factor": "3",
+    "auto.leader.rebalance.enable": "false",
+    "controlled.shutdown.enable": "true",
+}
+
+
+class ClusterBroker(BrokerProcess):
+    def pause(self) -> None:
+        """SIGSTOP: alive and silent."""
+        assert self.process is not None
+        os.kill(self.process.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        if self.process is not None:
+            os.kill(self.process.pid, signal.SIGCONT)
+
+    @property
+    def is_up(self) -> bool:
+        return self.process is not None
+
+
+class RunningCluster:
+    def __init__(self, directory: Path, *, brokers: int = 3, settings: Mapping[str, str] | None = None) -> None:
+        self.directory = directory
+        self.settings = {**SETTINGS, **(settings or {})}
+        self.zookeeper = ZooKeeperServer(directory / "zookeeper")
+        self.brokers: dict[int, ClusterBroker] = {}
+        self._count = brokers
+
+    def __enter__(self) -> RunningCluster:
+        self.zookeeper.start()
+        try:
+            for number in range(1, self._count + 1):
+                self.add_broker(number)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        for broker in self.brokers.values():
+            broker.resume()
+            broker.kill()
+        self.zookeeper.stop()
+
+    def add_broker(self, number: int) -> ClusterBroker:
+        own = {"broker.id": str(number), "zookeeper.connect": self.zookeeper.connect, **self.settings}
+        broker = ClusterBroker(own, self.directory / f"broker-{number}")
+        self.brokers[number] = broker
+        return broker
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(broker.bootstrap for broker in self.brokers.values())
+
+    def admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+
+    def create_topic(self, name: str, partitions: int = 3, config: Mapping[str, str] | None = None) -> None:
+        client = self.admin()
+        futures = client.create_topics([NewTopic(name, partitions, 3, config=dict(config or {}))])
+        futures[name].result(30)
+
+    def metadata(self, topic: str) -> dict[int, Any]:
+        """Partition → its metadata, as some broker that answers tells it."""
+        last: Exception | None = None
+        for broker in self.brokers.values():
+            if not broker.is_up:
+                continue
+            client = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0, "socket.timeout.ms": 3000})
+            try:
+                return dict(client.list_topics(topic, timeout=3).topics[topic].partitions)
+            except Exception as error:
+                last = error
+        raise RuntimeError(f"no broker tells about {topic}: {last}")
+
+    def leader(self, topic: str, partition: int = 0) -> int:
+        return int(wait_for(lambda: self._leader_or_none(topic, partition), 30, f"a leader of {topic}-{partition}"))
+
+    def _leader_or_none(self, topic: str, partition: int) -> int | None:
+        try:
+            leader = self.metadata(topic)[partition].leader
+        except RuntimeError:
+            return None
+        return leader if leader > 0 else None
+
+    def wait_in_sync(self, topic: str, timeout: float = 60) -> None:
+        def complete() -> bool:
+            try:
+                partitions = self.metadata(topic)
+            except RuntimeError:
+                return False
+            return all(p.leader > 0 and len(p.isrs) == len(p.replicas) for p in partitions.values())
+
+        wait_for(complete, timeout, f"all replicas of {topic} in sync")
+
+
+def wait_for(condition: Callable[[], Any], timeout: float, what: str) -> Any:
+    deadline = time.monotonic() + timeout
+    while True:
+        found = condition()
+        if found:
+            return found
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what}: not within {timeout:g} s")
+        time.sleep(0.1)
