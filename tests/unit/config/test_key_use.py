@@ -56,3 +56,13 @@ def test_a_key_that_nothing_reads_says_that_it_is_without_effect() -> None:
         if not key.difference and not _is_read(key)
     ]
     assert silent == []
+
+
+def test_a_key_that_is_read_does_not_say_that_it_is_without_effect() -> None:
+    stale = [
+        key.name
+        for table in (BROKER_KEYS, TOPIC_KEYS, GROUP_KEYS)
+        for key in table.values()
+        if key.difference.startswith("Without effect") and f'"{key.name}"' in CODE
+    ]
+    assert stale == []

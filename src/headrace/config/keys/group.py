@@ -68,7 +68,6 @@ KEYS = (
         "latest",
         "Where a new share group begins: `latest`, `earliest`, or a time back from now (`by_duration:PT1H`).",
         SHARE_OFFSET_RESET,
-        difference="Without effect: share groups are not offered.",
     ),
     Key(
         "share.delivery.count.limit",
@@ -77,7 +76,6 @@ KEYS = (
         "How often a record is handed out before it is given up.",
         at_least(2),
         synonyms=(Synonym("group.share.delivery.count.limit"),),
-        difference="Without effect: share groups are not offered.",
     ),
     Key(
         "share.isolation.level",
@@ -85,7 +83,6 @@ KEYS = (
         "read_uncommitted",
         "Whether records of open and aborted transactions are handed out.",
         one_of("read_committed", "read_uncommitted"),
-        difference="Without effect: share groups are not offered.",
     ),
     Key(
         "share.partition.max.record.locks",
@@ -94,7 +91,6 @@ KEYS = (
         "Records of a partition that may be out with members at once.",
         at_least(100),
         synonyms=(Synonym("group.share.partition.max.record.locks"),),
-        difference="Without effect: share groups are not offered.",
     ),
     Key(
         "share.record.lock.duration.ms",
@@ -103,7 +99,6 @@ KEYS = (
         "How long a record stays with a member before it may go to another.",
         at_least(1000),
         synonyms=(Synonym("group.share.record.lock.duration.ms"),),
-        difference="Without effect: share groups are not offered.",
     ),
     Key(
         "share.renew.acknowledge.enable",

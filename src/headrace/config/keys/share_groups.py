@@ -26,7 +26,6 @@ KEYS = (
         45_000,
         "The shortest session timeout a share group may set for itself.",
         at_least(1),
-        difference="Without effect: share groups are not offered.",
     ),
     Key(
         "group.share.max.session.timeout.ms",
@@ -34,7 +33,6 @@ KEYS = (
         60_000,
         "The longest session timeout a share group may set for itself.",
         at_least(1),
-        difference="Without effect: share groups are not offered.",
     ),
     Key(
         "group.share.heartbeat.interval.ms",
@@ -50,7 +48,6 @@ KEYS = (
         5000,
         "The shortest heartbeat interval a share group may set for itself.",
         at_least(1),
-        difference="Without effect: share groups are not offered.",
     ),
     Key(
         "group.share.max.heartbeat.interval.ms",
@@ -58,7 +55,6 @@ KEYS = (
         15_000,
         "The longest heartbeat interval a share group may set for itself.",
         at_least(1),
-        difference="Without effect: share groups are not offered.",
     ),
     Key(
         "group.share.assignment.interval.ms",
@@ -75,7 +71,6 @@ KEYS = (
         0,
         "The shortest assignment interval a share group may set for itself.",
         at_least(0),
-        difference="Without effect: share groups are not offered.",
     ),
     Key(
         "group.share.max.assignment.interval.ms",
@@ -83,7 +78,6 @@ KEYS = (
         15_000,
         "The longest assignment interval a share group may set for itself.",
         at_least(0),
-        difference="Without effect: share groups are not offered.",
     ),
     Key(
         "group.share.max.size",
@@ -91,7 +85,6 @@ KEYS = (
         200,
         "The most members of a share group.",
         between(1, 1000),
-        difference="Without effect: share groups are not offered.",
     ),
     Key(
         "group.share.assignors",
@@ -106,7 +99,6 @@ KEYS = (
         5,
         "How often a record is handed out before it is given up.",
         between(2, 10),
-        difference="Without effect: share groups are not offered.",
     ),
     Key(
         "group.share.min.delivery.count.limit",
@@ -114,7 +106,6 @@ KEYS = (
         2,
         "The lowest delivery limit a share group may set for itself.",
         between(2, 5),
-        difference="Without effect: share groups are not offered.",
     ),
     Key(
         "group.share.max.delivery.count.limit",
@@ -122,7 +113,6 @@ KEYS = (
         10,
         "The highest delivery limit a share group may set for itself.",
         between(5, 25),
-        difference="Without effect: share groups are not offered.",
     ),
     Key(
         "group.share.partition.max.record.locks",
@@ -130,7 +120,6 @@ KEYS = (
         2000,
         "Records of a partition that may be out with members at once.",
         between(100, 10_000),
-        difference="Without effect: share groups are not offered.",
     ),
     Key(
         "group.share.min.partition.max.record.locks",
@@ -138,7 +127,6 @@ KEYS = (
         100,
         "The fewest record locks a share group may set for itself.",
         between(100, 2000),
-        difference="Without effect: share groups are not offered.",
     ),
     Key(
         "group.share.max.partition.max.record.locks",
@@ -146,7 +134,6 @@ KEYS = (
         4000,
         "The most record locks a share group may set for itself.",
         between(2000, 10_000),
-        difference="Without effect: share groups are not offered.",
     ),
     Key(
         "group.share.record.lock.duration.ms",
@@ -154,7 +141,6 @@ KEYS = (
         30_000,
         "How long a record stays with a member before it may go to another.",
         between(1000, 3_600_000),
-        difference="Without effect: share groups are not offered.",
     ),
     Key(
         "group.share.min.record.lock.duration.ms",
@@ -162,7 +148,6 @@ KEYS = (
         15_000,
         "The shortest lock a share group may set for itself.",
         between(1000, 30_000),
-        difference="Without effect: share groups are not offered.",
     ),
     Key(
         "group.share.max.record.lock.duration.ms",
@@ -170,7 +155,6 @@ KEYS = (
         60_000,
         "The longest lock a share group may set for itself.",
         between(30_000, 3_600_000),
-        difference="Without effect: share groups are not offered.",
     ),
     Key(
         "group.share.max.share.sessions",
@@ -178,7 +162,6 @@ KEYS = (
         2000,
         "Share fetch sessions kept.",
         at_least(1),
-        difference="Without effect: share groups are not offered.",
     ),
     Key(
         "share.coordinator.state.topic.num.partitions",
@@ -187,7 +170,6 @@ KEYS = (
         "Partitions of `__share_group_state`.",
         at_least(1),
         importance=HIGH,
-        difference="Without effect: share groups are not offered.",
     ),
     Key(
         "share.coordinator.state.topic.replication.factor",
@@ -214,7 +196,6 @@ KEYS = (
         "Segment size of that topic.",
         at_least(1),
         importance=HIGH,
-        difference="Without effect: share groups are not offered.",
     ),
     Key(
         "share.coordinator.state.topic.compression.codec",
