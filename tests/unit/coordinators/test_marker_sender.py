@@ -150,9 +150,16 @@ def test_a_shard_that_is_given_up_leaves_its_markers_to_the_next_coordinator() -
 
 def test_an_end_in_between_makes_a_verification_worthless() -> None:
     guards = VerificationGuards()
-    first, other = guards.take(HERE, 7), guards.take(HERE, 8)
-    guards.transaction_ended(HERE, 7)
+    first, other = guards.take(HERE, 7, 3), guards.take(HERE, 8, 3)
+    guards.transaction_ended(HERE, 7, 3)
     assert not guards.give_back(HERE, 7, first)
     assert guards.give_back(HERE, 8, other)
-    fresh = guards.take(HERE, 7)
+    fresh = guards.take(HERE, 7, 3)
     assert guards.give_back(HERE, 7, fresh)
+
+
+def test_the_marker_of_the_transaction_before_does_not_touch_the_next_one() -> None:
+    guards = VerificationGuards()
+    of_the_next = guards.take(HERE, 7, ended_by_epoch=4)
+    guards.transaction_ended(HERE, 7, 3)
+    assert guards.give_back(HERE, 7, of_the_next)

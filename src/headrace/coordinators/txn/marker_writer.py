@@ -69,7 +69,7 @@ class MarkerWriter:
 
     def write(self, where: TopicPartition, marker: EndMarker) -> ErrorCode | asyncio.Future[ErrorCode]:
         """Append the marker; gives the outcome at once where it is committed at once."""
-        self._guards.transaction_ended(where, marker.producer_id)
+        self._guards.transaction_ended(where, marker.producer_id, marker.producer_epoch)
         if where.topic == GROUP_METADATA_TOPIC:
             return asyncio.ensure_future(self._write_through_groups(where, marker))
         try:

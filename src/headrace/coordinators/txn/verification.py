@@ -66,7 +66,8 @@ class TransactionVerification:
         if not add and not self._verifies:
             return dict.fromkeys(partitions, ErrorCode.none)
         epochs = {where: self._leader_epoch(where) for where in partitions}
-        guards = {where: self._guards.take(where, producer_id) for where in partitions}
+        ended_by = producer_epoch + 1 if add else producer_epoch
+        guards = {where: self._guards.take(where, producer_id, ended_by) for where in partitions}
         try:
             outcomes = await self._ask(transactional_id, producer_id, producer_epoch, partitions, add)
         finally:
