@@ -63,10 +63,12 @@ class ControllerGateway:
         locally: Callable[[], Awaitable[dict[str, Any]]],
         *,
         timeout: float = DEFAULT_TIMEOUT_SECONDS,
+        opened: bool = False,
     ) -> Any:
-        """The answer to a client's request: made here (a mapping), or by the controller (the parts of its frame)."""
+        """The answer to a client's request: made here (a mapping), or by the controller (the parts of its frame, or
+        with `opened` a mapping, too)."""
 
-        async def remotely(connection: Connection, left: float) -> list[bytes]:
+        async def remotely(connection: Connection, left: float) -> list[bytes] | dict[str, Any]:
             frame = codec.encode_request(*header, plain(request))
             body = {
                 "request_data": bytes(frame[4:]),
@@ -79,6 +81,9 @@ class ControllerGateway:
             if answer.error_code != ErrorCode.none or answer.response_data is None:
                 raise Refused(ErrorCode(answer.error_code), "the controller could not open the envelope")
             data = bytes(answer.response_data)
+            if opened:
+                inner: dict[str, Any] = plain(codec.read_response(header.api_key, header.api_version, data)[1])
+                return inner
             return [struct.pack(">i", len(data)) + data]
 
         return await self._to_controller(locally, remotely, timeout)

@@ -162,7 +162,9 @@ class Ledger:
                         next_round.add(part)
             await self._store_round(next_round)
         except BaseException as error:
-            why = error if isinstance(error, Deposed) else Deposed("the controller could not store the change")
+            # Whoever is deposed may be tried again elsewhere; what made the ledger fail must not go round and round.
+            deposed = isinstance(error, Deposed | asyncio.CancelledError)
+            why = Deposed(str(error)) if deposed else Refused(ErrorCode.unknown_server_error, f"not stored: {error}")
             for answered, _ in answers:
                 if not answered.done():
                     answered.set_exception(why)

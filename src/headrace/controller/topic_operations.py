@@ -53,7 +53,7 @@ def create_topics(asked: Sequence[NewTopic], config: BrokerConfig, *, validate_o
                     default_partitions=int(config["num.partitions"]),
                     default_factor=int(config["default.replication.factor"]),
                 )
-                overrides = check_values("topic", topic.name, replaced(topic.configs), config)
+                overrides = check_values("topic", topic.name, replaced(topic.configs, ErrorCode.invalid_config), config)
             except Fault as fault:
                 results.append(TopicResult.failed(topic.name, fault))
                 continue
@@ -73,10 +73,12 @@ def delete_topics(asked: Sequence[tuple[str | None, UUID | None]], *, enabled: b
 
     def decide(image: ClusterImage) -> Decision[list[TopicResult]]:
         results: list[TopicResult] = []
-        changes: list[Change] = []
-        gone: set[str] = set()
-        for name, topic_id in asked:
+        changes: list[TopicDeleted] = []
+        for name, topic_id in dict.fromkeys(asked):
             try:
+                if asked.count((name, topic_id)) > 1:
+                    kind = "id" if name is None else "name"
+                    raise Refused(ErrorCode.invalid_request, f"Duplicate topic {kind}.")
                 if not enabled:
                     raise Refused(ErrorCode.topic_deletion_disabled, "delete.topic.enable is false on the controller")
                 known = image.topic_names.get(topic_id) if name is None and topic_id is not None else name
@@ -85,12 +87,11 @@ def delete_topics(asked: Sequence[tuple[str | None, UUID | None]], *, enabled: b
                 topic = image.topics.get(known)
                 if topic is None:
                     raise UnknownPartition("This server does not host this topic-partition.")
-                if known in gone:
-                    raise Refused(ErrorCode.invalid_request, f"Duplicate topic name: {known}")
+                if any(change.name == known for change in changes):
+                    raise Refused(ErrorCode.invalid_request, f"The topic {known} is given by its name and by its id.")
             except Fault as fault:
                 results.append(TopicResult.failed(name, fault, topic_id))
                 continue
-            gone.add(known)
             changes.append(TopicDeleted(known, topic.id))
             results.append(TopicResult(known, topic_id=topic.id))
         return Decision(results, changes)

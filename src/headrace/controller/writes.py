@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 from headrace.cluster import codecs
 from headrace.cluster.core.changes import (
@@ -34,6 +34,16 @@ def ops_for(changes: Sequence[Change], before: ClusterImage, after: ClusterImage
     """What brings the nodes from `before` to `after`."""
     ops: list[Op] = []
     rewritten: set[str] = set()
+    there: dict[str, bool] = {}  # nodes that an earlier change of this list has made or taken away
+
+    def put(path: str, data: bytes | None, existed: bool) -> None:
+        exists = there.get(path, existed)
+        if data is not None:
+            ops.append(Set(path, data) if exists else Create(path, data))
+        elif exists:
+            ops.append(Delete(path))
+        there[path] = data is not None
+
     for change in changes:
         match change:
             case PartitionChanged(name, index, info):
@@ -58,23 +68,18 @@ def ops_for(changes: Sequence[Change], before: ClusterImage, after: ClusterImage
             case TopicDeleted(name, _):
                 ops.append(Create(paths.delete_topic(name), b""))
             case BrokerRegistered(broker):
-                path = paths.accepted_broker(broker.id)
-                ops.append(_put(path, codecs.encode_accepted(broker), broker.id in before.brokers))
+                put(paths.accepted_broker(broker.id), codecs.encode_accepted(broker), broker.id in before.brokers)
             case BrokerRemoved(broker_id):
-                ops.append(Delete(paths.accepted_broker(broker_id)))
+                put(paths.accepted_broker(broker_id), None, broker_id in before.brokers)
             case ConfigSet(resource_type, name, values):
-                exists = (resource_type, name) in before.configs
-                ops += _put_or_drop(
-                    paths.config(resource_type, name), values, codecs.encode_config(dict(values)), exists
-                )
+                data = codecs.encode_config(dict(values)) if values else None
+                put(paths.config(resource_type, name), data, (resource_type, name) in before.configs)
             case QuotaSet(entity, quotas):
-                exists = entity in before.quotas
-                ops += _put_or_drop(codecs.quota_path(entity), quotas, codecs.encode_quota(change), exists)
+                put(codecs.quota_path(entity), codecs.encode_quota(change) if quotas else None, entity in before.quotas)
             case FeatureSet(name, level):
-                data = codecs.to_json({"level": level})
-                ops += _put_or_drop(paths.feature(name), level, data, name in before.features)
+                put(paths.feature(name), codecs.to_json({"level": level}) if level else None, name in before.features)
             case ProducerIdsAllocated():
-                ops.append(_put(paths.PRODUCER_IDS, codecs.encode_producer_ids(change), before.next_producer_id > 0))
+                put(paths.PRODUCER_IDS, codecs.encode_producer_ids(change), before.next_producer_id > 0)
             case ControllerElected():
                 pass  # stands in the version node
     return ops
@@ -136,13 +141,3 @@ def weight(change: Change) -> int:
             return 1 + 2 * len(infos)
         case _:
             return 2
-
-
-def _put(path: str, data: bytes, exists: bool) -> Op:
-    return Set(path, data) if exists else Create(path, data)
-
-
-def _put_or_drop(path: str, values: Mapping[str, Any] | int, data: bytes, exists: bool) -> list[Op]:
-    if values:
-        return [_put(path, data, exists)]
-    return [Delete(path)] if exists else []

@@ -45,5 +45,8 @@ def _row(entry: Any, error_code: int, message: str | None) -> dict[str, Any]:
     return {
         "error_code": error_code,
         "error_message": message,
-        "entity": [{"entity_type": part.entity_type, "entity_name": part.entity_name} for part in entry.entity],
+        "entity": [
+            {"entity_type": kind, "entity_name": name}
+            for kind, name in {part.entity_type: part.entity_name for part in entry.entity}.items()
+        ],
     }

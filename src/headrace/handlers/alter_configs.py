@@ -5,47 +5,90 @@ Old: what a request leaves out is reset. Newer clients use IncrementalAlterConfi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Final
 
 from headrace.controller.gateway import ControllerGateway
 from headrace.controller.results import ResourceResult
-from headrace.handlers.config_resources import BROKER_LOGGER, NAMES, NUMBERS
+from headrace.handlers.config_resources import BROKER, BROKER_LOGGER, NAMES, NUMBERS
 from headrace.handlers.context import RequestContext
 from headrace.kernel.errors import ErrorCode
+
+_INVALID: Final = int(ErrorCode.invalid_request)
 
 
 @dataclass(frozen=True)
 class AlterConfigs:
     gateway: ControllerGateway
+    broker_id: int
 
     api_key: ClassVar[int] = 33
     versions: ClassVar[range] = range(3)
 
     async def __call__(self, request: Any, context: RequestContext) -> Any:
-        return await self.gateway.serve(
-            request, context.header, context.principal, context.peer_host, lambda: self._alter(request)
-        )
+        others, rows = refused_here(request, self.broker_id)
+        for resource in tuple(others):
+            if int(resource.resource_type) == BROKER_LOGGER:
+                others.remove(resource)
+                why = "log levels are changed by IncrementalAlterConfigs only"
+                rows.append(resource_row(BROKER_LOGGER, resource.resource_name, _INVALID, why))
+        return await alter_the_rest(self.gateway, request, context, others, rows, self.at_controller)
+
+    async def at_controller(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        asked, rows = [], []
+        for resource in request.resources:
+            kind, name = int(resource.resource_type), str(resource.resource_name)
+            if len({str(config.name) for config in resource.configs}) != len(resource.configs):
+                rows.append(resource_row(kind, name, _INVALID, "Error due to duplicate config keys"))
+            else:
+                asked.append((NAMES[kind], name, {str(config.name): config.value for config in resource.configs}))
+        results = await self.gateway.controller.replace_configs(asked, validate_only=request.validate_only)
+        return {"throttle_time": 0, "responses": rows + [row_of(result) for result in results]}
 
     def refuse(self, request: Any, context: RequestContext, error_code: int, message: str) -> dict[str, Any]:
         return refused_resources(request, error_code, message)
 
-    async def _alter(self, request: Any) -> dict[str, Any]:
-        asked, responses = [], []
-        for resource in request.resources:
-            kind, name = int(resource.resource_type), str(resource.resource_name)
-            if kind not in NAMES or kind == BROKER_LOGGER:
-                message = f"AlterConfigs is deprecated and does not support the resource type {NAMES.get(kind, kind)}"
-                responses.append(resource_row(kind, name, int(ErrorCode.invalid_request), message))
-                continue
-            names = [str(config.name) for config in resource.configs]
-            if len(set(names)) != len(names):
-                message = "Error due to duplicate config keys"
-                responses.append(resource_row(kind, name, int(ErrorCode.invalid_request), message))
-                continue
-            asked.append((NAMES[kind], name, {str(config.name): config.value for config in resource.configs}))
-        results = await self.gateway.controller.replace_configs(asked, validate_only=request.validate_only)
-        return {"throttle_time": 0, "responses": responses + [row_of(result) for result in results]}
+
+def refused_here(request: Any, broker_id: int) -> tuple[list[Any], list[dict[str, Any]]]:
+    """(resources that may go on to the controller, answers for those that may not)."""
+    keys = [(int(resource.resource_type), str(resource.resource_name)) for resource in request.resources]
+    going: list[Any] = []
+    rows: list[dict[str, Any]] = []
+    for (kind, name), resource in zip(keys, request.resources, strict=True):
+        if keys.count((kind, name)) > 1:
+            rows.append(resource_row(kind, name, _INVALID, "Each resource must appear at most once."))
+        elif kind not in NAMES:
+            rows.append(resource_row(kind, name, _INVALID, f"Unknown resource type {kind}"))
+        elif kind == BROKER and name and name.lstrip("-").isdecimal() and int(name) != broker_id:
+            # A broker's own settings may only change through it: a client that asks another is confused.
+            why = f"Unexpected broker id, expected {broker_id}, but received {name}"
+            rows.append(resource_row(kind, name, _INVALID, why))
+        else:
+            going.append(resource)
+    return going, rows
+
+
+async def alter_the_rest(
+    gateway: ControllerGateway,
+    request: Any,
+    context: RequestContext,
+    resources: Sequence[Any],
+    rows: list[dict[str, Any]],
+    locally: Any,
+) -> Any:
+    """The controller's answer for `resources`, together with the rows that were answered here."""
+    if not rows:
+        return await gateway.serve(
+            request, context.header, context.principal, context.peer_host, lambda: locally(request, context)
+        )
+    if not resources:
+        return {"throttle_time": 0, "responses": rows}
+    part = replace(request, resources=tuple(resources))
+    answer = await gateway.serve(
+        part, context.header, context.principal, context.peer_host, lambda: locally(part, context), opened=True
+    )
+    return {"throttle_time": 0, "responses": rows + list(answer["responses"])}
 
 
 def resource_row(kind: int, name: str, error_code: int = 0, message: str | None = None) -> dict[str, Any]:

@@ -49,7 +49,7 @@ def control_plane_handlers(
         DeleteTopics(gateway, metering),
         CreatePartitions(gateway, metering),
         DescribeConfigs(view, config, broker_id),
-        AlterConfigs(gateway),
+        AlterConfigs(gateway, broker_id),
         IncrementalAlterConfigs(gateway, broker_id),
         ListConfigResources(view),
         ElectLeaders(gateway),

@@ -28,7 +28,7 @@ class CreatePartitions:
     async def __call__(self, request: Any, context: RequestContext) -> Any:
         timeout = millis(request.timeout) / 1000
         if timeout <= 0:
-            return self.refuse(request, context, int(ErrorCode.request_timed_out), "The request timed out.")
+            return self.refuse(request, context, int(ErrorCode.request_timed_out), None)
         return await self.gateway.serve(
             request,
             context.header,
@@ -38,7 +38,7 @@ class CreatePartitions:
             timeout=timeout,
         )
 
-    def refuse(self, request: Any, context: RequestContext, error_code: int, message: str) -> dict[str, Any]:
+    def refuse(self, request: Any, context: RequestContext, error_code: int, message: str | None) -> dict[str, Any]:
         names = dict.fromkeys(str(topic.name) for topic in request.topics)
         rows = [{"name": name, "error_code": error_code, "error_message": message} for name in names]
         return {"throttle_time": 0, "results": rows}

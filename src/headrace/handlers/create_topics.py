@@ -34,7 +34,7 @@ class CreateTopics:
     async def __call__(self, request: Any, context: RequestContext) -> Any:
         timeout = millis(request.timeout) / 1000
         if timeout <= 0:
-            return self.refuse(request, context, int(ErrorCode.request_timed_out), "The request timed out.")
+            return self.refuse(request, context, int(ErrorCode.request_timed_out), None)
         answer = await self.gateway.serve(
             request,
             context.header,
@@ -49,7 +49,7 @@ class CreateTopics:
             await self.gateway.view.wait_until(lambda image: all(n in image.topics for n in names), min(timeout, 0.5))
         return answer
 
-    def refuse(self, request: Any, context: RequestContext, error_code: int, message: str) -> dict[str, Any]:
+    def refuse(self, request: Any, context: RequestContext, error_code: int, message: str | None) -> dict[str, Any]:
         names = dict.fromkeys(str(topic.name) for topic in request.topics)
         results = [TopicResult(name, ErrorCode(error_code), message) for name in names]
         return {"throttle_time": 0, "topics": [self._row(result) for result in results]}
@@ -101,6 +101,6 @@ class CreateTopics:
                     "config_source": int(entry.source),
                     "is_sensitive": entry.is_sensitive,
                 }
-                for entry in describe_topic(self.config(), result.configs)
+                for entry in sorted(describe_topic(self.config(), result.configs), key=lambda entry: entry.name)
             ],
         }

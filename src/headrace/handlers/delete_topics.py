@@ -28,7 +28,7 @@ class DeleteTopics:
     async def __call__(self, request: Any, context: RequestContext) -> Any:
         timeout = millis(request.timeout) / 1000
         if timeout <= 0:
-            return self.refuse(request, context, int(ErrorCode.request_timed_out), "The request timed out.")
+            return self.refuse(request, context, int(ErrorCode.request_timed_out), None)
         answer = await self.gateway.serve(
             request,
             context.header,
@@ -41,7 +41,7 @@ class DeleteTopics:
         await self.gateway.view.wait_until(lambda image: not any(n in image.topics for n in names), min(timeout, 0.5))
         return answer
 
-    def refuse(self, request: Any, context: RequestContext, error_code: int, message: str) -> dict[str, Any]:
+    def refuse(self, request: Any, context: RequestContext, error_code: int, message: str | None) -> dict[str, Any]:
         results = [TopicResult(name, ErrorCode(error_code), message, topic_id) for name, topic_id in _asked(request)]
         return {"throttle_time": 0, "responses": [_row(result, context.version) for result in results]}
 

@@ -82,7 +82,7 @@ class DescribeConfigs:
             if problem is not None:
                 raise Refused(ErrorCode.invalid_topic_exception, problem)
             if name not in image.topics:
-                raise UnknownPartition("This server does not host this topic-partition.")
+                raise UnknownPartition()
             return describe_topic(self.config(), image.config_of("topic", name), keys)
         if kind == BROKER:
             if not name:
@@ -123,7 +123,7 @@ def _log_level(name: str, level: str) -> ConfigEntry:
         name=name,
         value=level,
         source=Source.DYNAMIC_BROKER_LOGGER,
-        config_type=2,
+        config_type=0,
         is_sensitive=False,
         is_read_only=False,
         synonyms=[],
@@ -144,5 +144,5 @@ def _entry(entry: ConfigEntry, include_synonyms: bool, include_documentation: bo
         if include_synonyms
         else [],
         "config_type": entry.config_type,
-        "documentation": entry.documentation if include_documentation else None,
+        "documentation": entry.documentation if include_documentation or not entry.documentation else None,
     }

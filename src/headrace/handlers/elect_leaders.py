@@ -48,7 +48,13 @@ class ElectLeaders:
             why = f"election type {request.election_type}: must be 0 (preferred) or 1 (unclean)"
             raise Refused(ErrorCode.invalid_request, why)
         results = await self.gateway.controller.elect_leaders(election, _asked(request))
-        return {"throttle_time": 0, "error_code": 0, "replica_election_results": _rows(results)}
+        rows = _rows(results)
+        if request.topic_partitions is None:
+            # As Kafka does: every topic is named, whether or not a partition of it needed an election.
+            named = {row["topic"] for row in rows}
+            everyone = self.gateway.view.current.topics
+            rows += [{"topic": topic, "partition_result": []} for topic in everyone if topic not in named]
+        return {"throttle_time": 0, "error_code": 0, "replica_election_results": rows}
 
 
 def _asked(request: Any) -> list[TopicPartition] | None:

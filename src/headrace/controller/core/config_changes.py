@@ -27,6 +27,7 @@ from headrace.config import (
     validate_topic_overrides,
 )
 from headrace.kernel.errors import ErrorCode, Refused, UnknownPartition
+from headrace.kernel.ids import topic_name_problem
 
 
 class Operation(IntEnum):
@@ -63,7 +64,7 @@ def merged(
             result.pop(change.name, None)
             continue
         if change.value is None:
-            raise Refused(ErrorCode.invalid_config, f"Null value not supported for : {change.name}")
+            raise Refused(ErrorCode.invalid_request, f"Null value not supported for : {change.name}")
         if change.operation == Operation.SET:
             result[change.name] = change.value
             continue
@@ -85,11 +86,12 @@ def _list_changed(current: str, change: KeyChange) -> str:
     return ",".join(items)
 
 
-def replaced(values: Mapping[str, str | None]) -> dict[str, str]:
+def replaced(values: Mapping[str, str | None], null_code: ErrorCode = ErrorCode.invalid_request) -> dict[str, str]:
+    """The values as given, none of them null. Kafka has another code for that where topics are created."""
     result: dict[str, str] = {}
     for name, value in values.items():
         if value is None:
-            raise Refused(ErrorCode.invalid_config, f"Null value not supported for : {name}")
+            raise Refused(null_code, f"Null value not supported for : {name}")
         result[name] = value
     return result
 
@@ -99,6 +101,9 @@ def check_resource(image: ClusterImage, resource_type: str, name: str) -> None:
     if resource_type == "topic":
         if not name:
             raise Refused(ErrorCode.invalid_request, "Default topic resources are not allowed.")
+        problem = topic_name_problem(name)
+        if problem is not None:
+            raise Refused(ErrorCode.invalid_topic_exception, problem)
         if name not in image.topics:
             raise UnknownPartition(f"The topic '{name}' does not exist.")
     elif resource_type == "broker" and name:
@@ -118,7 +123,7 @@ def check_values(resource_type: str, name: str, values: Mapping[str, str], confi
             validate_group_overrides(values, config)
         elif resource_type == "broker":
             validate_broker_overrides(config, values, cluster_wide=not name)
-        elif resource_type == "client-metrics":
+        elif resource_type == "client-metrics" and name:
             raise Refused(ErrorCode.invalid_config, "client metrics subscriptions are not offered")
     except ConfigError as error:
         # Kafka lets each broker judge its own settings, and calls a wrong one an invalid request.

@@ -25,6 +25,10 @@ UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 def change_level(image: ClusterImage, name: str, level: int, upgrade_type: int) -> FeatureSet | None:
     """The change, or None when the level is already that. Raises Refused."""
     code = ErrorCode.invalid_update_version
+    if upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
+        what = f"Invalid update version {level} for feature {name}."
+        why = f"{what} The controller does not support the given upgrade type."
+        raise Refused(code, why)
     if name not in SUPPORTED:
         raise Refused(
             code, f"Invalid update version {level} for feature {name}. The broker does not support this feature."
@@ -36,8 +40,6 @@ def change_level(image: ClusterImage, name: str, level: int, upgrade_type: int) 
     now = image.features.get(name, 0)
     if level == now:
         return None
-    if upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
-        raise Refused(ErrorCode.invalid_request, f"feature {name}: upgrade type {upgrade_type} is none of 1, 2, 3")
     if level > now and upgrade_type != UPGRADE:
         why = f"Invalid update version {level} for feature {name}. Can't downgrade to a newer version."
         raise Refused(code, why)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import math
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -11,7 +12,8 @@ from headrace.cluster.core.image import ClusterImage, QuotaEntity
 from headrace.kernel.errors import ErrorCode, Refused
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
-_ORDER: Final = {USER: 0, CLIENT_ID: 1, IP: 2}
+# The order in which Kafka happens to list the parts of an entity.
+_ORDER: Final = {CLIENT_ID: 0, USER: 1, IP: 2}
 _CLIENT_KEYS: Final = frozenset(
     {"producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate"}
 )
@@ -20,19 +22,30 @@ _IP_KEYS: Final = frozenset({"connection_creation_rate"})
 
 def entity_of(parts: Sequence[tuple[str, str | None]]) -> QuotaEntity:
     """The entity in canonical order. Raises INVALID_REQUEST."""
-    kinds = [kind for kind, _ in parts]
+    # A type given twice counts as its last, as with Kafka.
+    entity = dict(parts)
+    kinds = list(entity)
     if not kinds:
         raise Refused(ErrorCode.invalid_request, "Invalid empty client quota entity")
-    if len(set(kinds)) != len(kinds):
-        raise Refused(ErrorCode.invalid_request, f"client quota entity names a type twice: {kinds}")
-    for kind, name in parts:
+    for kind, name in entity.items():
         if kind not in _ORDER:
             raise Refused(ErrorCode.invalid_request, f"Unhandled client quota entity type: {kind}")
         if name == "":
             raise Refused(ErrorCode.invalid_request, f"Empty {kind} not supported")
     if IP in kinds and len(kinds) > 1:
         raise Refused(ErrorCode.invalid_request, f"Invalid quota entity combination: {kinds}")
-    return tuple(sorted(parts, key=lambda part: _ORDER[part[0]]))
+    address = entity.get(IP)
+    if address is not None and not _is_address(address):
+        raise Refused(ErrorCode.invalid_request, f"{address} is not a valid IP address.")
+    return tuple(sorted(entity.items(), key=lambda part: _ORDER[part[0]]))
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def altered(image: ClusterImage, entity: QuotaEntity, ops: Sequence[tuple[str, float, bool]]) -> list[QuotaSet]:
@@ -72,6 +85,10 @@ def matching(
         if match_type == EXACT and name is None:
             raise Refused(
                 ErrorCode.invalid_request, "Request specified MATCH_TYPE_EXACT, but set match string to null."
+            )
+        if match_type == DEFAULT and name is not None:
+            raise Refused(
+                ErrorCode.invalid_request, "Request specified MATCH_TYPE_DEFAULT, but also specified a match string."
             )
         if match_type not in (EXACT, DEFAULT, ANY):
             raise Refused(ErrorCode.invalid_request, f"Unknown match type {match_type}")

@@ -57,7 +57,7 @@ def reassign(
     before = original_replicas(info)
     if target is None:
         if not info.is_reassigning:
-            raise Refused(ErrorCode.no_reassignment_in_progress, f"{topic}-{index} is not being reassigned")
+            raise Refused(ErrorCode.no_reassignment_in_progress)  # Kafka says no more than the code either
         isr = [r for r in info.isr if r not in info.adding]
         if not isr and not set(info.eligible) & set(before):
             why = f"{topic}-{index}: none of the replicas before the reassignment, {list(before)}, is in sync"

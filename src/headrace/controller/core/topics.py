@@ -84,7 +84,7 @@ def more_partitions(
     """The partitions to add so that the topic has `count`. Raises a fault."""
     topic = image.topics.get(name)
     if topic is None:
-        raise UnknownPartition(f"The topic '{name}' does not exist.")
+        raise UnknownPartition()
     have = len(topic.partitions)
     if count == have:
         raise Refused(ErrorCode.invalid_partitions, f"Topic already has {have} partition(s).")
