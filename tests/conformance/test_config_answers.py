@@ -143,3 +143,25 @@ def test_a_full_change_replaces_what_was_set(nodes: list[Node]) -> None:
     ]
     assert changed[0] == changed[1]
     assert {"retention.ms", "flush.ms"} <= changed[1]
+
+
+def tool(address: str, *arguments: str) -> tuple[int, list[str]]:
+    """Kafka's own kafka-configs on the settings of all brokers: its exit code and what it printed, in order."""
+    where = ["--bootstrap-server", address, "--entity-type", "brokers", "--entity-default"]
+    done = reference.run_tool("kafka.admin.ConfigCommand", *where, *arguments)
+    return done.returncode, sorted(line for line in done.stdout.splitlines() if "=" in line and "Error" not in line)
+
+
+def test_settings_of_all_brokers_are_kept_and_shown_alike(nodes: list[Node]) -> None:
+    for change in (
+        "log.retention.ms=5000,message.max.bytes=2000000",
+        "log.cleaner.threads=x",
+        "num.partitions=5",  # not while a broker runs
+        "listeners=PLAINTEXT://127.0.0.1:1",  # for each broker by its id only
+    ):
+        apache, ours = (tool(address, "--alter", "--add-config", change)[0] for _, address in nodes)
+        assert ours == apache, change
+    apache_shows, ours_show = (tool(address, "--describe") for _, address in nodes)
+    kept_by_kraft = "min.insync.replicas="
+    assert ours_show == (apache_shows[0], [line for line in apache_shows[1] if kept_by_kraft not in line])
+    assert len(ours_show[1]) == 2
