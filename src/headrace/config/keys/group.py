@@ -42,7 +42,6 @@ KEYS = (
         "A member that is silent for this long is gone.",
         at_least(1),
         synonyms=(Synonym("group.share.session.timeout.ms"),),
-        difference="Without effect: share groups are not offered.",
     ),
     Key(
         "share.heartbeat.interval.ms",
@@ -51,7 +50,6 @@ KEYS = (
         "How often members are told to send a heartbeat.",
         at_least(1),
         synonyms=(Synonym("group.share.heartbeat.interval.ms"),),
-        difference="Without effect: share groups are not offered.",
     ),
     Key(
         "share.assignment.interval.ms",

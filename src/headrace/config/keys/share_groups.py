@@ -18,7 +18,6 @@ KEYS = (
         45_000,
         "A member of a share group that is silent for this long is gone.",
         at_least(1),
-        difference="Without effect: share groups are not offered.",
     ),
     Key(
         "group.share.min.session.timeout.ms",
@@ -40,7 +39,6 @@ KEYS = (
         5000,
         "How often members of a share group are told to send a heartbeat.",
         at_least(1),
-        difference="Without effect: share groups are not offered.",
     ),
     Key(
         "group.share.min.heartbeat.interval.ms",
