@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final
 from headrace.cluster.view import ClusterView
 from headrace.handlers.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
 from headrace.handlers.context import RequestContext
-from headrace.kernel.errors import ErrorCode, Refused
+from headrace.kernel.errors import ErrorCode
 
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
@@ -27,9 +27,9 @@ class DescribeCluster:
     def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:
         endpoint_type = getattr(request, "endpoint_type", _BROKERS)
         if endpoint_type == _CONTROLLERS:
-            raise Refused(ErrorCode.mismatched_endpoint_type, "this is a broker's endpoint, not a controller's")
+            return _refusal(ErrorCode.mismatched_endpoint_type, "this is a broker's endpoint, not a controller's")
         if endpoint_type != _BROKERS:
-            raise Refused(ErrorCode.unsupported_endpoint_type, f"endpoint type {endpoint_type}: must be 1 or 2")
+            return _refusal(ErrorCode.unsupported_endpoint_type, f"endpoint type {endpoint_type}: must be 1 or 2")
         image = self.view.current
         with_fenced = getattr(request, "include_fenced_brokers", False)
         brokers = []
@@ -55,3 +55,15 @@ class DescribeCluster:
             "brokers": brokers,
             "cluster_authorized_operations": CLUSTER_OPERATIONS if asked else NOT_ASKED,
         }
+
+
+def _refusal(code: ErrorCode, message: str) -> dict[str, Any]:
+    return {
+        "error_code": int(code),
+        "error_message": message,
+        "endpoint_type": _BROKERS,
+        "cluster_id": "",
+        "controller_id": -1,
+        "brokers": [],
+        "cluster_authorized_operations": NOT_ASKED,
+    }

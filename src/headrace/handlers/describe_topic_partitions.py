@@ -58,7 +58,10 @@ class DescribeTopicPartitions:
         return {"topics": topics, "next_cursor": None}
 
     def refuse(self, request: Any, context: RequestContext, error_code: int, message: str) -> dict[str, Any]:
-        topics = [_topic(topic.name, None, error_code, False, []) for topic in request.topics]
+        topics = [
+            {**_topic(topic.name, None, error_code, False, []), "topic_authorized_operations": NOT_ASKED}
+            for topic in request.topics
+        ]
         return {"topics": topics, "next_cursor": None}
 
 
@@ -69,5 +72,5 @@ def _topic(name: str, topic_id: Any, error_code: int, is_internal: bool, partiti
         "topic_id": topic_id,
         "is_internal": is_internal,
         "partitions": partitions,
-        "topic_authorized_operations": TOPIC_OPERATIONS if error_code == 0 else NOT_ASKED,
+        "topic_authorized_operations": TOPIC_OPERATIONS,
     }

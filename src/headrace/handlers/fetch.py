@@ -193,7 +193,9 @@ class Fetch:
         if version >= _LEADER_TOLD_FROM and code in _SENT_ELSEWHERE:
             name = self._name(wanted.topic)
             leader = self.leaders.of(name, wanted.index) if name is not None else None
-        return FetchedPartition(wanted.index, code, current_leader=leader)
+        # Kafka lists no aborted transactions for what does not exist, and has no list for other faults.
+        unknown = isinstance(fault, UnknownPartition | UnknownTopicId)
+        return FetchedPartition(wanted.index, code, aborted=() if unknown else None, current_leader=leader)
 
     def _name(self, topic: str | bytes) -> str | None:
         return topic if isinstance(topic, str) else self.leaders.view.current.topic_names.get(topic_id_of(topic))

@@ -33,11 +33,12 @@ class ListOffsets:
         asked = Counter((topic.name, p.partition_index) for topic in request.topics for p in topic.partitions)
         topics = []
         for topic in request.topics:
-            answers = []
+            answers = {}
             for partition in topic.partitions:
-                repeated = asked[topic.name, partition.partition_index] > 1
-                answers.append(self._answer(topic.name, partition, isolation, context.version, repeated))
-            topics.append({"name": topic.name, "partitions": answers})
+                index = partition.partition_index
+                repeated = asked[topic.name, index] > 1
+                answers[index] = self._answer(topic.name, partition, isolation, context.version, repeated)
+            topics.append({"name": topic.name, "partitions": list(answers.values())})
         return {"topics": topics}
 
     def _answer(self, topic: str, question: Any, isolation: int | None, version: int, repeated: bool) -> dict[str, Any]:

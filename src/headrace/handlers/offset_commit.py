@@ -41,11 +41,15 @@ class OffsetCommit:
             name, topic_id, unknown = self._topic(topic, version)
             answer: dict[str, Any] = {"name": name, "topic_id": topic_id}
             answers.append(answer)
-            if unknown is not None:
-                answer["partitions"] = [
-                    {"partition_index": p.partition_index, "error_code": unknown} for p in topic.partitions
-                ]
-                continue
+            exist = 0 if unknown is not None else len(self.view.current.topics[name].partitions)
+            answer["partitions"] = [
+                {
+                    "partition_index": p.partition_index,
+                    "error_code": unknown or ErrorCode.unknown_topic_or_partition,
+                }
+                for p in topic.partitions
+                if not 0 <= p.partition_index < exist
+            ]
             commits = [
                 PartitionCommit(
                     p.partition_index,
@@ -54,8 +58,10 @@ class OffsetCommit:
                     p.committed_metadata or "",
                 )
                 for p in topic.partitions
+                if 0 <= p.partition_index < exist
             ]
-            taken.append((TopicCommit(name, topic_id, commits), answer))
+            if commits:
+                taken.append((TopicCommit(name, topic_id, commits), answer))
         if not taken:
             return {"topics": answers}
         try:
@@ -107,7 +113,7 @@ def _answered(
     if version < 9 and error is ErrorCode.stale_member_epoch:
         error = ErrorCode.illegal_generation
     for commit, answer in taken:
-        answer["partitions"] = [
+        answer["partitions"] += [
             {
                 "partition_index": p.partition,
                 "error_code": ErrorCode.offset_metadata_too_large if (commit.topic, p.partition) in too_long else error,

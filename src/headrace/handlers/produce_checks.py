@@ -6,7 +6,7 @@ import struct
 import uuid
 from typing import Final
 
-from headrace.kernel.errors import ErrorCode, Refused
+from headrace.kernel.errors import CorruptBatch, ErrorCode, Refused
 
 _OVERHEAD_BYTES: Final = 12
 _HEADER_BYTES: Final = 61
@@ -40,6 +40,8 @@ def check_records(records: memoryview | None, version: int) -> memoryview:
             ErrorCode.invalid_record, f"produce v{version} needs one record batch per partition, there is none"
         )
     magic = records[_MAGIC_AT]
+    if magic > _MAGIC:
+        raise CorruptBatch(f"record batch of magic {magic}: there is no such format")
     if magic != _MAGIC:
         raise Refused(ErrorCode.invalid_record, f"record batch of magic {magic}: produce v{version} takes magic 2 only")
     (length,) = _read_length(records, _LENGTH_AT)

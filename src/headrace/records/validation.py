@@ -50,6 +50,14 @@ class BatchRules:
     level: int | None = None
 
 
+class RecordsRefused(Refused):
+    """A batch refused for some of its records; `record_errors` are their places in it, with the reason (KIP-467)."""
+
+    def __init__(self, code: ErrorCode, message: str, records: list[int]) -> None:
+        super().__init__(code, message)
+        self.record_errors = tuple((place, message) for place in records)
+
+
 def single_batch(data: memoryview) -> BatchView:
     """The one batch that a produce request may carry for a partition, its extent and checksum checked.
 
@@ -154,9 +162,11 @@ def admit(batch: BatchView, rules: BatchRules, now_ms: int, *, from_client: bool
 
 def _check_latest(batch: BatchView, rules: BatchRules, now_ms: int) -> None:
     """Refuses a batch from the future; one whose header only says so gets the timestamp that its records have."""
-    latest_ms = max(record.timestamp_ms for record in iter_records(batch))
+    stamps = [record.timestamp_ms for record in iter_records(batch)]
+    latest_ms = max(stamps)
     if latest_ms - now_ms > rules.timestamp_after_max_ms:
-        raise _outside(latest_ms, rules, now_ms)
+        late = [delta for delta, stamp in enumerate(stamps) if stamp - now_ms > rules.timestamp_after_max_ms]
+        raise _outside(latest_ms, rules, now_ms, late)
     batch.patch_create_time(latest_ms)
 
 
@@ -164,17 +174,19 @@ def _admit_opened(batch: BatchView, rules: BatchRules, now_ms: int) -> BatchView
     oldest_ms = (
         now_ms - rules.timestamp_before_max_ms if rules.timestamp_type is TimestampType.CREATE_TIME else NO_TIMESTAMP
     )
+    without_key = []
     for delta, record in enumerate(iter_records(batch)):
         if record.offset != batch.base_offset + delta:
             raise Refused(
                 ErrorCode.invalid_record, f"record {delta} has offset {record.offset - batch.base_offset} in its batch"
             )
         if rules.keys_required and record.key is None:
-            raise Refused(
-                ErrorCode.invalid_record, f"record {delta} has no key: a compacted topic needs one in every record"
-            )
+            without_key.append(delta)
         if NO_TIMESTAMP < record.timestamp_ms < oldest_ms:
-            raise _outside(record.timestamp_ms, rules, now_ms)
+            raise _outside(record.timestamp_ms, rules, now_ms, [delta])
+    if without_key:
+        why = f"record {without_key[0]} has no key: a compacted topic needs one in every record"
+        raise RecordsRefused(ErrorCode.invalid_record, why, without_key)
     if rules.codec is None or rules.codec == batch.codec:
         return batch
     return recompressed(batch, rules.codec, rules.level)
@@ -196,10 +208,11 @@ def recompressed(batch: BatchView, codec: Codec, level: int | None = None) -> Ba
     return BatchView(memoryview(bytearray(data)))
 
 
-def _outside(timestamp_ms: int, rules: BatchRules, now_ms: int) -> Refused:
-    return Refused(
+def _outside(timestamp_ms: int, rules: BatchRules, now_ms: int, records: list[int]) -> RecordsRefused:
+    return RecordsRefused(
         ErrorCode.invalid_timestamp,
         f"timestamp {timestamp_ms} is more than {rules.timestamp_before_max_ms} ms before or "
         f"{rules.timestamp_after_max_ms} ms after the broker's {now_ms}: "
         "see message.timestamp.before.max.ms and message.timestamp.after.max.ms",
+        records,
     )

@@ -68,8 +68,9 @@ def answer_for_producer(
         return None
     duplicate = producers.check(batch)
     if duplicate is not None:
-        original_ms = duplicate.timestamp_ms if log.keeps_append_time else -1
-        return Appended(duplicate.first_offset, duplicate.last_offset, original_ms, log.log_start_offset, True)
+        # Kafka tells the time of the first arrival whatever kind of time the topic keeps.
+        arrived_ms = duplicate.timestamp_ms
+        return Appended(duplicate.first_offset, duplicate.last_offset, arrived_ms, log.log_start_offset, True)
     if (
         verify
         and batch.is_transactional

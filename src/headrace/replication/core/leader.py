@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from headrace.kernel.errors import ErrorCode, FencedLeaderEpoch, Refused, UnknownLeaderEpoch
+from headrace.kernel.errors import ErrorCode, FencedLeaderEpoch, OffsetOutOfRange, Refused, UnknownLeaderEpoch
 
 NO_EPOCH: Final = -1
 UNDEFINED_OFFSET: Final = -1
@@ -42,6 +42,10 @@ def divergence(fetch_offset: int, last_fetched_epoch: int, end: EpochEnd) -> Epo
     """
     if last_fetched_epoch == NO_EPOCH:
         return None
+    if end.epoch == NO_EPOCH or end.end_offset == UNDEFINED_OFFSET:
+        raise OffsetOutOfRange(
+            f"no epoch up to {last_fetched_epoch} is known here, so offset {fetch_offset} is nowhere"
+        )
     if end.epoch < last_fetched_epoch or end.end_offset < fetch_offset:
         return end
     return None

@@ -1,0 +1,58 @@
+"""The same raw requests to Apache Kafka 4.3.0 and to Headrace: the same answers, field by field.
+
+The variants are a table (`variants`); what is meant to differ is in `meant`, with its reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from headrace.testing import broker
+from tests.differential.meant import MEANT
+from tests.differential.servers import Server, differences, masked
+from tests.differential.table import Variant, prepare
+from tests.differential.variants import VARIANTS
+from tests.reference.kafka import ReferenceKafka
+
+pytestmark = pytest.mark.needs("kafka")
+
+SAME_SETTINGS = {
+    "auto.create.topics.enable": "true",
+    "offsets.topic.num.partitions": "3",
+    "transaction.state.log.num.partitions": "3",
+    "group.initial.rebalance.delay.ms": "0",
+    "num.partitions": "2",
+}
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Server]]:
+    directory = tmp_path_factory.mktemp("differential")
+    settings = SAME_SETTINGS | {"broker.id": "1"}
+    with (
+        ReferenceKafka(directory / "kafka", settings=SAME_SETTINGS, heap="512m") as kafka,
+        broker(settings, data_dir=directory / "headrace") as ours,
+    ):
+        servers = Server("Kafka", kafka.port), Server("Headrace", ours.port)
+        for server in servers:
+            prepare(server)
+        yield servers
+
+
+def test_there_are_at_least_three_hundred_variants() -> None:
+    assert len(VARIANTS) >= 300
+    assert len({variant.id for variant in VARIANTS}) == len(VARIANTS)
+    assert MEANT.keys() <= {variant.id for variant in VARIANTS}
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.id)
+def test_both_answer_alike(both: tuple[Server, Server], variant: Variant) -> None:
+    kafka, ours = (masked(variant.run(server)) for server in both)
+    found = differences(kafka, ours)
+    meant = MEANT.get(variant.id)
+    if meant is not None:
+        assert found, f"{variant.id} no longer differs: take it out of the list of what is meant to"
+        return
+    assert not found, "\n".join(found)

@@ -1,0 +1,8 @@
+"""All variants."""
+
+from __future__ import annotations
+
+from tests.differential import admin_variants, data_variants, group_variants
+from tests.differential.table import Variant
+
+VARIANTS: list[Variant] = [*data_variants.VARIANTS, *group_variants.VARIANTS, *admin_variants.VARIANTS]
