@@ -84,8 +84,9 @@ async def run(arguments: Arguments, client: ClusterClient) -> None:
             why = f"due to: {answer_error(answer) if hasattr(answer, 'error_code') else answer}"
             print(f"Skip getting offsets for topic-partition {partition} {why}", file=sys.stderr)
         else:
-            offset = "" if answer.offset < 0 else answer.offset
-            print(f"{partition.topic}:{partition.partition}:{offset}")
+            # No record at that time: Kafka's tool leaves the partition out.
+            if answer.offset >= 0:
+                print(f"{partition.topic}:{partition.partition}:{answer.offset}")
 
 
 TOOL = Tool("Show offsets of partitions.", OPTIONS, run, failure_prefix="Error occurred: ", check=check)

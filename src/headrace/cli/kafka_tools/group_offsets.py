@@ -119,8 +119,14 @@ class Reset:
         at_time: dict[TopicPartition, int] = {}
         if self.time_ms is not None:
             found = await ends(client, partitions, self.time_ms)
-            # No record at or after the time means: what comes next.
-            at_time = {p: offset if (offset := _known(f)) >= 0 else last[p] for p, f in found.items()}
+            for partition, answer in sorted(found.items()):
+                offset = _known(answer)
+                if offset < 0:
+                    # No record at or after the time means: what comes next.
+                    name = f"Partition {partition.partition} from topic {partition.topic}"
+                    print(f"\nWarn: {name} is empty. Falling back to latest known offset.")
+                    offset = last[partition]
+                at_time[partition] = offset
         targets = {}
         for partition in partitions:
             wanted = self.target(

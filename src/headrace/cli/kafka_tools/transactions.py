@@ -206,7 +206,7 @@ async def find_hanging(arguments: Arguments, client: ClusterClient) -> None:
             if open_here and partition not in known.get(int(p.producer_id), set()):
                 offset, minutes = int(p.current_txn_start_offset), age_ms // 60_000
                 row = [partition.topic, partition.partition, int(p.producer_id), int(p.producer_epoch)]
-                rows.append([*row, int(p.coordinator_epoch), offset, int(p.last_timestamp), f"{minutes} min"])
+                rows.append([*row, int(p.coordinator_epoch), offset, int(p.last_timestamp), minutes])
     heading = [
         "Topic",
         "Partition",
@@ -215,7 +215,7 @@ async def find_hanging(arguments: Arguments, client: ClusterClient) -> None:
         "CoordinatorEpoch",
         "StartOffset",
         "LastTimestamp",
-        "Duration",
+        "Duration(min)",
     ]
     table(heading, rows)
 
