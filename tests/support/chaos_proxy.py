@@ -44,6 +44,10 @@ class ChaosProxy:
         self._started: Future[int] = Future()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
     def __enter__(self) -> ChaosProxy:
         self._thread.start()
         self.port = self._started.result(10)
