@@ -34,7 +34,7 @@ _INTERNAL: Final = {
         "share.coordinator.state.topic.num.partitions",
         "share.coordinator.state.topic.replication.factor",
         "share.coordinator.state.topic.segment.bytes",
-        {"cleanup.policy": "delete", "compression.type": "none", "retention.ms": "-1"},
+        {"cleanup.policy": "delete", "compression.type": "uncompressed", "retention.ms": "-1"},
     ),
 }
 
