@@ -1,6 +1,7 @@
 """UpdateFeatures (key 57, versions 0–2): finalized feature levels (KIP-584, 778).
 
-v1  upgrade type and validate-only · v2 one error for all. v0's "allow downgrade" counts as a safe downgrade.
+v1  upgrade type and validate-only · v2 no rows by feature. All or nothing. v0's "allow downgrade" is not heeded, as
+in Kafka.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from headrace.controller.core.features import SAFE_DOWNGRADE, UPGRADE
+from headrace.controller.core.features import UPGRADE
 from headrace.controller.gateway import ControllerGateway
 from headrace.handlers.context import RequestContext
 from headrace.kernel.errors import ErrorCode
@@ -41,25 +42,16 @@ class UpdateFeatures:
         validate_only = bool(getattr(request, "validate_only", False))
         results = await self.gateway.controller.update_features(updates, validate_only=validate_only)
         first = next((result for result in results if result.error is not ErrorCode.none), None)
-        rows = [
-            {"feature": result.name, "error_code": int(result.error), "error_message": result.message}
-            for result in results
-        ]
-        if first is None:
-            return _answer(ErrorCode.none, None, rows)
-        if context.version >= 2:
-            return _answer(
-                first.error,
-                f"The update failed for all features since the following feature had an error: {first.message}",
-                [],
-            )
+        if first is not None:
+            why = f"The update failed for all features since the following feature had an error: {first.message}"
+            return _answer(first.error, why, [])
+        # Kafka writes the name of "no error" into the message; before v2 each feature has a row.
+        rows = [{"feature": result.name, "error_code": 0, "error_message": "NONE"} for result in results]
         return _answer(ErrorCode.none, None, rows)
 
 
 def _upgrade_type(update: Any) -> int:
-    if hasattr(update, "allow_downgrade"):
-        return SAFE_DOWNGRADE if update.allow_downgrade else UPGRADE
-    return int(update.upgrade_type)
+    return int(getattr(update, "upgrade_type", UPGRADE))
 
 
 def _answer(error: ErrorCode, message: str | None, rows: list[dict[str, Any]]) -> dict[str, Any]:
