@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import socket
 import subprocess
@@ -16,8 +15,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from headrace.testing import broker_process
 from headrace.wire import codec
+from tests.support.effort import rounds
 
-KILLS = int(os.environ.get("HEADRACE_KILLS", "8"))
+pytestmark = pytest.mark.chaos
+
+KILLS = rounds(short=8, long=50)
 PARTITIONS = 3
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import random
 import socket
 import struct
@@ -18,8 +17,11 @@ from kio.serial._introspect import classify_field, get_field_tag, is_optional
 from headrace.records.builder import Record, build_batch
 from headrace.testing import BrokerProcess, broker_process
 from headrace.wire import codec
+from tests.support.effort import rounds
 
-ROUNDS = int(os.environ.get("HEADRACE_FUZZ_ROUNDS", "40"))
+pytestmark = pytest.mark.fuzz
+
+ROUNDS = rounds(short=40, long=1000)
 GROWTH_LIMIT_KB = 150_000
 
 
