@@ -5,17 +5,14 @@ v0 filters by state and producer id · v1 by duration (KIP-994) · v2 by a patte
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from headrace.coordinators.group.core.regex import BadRegex, Regex
 from headrace.coordinators.txn.coordinator import TransactionCoordinator
 from headrace.coordinators.txn.core.queries import ListFilter
 from headrace.handlers.context import RequestContext
 from headrace.kernel.errors import ErrorCode, Refused
-
-# A pattern is a stranger's program: bounded, so that it cannot hold the event loop for long.
-_LONGEST_PATTERN = 1_000
 
 
 @dataclass(frozen=True)
@@ -47,14 +44,10 @@ class ListTransactions:
         }
 
 
-def _compiled(pattern: str | None) -> re.Pattern[str] | None:
+def _compiled(pattern: str | None) -> Regex | None:
     if not pattern:
         return None
-    if len(pattern) > _LONGEST_PATTERN:
-        raise Refused(
-            ErrorCode.invalid_regular_expression, f"a pattern of {len(pattern)} characters: at most {_LONGEST_PATTERN}"
-        )
     try:
-        return re.compile(pattern)
-    except re.error as error:
-        raise Refused(ErrorCode.invalid_regular_expression, f"pattern {pattern!r}: {error}") from error
+        return Regex(pattern)
+    except BadRegex as problem:
+        raise Refused(ErrorCode.invalid_regular_expression, f"pattern {pattern!r}: {problem}") from problem

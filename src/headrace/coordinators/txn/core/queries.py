@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 from headrace.coordinators.txn.core.transaction import STATE_BY_LABEL, Transaction
+
+
+class Pattern(Protocol):
+    def matches(self, name: str) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +20,7 @@ class ListFilter:
     producer_ids: frozenset[int] = frozenset()
     state_labels: Collection[str] = ()
     longer_than_ms: int = -1
-    transactional_id_pattern: re.Pattern[str] | None = None
+    transactional_id_pattern: Pattern | None = None
 
     @property
     def unknown_states(self) -> list[str]:
@@ -34,6 +38,6 @@ class ListFilter:
             if self.longer_than_ms >= 0 and now_ms - transaction.started_at_ms <= self.longer_than_ms:
                 continue
             pattern = self.transactional_id_pattern
-            if pattern is not None and not pattern.fullmatch(transaction.transactional_id):
+            if pattern is not None and not pattern.matches(transaction.transactional_id):
                 continue
             yield transaction
