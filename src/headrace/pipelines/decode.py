@@ -140,7 +140,7 @@ def _avro_to_json(schema: str) -> Any:
     """A UDF from Avro bytes to (json, error). Bytes with the registry's five-byte prefix are opened too."""
 
     @f.udf("json string, error string")
-    def open_avro(data: bytes | None) -> tuple[str | None, str | None]:
+    def open_avro(data):  # type: ignore[no-untyped-def]  # Spark warns about hints it cannot read
         import io
 
         import fastavro

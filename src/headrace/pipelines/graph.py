@@ -45,6 +45,13 @@ _NOT_THERE_YET: Final = ("TABLE_OR_VIEW_NOT_FOUND", "STREAM_NOT_FOUND", "VIEW_NO
 
 
 @dataclass(frozen=True)
+class BatchSink(Output):  # type: ignore[misc]
+    """A target that takes every batch as a DataFrame with its number; it must know a batch that it has taken before."""
+
+    write: Callable[[DataFrame, int], Any]
+
+
+@dataclass(frozen=True)
 class ResolvedFlow:
     flow: Flow
     target: Output
@@ -222,6 +229,34 @@ def load_graph(spark: SparkSession, spec: PipelineSpec) -> PipelineGraph:
     return graph
 
 
+def connector_graph(
+    spark: SparkSession,
+    name: str,
+    source: Any,
+    select: str | None,
+    target: tuple[Output, Callable[[DataFrame], DataFrame]],
+    bootstrap: str | None,
+) -> PipelineGraph:
+    """The graph of a connector: one flow from its source through its SELECT to its target, one for dead letters."""
+    graph = PipelineGraph(spark)
+    output, fit = target
+    at = output.source_code_location
+
+    def rows() -> DataFrame:
+        source.rows.createOrReplaceTempView("source")
+        return fit(spark.sql(select) if select else source.rows)
+
+    graph.register_output(output)
+    graph.register_flow(Flow(name=name, target=output.name, spark_conf={}, source_code_location=at, func=rows))
+    if source.dead is not None:
+        letters = f"{name}-dead-letters"
+        graph.register_output(Sink(letters, None, at, "headrace", {"kafka.bootstrap.servers": bootstrap or ""}))
+        graph.register_flow(
+            Flow(name=letters, target=letters, spark_conf={}, source_code_location=at, func=lambda: source.dead)
+        )
+    return graph
+
+
 def _run_python(spark: SparkSession, file: Path) -> None:
     module_spec = importlib.util.spec_from_file_location(f"headrace_pipeline_{file.stem}", file)
     assert module_spec is not None and module_spec.loader is not None
@@ -235,4 +270,4 @@ def _run_python(spark: SparkSession, file: Path) -> None:
         raise PipelineError(f"{file.name}: {type(error).__name__}: {first_line(error)}") from error
 
 
-__all__ = ["PipelineGraph", "ResolvedFlow", "Sink", "Table", "first_line", "load_graph", "split_statements"]
+__all__ = ["BatchSink", "PipelineGraph", "ResolvedFlow", "Sink", "Table", "first_line", "load_graph", "split_statements"]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import threading
 import time
@@ -25,7 +26,7 @@ from pyspark.pipelines.output import MaterializedView, Output, Sink, StreamingTa
 
 from headrace.pipelines.errors import PipelineError
 from headrace.pipelines.foreach_batch import to_topic
-from headrace.pipelines.graph import ResolvedFlow, first_line, load_graph
+from headrace.pipelines.graph import BatchSink, PipelineGraph, ResolvedFlow, first_line, load_graph
 from headrace.pipelines.plan_guard import guard, is_update_plan, plan_text, shape_of
 from headrace.pipelines.progress import FAILED, RESTARTING, RUNNING, STOPPED, FlowProgress, ProgressWriter, update_from_event
 from headrace.pipelines.spec import PipelineSpec
@@ -68,6 +69,7 @@ class PipelineRun:
     checkpoints: str = "checkpoints"
     only_flow: str | None = None
     trigger_interval: str | None = None
+    graph: PipelineGraph | None = None
     flows: list[RunningFlow] = field(default_factory=list)
     views: list[ResolvedFlow] = field(default_factory=list)
     _stop: threading.Event = field(default_factory=threading.Event)
@@ -80,7 +82,8 @@ class PipelineRun:
             # Static settings were given when the session was made; the rest belong to this pipeline.
             if self.spark.conf.isModifiable(name) or not name.startswith("spark."):
                 self.spark.conf.set(name, value)
-        return load_graph(self.spark, self.spec).resolve(self._prepare)
+        graph = self.graph or load_graph(self.spark, self.spec)
+        return graph.resolve(self._prepare)
 
     def start(self) -> None:
         resolved = self.resolve()
@@ -127,7 +130,9 @@ class PipelineRun:
         mode = conf.get("headrace.output.mode") or ("update" if is_update_plan(plan_text(frame)) else "append")
         writer = frame.writeStream.queryName(f"{self.spec.name}.{flow.name}").outputMode(mode)
         writer = writer.option("checkpointLocation", self.checkpoint_of(flow))
-        if isinstance(target, Sink) and target.format == "headrace" and mode == "update":
+        if isinstance(target, BatchSink):
+            writer = writer.foreachBatch(target.write)
+        elif isinstance(target, Sink) and target.format == "headrace" and mode == "update":
             writer = writer.foreachBatch(to_topic(f"{self.spec.name}.{flow.name}", target.options))
         elif isinstance(target, Sink):
             writer = writer.format(target.format).options(**dict(target.options))
@@ -216,8 +221,11 @@ class PipelineRun:
     def _refresh_views(self, every_s: float) -> None:
         if not self.views or time.monotonic() - self._views_refreshed_at < every_s:
             return
+        # Tables that a view reads have grown since their files were listed.
+        for flow in self.flows:
+            if isinstance(flow.resolved.target, StreamingTable):
+                self.spark.catalog.refreshTable(flow.resolved.target.name)
         for item in self.views:
-            # Tables that a view reads have grown since their files were listed.
             frame = item.flow.func()
             path = self.spec.storage_uri("tables", item.target.name)
             fresh = f"{path}.next"
@@ -251,10 +259,17 @@ class PipelineRun:
             self._writer.close()
 
 
+_PYTHON_ERROR: Final = re.compile(r"^(?!org\.|java\.|py4j\.|Caused by)([A-Za-z_][\w.]*): (.+)$")
+
+
 def readable(error: Any) -> str:
-    """The last sentence of a failure: in a Python worker's trace that is the one we wrote."""
+    """The sentence of a failure: in a Python trace the last line, which names the exception."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    for line in reversed(lines):
-        if ("headrace.pipelines.errors." in line or "headrace.kernel.errors." in line) and ": " in line:
-            return line.split(": ", 1)[1][:500]
+    ours = [line for line in lines if line.startswith("headrace.") and ": " in line]
+    if ours:
+        return ours[-1].split(": ", 1)[1][:500]
+    if any(line.startswith("Traceback") for line in lines):
+        for line in reversed(lines):
+            if (match := _PYTHON_ERROR.match(line)) and match[1].endswith(("Error", "Exception", "Warning")):
+                return line[:500]
     return (lines[0] if lines else type(error).__name__)[:500]

@@ -1,0 +1,165 @@
+"""Connectors: a source, a SELECT and a target in one YAML file, without code.
+
+    name: orders-to-lake
+    bootstrap: localhost:9092
+    from:
+      topic: {name: orders, schema: "id string, amount double"}
+    select: SELECT id, amount FROM source WHERE amount > 10
+    to:
+      parquet: {path: lake/orders}
+
+A connector runs as a pipeline of one flow (and one for its dead letters), so restarts, progress, consumer group and exactly
+once are those of `runner`. Sources are in `connector_sources`, targets in `connector_targets`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final
+
+import yaml
+
+from headrace.pipelines.errors import OptionError, nearest
+from headrace.pipelines.spec import BOOTSTRAP, FILE_NAMES, PipelineSpec
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_FIELDS: Final = ("name", "bootstrap", "storage", "from", "select", "to", "trigger", "configuration")
+SOURCES: Final = ("topic", "file", "jdbc", "cdc")
+TARGETS: Final = ("topic", "parquet", "delta", "jdbc", "console")
+
+
+@dataclass(frozen=True)
+class End:
+    """One end of a connector: its kind, and its settings as strings, lists and mappings."""
+
+    kind: str
+    settings: Mapping[str, Any]
+    place: str
+
+    def text(self, name: str, default: str | None = None) -> str:
+        value = self.settings.get(name, default)
+        if value is None:
+            raise OptionError(f'{self.place}: "{name}" is missing')
+        return str(value)
+
+    def names(self, name: str) -> list[str]:
+        value = self.settings.get(name) or []
+        return [part.strip() for part in value.split(",")] if isinstance(value, str) else [str(part) for part in value]
+
+    def options(self) -> dict[str, str]:
+        return {str(key): _spark_text(value) for key, value in (self.settings.get("options") or {}).items()}
+
+    def only(self, *known: str) -> End:
+        if unknown := next((name for name in self.settings if name not in known), None):
+            raise OptionError(f"{self.place}: {unknown!r} is unknown{nearest(str(unknown), known)}")
+        return self
+
+
+@dataclass(frozen=True)
+class ConnectorSpec:
+    file: Path
+    name: str
+    bootstrap: str | None
+    storage: str
+    source: End
+    select: str | None
+    target: End
+    trigger: str | None
+    configuration: Mapping[str, str]
+
+    def pipeline(self) -> PipelineSpec:
+        configuration = dict(self.configuration)
+        if self.bootstrap:
+            configuration[BOOTSTRAP] = self.bootstrap
+        if self.trigger:
+            configuration["headrace.trigger.interval"] = self.trigger
+        return PipelineSpec(self.file.parent.resolve(), self.name, self.storage, None, configuration, ())
+
+
+def _spark_text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def is_connector(path: Path) -> bool:
+    return path.is_file() and path.suffix in (".yml", ".yaml") and path.name not in FILE_NAMES
+
+
+def load_connector(file: Path, bootstrap: str | None = None) -> ConnectorSpec:
+    try:
+        data = yaml.safe_load(file.read_text())
+    except yaml.YAMLError as error:
+        raise OptionError(f"{file}: not YAML: {' '.join(str(error).split())}") from error
+    except OSError as error:
+        raise OptionError(f"{file}: {error.strerror}") from error
+    if not isinstance(data, dict):
+        raise OptionError(f"{file}: must be a mapping with from and to")
+    if unknown := next((key for key in data if key not in _FIELDS), None):
+        raise OptionError(f"{file}: field {unknown!r} is unknown{nearest(str(unknown), _FIELDS)}")
+    name = str(data.get("name") or file.stem)
+    brokers = bootstrap or data.get("bootstrap") or os.environ.get("HEADRACE_BOOTSTRAP")
+    return ConnectorSpec(
+        file=file,
+        name=name,
+        bootstrap=brokers,
+        storage=os.path.expandvars(str(data.get("storage") or f"storage/{name}")),
+        source=_end(file, data, "from", SOURCES),
+        select=data.get("select"),
+        target=_end(file, data, "to", TARGETS),
+        trigger=data.get("trigger"),
+        configuration={str(key): _spark_text(value) for key, value in (data.get("configuration") or {}).items()},
+    )
+
+
+def _end(file: Path, data: Mapping[str, Any], field: str, kinds: tuple[str, ...]) -> End:
+    given = data.get(field)
+    if isinstance(given, str):
+        given = {given: {}}
+    if not isinstance(given, dict) or len(given) != 1:
+        raise OptionError(f'{file}: "{field}" must name one of {", ".join(kinds)}')
+    ((kind, settings),) = given.items()
+    if kind not in kinds:
+        raise OptionError(f"{file}: {field}: {kind!r} is unknown{nearest(str(kind), kinds)}: use {', '.join(kinds)}")
+    if isinstance(settings, str):
+        settings = {"name" if kind == "topic" else "path": settings}
+    settings = {key: os.path.expandvars(value) if isinstance(value, str) else value for key, value in (settings or {}).items()}
+    return End(kind, settings, f"{file.name}: {field}.{kind}")
+
+
+def connector_run(spec: ConnectorSpec, spark: SparkSession, *, once: bool, report: Callable[[str], None]) -> Any:
+    """The run of this connector, ready to be started."""
+    from headrace.pipelines.connector_sources import source_frames
+    from headrace.pipelines.connector_targets import target_output
+    from headrace.pipelines.graph import connector_graph
+    from headrace.pipelines.runner import PipelineRun
+
+    graph = connector_graph(spark, spec.name, source_frames(spec, spark), spec.select, target_output(spec), spec.bootstrap)
+    return PipelineRun(spec.pipeline(), spark, report, once=once, graph=graph)
+
+
+def run_connector(
+    file: Path, *, once: bool, bootstrap: str | None, master: str | None, report: Callable[[str], None]
+) -> None:
+    from headrace.pipelines.session import spark_session
+
+    spec = load_connector(file, bootstrap)
+    spark = spark_session(spec.name, master=master)
+    try:
+        run = connector_run(spec, spark, once=once, report=report)
+
+        def stop(_number: int, _frame: FrameType | None) -> None:
+            run.stop()
+
+        signal.signal(signal.SIGTERM, stop)
+        signal.signal(signal.SIGINT, stop)
+        run.start()
+        report(f"connector {spec.name}: {spec.source.kind} → {spec.target.kind}")
+        run.supervise()
+    finally:
+        spark.stop()

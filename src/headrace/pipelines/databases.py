@@ -1,0 +1,151 @@
+"""Databases that connectors read and write: PostgreSQL and SQLite, by their Python drivers, without a jar.
+
+    postgresql://user:password@host/database        sqlite:///relative.db        sqlite:////absolute.db
+
+One `Database` hides what differs between the two: how to connect, quote, count parameters, upsert.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from headrace.pipelines.errors import OptionError, PipelineError
+
+LEDGER: Final = "_headrace_ledger"
+
+
+@dataclass(frozen=True)
+class Database:
+    url: str
+
+    def __post_init__(self) -> None:
+        if not self.url.startswith(("postgresql://", "postgres://", "sqlite:///")):
+            raise OptionError(f"url {self.url!r}: must begin with postgresql:// or sqlite:///")
+
+    @property
+    def is_sqlite(self) -> bool:
+        return self.url.startswith("sqlite:")
+
+    @property
+    def mark(self) -> str:
+        """How a parameter is written."""
+        return "?" if self.is_sqlite else "%s"
+
+    @contextmanager
+    def connect(self) -> Iterator[Any]:
+        """A connection in a transaction: committed at the end, rolled back on an error."""
+        connection = self._open()
+        try:
+            yield connection
+            connection.commit()
+        except BaseException:
+            connection.rollback()
+            raise
+        finally:
+            connection.close()
+
+    def _open(self) -> Any:
+        if self.is_sqlite:
+            try:
+                return sqlite3.connect(self.url[len("sqlite:///") :], timeout=30)
+            except sqlite3.Error as error:
+                raise PipelineError(f"{self.url}: {error}") from error
+        import psycopg
+
+        try:
+            return psycopg.connect(self.url, connect_timeout=10)
+        except psycopg.Error as error:
+            # The password is in the url: only the server's words are told.
+            raise PipelineError(f"PostgreSQL cannot be reached: {' '.join(str(error).split())}") from error
+
+    def columns(self, table: str) -> dict[str, str]:
+        """Column names with their Spark types. Raises PipelineError for a table that is not there."""
+        with self.connect() as connection:
+            if self.is_sqlite:
+                rows = connection.execute(f"PRAGMA table_info({quoted(table)})").fetchall()
+                found = {row[1]: _sqlite_type(row[2]) for row in rows}
+            else:
+                schema, _, name = table.rpartition(".")
+                rows = connection.execute(
+                    "SELECT column_name, data_type, numeric_precision, numeric_scale FROM information_schema.columns "
+                    "WHERE table_name = %s AND table_schema = coalesce(nullif(%s, ''), current_schema()) "
+                    "ORDER BY ordinal_position",
+                    (name, schema),
+                ).fetchall()
+                found = {row[0]: _postgres_type(row[1], row[2], row[3]) for row in rows}
+        if not found:
+            raise PipelineError(f"table {table!r} does not exist")
+        return found
+
+    def primary_key(self, connection: Any, table: str) -> list[str]:
+        if self.is_sqlite:
+            rows = connection.execute(f"PRAGMA table_info({quoted(table)})").fetchall()
+            return [row[1] for row in sorted(rows, key=lambda row: row[5]) if row[5]]
+        rows = connection.execute(
+            "SELECT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey) "
+            "WHERE i.indrelid = %s::regclass AND i.indisprimary",
+            (table,),
+        ).fetchall()
+        return [row[0] for row in rows]
+
+    def upsert_sql(self, table: str, columns: Sequence[str], keys: Sequence[str]) -> str:
+        names = ", ".join(quoted(name) for name in columns)
+        marks = ", ".join([self.mark] * len(columns))
+        statement = f"INSERT INTO {quoted(table)} ({names}) VALUES ({marks})"
+        if not keys:
+            return statement
+        others = [name for name in columns if name not in keys]
+        changes = ", ".join(f"{quoted(name)} = excluded.{quoted(name)}" for name in others)
+        target = ", ".join(quoted(name) for name in keys)
+        return f"{statement} ON CONFLICT ({target}) DO " + (f"UPDATE SET {changes}" if others else "NOTHING")
+
+    def delete_sql(self, table: str, keys: Sequence[str]) -> str:
+        return f"DELETE FROM {quoted(table)} WHERE " + " AND ".join(f"{quoted(key)} = {self.mark}" for key in keys)
+
+    def claim_batch(self, connection: Any, name: str, batch: int) -> bool:
+        """Notes in the transaction that `name` writes this batch; False when it has written it before."""
+        connection.execute(f"CREATE TABLE IF NOT EXISTS {LEDGER} (name VARCHAR(255) PRIMARY KEY, batch BIGINT NOT NULL)")
+        found = connection.execute(f"SELECT batch FROM {LEDGER} WHERE name = {self.mark}", (name,)).fetchone()
+        if found is not None and found[0] >= batch:
+            return False
+        connection.execute(self.upsert_sql(LEDGER, ["name", "batch"], ["name"]), (name, batch))
+        return True
+
+
+def quoted(name: str) -> str:
+    """An identifier, schema and all, quoted for either database."""
+    return ".".join('"' + part.replace('"', '""') + '"' for part in name.split("."))
+
+
+def _sqlite_type(declared: str) -> str:
+    # SQLite's own rules of affinity, by the words in a column's declared type.
+    kind = declared.upper()
+    if "INT" in kind:
+        return "bigint"
+    if any(word in kind for word in ("CHAR", "CLOB", "TEXT")) or kind in ("DATE", "DATETIME", "TIMESTAMP"):
+        return "string"
+    if "BLOB" in kind or not kind:
+        return "binary"
+    return "double"
+
+
+def _postgres_type(kind: str, precision: int | None, scale: int | None) -> str:
+    simple = {
+        "smallint": "int",
+        "integer": "int",
+        "bigint": "bigint",
+        "real": "double",
+        "double precision": "double",
+        "boolean": "boolean",
+        "date": "date",
+        "timestamp without time zone": "timestamp",
+        "timestamp with time zone": "timestamp",
+        "bytea": "binary",
+    }
+    if kind == "numeric":
+        return f"decimal({precision}, {scale or 0})" if precision else "decimal(38, 10)"
+    return simple.get(kind, "string")

@@ -1,0 +1,169 @@
+"""PostgreSQL's logical replication messages (`pgoutput`, protocol 1) as changes.
+
+Begin, Relation, Insert, Update, Delete, Truncate, Commit: each message is a letter and big-endian fields. Values come as
+text, whatever their type. Pure: bytes in, changes out.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.pipelines.errors import PipelineError
+
+_EPOCH_2000_US = 946_684_800_000_000
+
+
+@dataclass(frozen=True)
+class Change:
+    """One row changed; `before` holds what the table's replica identity gives (the key, or everything with FULL)."""
+
+    operation: str  # insert, update, delete, truncate
+    table: str
+    before: dict[str, str | None] | None
+    after: dict[str, str | None] | None
+    key: tuple[str, ...]
+    lsn: int
+    number: int  # within its transaction
+    committed_at_ms: int
+
+
+@dataclass(frozen=True)
+class _Relation:
+    table: str
+    columns: tuple[str, ...]
+    key: tuple[str, ...]
+
+
+@dataclass
+class PgOutput:
+    """Feeds on messages in order; gives the changes of a transaction when it commits."""
+
+    relations: dict[int, _Relation] = field(default_factory=dict)
+    _open: list[dict[str, Any]] = field(default_factory=list)
+
+    def feed(self, data: bytes) -> list[Change]:
+        message = _Message(data)
+        match message.letter():
+            case "B":
+                self._open = []
+            case "R":
+                self._relation(message)
+            case "I":
+                relation = self._of(message)
+                message.letter()
+                self._changed("insert", relation, None, message.row(relation.columns))
+            case "U":
+                self._update(message)
+            case "D":
+                relation = self._of(message)
+                message.letter()
+                self._changed("delete", relation, _known(message.row(relation.columns)), None)
+            case "T":
+                count, _ = message.unpack(">iB")
+                for relation_id in message.unpack(f">{count}I"):
+                    self._changed("truncate", self.relations[relation_id], None, None)
+            case "C":
+                return self._committed(message)
+        return []
+
+    def _relation(self, message: _Message) -> None:
+        (relation_id,) = message.unpack(">I")
+        schema, name = message.text(), message.text()
+        message.letter()
+        (count,) = message.unpack(">h")
+        columns, key = [], []
+        for _ in range(count):
+            (flags,) = message.unpack(">B")
+            column = message.text()
+            message.unpack(">Ii")
+            columns.append(column)
+            if flags & 1:
+                key.append(column)
+        self.relations[relation_id] = _Relation(f"{schema}.{name}", tuple(columns), tuple(key))
+
+    def _of(self, message: _Message) -> _Relation:
+        (relation_id,) = message.unpack(">I")
+        if relation_id not in self.relations:
+            raise PipelineError("PostgreSQL sent a change of a table that it has not described")
+        return self.relations[relation_id]
+
+    def _update(self, message: _Message) -> None:
+        relation = self._of(message)
+        before = None
+        letter = message.letter()
+        if letter in "KO":
+            before = _known(message.row(relation.columns))
+            message.letter()
+        after = message.row(relation.columns)
+        # A large value that did not change is not sent again; with a full identity it is in the old row.
+        for name, value in after.items():
+            if value is _UNCHANGED:
+                after[name] = (before or {}).get(name)
+        self._changed("update", relation, before, after)
+
+    def _changed(self, operation: str, relation: _Relation, before: Any, after: Any) -> None:
+        self._open.append(
+            {"operation": operation, "table": relation.table, "before": before, "after": after, "key": relation.key}
+        )
+
+    def _committed(self, message: _Message) -> list[Change]:
+        _, commit_lsn, end_lsn, at_us = message.unpack(">BQQq")
+        at_ms = (at_us + _EPOCH_2000_US) // 1000
+        changes = [
+            Change(**change, lsn=end_lsn, number=number, committed_at_ms=at_ms) for number, change in enumerate(self._open)
+        ]
+        self._open = []
+        return changes
+
+
+_UNCHANGED: Any = object()
+
+
+def _known(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if value is not _UNCHANGED}
+
+
+class _Message:
+    def __init__(self, data: bytes) -> None:
+        self._data, self._at = data, 0
+
+    def letter(self) -> str:
+        self._at += 1
+        return chr(self._data[self._at - 1])
+
+    def unpack(self, form: str) -> tuple[Any, ...]:
+        fields = struct.unpack_from(form, self._data, self._at)
+        self._at += struct.calcsize(form)
+        return fields
+
+    def text(self) -> str:
+        end = self._data.index(b"\0", self._at)
+        value = self._data[self._at : end].decode()
+        self._at = end + 1
+        return value
+
+    def row(self, columns: tuple[str, ...]) -> dict[str, Any]:
+        (count,) = self.unpack(">h")
+        values: list[Any] = []
+        for _ in range(count):
+            match self.letter():
+                case "n":
+                    values.append(None)
+                case "u":
+                    values.append(_UNCHANGED)
+                case _:
+                    (length,) = self.unpack(">i")
+                    values.append(self._data[self._at : self._at + length].decode())
+                    self._at += length
+        return dict(zip(columns, values, strict=True))
+
+
+def lsn_to_text(lsn: int) -> str:
+    return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
+
+
+def lsn_from_text(text: str) -> int:
+    high, low = text.split("/")
+    return int(high, 16) << 32 | int(low, 16)

@@ -1,0 +1,251 @@
+"""Pipeline directories: checked, run, watched, moved and repaired."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.pipelines.dlq import list_dead_letters, retry_dead_letters
+from headrace.pipelines.errors import PipelineError
+from headrace.pipelines.moving import reset
+from headrace.pipelines.plan_guard import PlanChanged
+from headrace.pipelines.progress import read_progress
+from headrace.pipelines.replay import replay
+from headrace.pipelines.runner import RUN_FILE, PipelineRun
+from headrace.pipelines.spec import BOOTSTRAP, load_spec
+from headrace.pipelines.templates import TEMPLATES, init
+from headrace.records.builder import Record
+from tests.pipelines.conftest import Cluster
+from tests.pipelines.test_sink import values_of
+
+_HEAD = """
+from pyspark import pipelines as dp
+from pyspark.sql import SparkSession, functions as f
+from headrace.pipelines.decode import dead_letters, decode
+spark = SparkSession.active()
+B = spark.conf.get("headrace.bootstrap.servers")
+def topic(name):
+    return (spark.readStream.format("headrace").option("kafka.bootstrap.servers", B).option("subscribe", name)
+        .option("startingOffsets", "earliest").option("kafka.isolation.level", "read_committed").load())
+"""
+
+
+@pytest.fixture
+def made(headrace: Cluster, tmp_path: Path) -> Callable[..., Any]:
+    """Writes a pipeline directory and gives its spec."""
+
+    def write(name: str, python: str = "", sql: str = "") -> Any:
+        folder = tmp_path / name
+        (folder / "transformations").mkdir(parents=True, exist_ok=True)
+        (folder / "spark-pipeline.yml").write_text(
+            f'name: {name}\nstorage: storage\nconfiguration:\n  {BOOTSTRAP}: "{headrace.bootstrap}"\n'
+            "libraries:\n  - glob:\n      include: transformations/**\n"
+        )
+        if python:
+            (folder / "transformations" / "flows.py").write_text(_HEAD + python)
+        if sql:
+            (folder / "transformations" / "flows.sql").write_text(sql)
+        return load_spec(folder)
+
+    return write
+
+
+def run_once(spec: Any, spark: Any) -> PipelineRun:
+    run = PipelineRun(spec, spark, report=lambda _: None, once=True)
+    run.start()
+    run.supervise()
+    return run
+
+
+def fill(headrace: Cluster, topic: str, *values: bytes) -> None:
+    now = int(time.time() * 1000)
+    headrace.write(topic, [Record(None, value, timestamp_ms=now) for value in values])
+
+
+def copy_flow(source: str, target: str, change: str = 'f.upper(f.col("value").cast("string"))') -> str:
+    return f"""
+dp.create_sink("out", "headrace", {{"kafka.bootstrap.servers": B, "topic": "{target}"}})
+@dp.append_flow(target="out")
+def copied():
+    return topic("{source}").select("key", {change}.alias("value"))
+"""
+
+
+def test_a_directory_of_python_and_sql_runs_and_reports(spark: Any, headrace: Cluster, made: Any) -> None:
+    source, target = headrace.topic(), headrace.topic()
+    fill(headrace, source, b"one", b"two", b"three")
+    spec = made(
+        "mixed",
+        python=f"""
+@dp.temporary_view
+def lines():
+    return topic("{source}")
+{copy_flow(source, target)}
+""",
+        sql="""
+-- a table of files; it needs the view above; and a view over it
+CREATE STREAMING TABLE kept AS SELECT string(value) AS text, offset FROM STREAM lines WHERE string(value) <> ';';
+CREATE MATERIALIZED VIEW longest AS SELECT max(length(text)) AS size FROM kept;
+""",
+    )
+    run = run_once(spec, spark)
+    assert {flow.name for flow in run.flows} == {"copied", "kept"}
+    assert set(values_of(headrace, target)) == {b"ONE", b"TWO", b"THREE"}
+    assert [row.size for row in spark.read.parquet(spec.storage_uri("tables", "longest")).collect()] == [5]
+    progress = read_progress(headrace.bootstrap)["mixed.copied"]
+    assert (progress["state"], progress["lag"], progress["end_offsets"]) == ("stopped", 0, {source: {"0": 3}})
+    assert headrace.client.committed_offsets("mixed.copied") == {(source, 0): (3, "")}
+    assert not (spec.storage_path / RUN_FILE).exists()
+
+
+def test_bad_rows_go_to_a_dead_letter_topic_and_back(spark: Any, headrace: Cluster, made: Any) -> None:
+    orders, good = headrace.topic(), headrace.topic()
+    headrace.client.create_topic(f"{orders}.dlq", 1)
+    fill(headrace, orders, b'{"id": "a", "amount": 2.5}', b"not json", b'{"id": "b", "amount": "much"}')
+    spec = made(
+        "checked",
+        python=f"""
+dp.create_sink("good", "headrace", {{"kafka.bootstrap.servers": B, "topic": "{good}"}})
+dp.create_sink("bad", "headrace", {{"kafka.bootstrap.servers": B}})
+@dp.temporary_view
+def orders():
+    return decode(topic("{orders}"), "id string, amount double")
+@dp.append_flow(target="good")
+def fine():
+    return spark.readStream.table("orders").where("_error is null").select(f.col("id").alias("value"))
+@dp.append_flow(target="bad")
+def letters():
+    return dead_letters(spark.readStream.table("orders"))
+""",
+    )
+    run_once(spec, spark)
+    assert set(values_of(headrace, good)) == {b"a"}
+    (letters,) = [found for found in list_dead_letters(headrace.client) if found.topic == f"{orders}.dlq"]
+    assert (letters.waiting, letters.total) == (2, 2)
+    assert letters.last_error is not None and letters.last_error.startswith("not JSON of the schema: ")
+    assert retry_dead_letters(headrace.client, orders) == 2
+    assert retry_dead_letters(headrace.client, orders) == 0
+    assert values_of(headrace, orders)[b"not json"] == 2
+
+
+def test_a_stopped_flow_is_moved_and_a_stretch_replayed(spark: Any, headrace: Cluster, made: Any) -> None:
+    source, target = headrace.topic(), headrace.topic()
+    fill(headrace, source, b"a", b"b", b"c", b"d")
+    spec = made("moved", copy_flow(source, target))
+    run_once(spec, spark)
+    said: list[str] = []
+    reset(spec, f'{{"{source}":{{"0":2}}}}', flow="copied", bootstrap=None, report=said.append)
+    assert said == [f'copied: now at [{{"{source}": {{"0": 2}}}}]']
+    run_once(spec, spark)
+    assert values_of(headrace, target) == {b"A": 1, b"B": 1, b"C": 2, b"D": 2}
+    begin, end = f'{{"{source}":{{"0":1}}}}', f'{{"{source}":{{"0":3}}}}'
+    rows = replay(spec, spark, flow="copied", begin=begin, end=end, bootstrap=None, report=said.append)
+    assert rows == 2
+    assert values_of(headrace, target) == {b"A": 1, b"B": 2, b"C": 3, b"D": 2}
+    reset(spec, "latest", flow=None, bootstrap=None, report=said.append)
+    run_once(spec, spark)
+    assert values_of(headrace, target) == {b"A": 1, b"B": 2, b"C": 3, b"D": 2}
+
+
+def test_a_changed_plan_on_an_old_checkpoint_is_refused_with_the_way_out(spark: Any, headrace: Cluster, made: Any) -> None:
+    source, target = headrace.topic(), headrace.topic()
+    fill(headrace, source, b"a", b"b")
+
+    def counting(column: str) -> str:
+        return f"""
+dp.create_sink("out", "headrace", {{"kafka.bootstrap.servers": B, "topic": "{target}"}})
+@dp.append_flow(target="out")
+def counted():
+    return topic("{source}").groupBy({column}).count().select(f.col("count").cast("string").alias("value"))
+"""
+
+    spec = made("changed", counting("'value'"))
+    run_once(spec, spark)
+    with pytest.raises(PlanChanged, match=r"stateful operators .* changed .*headrace pipeline reset DIR --flow counted"):
+        run_once(made("changed", counting("'value', 'partition'")), spark)
+    reset(spec, "earliest", flow="counted", bootstrap=None, report=lambda _: None)
+    run_once(made("changed", counting("'value', 'partition'")), spark)
+
+
+def test_a_running_pipeline_follows_new_records_and_stops_when_asked(spark: Any, headrace: Cluster, made: Any) -> None:
+    source, target = headrace.topic(), headrace.topic()
+    spec = made("followed", copy_flow(source, target))
+    run = PipelineRun(spec, spark, report=lambda _: None)
+    run.start()
+    watcher = threading.Thread(target=run.supervise)
+    watcher.start()
+    try:
+        with pytest.raises(PipelineError, match="stop it first"):
+            reset(spec, "latest", flow=None, bootstrap=None, report=lambda _: None)
+        fill(headrace, source, b"late")
+        deadline = time.monotonic() + 90
+        while b"LATE" not in values_of(headrace, target) and time.monotonic() < deadline:
+            time.sleep(0.1)
+    finally:
+        run.stop()
+        watcher.join(60)
+    assert values_of(headrace, target) == {b"LATE": 1}
+    assert read_progress(headrace.bootstrap)["followed.copied"]["state"] == "stopped"
+
+
+@pytest.mark.parametrize(
+    ("python", "sql", "words"),
+    [
+        ("1 / 0", "", "flows.py: ZeroDivisionError"),
+        ("", "DROP TABLE x", "only CREATE STREAMING TABLE"),
+        ("", "CREATE STREAMING TABLE t AS SELECT * FROM STREAM nothing_here", "nothing_here"),
+        ('@dp.append_flow(target="outt")\ndef x():\n    return topic("a")', "", "'outt', which is not defined"),
+        ("@dp.table\ndef x():\n    return spark.range(3)", "", "needs a streaming query"),
+        ("@dp.materialized_view\ndef x():\n    return 3", "", "returned int, not a DataFrame"),
+        ("x = 1", "", "define no flow"),
+    ],
+)
+def test_check_names_the_file_and_what_is_wrong(spark: Any, made: Any, python: str, sql: str, words: str) -> None:
+    with pytest.raises(PipelineError) as refusal:
+        PipelineRun(made("wrong", python, sql), spark, report=lambda _: None).resolve()
+    assert words in str(refusal.value)
+
+
+@pytest.mark.parametrize("template", [*TEMPLATES, "wordcount"])
+def test_templates_are_sound_as_they_are(spark: Any, headrace: Cluster, tmp_path: Path, template: str) -> None:
+    init(tmp_path / "new", template)
+    spec = load_spec(tmp_path / "new").with_settings({BOOTSTRAP: headrace.bootstrap})
+    flows = PipelineRun(spec, spark, report=lambda _: None).resolve()
+    assert flows
+    for view in [item.target.name for item in flows]:
+        spark.catalog.dropTempView(view)
+        spark.sql(f"DROP TABLE IF EXISTS {view}")
+    with pytest.raises(PipelineError, match="is not empty"):
+        init(tmp_path / "new", template)
+
+
+def test_avro_rows_are_decoded_and_bad_ones_named(spark: Any) -> None:
+    import io
+
+    import fastavro
+
+    from headrace.pipelines.decode import decode
+
+    schema = {
+        "type": "record",
+        "name": "Order",
+        "fields": [
+            {"name": "id", "type": "string"},
+            {"name": "amount", "type": ["null", "double"]},
+            {"name": "tags", "type": {"type": "array", "items": "string"}},
+        ],
+    }
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), {"id": "a", "amount": 1.5, "tags": ["x", "y"]})
+    frame = spark.createDataFrame(
+        [(out.getvalue(),), (b"\x00\x00\x00\x00\x07" + out.getvalue(),), (b"\xff\xff",), (None,)], "value binary"
+    )
+    rows = decode(frame, json.dumps(schema), format="avro").collect()
+    assert [(r.id, r.amount, r.tags, r._error is None) for r in rows[:2]] == [("a", 1.5, ["x", "y"], True)] * 2
+    assert rows[2]._error.startswith("not AVRO of the schema") and rows[3]._error == "the value is null"
