@@ -10,7 +10,6 @@ from unittest.mock import patch
 
 from headrace.cluster.core.changes import Change
 from headrace.cluster.core.image import ClusterImage
-from headrace.cluster.membership import Membership
 from headrace.controller import writes
 from headrace.controller.core import elections
 from headrace.controller.member import ClusterMember
@@ -107,19 +106,6 @@ def restarted_leader_keeps_its_epoch() -> Iterator[None]:
 
 
 @contextmanager
-def unclean_start_taken_for_clean() -> Iterator[None]:
-    """A broker that registers a second time says that it started cleanly, whether the first time was heard of or not."""
-    again = Membership._register_again
-
-    async def register_again(self: Membership) -> None:
-        self._clean = True
-        await again(self)
-
-    with patch.object(Membership, "_register_again", register_again):
-        yield
-
-
-@contextmanager
 def mark_not_frozen() -> Iterator[None]:
     """The high watermark moves on while fewer than min.insync.replicas are in sync, so eligible replicas fall behind
     it.
@@ -148,6 +134,5 @@ SABOTAGES = (
     Sabotage(zombie_controller_writes, 0),
     Sabotage(acknowledged_after_the_lease, 0),
     Sabotage(restarted_leader_keeps_its_epoch, 0),
-    Sabotage(unclean_start_taken_for_clean, 0),
     Sabotage(mark_not_frozen, 0),
 )

@@ -17,22 +17,21 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Final
 
 from headrace.cluster.core.image import PartitionInfo
-from headrace.kernel.errors import ErrorCode, Fault, NotLeader, OffsetOutOfRange, Refused
-from headrace.replication.core.follower import follower_high_watermark, follower_log_start, truncation_point
+from headrace.kernel.errors import ErrorCode, NotLeader, OffsetOutOfRange, Refused
 from headrace.replication.core.isr import InSyncReplicas, IsrProposal
 from headrace.replication.core.leader import (
     NO_EPOCH,
-    UNDEFINED_OFFSET,
     EpochEnd,
     check_leader_epoch,
     divergence,
 )
 from headrace.replication.offset_lookup import OffsetAt, offset_for
-from headrace.replication.waiters import CommitWaiters, ReaderSet, answer_within
-from headrace.storage.log import Appended, AppendOrigin, Log, Slice
+from headrace.replication.replica import PartitionRead, Replica, Surroundings
+from headrace.replication.waiters import CommitWaiters, answer_within
+from headrace.storage.log import Appended, AppendOrigin, Log
 
 ACKS_ALL: Final = -1
 CONSUMER: Final = -1
@@ -40,72 +39,24 @@ READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 
 
-class PartitionRead(NamedTuple):
-    """What a fetch of one partition gives: bytes of whole batches (or none yet), and the marks at that moment."""
-
-    slice: Slice | None
-    high_watermark: int
-    last_stable_offset: int
-    log_start_offset: int
-    aborted: list[Any] | None = None
-    diverging_epoch: EpochEnd | None = None
-    preferred_read_replica: int = -1
-
-
-class Surroundings(Protocol):
-    """What a partition needs to know of its broker."""
-
-    @property
-    def broker_id(self) -> int: ...
-    @property
-    def broker_epoch(self) -> int: ...
-    @property
-    def max_lag_ms(self) -> int: ...
-    @property
-    def serves_consumers_from_followers(self) -> bool: ...
-    @property
-    def live_brokers(self) -> Mapping[int, int]: ...
-    def monotonic_ms(self) -> int: ...
-    def lease_held(self) -> bool: ...
-    def ask_for_isr(self, partition: Partition, proposal: IsrProposal) -> None: ...
-    def preferred_replica(self, partition: Partition, offset: int, client_rack: str) -> int: ...
-
-
-class Partition:
+class Partition(Replica):
     __slots__ = (
         "__weakref__",
-        "_around",
         "_commits",
         "_deletions",
         "_uncommitted_bytes",
-        "bytes_replicated",
         "closed",
-        "index",
         "info",
         "isr",
-        "leader_epoch",
         "leader_id",
-        "log",
-        "readers",
-        "tail_readers",
-        "topic",
-        "topic_id",
     )
 
     def __init__(self, topic: str, index: int, topic_id: uuid.UUID | None, log: Log, around: Surroundings) -> None:
-        self.topic = topic
-        self.index = index
-        self.topic_id = topic_id
-        self.log = log
+        super().__init__(topic, index, topic_id, log, around)
         self.info: PartitionInfo | None = None
         self.leader_id = -1
-        self.leader_epoch = NO_EPOCH
         self.isr: InSyncReplicas | None = None  # set exactly while this broker leads
-        self.readers = ReaderSet()  # consumers: told when the high watermark moves
-        self.tail_readers = ReaderSet()  # followers: told when the log grows
         self.closed = False
-        self.bytes_replicated = 0  # taken from leaders, for the metrics
-        self._around = around
         self._commits = CommitWaiters()
         self._deletions = CommitWaiters()
         self._uncommitted_bytes = 0
@@ -119,22 +70,6 @@ class Partition:
     def is_leader(self) -> bool:
         return self.isr is not None
 
-    @property
-    def high_watermark(self) -> int:
-        return self.log.high_watermark
-
-    @property
-    def last_stable_offset(self) -> int:
-        return self.log.last_stable_offset
-
-    @property
-    def log_start_offset(self) -> int:
-        return self.log.log_start_offset
-
-    @property
-    def log_end_offset(self) -> int:
-        return self.log.log_end_offset
-
     def check_leads(self, current_leader_epoch: int = NO_EPOCH) -> InSyncReplicas:
         """The in-sync set, when this broker leads in that epoch and may still act on it. Raises NotLeader and its
         kin.
@@ -144,7 +79,7 @@ class Partition:
         isr = self.isr
         if isr is None:
             raise NotLeader(f"{self.topic}-{self.index} is led by broker {self.leader_id}, not by this one")
-        if not self._around.lease_held():
+        if not self.around.lease_held():
             raise NotLeader(f"{self.topic}-{self.index}: this broker lost its session and another may lead by now")
         return isr
 
@@ -165,7 +100,7 @@ class Partition:
         batches.
         """
         isr = self.isr
-        if isr is None or not self._around.lease_held():
+        if isr is None or not self.around.lease_held():
             isr = self.check_leads()
         if acks == ACKS_ALL and not isr.has_enough_replicas:
             raise Refused(
@@ -186,7 +121,7 @@ class Partition:
         end = log.log_end_offset
         if isr.followers:
             self._uncommitted_bytes += len(records)
-            if isr.appended(end, self._around.monotonic_ms()):
+            if isr.appended(end, self.around.monotonic_ms()):
                 self._high_watermark_moved()
             if self.tail_readers.waiting:
                 self.tail_readers.grew(len(records))
@@ -200,7 +135,7 @@ class Partition:
     def committed(self, offset_exclusive: int) -> ErrorCode | None:
         """The answer to acks=all for records below `offset_exclusive`, or None while it is still open."""
         isr = self.isr
-        if isr is None or not self._around.lease_held():
+        if isr is None or not self.around.lease_held():
             return ErrorCode.not_leader_or_follower
         if isr.high_watermark < offset_exclusive:
             return None
@@ -241,7 +176,7 @@ class Partition:
         isr = self.isr
         if isr is None or not isr.followers:
             return self.log.log_start_offset
-        live = self._around.live_brokers
+        live = self.around.live_brokers
         starts = [progress.log_start for broker, progress in isr.followers.items() if broker in live]
         return min([self.log.log_start_offset, *starts])
 
@@ -276,19 +211,19 @@ class Partition:
             return self._read_for_follower(
                 offset, max_bytes, replica_id, replica_epoch, last_fetched_epoch, replica_log_start, min_one
             )
-        if (self.isr is None and not self._around.serves_consumers_from_followers) or not self._around.lease_held():
+        if (self.isr is None and not self.around.serves_consumers_from_followers) or not self.around.lease_held():
             self.check_leads()
         log = self.log
         if last_fetched_epoch != NO_EPOCH:
-            diverging = divergence(offset, last_fetched_epoch, self._epoch_end(last_fetched_epoch))
+            diverging = divergence(offset, last_fetched_epoch, self.epoch_end(last_fetched_epoch))
             if diverging is not None:
-                return self._marks(diverging_epoch=diverging)
+                return self.marks(diverging_epoch=diverging)
         high_watermark = log.high_watermark
         stable = log.last_stable_offset
         if client_rack and self.isr is not None:
-            preferred = self._around.preferred_replica(self, offset, client_rack)
-            if preferred != self._around.broker_id:
-                return self._marks(preferred_read_replica=preferred)
+            preferred = self.around.preferred_replica(self, offset, client_rack)
+            if preferred != self.around.broker_id:
+                return self.marks(preferred_read_replica=preferred)
         bound = stable if isolation == READ_COMMITTED else high_watermark
         if bound <= offset <= log.log_end_offset:
             # Between the mark and the log end: not out of range, there is only nothing to show yet.
@@ -314,9 +249,9 @@ class Partition:
             raise NotLeader(
                 f"{self.topic}-{self.index}: broker {follower} (epoch {broker_epoch}) is not a current replica of it"
             )
-        diverging = divergence(offset, last_fetched_epoch, self._epoch_end(last_fetched_epoch))
+        diverging = divergence(offset, last_fetched_epoch, self.epoch_end(last_fetched_epoch))
         if diverging is not None:
-            return self._marks(diverging_epoch=diverging)
+            return self.marks(diverging_epoch=diverging)
         log = self.log
         found = None
         if offset != log.log_end_offset:
@@ -327,25 +262,13 @@ class Partition:
     def follower_fetched(
         self, isr: InSyncReplicas, follower: int, broker_epoch: int, offset: int, log_start: int
     ) -> None:
-        now_ms = self._around.monotonic_ms()
+        now_ms = self.around.monotonic_ms()
         if isr.fetched(follower, broker_epoch, offset, log_start, now_ms):
             self._high_watermark_moved()
         if follower not in isr.stored:
             self._propose(isr, now_ms)
         if len(self._deletions):
             self._deletions.reached(self.low_watermark, ErrorCode.none)
-
-    def _marks(self, *, diverging_epoch: EpochEnd | None = None, preferred_read_replica: int = -1) -> PartitionRead:
-        log = self.log
-        return PartitionRead(
-            None,
-            log.high_watermark,
-            log.last_stable_offset,
-            log.log_start_offset,
-            None,
-            diverging_epoch,
-            preferred_read_replica,
-        )
 
     # ---- looking up -----------------------------------------------------------------------------------------------
 
@@ -359,53 +282,7 @@ class Partition:
     def end_offset_for_epoch(self, epoch: int, current_leader_epoch: int = NO_EPOCH) -> EpochEnd:
         """OffsetForLeaderEpoch for one partition; leader only. (-1, -1) when the log is as old as no such epoch."""
         self.check_leads(current_leader_epoch)
-        return self._epoch_end(epoch)
-
-    def _epoch_end(self, epoch: int) -> EpochEnd:
-        if epoch == NO_EPOCH:
-            return EpochEnd(NO_EPOCH, UNDEFINED_OFFSET)
-        if epoch == self.leader_epoch and self.isr is not None:
-            return EpochEnd(epoch, self.log.log_end_offset)
-        return EpochEnd(*self.log.leader_epochs.end_offset_for(epoch))
-
-    # ---- following ------------------------------------------------------------------------------------------------
-
-    def last_epoch(self) -> int:
-        """The epoch of the last record held, by which the leader finds where the logs part; -1 for an empty log."""
-        return self.log.leader_epochs.latest
-
-    def append_as_follower(self, records: memoryview, leader_high_watermark: int, leader_log_start: int) -> None:
-        """Take what the leader of our current epoch sent: records (maybe none), then its marks."""
-        assert self.isr is None, "a leader takes records from nobody"
-        log = self.log
-        if len(records):
-            log.append_as_follower(records)
-            self.bytes_replicated += len(records)
-        mark = follower_high_watermark(leader_high_watermark, log.log_end_offset)
-        if mark > log.high_watermark:
-            log.advance_high_watermark(mark)
-            if self.readers.waiting:
-                self.readers.grew(len(records) or 1 << 30)
-        start = follower_log_start(leader_log_start, log.log_start_offset, log.high_watermark)
-        if start > log.log_start_offset:
-            log.advance_log_start(start)
-
-    def truncate_to_agree(self, leader_end: EpochEnd) -> int:
-        """Cut off what the leader does not have (rule 1: by epochs, never by a mark). Gives the new log end."""
-        log = self.log
-        own = EpochEnd(*log.leader_epochs.end_offset_for(leader_end.epoch))
-        cut = truncation_point(leader_end, own, log.log_end_offset)
-        if cut < log.log_start_offset:
-            log.truncate_fully_and_start_at(cut)
-        elif cut < log.log_end_offset:
-            log.truncate_to(cut)
-        # An epoch that we led without writing a record began exactly at the cut; kept, it would diverge for ever.
-        log.leader_epochs.truncate_from_end(cut)
-        return log.log_end_offset
-
-    def start_over_at(self, offset: int) -> None:
-        """The leader has deleted what would come next here: begin again, empty, at its log start."""
-        self.log.truncate_fully_and_start_at(offset)
+        return self.epoch_end(epoch)
 
     # ---- role -----------------------------------------------------------------------------------------------------
 
@@ -424,7 +301,7 @@ class Partition:
         self.info = info
         self.leader_id = info.leader
         self.leader_epoch = info.leader_epoch
-        if info.leader == self._around.broker_id:
+        if info.leader == self.around.broker_id:
             self._lead(info)
         else:
             self._follow()
@@ -436,21 +313,21 @@ class Partition:
         # Not forced to disk: what a power cut takes here is found again in the batches, and we would lead in a new
         # epoch.
         log.leader_epochs.assign(info.leader_epoch, log.log_end_offset, durable=False)
-        now_ms = self._around.monotonic_ms()
+        now_ms = self.around.monotonic_ms()
         self.isr = InSyncReplicas(
             leader=info.leader,
-            broker_epoch=self._around.broker_epoch,
+            broker_epoch=self.around.broker_epoch,
             leader_epoch=info.leader_epoch,
             partition_epoch=info.partition_epoch,
             replicas=info.replicas,
             stored=info.isr,
             log_end=log.log_end_offset,
             high_watermark=log.high_watermark,
-            max_lag_ms=self._around.max_lag_ms,
+            max_lag_ms=self.around.max_lag_ms,
             min_insync=log.config.min_insync_replicas,
             now_ms=now_ms,
         )
-        self.isr.brokers_changed(self._around.live_brokers)
+        self.isr.brokers_changed(self.around.live_brokers)
         self._uncommitted_bytes = 1 << 30  # unknown: whoever waits looks again at the first progress
         self._high_watermark_moved()
         self.readers.wake_all()
@@ -470,12 +347,12 @@ class Partition:
         if isr is None:
             return
         isr.replicas_assigned(info.replicas)
-        if isr.stored_as(info.isr, info.partition_epoch, self._around.monotonic_ms()):
+        if isr.stored_as(info.isr, info.partition_epoch, self.around.monotonic_ms()):
             self._high_watermark_moved()
 
     def isr_refused(self, proposal: IsrProposal) -> None:
         if self.isr is not None:
-            self.isr.refused(proposal, self._around.monotonic_ms())
+            self.isr.refused(proposal, self.around.monotonic_ms())
 
     def brokers_changed(self, live: Mapping[int, int]) -> None:
         if self.isr is not None:
@@ -488,15 +365,15 @@ class Partition:
         isr = self.isr
         if isr is not None:
             isr.min_insync = self.log.config.min_insync_replicas
-            if isr.advance(self._around.monotonic_ms()):
+            if isr.advance(self.around.monotonic_ms()):
                 self._high_watermark_moved()
 
     def tick(self) -> None:
         """Time passed: followers that fell behind leave, proposals that were held back go out."""
         isr = self.isr
-        if isr is None or not isr.followers or not self._around.lease_held():
+        if isr is None or not isr.followers or not self.around.lease_held():
             return
-        now_ms = self._around.monotonic_ms()
+        now_ms = self.around.monotonic_ms()
         self._propose(isr, now_ms)
         # A follower that stopped to catch up no longer holds the mark back.
         if isr.advance(now_ms):
@@ -505,7 +382,7 @@ class Partition:
     def _propose(self, isr: InSyncReplicas, now_ms: int) -> None:
         proposal = isr.propose(now_ms)
         if proposal is not None:
-            self._around.ask_for_isr(self, proposal)
+            self.around.ask_for_isr(self, proposal)
 
     def close(self, code: ErrorCode = ErrorCode.unknown_topic_or_partition) -> None:
         """This broker no longer holds the partition: everyone who waits is told."""
@@ -527,7 +404,7 @@ class Partition:
         if mark > log.high_watermark:
             log.advance_high_watermark(mark)
         if len(self._commits):
-            if self._around.lease_held():
+            if self.around.lease_held():
                 enough = isr.has_enough_replicas
                 self._commits.reached(mark, ErrorCode.none if enough else ErrorCode.not_enough_replicas_after_append)
             else:
@@ -539,4 +416,4 @@ class Partition:
             self.readers.grew(grown)
 
 
-__all__ = ["Fault", "OffsetAt", "Partition", "PartitionRead", "Surroundings"]
+__all__ = ["OffsetAt", "Partition", "PartitionRead", "Surroundings"]

@@ -71,7 +71,7 @@ class ReadableReplica(NamedTuple):
 def preferred_read_replica(
     leader: int, client_rack: str | None, offset: int, replicas: Mapping[int, ReadableReplica]
 ) -> int:
-    """The most caught-up replica in the client's rack that holds `offset`; the leader when there is none."""
+    """The most caught-up replica in the client's rack that holds `offset`, else the leader."""
     if not client_rack:
         return leader
     near = [r for r in replicas.values() if r.rack == client_rack and r.log_start <= offset <= r.log_end]

@@ -7,6 +7,7 @@ flushed, `shut_down` is an orderly stop. After the first two the next start is a
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -145,12 +146,14 @@ class SimulatedBroker:
             self.partitions.tick()
 
     async def _keep_disk(self) -> None:
-        """The page cache is written back, and high watermarks are checkpointed, every now and then."""
-        while True:
-            await asyncio.sleep(2.0)
+        """The page cache is written back, and high watermarks are checkpointed (Kafka's five seconds)."""
+        for turn in itertools.count(1):
+            await asyncio.sleep(1.0)
             for log in self.logs.logs():
-                log.flush()
-                self._checkpointed[log.topic, log.partition] = log.high_watermark
+                if turn % 2 == 0:
+                    log.flush()
+                if turn % 5 == 0:
+                    self._checkpointed[log.topic, log.partition] = log.high_watermark
 
     async def kill(self) -> None:
         """kill -9: nothing is said to anyone; what was written stays in the page cache."""
@@ -220,7 +223,12 @@ class SimulatedBroker:
         answer, found, watched = self._read_all(body)
         if not found and watched:
             woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            waiter = FetchWaiter(1, lambda: woken.done() or woken.set_result(None))
+
+            def wake() -> None:
+                if not woken.done():
+                    woken.set_result(None)
+
+            waiter = FetchWaiter(1, wake)
             for partition in watched:
                 waiter.watch(partition.tail_readers)
             await asyncio.wait([woken], timeout=body["max_wait"] / 1000)

@@ -43,7 +43,7 @@ class VirtualClock:
     """While it is entered, the real code reads virtual time."""
 
     def __enter__(self) -> None:
-        self._real = [module.time for module in _CLOCK_READERS]  # type: ignore[attr-defined]
+        self._real = [module.time for module in _CLOCK_READERS]
         for module in _CLOCK_READERS:
             module.time = VirtualTime  # type: ignore[attr-defined]
 

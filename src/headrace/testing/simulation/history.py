@@ -108,8 +108,8 @@ class History:
                 entry = None if held is None else held.entry(offset)
                 if (entry is None or entry.value != value) and member not in self.damaged:
                     self._fail(
-                        f"{value} at {offset} of {name} was acknowledged by {broker.id} in epoch {partition.leader_epoch}, "
-                        f"but in-sync replica {member} does not hold it ({info})"
+                        f"{value} at {offset} of {name} was acknowledged by {broker.id} "
+                        f"in epoch {partition.leader_epoch}, but in-sync replica {member} does not hold it ({info})"
                     )
             self.acknowledged.setdefault(name, {})[offset] = value
         self.acknowledgements += len(values)

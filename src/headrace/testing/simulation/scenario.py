@@ -189,6 +189,8 @@ class _Scenario:
             (4, self._bounce_one),
             (5, self._kill_two_leaders),
             (5, self._kill_at_a_join),
+            (4, self._cut_controller),
+            (4, self._bounce_follower),
             (2, self._shut_down_one),
             (8, self._start_one),
             (4, self._cut_link),
@@ -258,8 +260,9 @@ class _Scenario:
         cluster.network.cut |= links
         await asyncio.sleep(self._chance.uniform(2.0, 4.0))
         cluster.network.cut -= links
-        if self._chance.random() < 0.5:
+        if self._chance.random() < 0.6:
             await self._kill_all()
+            await self._heal()
         else:
             await self._stop_somehow(before.leader)
         deadline = asyncio.get_running_loop().time() + 8.0
@@ -310,6 +313,36 @@ class _Scenario:
         if not broker.is_up:
             broker.start()
 
+    async def _bounce_follower(self) -> None:
+        """A follower is back without its tail before its leader noticed, and the leader goes once it is let in again."""
+        name = self._chance.choice(self._names)
+        cluster = self._cluster
+        before = cluster.stored(name)
+        if before is None or before.leader < 0 or len(before.isr) < 2:
+            return
+        follower = cluster.brokers[self._chance.choice([b for b in before.isr if b != before.leader])]
+        lost = await follower.power_cut(self._chance)
+        if lost:
+            cluster.history.damaged.add(follower.id)
+        self._say(f"follower {follower.id} of {name} bounces, {lost} records lost")
+        cluster.zookeeper.end_session(follower.store.session_id)
+        await asyncio.sleep(self._chance.uniform(0.0, 0.3))
+        if not follower.is_up:
+            follower.start()
+        deadline = asyncio.get_running_loop().time() + 3.0
+        left = False
+        while asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(0.005)
+            now = cluster.stored(name)
+            if now is None or now.leader < 0:
+                return
+            left |= follower.id not in now.isr
+            if left and follower.id in now.isr:
+                self._say(f"{follower.id} is in sync again: kill leader {now.leader}")
+                await cluster.brokers[now.leader].kill()
+                cluster.zookeeper.end_session(cluster.brokers[now.leader].store.session_id)
+                return
+
     async def _shut_down_one(self) -> None:
         broker = self._cluster.brokers[self._some_broker()]
         self._say(f"shut down {broker.id}")
@@ -334,6 +367,25 @@ class _Scenario:
         broker = self._some_broker()
         self._say(f"cut {broker} from the store")
         self._cluster.network.cut.add((broker, STORE_NODE))
+
+    async def _cut_controller(self) -> None:
+        """The controller loses its session while leaders report to it, and is back before it has heard of that."""
+        active = [broker for broker in self._cluster.up() if broker.controller.is_active]
+        if not active:
+            return
+        controller = self._chance.choice(active).id
+        self._say(f"cut controller {controller} from the store")
+        network = self._cluster.network
+        link = (controller, STORE_NODE)
+        network.cut.add(link)
+        await asyncio.sleep(self._chance.uniform(2.0, 4.0))
+        followers = [(b, controller) for b in self._cluster.brokers if b != controller]
+        slow = self._chance.choice(followers)
+        network.cut.add(slow)
+        await asyncio.sleep(self._chance.uniform(0.0, 2.0))
+        network.cut.discard(link)
+        await asyncio.sleep(self._chance.uniform(0.0, 1.0))
+        network.cut.discard(slow)
 
     async def _mend_links(self) -> None:
         self._say("mend")

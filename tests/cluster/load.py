@@ -1,0 +1,172 @@
+"""Clients under whom the cluster breaks: idempotent producers, a group that reads everything, and a record of it all."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+
+from tests.cluster.history import History, Place, Value
+from tests.support.cluster import RunningCluster, wait_for
+
+_QUIET = {"log_level": 0, "socket.timeout.ms": 6000, "topic.metadata.refresh.interval.ms": 1000}
+
+
+class Load:
+    """Starts with the `with` block; `finish` stops the producers and gives the whole history."""
+
+    def __init__(self, cluster: RunningCluster, topic: str, *, producers: int = 2, rate: int = 400) -> None:
+        self.history = History(delivered=set())
+        self.sent = 0
+        self.failed: list[str] = []
+        self.longest_gap_s = 0.0
+        self._cluster = cluster
+        self._topic = topic
+        self._pause_s = 10 / rate  # producers send ten at a time
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._drained = threading.Event()
+        self._last_ack = time.monotonic()
+        self._producers = [
+            threading.Thread(target=self._produce, args=(f"p{n}",), name=f"producer {n}") for n in range(producers)
+        ]
+        self._reader = threading.Thread(target=self._consume, name="group reader")
+
+    def __enter__(self) -> Load:
+        for thread in (*self._producers, self._reader):
+            thread.start()
+        self.wait_for_acks(20)
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._stop.set()
+        self._drained.set()
+        for thread in (*self._producers, self._reader):
+            thread.join(60)
+
+    @property
+    def acked(self) -> int:
+        return len(self.history.acked)
+
+    def wait_for_acks(self, more: int, timeout: float = 60) -> float:
+        """Until that many more are acknowledged; how long it took."""
+        began, target = time.monotonic(), self.acked + more
+        wait_for(lambda: self.acked >= target, timeout, f"{more} more acknowledgements")
+        return time.monotonic() - began
+
+    # ---- producers ------------------------------------------------------------------------------------------------
+
+    def _produce(self, name: str) -> None:
+        producer = Producer(
+            {
+                "bootstrap.servers": self._cluster.bootstrap,
+                "enable.idempotence": True,
+                "acks": "all",
+                "linger.ms": 2,
+                "message.timeout.ms": 120_000,
+                "retry.backoff.ms": 50,
+                "reconnect.backoff.max.ms": 500,
+                **_QUIET,
+            }
+        )
+        number = 0
+        while not self._stop.is_set():
+            for _ in range(10):
+                value = Value(name, number)
+                producer.produce(
+                    self._topic, value.encode(), key=str(number % 50).encode(), on_delivery=self._answered(value)
+                )
+                number += 1
+            producer.poll(self._pause_s)
+        if producer.flush(90):
+            self.failed.append(f"{name}: not everything was answered within 90 s")
+        with self._lock:
+            self.sent += number
+
+    def _answered(self, value: Value) -> Any:
+        def answered(error: KafkaError | None, message: Any) -> None:
+            with self._lock:
+                if error is not None:
+                    self.failed.append(f"{value}: {error}")
+                    return
+                now = time.monotonic()
+                self.longest_gap_s = max(self.longest_gap_s, now - self._last_ack)
+                self._last_ack = now
+                self.history.acked[value] = Place(message.partition(), message.offset())
+
+        return answered
+
+    # ---- the group ------------------------------------------------------------------------------------------------
+
+    def _consume(self) -> None:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self._cluster.bootstrap,
+                "group.id": f"{self._topic}-readers",
+                "auto.offset.reset": "earliest",
+                "session.timeout.ms": 10_000,
+                "auto.commit.interval.ms": 500,
+                **_QUIET,
+            }
+        )
+        consumer.subscribe([self._topic])
+        assert self.history.delivered is not None
+        try:
+            while not self._drained.is_set():
+                for message in consumer.consume(500, timeout=0.2):
+                    if message.error() is None:
+                        value = Value.decode(message.value())
+                        self.history.delivered.add(value)
+                        self.history.reads.append((Place(message.partition(), message.offset()), value))
+        finally:
+            consumer.close()
+
+    # ---- the end --------------------------------------------------------------------------------------------------
+
+    def finish(self) -> History:
+        """After healing: stop writing, let the group read to the end, then read everything once more by itself."""
+        self._stop.set()
+        for thread in self._producers:
+            thread.join(100)
+        self._cluster.wait_in_sync(self._topic)
+        history = self.history
+        assert history.delivered is not None
+        delivered = history.delivered
+        try:
+            wait_for(lambda: history.acked.keys() <= delivered, 45, "the group to read everything")
+        except AssertionError:
+            pass  # the checker names what is missing
+        self._drained.set()
+        self._reader.join(60)
+        history.final = read_all(self._cluster, self._topic)
+        return history
+
+
+def read_all(cluster: RunningCluster, topic: str) -> dict[int, list[tuple[int, Value]]]:
+    """Every partition from its start to its end, by a consumer without a group."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "group.id": f"{topic}-audit",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            **_QUIET,
+        }
+    )
+    found: dict[int, list[tuple[int, Value]]] = {partition: [] for partition in cluster.metadata(topic)}
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in found])
+    open_partitions = set(found)
+    deadline = time.monotonic() + 60
+    try:
+        while open_partitions:
+            assert time.monotonic() < deadline, f"partitions {open_partitions} could not be read to their end"
+            for message in consumer.consume(1000, timeout=1.0):
+                if message.error() is None:
+                    found[message.partition()].append((message.offset(), Value.decode(message.value())))
+                elif message.error().code() == KafkaError._PARTITION_EOF:
+                    open_partitions.discard(message.partition())
+    finally:
+        consumer.close()
+    return found
