@@ -72,6 +72,10 @@ class Broker:
         except (CannotListen, ConfigError, Fault, CorruptFile) as problem:
             await self._undo()
             raise CannotStart(str(problem)) from problem
+        except OSError as problem:
+            await self._undo()
+            where = problem.filename or ", ".join(self.config.log_dirs)
+            raise CannotStart(f"cannot use {where}: {problem.strerror or problem}") from problem
         except BaseException:
             await self._undo()
             raise

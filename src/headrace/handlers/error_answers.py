@@ -48,7 +48,7 @@ def _nothing_of(schema: type[Any]) -> dict[str, Any]:
             kafka_type = field.metadata["kafka_type"]
             answer[field.name] = None if is_optional(field) else _NOTHING.get(kafka_type, -1)
             if kafka_type == "datetime_i64":
-                answer[field.name] = -1
+                answer[field.name] = -1 if is_optional(field) else 0
         else:
             answer[field.name] = None if is_optional(field) else _nothing_of(kind.type_)
     if "throttle_time" in answer:

@@ -1,0 +1,148 @@
+"""Incremental fetch sessions: named once, then only what changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headrace.handlers.fetch_sessions import FetchSessions, Wanted
+from headrace.kernel.errors import ErrorCode, Refused
+from headrace.wire import codec
+from headrace.wire.fetch import FetchedPartition
+
+VERSION = 12
+
+
+def request(
+    session_id: int = 0,
+    epoch: int = 0,
+    partitions: dict[int, int] | None = None,
+    forgotten: tuple[int, ...] = (),
+    version: int = VERSION,
+) -> Any:
+    rows = [
+        {
+            "partition": index,
+            "current_leader_epoch": -1,
+            "fetch_offset": offset,
+            "last_fetched_epoch": -1,
+            "log_start_offset": -1,
+            "partition_max_bytes": 1000,
+        }
+        for index, offset in (partitions or {}).items()
+    ]
+    body = {
+        "replica_id": -1,
+        "max_wait": 0,
+        "min_bytes": 0,
+        "max_bytes": 1000,
+        "isolation_level": 0,
+        "session_id": session_id,
+        "session_epoch": epoch,
+        "topics": [{"topic": "t", "topic_id": None, "partitions": rows}] if rows else [],
+        "forgotten_topics_data": [{"topic": "t", "topic_id": None, "partitions": list(forgotten)}] if forgotten else [],
+        "rack_id": "",
+    }
+    frame = memoryview(codec.encode_request(1, version, 1, "me", body))[4:]
+    header, at = codec.read_request_header(frame)
+    return codec.read_request(header, frame, at)
+
+
+def offsets(wanted: dict[Any, Wanted]) -> dict[int, int]:
+    return {one.index: one.offset for one in wanted.values()}
+
+
+def test_a_session_remembers_what_is_not_named_again() -> None:
+    sessions = FetchSessions()
+    wanted, session, only_changes = sessions.open(request(partitions={0: 5, 1: 7}), VERSION, False, 0)
+    assert session is not None
+    assert not only_changes
+    assert offsets(wanted) == {0: 5, 1: 7}
+    wanted, again, only_changes = sessions.open(request(session.id, 1, {1: 9}), VERSION, False, 1)
+    assert again is session
+    assert only_changes
+    assert offsets(wanted) == {0: 5, 1: 9}
+    wanted, _, _ = sessions.open(request(session.id, 2, {2: 1}, forgotten=(0,)), VERSION, False, 2)
+    assert offsets(wanted) == {1: 9, 2: 1}
+
+
+def test_a_wrong_epoch_and_an_unknown_session_are_told_apart() -> None:
+    sessions = FetchSessions()
+    _, session, _ = sessions.open(request(partitions={0: 0}), VERSION, False, 0)
+    assert session is not None
+    with pytest.raises(Refused) as refused:
+        sessions.open(request(session.id, 5), VERSION, False, 0)
+    assert refused.value.code is ErrorCode.invalid_fetch_session_epoch
+    with pytest.raises(Refused) as refused:
+        sessions.open(request(session.id + 1, 1), VERSION, False, 0)
+    assert refused.value.code is ErrorCode.fetch_session_id_not_found
+    with pytest.raises(Refused) as refused:
+        sessions.open(request(session.id, 1, version=13), 13, False, 0)
+    assert refused.value.code is ErrorCode.fetch_session_topic_id_error
+
+
+def test_ending_a_session_answers_everything_and_forgets_it() -> None:
+    sessions = FetchSessions()
+    _, session, _ = sessions.open(request(partitions={0: 0}), VERSION, False, 0)
+    assert session is not None
+    wanted, none, only_changes = sessions.open(request(session.id, -1, {0: 3}), VERSION, False, 0)
+    assert (none, only_changes, offsets(wanted)) == (None, False, {0: 3})
+    assert len(sessions) == 0
+
+
+def test_a_session_without_partitions_ends() -> None:
+    sessions = FetchSessions()
+    _, session, _ = sessions.open(request(partitions={0: 0}), VERSION, False, 0)
+    assert session is not None
+    wanted, none, _ = sessions.open(request(session.id, 1, forgotten=(0,)), VERSION, False, 0)
+    assert (wanted, none, len(sessions)) == ({}, None, 0)
+
+
+def test_only_changes_are_told_and_an_error_is_told_again_when_it_is_over() -> None:
+    _, session, _ = FetchSessions().open(request(partitions={0: 0}), VERSION, False, 0)
+    assert session is not None
+    (wanted,) = session.wanted.values()
+    assert wanted.tell(FetchedPartition(0, 0, 10, 10, 0))
+    assert not wanted.tell(FetchedPartition(0, 0, 10, 10, 0))
+    assert wanted.tell(FetchedPartition(0, 0, 11, 11, 0)), "the high watermark moved"
+    assert wanted.tell(FetchedPartition(0, 0, 11, 11, 3)), "the log start moved"
+    assert wanted.tell(FetchedPartition(0, 6))
+    assert wanted.tell(FetchedPartition(0, 6)), "errors are always told"
+    assert wanted.tell(FetchedPartition(0, 0, 11, 11, 3)), "it is well again"
+
+
+def test_those_that_were_served_come_last_next_time() -> None:
+    sessions = FetchSessions()
+    _, session, _ = sessions.open(request(partitions={0: 0, 1: 0, 2: 0}), VERSION, False, 0)
+    assert session is not None
+    session.moved_to_end([("t", 0)])
+    assert [one.index for one in session.wanted.values()] == [1, 2, 0]
+
+
+def test_a_full_cache_gives_up_the_silent_first_and_else_answers_without_a_session() -> None:
+    sessions = FetchSessions(slots=2, eviction_ms=100)
+    _, first, _ = sessions.open(request(partitions={0: 0}), VERSION, False, 0)
+    _, second, _ = sessions.open(request(partitions={0: 0}), VERSION, False, 90)
+    assert first is not None
+    assert second is not None
+    _, none, _ = sessions.open(request(partitions={0: 0}), VERSION, False, 95)
+    assert none is None, "nobody has been silent for long"
+    _, third, _ = sessions.open(request(partitions={0: 0}), VERSION, False, 150)
+    assert third is not None, "the first was silent for 150 ms"
+    with pytest.raises(Refused):
+        sessions.open(request(first.id, 1), VERSION, False, 150)
+
+
+def test_a_follower_goes_before_consumers() -> None:
+    sessions = FetchSessions(slots=1, eviction_ms=1000)
+    sessions.open(request(partitions={0: 0}), VERSION, False, 0)
+    _, follower, _ = sessions.open(request(partitions={0: 0}), VERSION, True, 1)
+    assert follower is not None
+    _, none, _ = sessions.open(request(partitions={0: 0, 1: 0}), VERSION, False, 2)
+    assert none is None
+
+
+def test_versions_before_sessions_have_none() -> None:
+    wanted, session, only_changes = FetchSessions().open(request(partitions={0: 4}, version=6), 6, False, 0)
+    assert (session, only_changes, offsets(wanted)) == (None, False, {0: 4})
