@@ -1,0 +1,65 @@
+"""kafkajs, the JavaScript client, unchanged: administration, records, groups, transactions."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.testing import RunningBroker
+
+SOURCE = Path(__file__).with_name("kafkajs")
+PLACE = Path(__file__).resolve().parents[2] / ".cache" / "kafkajs"
+
+
+@pytest.fixture(scope="module")
+def project() -> Path:
+    """The script with its dependency installed, once per lock file."""
+    lock = (SOURCE / "package-lock.json").read_bytes()
+    stamp = PLACE / ".installed"
+    if not stamp.exists() or stamp.read_bytes() != lock:
+        PLACE.mkdir(parents=True, exist_ok=True)
+        for name in ("package.json", "package-lock.json"):
+            shutil.copy(SOURCE / name, PLACE / name)
+        subprocess.run(["npm", "ci", "--silent", "--no-audit", "--no-fund"], cwd=PLACE, check=True, timeout=180)
+        stamp.write_bytes(lock)
+    shutil.copy(SOURCE / "conformance.js", PLACE / "conformance.js")
+    return PLACE
+
+
+@pytest.fixture(scope="module")
+def checks(project: Path, running: RunningBroker) -> dict[str, dict[str, Any]]:
+    command = ["node", "conformance.js", running.bootstrap]
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return {found["check"]: found for found in map(json.loads, done.stdout.splitlines())}
+
+
+@pytest.mark.needs("node", "npm")
+class TestKafkajs:
+    def test_topics_are_created_once(self, checks: dict[str, dict[str, Any]]) -> None:
+        assert checks["create"]["created"] is True
+        assert checks["create"]["again"] is False
+
+    def test_records_arrive_whole_in_order_and_by_key(self, checks: dict[str, dict[str, Any]]) -> None:
+        records = checks["records"]
+        assert records["count"] == records["values"] == 100
+        assert records["inOrder"]
+        assert records["keysStay"]
+        assert records["header"] in ("0", "1")
+
+    def test_offsets_and_groups_are_seen_by_its_admin_client(self, checks: dict[str, dict[str, Any]]) -> None:
+        assert checks["offsets"]["total"] == 100
+        assert checks["committed"]["total"] == 100
+        assert checks["group"] == {"check": "group", "state": "Empty", "protocolType": "consumer"}
+
+    def test_aborted_transactions_are_not_read(self, checks: dict[str, dict[str, Any]]) -> None:
+        assert checks["transactions"]["values"] == ["kept-1", "kept-2"]
+
+    def test_configurations_are_read_and_topics_deleted(self, checks: dict[str, dict[str, Any]]) -> None:
+        assert checks["configs"]["value"] == "3600000"
+        assert checks["topics"]["left"] == []
