@@ -30,6 +30,7 @@ from headrace.coordination.store import (
     Create,
     NodeExists,
     NoNode,
+    SessionEvent,
     Set,
     Store,
     StoreFault,
@@ -64,6 +65,8 @@ class Leadership:
         self._may_stand = may_stand
         self._hint = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._ledger: Ledger | None = None
+        store.on_session(self._session_changed)
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._run(), name="controller leadership")
@@ -72,6 +75,12 @@ class Leadership:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+
+    def _session_changed(self, event: SessionEvent) -> None:
+        if event is SessionEvent.EXPIRED and self._ledger is not None:
+            # Our /controller is gone and somebody else may be elected already: stop answering at once.
+            self._ledger.resign("the session with the coordination store expired")
+        self._hint.set()
 
     async def _run(self) -> None:
         while True:
@@ -137,7 +146,7 @@ class Leadership:
         session = self._store.session_id
         await self._store.sync()
         image = await load_newer(self._store, self._view.current)
-        ledger = Ledger(self._store, self._view, image, epoch_version)
+        self._ledger = ledger = Ledger(self._store, self._view, image, epoch_version)
         try:
             await self._finish_half_done(ledger)
             await ledger.run(lambda now: Decision(None, self._first_changes(now, epoch)))
@@ -145,6 +154,7 @@ class Leadership:
             while not ledger.deposed.is_set() and self._store.session_id == session:
                 await until(ledger.deposed, 0.5)
         finally:
+            self._ledger = None
             self._deactivate()
             await ledger.close()
             await self._step_down(session)

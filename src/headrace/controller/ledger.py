@@ -102,9 +102,10 @@ class Ledger:
     async def close(self) -> None:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
-        self._depose("this broker's controller was closed")
+        self.resign("this broker's controller was closed")
 
-    def _depose(self, why: str) -> None:
+    def resign(self, why: str) -> None:
+        """No operation begins any more; those that wait are told why."""
         self.deposed.set()
         waiting, self._waiting = self._waiting, []
         for _, answered in waiting:
@@ -120,13 +121,13 @@ class Ledger:
                     await self._round()
         except Deposed as deposed:
             logger.info("no longer controller: %s", deposed.message)
-            self._depose(deposed.message)
+            self.resign(deposed.message)
         except asyncio.CancelledError:
             raise
         except Exception:
             # A bug, or a store that contradicts our picture of it. Another controller starts from what is stored.
             logger.exception("the controller's ledger failed; resigning")
-            self._depose("the controller failed and resigned; its log says why")
+            self.resign("the controller failed and resigned; its log says why")
 
     async def _round(self) -> None:
         """Decides for as many waiting operations as fit one multi, stores, publishes, answers."""

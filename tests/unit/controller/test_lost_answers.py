@@ -1,0 +1,92 @@
+"""A connection lost around a write leaves its outcome unknown: the controller finds out, and does nothing twice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from headrace.cluster.core.image import BrokerInfo, Endpoint
+from headrace.cluster.loading import load_image
+from headrace.cluster.view import ClusterView
+from headrace.config import load_broker_config
+from headrace.controller.core.topics import NewTopic
+from headrace.controller.member import ClusterMember
+from headrace.coordination.embedded import EmbeddedStore
+from headrace.coordination.store import ConnectionLost, Op
+from headrace.kernel.errors import ErrorCode
+
+
+class LossyStore(EmbeddedStore):
+    """Loses the connection before or after the next writes, as told."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.losses: list[str] = []
+
+    async def multi(self, ops: Sequence[Op]) -> None:
+        loss = self.losses.pop(0) if self.losses else ""
+        if loss == "before":
+            raise ConnectionLost("lost before the write")
+        await super().multi(ops)
+        if loss == "after":
+            raise ConnectionLost("lost after the write")
+
+
+@pytest.mark.parametrize(
+    "losses", [["before"], ["after"], ["before", "before", "after"], ["after", "before"]], ids="-".join
+)
+@pytest.mark.parametrize("what", ["create", "delete", "producer ids"])
+def test_a_write_happens_once_whatever_happens_to_its_answer(tmp_path: Path, losses: list[str], what: str) -> None:
+    async def use() -> None:
+        store = LossyStore(tmp_path / "store")
+        view = ClusterView()
+        config = load_broker_config({"broker.id": "1"})
+        broker = BrokerInfo(1, -1, (Endpoint("PLAINTEXT", "127.0.0.1", 9092, "PLAINTEXT"),))
+        member = ClusterMember(store, view, lambda: config, broker, clean_start=True)
+        await member.prepare()
+        await member.start()
+        controller = member.controller
+        await controller.create_topics([NewTopic("old", 2, configs={"retention.ms": "1"})])
+        version = view.current.version
+        store.losses = list(losses)
+        if what == "create":
+            results = await controller.create_topics([NewTopic("new", 3)])
+            assert results[0].error is ErrorCode.none
+        elif what == "delete":
+            results = await controller.delete_topics([("old", None)])
+            assert results[0].error is ErrorCode.none
+            assert (await controller.create_topics([NewTopic("old")]))[0].error is ErrorCode.none
+            version += 1
+        else:
+            assert await controller.allocate_producer_ids(1, member.epoch) == (0, 1000)
+            assert await controller.allocate_producer_ids(1, member.epoch) == (1000, 1000)
+            version += 1
+        assert controller.is_active
+        assert view.current.version == version + 1
+        assert await load_image(store) == view.current
+        await member.close()
+        await store.close()
+
+    asyncio.run(use())
+
+
+def test_an_election_won_without_hearing_of_it_is_won(tmp_path: Path) -> None:
+    async def use() -> None:
+        store = LossyStore(tmp_path / "store")
+        view = ClusterView()
+        config = load_broker_config({"broker.id": "1"})
+        broker = BrokerInfo(1, -1, (Endpoint("PLAINTEXT", "127.0.0.1", 9092, "PLAINTEXT"),))
+        member = ClusterMember(store, view, lambda: config, broker, clean_start=True)
+        await member.prepare()
+        # The registration, then the election.
+        store.losses = ["after", "after"]
+        await member.start()
+        assert member.controller.is_active
+        assert view.current.controller_epoch == 1
+        await member.close()
+        await store.close()
+
+    asyncio.run(use())

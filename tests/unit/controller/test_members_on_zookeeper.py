@@ -1,0 +1,189 @@
+"""Brokers of a cluster on a real ZooKeeper: one controller, one image, and what happens when sessions end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+from headrace.cluster.core.image import BrokerInfo, ClusterImage, Endpoint
+from headrace.cluster.loading import load_image
+from headrace.cluster.view import ClusterView
+from headrace.config import load_broker_config
+from headrace.controller.core.topics import NewTopic
+from headrace.controller.ledger import Deposed
+from headrace.controller.member import ClusterMember
+from headrace.coordination.store import StoreFailed
+from headrace.coordination.zookeeper import ZooKeeperStore
+from headrace.kernel.errors import ErrorCode, Refused
+from tests.support.zookeeper import ZooKeeperServer, available
+
+pytestmark = pytest.mark.skipif(not available(), reason="needs Java and a ZooKeeper server (pyspark carries one)")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
+    with ZooKeeperServer(tmp_path_factory.mktemp("zookeeper")) as running:
+        yield running
+
+
+class Member:
+    def __init__(self, connect: str, broker_id: int, port: int = 0, *, clean: bool = True) -> None:
+        self.config = load_broker_config({"broker.id": str(broker_id), "zookeeper.connect": connect})
+        self.store = ZooKeeperStore(connect, session_timeout=3)
+        self.view = ClusterView()
+        endpoints = (Endpoint("PLAINTEXT", "127.0.0.1", port or 1000 + broker_id, "PLAINTEXT"),)
+        self.member = ClusterMember(
+            self.store, self.view, lambda: self.config, BrokerInfo(broker_id, -1, endpoints), clean_start=clean
+        )
+
+    @property
+    def image(self) -> ClusterImage:
+        return self.view.current
+
+    async def start(self) -> Member:
+        await self.store.connect(10)
+        await self.member.prepare()
+        await self.member.start()
+        return self
+
+    async def stop(self) -> None:
+        await self.member.close()
+        await self.store.close()
+
+    def end_session(self) -> None:
+        """As the ensemble would, had it not heard of this broker for long enough."""
+        thief = KazooClient(
+            hosts=self.store._client.hosts and ",".join(f"{h}:{p}" for h, p in self.store._client.hosts)
+        )
+        thief._session_id, thief._session_passwd = self.store._client.client_id
+        thief.start(timeout=5)
+        thief.stop()
+        thief.close()
+
+    async def sees(self, condition: Callable[[ClusterImage], bool], timeout: float = 10) -> None:
+        assert await self.view.wait_until(condition, timeout), self.image
+
+
+async def until(condition: Callable[[], bool], timeout: float) -> None:
+    async with asyncio.timeout(timeout):
+        while not condition():  # noqa: ASYNC110 (a clock ends the lease, nobody announces it)
+            await asyncio.sleep(0.02)
+
+
+def cluster(server: ZooKeeperServer, chroot: str, size: int, use: Callable[[list[Member]], Awaitable[None]]) -> None:
+    async def run() -> None:
+        members: list[Member] = []
+        try:
+            for broker_id in range(1, size + 1):
+                members.append(await Member(f"{server.connect}/{chroot}", broker_id).start())
+            await use(members)
+        finally:
+            for member in members:
+                await member.stop()
+
+    asyncio.run(run())
+
+
+def test_the_first_broker_is_controller_and_all_see_the_same_image(server: ZooKeeperServer) -> None:
+    async def use(members: list[Member]) -> None:
+        first = members[0]
+        assert [m.member.controller.is_active for m in members] == [True, False, False]
+        with pytest.raises(Deposed):
+            await members[1].member.controller.create_topics([NewTopic("a")])
+        results = await first.member.controller.create_topics([NewTopic("a", 6, 3)])
+        assert results[0].error is ErrorCode.none
+        for member in members:
+            await member.sees(lambda image: image.version >= first.image.version)
+            assert member.image == first.image == await load_image(member.store)
+        assert {info.leader for info in first.image.topics["a"].partitions} == {1, 2, 3}
+
+    cluster(server, "same", 3, use)
+
+
+def test_when_the_controller_stops_another_takes_over_and_moves_its_leadership(server: ZooKeeperServer) -> None:
+    async def use(members: list[Member]) -> None:
+        await members[0].member.controller.create_topics([NewTopic("a", 6, 3)])
+        gone = members.pop(0)
+        await gone.stop()
+        for member in members:
+            await member.sees(lambda image: 1 not in image.brokers and image.controller_id in (2, 3))
+            for info in member.image.topics["a"].partitions:
+                assert info.leader in (2, 3) and set(info.isr) == {2, 3}
+        back = await Member(f"{server.connect}/stops", 1).start()
+        members.append(back)
+        info = back.image.partition("a", 0)
+        assert info is not None and 1 not in info.isr  # it joins by catching up, not by being there
+
+    cluster(server, "stops", 3, use)
+
+
+def test_a_controller_whose_session_ended_is_deposed_and_comes_back_as_another(server: ZooKeeperServer) -> None:
+    async def use(members: list[Member]) -> None:
+        first = members[0]
+        await first.member.controller.create_topics([NewTopic("a", 2, 2)])
+        epoch = first.member.epoch
+        await asyncio.to_thread(first.end_session)
+        await members[1].sees(lambda image: image.controller_id == 2 and image.controller_epoch == 2)
+        await first.sees(lambda image: 1 in image.brokers and image.brokers[1].epoch > epoch)
+        assert first.member.epoch > epoch
+        assert not first.member.controller.is_active
+        assert first.member.lease_held()
+        await first.sees(lambda image: image.version >= members[1].image.version)
+        assert all(info.leader == 2 for info in first.image.topics["a"].partitions)
+
+    cluster(server, "expired", 2, use)
+
+
+def test_a_broker_id_that_is_in_use_is_refused_and_the_holder_named(server: ZooKeeperServer) -> None:
+    async def use(members: list[Member]) -> None:
+        listener = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
+        port = listener.sockets[0].getsockname()[1]
+        holder = await Member(f"{server.connect}/twins", 7, port).start()
+        twin = Member(f"{server.connect}/twins", 7)
+        with pytest.raises(Refused, match=f"broker.id=7 is already used by the broker at 127.0.0.1:{port}"):
+            await twin.start()
+        await twin.stop()
+        assert holder.member.lease_held()
+        await holder.stop()
+        listener.close()
+
+    cluster(server, "twins", 1, use)
+
+
+def test_zookeeper_away_ends_the_lease_and_back_renews_it(tmp_path: Path) -> None:
+    with ZooKeeperServer(tmp_path / "own") as own:
+
+        async def use(members: list[Member]) -> None:
+            await members[0].member.controller.create_topics([NewTopic("a", 2, 2)])
+            own.kill()
+            await until(lambda: not any(member.member.lease_held() for member in members), 5)
+            await asyncio.to_thread(own.start)
+            await until(lambda: all(member.member.lease_held() for member in members), 15)
+            await until(lambda: any(member.member.controller.is_active for member in members), 10)
+            active = next(m for m in members if m.member.controller.is_active)
+            assert (await active.member.controller.create_topics([NewTopic("b", 2, 2)]))[0].error is ErrorCode.none
+            for member in members:
+                await member.sees(lambda image: "b" in image.topics)
+
+        cluster(own, "away", 2, use)
+
+
+def test_zookeeper_absent_at_the_start_is_waited_for_and_then_named() -> None:
+    async def use() -> None:
+        store = ZooKeeperStore("127.0.0.1:1", session_timeout=3)
+        with pytest.raises(StoreFailed, match=r"ZooKeeper at 127\.0\.0\.1:1 does not answer within 0\.5 s"):
+            await store.connect(0.5)
+
+    asyncio.run(use())
+
+
+def test_another_clusters_directory_is_refused(server: ZooKeeperServer) -> None:
+    async def use(members: list[Member]) -> None:
+        with pytest.raises(Refused, match=r"zookeeper\.connect"):
+            await members[0].member.prepare("some-other-cluster")
+
+    cluster(server, "foreign", 1, use)
