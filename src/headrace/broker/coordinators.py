@@ -1,4 +1,4 @@
-"""The coordinators of this broker, put together: transactions and groups."""
+"""The coordinators of this broker, put together: transactions, groups, and the queues of share groups."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from headrace.broker.auto_creation import TopicCreation
 from headrace.broker.peers import BrokerPeers
+from headrace.broker.shares import Shares
 from headrace.cluster.core.image import ClusterImage
 from headrace.cluster.view import ClusterView
 from headrace.config import BrokerConfig
@@ -80,11 +81,15 @@ class Coordinators:
             verifies=bool(config["transaction.partition.verification.enable"]),
         )
 
+        self.shares = Shares(config, view, partitions, broker_id, self.groups, creation, peers)
+
     def follow(self, old: ClusterImage, new: ClusterImage) -> None:
         self.groups.follow(old, new)
+        self.shares.states.follow(old, new)
         self.transactions.runtime.follow(new)
 
     async def close(self) -> None:
         self.transactions.close()
+        self.shares.close()
         self.groups.close()
         await self.producer_ids.close()

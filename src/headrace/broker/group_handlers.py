@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headrace.broker.auto_creation import TopicCreation
 from headrace.broker.coordinators import Coordinators
+from headrace.broker.share_handlers import share_handlers
 from headrace.cluster.view import ClusterView
 from headrace.handlers.consumer_group_describe import ConsumerGroupDescribe
 from headrace.handlers.consumer_group_heartbeat import ConsumerGroupHeartbeat
@@ -39,4 +40,5 @@ def group_handlers(coordinators: Coordinators, view: ClusterView, creation: Topi
         DeleteGroups(groups),
         ConsumerGroupHeartbeat(groups),
         ConsumerGroupDescribe(groups, view),
+        *share_handlers(coordinators.shares, groups, view),
     ]

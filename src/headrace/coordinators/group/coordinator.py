@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final
 
 from headrace.cluster.core.image import ClusterImage
 from headrace.cluster.view import ClusterView
+from headrace.coordinators.codec.share_state import ShareKey
 from headrace.coordinators.group.core.classic_messages import (
     JoinReply,
     JoinRequest,
@@ -32,7 +33,10 @@ from headrace.coordinators.group.core.descriptions import (
 )
 from headrace.coordinators.group.core.offset_requests import CommitRequest, FetchedOffset
 from headrace.coordinators.group.core.settings import GroupSettings
-from headrace.coordinators.group.core.shard import GroupShard
+from headrace.coordinators.group.core.shard import GroupShard, QueuePartitions
+from headrace.coordinators.group.core.share_group import ShareGroup
+from headrace.coordinators.group.core.share_heartbeat import ShareHeartbeatRequest
+from headrace.coordinators.group.core.share_heartbeat import check as check_share
 from headrace.coordinators.runtime import CoordinatorRuntime, LedPartitions, settled, wall_clock_ms
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 from headrace.kernel.ids import GROUP_METADATA_TOPIC
@@ -41,6 +45,10 @@ _log = logging.getLogger(__name__)
 
 # A record key holds an id behind a length of 16 bits; flexible requests could carry longer ones.
 _LONGEST_ID_BYTES: Final = 32_767
+
+
+async def _nothing_to_delete(key: ShareKey) -> None:
+    raise Refused(ErrorCode.coordinator_not_available, f"no share coordinator for {key}")
 
 
 class GroupCoordinator:
@@ -57,7 +65,8 @@ class GroupCoordinator:
     ) -> None:
         self.settings = settings
         self._view = view
-        self._new_uuid = new_uuid
+        # How the queue of a share group is deleted: the share coordinator's business, given by who puts them together.
+        self.delete_queue: Callable[[ShareKey], Awaitable[None]] = _nothing_to_delete
         self.runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
             GROUP_METADATA_TOPIC,
             partitions,
@@ -139,6 +148,37 @@ class GroupCoordinator:
         )
         return reply
 
+    # --- share groups -------------------------------------------------------------------------------------------
+
+    async def share_heartbeat(self, request: ShareHeartbeatRequest) -> HeartbeatReply:
+        check_share(request)
+        for text in (request.group_id, request.member_id):
+            self._check_id(text, "an id", ErrorCode.invalid_request)
+        reply: HeartbeatReply = await self.runtime.run(
+            request.group_id, lambda shard, now_ms: shard.share_heartbeat(request, now_ms)
+        )
+        return reply
+
+    async def share_group(self, group_id: str, *, must_be_empty: bool = False) -> ShareGroup:
+        """Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP. The group is read at once by the caller, never kept."""
+        self._check_group_id(group_id)
+        found: ShareGroup = await settled(
+            self.runtime.read(
+                group_id,
+                lambda shard, now_ms: (
+                    shard.empty_share_group(group_id) if must_be_empty else shard.share_group(group_id)
+                ),
+            )
+        )
+        return found
+
+    async def raise_share_epoch(self, group_id: str) -> int:
+        epoch: int = await self.runtime.run(group_id, lambda shard, now_ms: shard.raise_share_epoch(group_id))
+        return epoch
+
+    async def note_share_queues(self, group_id: str, added: QueuePartitions, removed: set[uuid.UUID]) -> None:
+        await self.runtime.run(group_id, lambda shard, now_ms: shard.note_share_queues(group_id, added, removed))
+
     # --- offsets ------------------------------------------------------------------------------------------------
 
     def commit_offsets(self, request: CommitRequest) -> Any:
@@ -192,10 +232,21 @@ class GroupCoordinator:
 
     async def delete_group(self, group_id: str) -> ErrorCode:
         self._check_group_id(group_id)
+        if await settled(self.runtime.read(group_id, lambda shard, now_ms: group_id in shard.share_groups)):
+            return await self._delete_share_group(group_id)
         errors: dict[str, ErrorCode] = await self.runtime.run(
             group_id, lambda shard, now_ms: shard.delete_groups([group_id])
         )
         return errors[group_id]
+
+    async def _delete_share_group(self, group_id: str) -> ErrorCode:
+        """First its queues, then the group: were it the other way round, nobody would know of the queues any more."""
+        group = await self.share_group(group_id, must_be_empty=True)
+        for topic_id, (_, indexes) in list(group.queues.items()):
+            for index in sorted(indexes):
+                await self.delete_queue(ShareKey(group_id, topic_id, index))
+        await self.runtime.run(group_id, lambda shard, now_ms: shard.delete_share_group(group_id))
+        return ErrorCode.none
 
     async def list_groups(self, states: Iterable[str], types: Iterable[str]) -> list[ListedGroup]:
         """Of every shard that is led here. Raises COORDINATOR_LOAD_IN_PROGRESS while one is being loaded."""
@@ -205,7 +256,11 @@ class GroupCoordinator:
         found: list[ListedGroup] = []
         for _, hosted in self.runtime.active_shards():
             found += await settled(
-                hosted.read(lambda shard, now_ms: list_groups(shard.groups, wanted_states, wanted_types))
+                hosted.read(
+                    lambda shard, now_ms: list_groups(
+                        {**shard.groups, **shard.share_groups}, wanted_states, wanted_types
+                    )
+                )
             )
         return found
 

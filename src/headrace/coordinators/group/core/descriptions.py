@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from headrace.coordinators.group.core.classic_group import ClassicGroup, ClassicState
 from headrace.coordinators.group.core.consumer_group import ConsumerGroup
+from headrace.coordinators.group.core.share_group import ShareGroup
 
-Group = ClassicGroup | ConsumerGroup
+Group = ClassicGroup | ConsumerGroup | ShareGroup
 
 
 class ListedGroup(NamedTuple):
@@ -47,6 +48,8 @@ def list_groups(
     for group_id, group in groups.items():
         if isinstance(group, ConsumerGroup):
             entry = ListedGroup(group_id, group.protocol_type, group.state_name, "Consumer")
+        elif isinstance(group, ShareGroup):
+            entry = ListedGroup(group_id, "share", group.state_name, "Share")
         else:
             entry = ListedGroup(group_id, group.protocol_type or "", group.state.value, "Classic")
         if wanted_states and entry.state.lower() not in wanted_states:

@@ -11,9 +11,11 @@ from typing import Final
 
 from headrace.coordinators.codec import classic_groups, consumer_groups, offsets
 from headrace.coordinators.codec.primitives import UnreadableRecord, key_type, key_words
+from headrace.coordinators.group.core import share_records
 from headrace.coordinators.group.core.classic_group import ClassicGroup, from_record
 from headrace.coordinators.group.core.consumer_group import ConsumerGroup, ResolvedRegex
 from headrace.coordinators.group.core.offsets import Offsets
+from headrace.coordinators.group.core.share_group import ShareGroup
 
 Group = ClassicGroup | ConsumerGroup
 _KEY_WORDS: Final = {
@@ -27,8 +29,9 @@ _KEY_WORDS: Final = {
 
 
 class GroupRecords:
-    def __init__(self, groups: dict[str, Group], committed: Offsets) -> None:
+    def __init__(self, groups: dict[str, Group], share_groups: dict[str, ShareGroup], committed: Offsets) -> None:
         self._groups = groups
+        self._share_groups = share_groups
         self._committed = committed
         self.unreadable = 0
         self._by_type: dict[int, Callable[[list[str], bytes | None], None]] = {
@@ -50,6 +53,8 @@ class GroupRecords:
                     self._groups[group_id] = ClassicGroup(group_id)
             elif record_type == classic_groups.GROUP_METADATA:
                 self._classic(key_words(key, 1)[0], value)
+            elif record_type in share_records.KINDS:
+                share_records.replay_share_record(self._share_groups, record_type, key, value)
             elif record_type in self._by_type:
                 self._by_type[record_type](key_words(key, _KEY_WORDS[record_type]), value)
         except (UnreadableRecord, UnicodeDecodeError):

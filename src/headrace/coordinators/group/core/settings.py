@@ -34,6 +34,11 @@ class GroupSettings:
     consumer_assignors: tuple[str, ...] = ("uniform", "range")
     consumer_migration_policy: str = "bidirectional"
 
+    # Share groups (KIP-932): group.share.*
+    share_session_timeout_ms: int = 45_000
+    share_heartbeat_ms: int = 5_000
+    share_max_size: int = 200
+
     @classmethod
     def from_config(cls, config: TypedValues) -> GroupSettings:
         """`config` gives typed values by Kafka's names (a BrokerConfig)."""
@@ -50,6 +55,9 @@ class GroupSettings:
             consumer_heartbeat_interval_ms=config["group.consumer.heartbeat.interval.ms"],
             consumer_max_size=config["group.consumer.max.size"],
             consumer_assignors=known or ("uniform", "range"),
+            share_session_timeout_ms=config["group.share.session.timeout.ms"],
+            share_heartbeat_ms=config["group.share.heartbeat.interval.ms"],
+            share_max_size=config["group.share.max.size"],
             consumer_migration_policy=str(config["group.consumer.migration.policy"]).lower(),
         )
 

@@ -8,7 +8,7 @@ Pure: the runtime around it does the writing, waiting and timing.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from headrace.cluster.core.image import EMPTY_IMAGE, ClusterImage
@@ -34,11 +34,14 @@ from headrace.coordinators.group.core.effects import Effects
 from headrace.coordinators.group.core.group_records import GroupRecords
 from headrace.coordinators.group.core.offset_requests import CommitRequest, OffsetRequests
 from headrace.coordinators.group.core.settings import GroupSettings
+from headrace.coordinators.group.core.share_group import ShareGroup
+from headrace.coordinators.group.core.share_heartbeat import ShareHeartbeatRequest, ShareHeartbeats
 from headrace.coordinators.runtime_result import DEFERRED, Result
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.kernel.ids import uuid_to_text
 
 Group = ClassicGroup | ConsumerGroup
+QueuePartitions = Mapping[uuid.UUID, tuple[str, frozenset[int]]]
 
 # Tombstones of one clean-up go into one batch, which must stay below the topic's largest; about 100 bytes each.
 _MOST_TOMBSTONES: Final = 2_000
@@ -52,11 +55,13 @@ class GroupShard:
         self.image = image
         self.groups: dict[str, Group] = {}
         self.offsets = OffsetRequests(self.groups, settings)
-        self._records = GroupRecords(self.groups, self.offsets.offsets)
+        self.share_groups: dict[str, ShareGroup] = {}
+        self._records = GroupRecords(self.groups, self.share_groups, self.offsets.offsets)
         self._rebalances = Rebalances(self._classic, settings)
         self._joining = Joining(self._rebalances, lambda: str(new_uuid()))
         self._membership = Membership(self._rebalances)
         self._heartbeats = ConsumerHeartbeats(self, lambda: uuid_to_text(new_uuid()))
+        self._share_heartbeats = ShareHeartbeats(self)
         self._classic_members = ClassicMembers(self, self._heartbeats, lambda: uuid_to_text(new_uuid()))
 
     # --- finding groups -----------------------------------------------------------------------------------------
@@ -71,7 +76,17 @@ class GroupShard:
             raise Refused(ErrorCode.group_id_not_found, f"Consumer group {group_id} not found.")
         return group
 
+    def share_group_to_join(self, group_id: str) -> ShareGroup:
+        if group_id in self.groups:
+            raise Refused(ErrorCode.group_id_not_found, f"Group {group_id} is not a share group.")
+        return ShareGroup(group_id)
+
+    def _check_no_share_group(self, group_id: str, code: ErrorCode) -> None:
+        if group_id in self.share_groups:
+            raise Refused(code, f"Group {group_id} is a share group.")
+
     def consumer_group_to_join(self, group_id: str, effects: Effects) -> ConsumerGroup:
+        self._check_no_share_group(group_id, ErrorCode.group_id_not_found)
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             return group
@@ -96,6 +111,7 @@ class GroupShard:
         group = self.groups.get(request.group_id)
         if isinstance(group, ConsumerGroup) and not group.is_empty:
             return self._join_consumer_group(group, request, token, now_ms)
+        self._check_no_share_group(request.group_id, ErrorCode.inconsistent_group_protocol)
         effects = Effects()
         if isinstance(group, ConsumerGroup):
             group.write_tombstones(effects)
@@ -184,10 +200,50 @@ class GroupShard:
         if joining is None:
             self._rebalances.prepare(classic, effects, now_ms)
 
+    # --- share groups -------------------------------------------------------------------------------------------
+
+    def share_heartbeat(self, request: ShareHeartbeatRequest, now_ms: int) -> Result:
+        return self._share_heartbeats.heartbeat(request, now_ms)
+
+    def share_group(self, group_id: str) -> ShareGroup:
+        group = self.share_groups.get(group_id)
+        if group is None:
+            raise Refused(ErrorCode.group_id_not_found, f"Share group {group_id} not found.")
+        return group
+
+    def empty_share_group(self, group_id: str) -> ShareGroup:
+        group = self.share_group(group_id)
+        if not group.is_empty:
+            raise Refused(ErrorCode.non_empty_group, f"Share group {group_id} has members: stop them first.")
+        return group
+
+    def raise_share_epoch(self, group_id: str) -> Result:
+        """An administrator begins queues anew: the reply is the epoch that fences what was read before."""
+        group = self.empty_share_group(group_id)
+        effects = Effects()
+        group.write_epoch(group.epoch + 1, group.metadata_hash, effects)
+        return effects.result(group.epoch + 1)
+
+    def note_share_queues(self, group_id: str, added: QueuePartitions, removed: set[uuid.UUID]) -> Result:
+        group = self.empty_share_group(group_id)
+        queues = {topic_id: queue for topic_id, queue in group.queues.items() if topic_id not in removed}
+        for topic_id, (name, indexes) in added.items():
+            queues[topic_id] = (name, queues.get(topic_id, (name, frozenset()))[1] | indexes)
+        effects = Effects()
+        if queues != group.queues:
+            group.write_queues(queues, effects)
+        return effects.result()
+
+    def delete_share_group(self, group_id: str) -> Result:
+        effects = Effects()
+        self.empty_share_group(group_id).write_tombstones(effects)
+        return effects.result()
+
     # --- offsets ------------------------------------------------------------------------------------------------
 
     def commit_offsets(self, request: CommitRequest, now_ms: int) -> Result:
         """The reply is the set of partitions whose metadata is too long. Raises Refused."""
+        self._check_no_share_group(request.group_id, ErrorCode.group_id_not_found)
         records, too_long = self.offsets.commit(request, now_ms)
         effects = Effects()
         effects.records = records
@@ -245,6 +301,9 @@ class GroupShard:
 
     def loaded(self, now_ms: int) -> Result:
         effects = Effects()
+        for share_group in self.share_groups.values():
+            for member_id in share_group.members:
+                self._share_heartbeats.keep_alive(share_group.group_id, member_id, effects)
         for group in self.groups.values():
             if isinstance(group, ConsumerGroup):
                 self._watch_consumer_members(group, effects)

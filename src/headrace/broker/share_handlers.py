@@ -1,0 +1,41 @@
+"""The handlers of share groups."""
+
+from __future__ import annotations
+
+from headrace.broker.shares import Shares
+from headrace.cluster.view import ClusterView
+from headrace.coordinators.group.coordinator import GroupCoordinator
+from headrace.handlers.share_acknowledge import ShareAcknowledge
+from headrace.handlers.share_fetch import ShareFetch
+from headrace.handlers.share_group_describe import ShareGroupDescribe
+from headrace.handlers.share_group_heartbeat import ShareGroupHeartbeat
+from headrace.handlers.share_group_offsets import (
+    AlterShareGroupOffsets,
+    DeleteShareGroupOffsets,
+    DescribeShareGroupOffsets,
+)
+from headrace.handlers.share_group_state import (
+    DeleteShareGroupState,
+    InitializeShareGroupState,
+    ReadShareGroupState,
+    ReadShareGroupStateSummary,
+    WriteShareGroupState,
+)
+from headrace.handlers.table import AnyHandler
+
+
+def share_handlers(shares: Shares, groups: GroupCoordinator, view: ClusterView) -> list[AnyHandler]:
+    return [
+        ShareGroupHeartbeat(groups),
+        ShareGroupDescribe(groups, view),
+        ShareFetch(shares.consumption, view),
+        ShareAcknowledge(shares.consumption, view),
+        InitializeShareGroupState(shares.states),
+        ReadShareGroupState(shares.states),
+        WriteShareGroupState(shares.states),
+        DeleteShareGroupState(shares.states),
+        ReadShareGroupStateSummary(shares.states),
+        DescribeShareGroupOffsets(shares.administration, view),
+        AlterShareGroupOffsets(shares.administration, view),
+        DeleteShareGroupOffsets(shares.administration, view),
+    ]

@@ -1,0 +1,45 @@
+"""Share groups of this broker, put together: the queues it leads, their durable state, and who administers them."""
+
+from __future__ import annotations
+
+from headrace.broker.auto_creation import TopicCreation
+from headrace.broker.peers import BrokerPeers
+from headrace.cluster.view import ClusterView
+from headrace.config import BrokerConfig
+from headrace.coordinators.group.coordinator import GroupCoordinator
+from headrace.coordinators.share.administration import ShareAdministration
+from headrace.coordinators.share.consumption import ShareConsumption
+from headrace.coordinators.share.persister import Persister
+from headrace.coordinators.share.queues import Queues
+from headrace.coordinators.share.settings import queue_settings
+from headrace.coordinators.share.state_coordinator import ShareStateCoordinator
+from headrace.replication.partitions import Partitions
+
+
+class Shares:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        view: ClusterView,
+        partitions: Partitions,
+        broker_id: int,
+        groups: GroupCoordinator,
+        creation: TopicCreation,
+        peers: BrokerPeers,
+    ) -> None:
+        self.states = ShareStateCoordinator(
+            partitions,
+            broker_id,
+            partition_count=int(config["share.coordinator.state.topic.num.partitions"]),
+            updates_per_snapshot=int(config["share.coordinator.snapshot.update.records.per.snapshot"]),
+        )
+        persister = Persister(self.states, view, broker_id, peers, creation.ensure)
+        self.queues = Queues(
+            partitions, view, persister, lambda group: queue_settings(config, view.current.config_of("group", group))
+        )
+        self.consumption = ShareConsumption(self.queues, int(config["group.share.max.share.sessions"]))
+        self.administration = ShareAdministration(groups, persister, view, partitions, peers)
+
+    def close(self) -> None:
+        self.queues.close()
+        self.states.close()

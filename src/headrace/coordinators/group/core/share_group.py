@@ -1,0 +1,94 @@
+"""One share group (KIP-932): its members and which partitions each is to read. Several may read the same one.
+
+There is nothing to give up before something can be taken: who may have which record is the business of the queues. So a
+member moves to its target in one step. State changes only by replay. Mirrors Kafka's ShareGroup.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from headrace.coordinators.codec import consumer_groups, share_groups
+from headrace.coordinators.codec.primitives import key_of
+from headrace.coordinators.codec.share_groups import (
+    ShareCurrentAssignment,
+    ShareMemberMetadata,
+    StatePartitionMetadata,
+)
+from headrace.coordinators.group.core.effects import Effects
+
+Partitions = Mapping[uuid.UUID, frozenset[int]]
+_STABLE = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ShareMember:
+    member_id: str
+    about: ShareMemberMetadata
+    epoch: int = 0
+    previous_epoch: int = -1
+    assigned: Partitions = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class ShareGroup:
+    group_id: str
+    epoch: int = 0
+    metadata_hash: int = 0
+    assignment_epoch: int = 0
+    members: dict[str, ShareMember] = field(default_factory=dict)
+    target: dict[str, Partitions] = field(default_factory=dict)
+    # The topics whose partitions have (or may have) a queue.
+    queues: dict[uuid.UUID, tuple[str, frozenset[int]]] = field(default_factory=dict)
+    seen_image_version: int = -2
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.members
+
+    @property
+    def state_name(self) -> str:
+        return "Stable" if self.members else "Empty"
+
+    # --- records ------------------------------------------------------------------------------------------------
+
+    def write_member(self, member: ShareMember, effects: Effects) -> None:
+        key = key_of(share_groups.MEMBER_METADATA, self.group_id, member.member_id)
+        effects.write(key, share_groups.member_metadata_value(member.about))
+
+    def write_epoch(self, epoch: int, metadata_hash: int, effects: Effects) -> None:
+        key = key_of(share_groups.GROUP_METADATA, self.group_id)
+        effects.write(key, share_groups.group_metadata_value(epoch, metadata_hash))
+
+    def write_target(self, member_id: str, partitions: Partitions, effects: Effects) -> None:
+        key = key_of(share_groups.TARGET_MEMBER, self.group_id, member_id)
+        effects.write(key, consumer_groups.target_member_value(partitions))
+
+    def write_target_epoch(self, epoch: int, now_ms: int, effects: Effects) -> None:
+        key = key_of(share_groups.TARGET_METADATA, self.group_id)
+        effects.write(key, consumer_groups.target_metadata_value(epoch, now_ms))
+
+    def write_current(self, member: ShareMember, effects: Effects) -> None:
+        value = ShareCurrentAssignment(member.epoch, member.previous_epoch, _STABLE, member.assigned)
+        key = key_of(share_groups.CURRENT_ASSIGNMENT, self.group_id, member.member_id)
+        effects.write(key, share_groups.current_assignment_value(value))
+
+    def write_queues(self, queues: Mapping[uuid.UUID, tuple[str, frozenset[int]]], effects: Effects) -> None:
+        key = key_of(share_groups.STATE_PARTITION_METADATA, self.group_id)
+        effects.write(key, share_groups.state_partition_metadata_value(StatePartitionMetadata(initialized=queues)))
+
+    def write_removal(self, member_id: str, effects: Effects) -> None:
+        for kind in (share_groups.CURRENT_ASSIGNMENT, share_groups.TARGET_MEMBER, share_groups.MEMBER_METADATA):
+            effects.write(key_of(kind, self.group_id, member_id), None)
+
+    def write_tombstones(self, effects: Effects) -> None:
+        for member_id in {*self.members, *self.target}:
+            self.write_removal(member_id, effects)
+        for kind in (
+            share_groups.TARGET_METADATA,
+            share_groups.STATE_PARTITION_METADATA,
+            share_groups.GROUP_METADATA,
+        ):
+            effects.write(key_of(kind, self.group_id), None)

@@ -1,0 +1,210 @@
+"""ShareGroupHeartbeat (KIP-932): join, stay, change what is read, leave. Epoch 0 joins, -1 leaves.
+
+The target spreads members over partitions: every partition has a reader, every member something to read, as evenly as
+numbers allow; with more members than partitions several read the same one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+
+from headrace.cluster.core.image import ClusterImage
+from headrace.coordinators.codec.share_groups import ShareMemberMetadata
+from headrace.coordinators.group.core.consumer_heartbeat import HeartbeatReply
+from headrace.coordinators.group.core.effects import Effects
+from headrace.coordinators.group.core.settings import GroupSettings
+from headrace.coordinators.group.core.share_group import Partitions, ShareGroup, ShareMember
+from headrace.coordinators.runtime_result import NOTHING, Result
+from headrace.kernel.errors import ErrorCode, Refused
+
+LEAVE_EPOCH: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ShareHeartbeatRequest:
+    group_id: str
+    member_id: str
+    epoch: int
+    client_id: str
+    client_host: str
+    rack_id: str | None = None
+    topic_names: tuple[str, ...] | None = None
+
+
+class Groups(Protocol):
+    image: ClusterImage
+    settings: GroupSettings
+    share_groups: dict[str, ShareGroup]
+
+    def share_group_to_join(self, group_id: str) -> ShareGroup:
+        """Raises GROUP_ID_NOT_FOUND for a group of another kind."""
+
+
+def check(request: ShareHeartbeatRequest) -> None:
+    for name, value in (("GroupId", request.group_id), ("MemberId", request.member_id), ("RackId", request.rack_id)):
+        if value is not None and not value.strip():
+            raise Refused(ErrorCode.invalid_request, f"{name} can't be empty.")
+    if request.epoch == 0 and not request.topic_names:
+        raise Refused(ErrorCode.invalid_request, "SubscribedTopicNames must be set in first request.")
+    if request.epoch < LEAVE_EPOCH:
+        raise Refused(ErrorCode.invalid_request, "MemberEpoch is invalid.")
+
+
+class ShareHeartbeats:
+    def __init__(self, groups: Groups) -> None:
+        self._groups = groups
+
+    def heartbeat(self, request: ShareHeartbeatRequest, now_ms: int) -> Result:
+        if request.epoch == LEAVE_EPOCH:
+            return self._leave(request)
+        group = self._groups.share_groups.get(request.group_id)
+        if request.epoch == 0:
+            group = group or self._groups.share_group_to_join(request.group_id)
+        if group is None:
+            raise Refused(ErrorCode.group_id_not_found, f"Share group {request.group_id} not found.")
+        member = self._member(group, request)
+        about = ShareMemberMetadata(
+            member.about.rack_id if request.rack_id is None else request.rack_id,
+            request.client_id,
+            request.client_host,
+            member.about.topic_names if request.topic_names is None else tuple(sorted(request.topic_names)),
+        )
+        effects = Effects()
+        final = self._advance(group, member, replace(member, about=about), effects, now_ms)
+        self.keep_alive(group.group_id, member.member_id, effects)
+        tell = request.epoch == 0 or request.topic_names is not None or final.assigned != member.assigned
+        interval_ms = self._own(group.group_id, "share.heartbeat.interval.ms", self._groups.settings.share_heartbeat_ms)
+        return effects.result(
+            HeartbeatReply(member.member_id, final.epoch, interval_ms, final.assigned if tell else None)
+        )
+
+    def _member(self, group: ShareGroup, request: ShareHeartbeatRequest) -> ShareMember:
+        known = group.members.get(request.member_id)
+        if known is None:
+            limit = self._groups.settings.share_max_size
+            if request.epoch != 0:
+                raise Refused(
+                    ErrorCode.unknown_member_id,
+                    f"Member {request.member_id} is not a member of group {request.group_id}.",
+                )
+            if len(group.members) >= limit:
+                raise Refused(ErrorCode.group_max_size_reached, f"The share group has reached its capacity of {limit}.")
+            return ShareMember(request.member_id, ShareMemberMetadata(None, "", "", ()))
+        if request.epoch not in (0, known.epoch, known.previous_epoch):
+            raise Refused(
+                ErrorCode.fenced_member_epoch,
+                f"The share group member has another member epoch ({request.epoch}) than the one known by the group "
+                f"coordinator ({known.epoch}). The member must abandon all its partitions and rejoin.",
+            )
+        return known
+
+    def _advance(
+        self, group: ShareGroup, member: ShareMember, updated: ShareMember, effects: Effects, now_ms: int
+    ) -> ShareMember:
+        image = self._groups.image
+        members = {**group.members, updated.member_id: updated}
+        is_new = updated.member_id not in group.members
+        if is_new or updated.about != member.about:
+            group.write_member(updated, effects)
+        resubscribed = is_new or updated.about.topic_names != member.about.topic_names
+        epoch = group.epoch
+        if resubscribed or image.version != group.seen_image_version:
+            seen_hash = _topics_hash(members, image)
+            group.seen_image_version = image.version
+            if resubscribed or seen_hash != group.metadata_hash:
+                epoch += 1
+                group.write_epoch(epoch, seen_hash, effects)
+        target = group.target.get(updated.member_id, {})
+        target_epoch = group.assignment_epoch
+        if epoch > group.assignment_epoch:
+            targets = assign_simple(members, image)
+            for each, partitions in targets.items():
+                if group.target.get(each) != partitions:
+                    group.write_target(each, partitions, effects)
+            group.write_target_epoch(epoch, now_ms, effects)
+            self._note_queues(group, targets, effects)
+            target, target_epoch = targets[updated.member_id], epoch
+        if updated.epoch == target_epoch and updated.assigned == target:
+            return updated
+        final = replace(updated, epoch=target_epoch, previous_epoch=updated.epoch, assigned=target)
+        group.write_current(final, effects)
+        return final
+
+    def _note_queues(self, group: ShareGroup, targets: Mapping[str, Partitions], effects: Effects) -> None:
+        """Which partitions have a queue from now on: administrators list, alter and delete them."""
+        queues = {i: q for i, q in group.queues.items() if i in self._groups.image.topic_names}
+        for partitions in targets.values():
+            for topic_id, indexes in partitions.items():
+                name, known = queues.get(topic_id, (self._groups.image.topic_names[topic_id], frozenset()))
+                queues[topic_id] = (name, known | indexes)
+        if queues != group.queues:
+            group.write_queues(queues, effects)
+
+    def _leave(self, request: ShareHeartbeatRequest) -> Result:
+        group = self._groups.share_groups.get(request.group_id)
+        if group is None:
+            raise Refused(ErrorCode.group_id_not_found, f"Share group {request.group_id} not found.")
+        if request.member_id not in group.members:
+            raise Refused(
+                ErrorCode.unknown_member_id, f"Member {request.member_id} is not a member of group {request.group_id}."
+            )
+        effects = Effects()
+        self._remove(group, request.member_id, effects)
+        return effects.result(HeartbeatReply(request.member_id, LEAVE_EPOCH))
+
+    def _remove(self, group: ShareGroup, member_id: str, effects: Effects) -> None:
+        group.write_removal(member_id, effects)
+        effects.disarm(("share-session", group.group_id, member_id))
+        rest = {m: member for m, member in group.members.items() if m != member_id}
+        group.write_epoch(group.epoch + 1, _topics_hash(rest, self._groups.image), effects)
+
+    # --- sessions -----------------------------------------------------------------------------------------------
+
+    def keep_alive(self, group_id: str, member_id: str, effects: Effects) -> None:
+        timeout_ms = self._own(group_id, "share.session.timeout.ms", self._groups.settings.share_session_timeout_ms)
+        key = ("share-session", group_id, member_id)
+        effects.arm(key, timeout_ms, lambda now_ms: self._expired(group_id, member_id))
+
+    def _expired(self, group_id: str, member_id: str) -> Result:
+        group = self._groups.share_groups.get(group_id)
+        if group is None or member_id not in group.members:
+            return NOTHING
+        effects = Effects()
+        self._remove(group, member_id, effects)
+        return effects.result()
+
+    def _own(self, group_id: str, name: str, default: int) -> int:
+        return int(self._groups.image.config_of("group", group_id).get(name, default))
+
+
+def assign_simple(members: Mapping[str, ShareMember], image: ClusterImage) -> dict[str, Partitions]:
+    target: dict[str, dict[uuid.UUID, set[int]]] = {member_id: {} for member_id in members}
+    names = sorted({name for member in members.values() for name in member.about.topic_names})
+    turn = 0
+    for name in names:
+        topic = image.topics.get(name)
+        readers = sorted(m for m, member in members.items() if name in member.about.topic_names)
+        if topic is None or not topic.partitions or not readers:
+            continue
+        count = len(topic.partitions)
+        for at in range(max(count, len(readers))):
+            # Each topic goes on where the last one stopped, so that small topics do not all meet at the first member.
+            reader = readers[(turn + at) % len(readers)]
+            target[reader].setdefault(topic.id, set()).add(at % count)
+        turn += count
+    return {m: {t: frozenset(indexes) for t, indexes in topics.items()} for m, topics in target.items()}
+
+
+def _topics_hash(members: Mapping[str, ShareMember], image: ClusterImage) -> int:
+    digest = hashlib.blake2b(digest_size=8)
+    found = False
+    for name in sorted({name for member in members.values() for name in member.about.topic_names}):
+        topic = image.topics.get(name)
+        if topic is not None:
+            found = True
+            digest.update(f"{name}\0{topic.id}\0{len(topic.partitions)}\0".encode())
+    return int.from_bytes(digest.digest(), "big", signed=True) if found else 0

@@ -1,0 +1,150 @@
+"""Where the queues of a share group stand, and how an administrator moves or removes them.
+
+Owned by the event loop.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from headrace.cluster.view import ClusterView
+from headrace.coordinators.codec.share_state import ShareKey
+from headrace.coordinators.group.coordinator import GroupCoordinator
+from headrace.coordinators.share.core.share_state import NOT_STARTED
+from headrace.coordinators.share.persister import Peers, Persister
+from headrace.kernel.errors import ErrorCode, Fault
+
+_LIST_OFFSETS: Final = 2
+_LIST_OFFSETS_VERSION: Final = 7
+_LATEST: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class QueueOffset:
+    partition: int
+    error: ErrorCode = ErrorCode.none
+    message: str | None = None
+    start_offset: int = NOT_STARTED
+    leader_epoch: int = -1
+    lag: int = -1
+
+
+class LedPartitions(Protocol):
+    def get(self, topic: str, index: int) -> Any | None: ...
+
+
+class ShareAdministration:
+    def __init__(
+        self,
+        groups: GroupCoordinator,
+        persister: Persister,
+        view: ClusterView,
+        partitions: LedPartitions,
+        peers: Peers,
+    ) -> None:
+        self._groups = groups
+        self._persister = persister
+        self._view = view
+        self._partitions = partitions
+        self._peers = peers
+        groups.delete_queue = persister.delete
+
+    async def describe(
+        self, group_id: str, asked: Iterable[tuple[str, Sequence[int]]] | None
+    ) -> dict[str, list[QueueOffset]]:
+        """Topic → where its queues stand; asked=None: all that the group has. Raises GROUP_ID_NOT_FOUND."""
+        group = await self._groups.share_group(group_id)
+        if asked is None:
+            asked = [(name, sorted(indexes)) for name, indexes in group.queues.values()]
+        return {
+            topic: [await self._offset(group_id, topic, index) for index in partitions] for topic, partitions in asked
+        }
+
+    async def _offset(self, group_id: str, topic: str, index: int) -> QueueOffset:
+        info = self._view.current.topics.get(topic)
+        if info is None or not 0 <= index < len(info.partitions):
+            return QueueOffset(index, ErrorCode.unknown_topic_or_partition, f"{topic}-{index} does not exist")
+        try:
+            found = await self._persister.summary(ShareKey(group_id, info.id, index))
+        except Fault as fault:
+            return QueueOffset(index, fault.code, fault.message)
+        if found is None or found.start_offset == NOT_STARTED:
+            return QueueOffset(index)
+        lag = -1
+        if found.delivery_complete_count >= 0:
+            end = await self._end_offset(topic, index, info.partitions[index].leader)
+            if end >= 0:
+                lag = max(end - found.start_offset - found.delivery_complete_count, 0)
+        return QueueOffset(index, ErrorCode.none, None, found.start_offset, max(found.leader_epoch, 0), lag)
+
+    async def _end_offset(self, topic: str, index: int, leader: int) -> int:
+        partition = self._partitions.get(topic, index)
+        if partition is not None and partition.isr is not None:
+            return int(partition.high_watermark)
+        body = {
+            "replica_id": -1,
+            "isolation_level": 0,
+            "topics": [
+                {
+                    "name": topic,
+                    "partitions": [{"partition_index": index, "current_leader_epoch": -1, "timestamp": _LATEST}],
+                }
+            ],
+        }
+        try:
+            answer = await self._peers.request(leader, _LIST_OFFSETS, body, version=_LIST_OFFSETS_VERSION)
+        except Fault:
+            return -1
+        found = answer.topics[0].partitions[0]
+        return -1 if found.error_code else int(found.offset)
+
+    async def alter(self, group_id: str, asked: Mapping[str, Mapping[int, int]]) -> dict[str, dict[int, ErrorCode]]:
+        """Each queue begins anew at the offset given. Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
+        await self._groups.share_group(group_id, must_be_empty=True)
+        epoch = await self._groups.raise_share_epoch(group_id)
+        errors: dict[str, dict[int, ErrorCode]] = {}
+        begun: dict[uuid.UUID, tuple[str, frozenset[int]]] = {}
+        for topic, offsets in asked.items():
+            info = self._view.current.topics.get(topic)
+            errors[topic] = {}
+            for index, offset in offsets.items():
+                if info is None or not 0 <= index < len(info.partitions):
+                    errors[topic][index] = ErrorCode.unknown_topic_or_partition
+                    continue
+                try:
+                    await self._persister.initialize(ShareKey(group_id, info.id, index), epoch, offset)
+                except Fault as fault:
+                    errors[topic][index] = fault.code
+                else:
+                    errors[topic][index] = ErrorCode.none
+                    begun[info.id] = (topic, begun.get(info.id, (topic, frozenset()))[1] | {index})
+        if begun:
+            await self._groups.note_share_queues(group_id, begun, set())
+        return errors
+
+    async def delete(self, group_id: str, topics: Sequence[str]) -> dict[str, ErrorCode]:
+        """Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
+        group = await self._groups.share_group(group_id, must_be_empty=True)
+        by_name = {name: (topic_id, indexes) for topic_id, (name, indexes) in group.queues.items()}
+        errors: dict[str, ErrorCode] = {}
+        removed: set[uuid.UUID] = set()
+        for topic in topics:
+            if topic not in self._view.current.topics:
+                errors[topic] = ErrorCode.unknown_topic_or_partition
+                continue
+            errors[topic] = ErrorCode.none
+            if topic not in by_name:
+                continue
+            topic_id, indexes = by_name[topic]
+            try:
+                for index in sorted(indexes):
+                    await self._persister.delete(ShareKey(group_id, topic_id, index))
+                removed.add(topic_id)
+            except Fault as fault:
+                errors[topic] = fault.code
+        if removed:
+            await self._groups.note_share_queues(group_id, {}, removed)
+        return errors

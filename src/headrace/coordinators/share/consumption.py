@@ -1,0 +1,216 @@
+"""ShareFetch and ShareAcknowledge, free of wire versions: sessions, long polls, and one answer per partition.
+
+Acknowledgements come before the fetch they ride on. A fetch that finds nothing waits until a record arrives, is given
+back, or its time is up. Owned by the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from headrace.coordinators.codec.share_state import ShareKey
+from headrace.coordinators.runtime import wall_clock_ms
+from headrace.coordinators.share.core.sessions import FINAL_EPOCH, INITIAL_EPOCH, Session, Sessions, TopicIdPartition
+from headrace.coordinators.share.core.share_partition import Acknowledgement, Acquired
+from headrace.coordinators.share.queues import Queue, Queues
+from headrace.kernel.errors import ErrorCode, Fault, Refused
+from headrace.replication.waiters import FetchWaiter
+
+_MAX_PARTITION_BYTES: Final = 1 << 20
+_RETRY_SECONDS: Final = 0.1
+_COORDINATOR_IS_AWAY: Final = (
+    ErrorCode.not_coordinator,
+    ErrorCode.coordinator_load_in_progress,
+    ErrorCode.coordinator_not_available,
+)
+# Being fenced by the share coordinator means that somebody else leads, or that the queue was begun anew.
+_LEADER_MOVED: Final = {
+    ErrorCode.fenced_leader_epoch: ErrorCode.not_leader_or_follower,
+    ErrorCode.fenced_state_epoch: ErrorCode.not_leader_or_follower,
+}
+Acknowledgements = Mapping[TopicIdPartition, Sequence[Acknowledgement]]
+
+
+@dataclass(frozen=True, slots=True)
+class ShareFetchRequest:
+    group_id: str
+    member_id: str
+    epoch: int
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    max_records: int
+    added: Sequence[TopicIdPartition]
+    forgotten: Sequence[TopicIdPartition]
+    acknowledgements: Acknowledgements
+    strict: bool = False
+    renews: bool = False
+
+
+@dataclass(slots=True)
+class PartitionAnswer:
+    error: ErrorCode = ErrorCode.none
+    message: str | None = None
+    acknowledge_error: ErrorCode = ErrorCode.none
+    acknowledge_message: str | None = None
+    records: bytes = b""
+    acquired: list[Acquired] = field(default_factory=list)
+
+
+Answers = dict[TopicIdPartition, PartitionAnswer]
+
+
+class ShareConsumption:
+    def __init__(self, queues: Queues, session_limit: int, clock: Callable[[], int] = wall_clock_ms) -> None:
+        self._queues = queues
+        self._sessions = Sessions(session_limit)
+        self._clock = clock
+
+    def lock_ms(self, group_id: str) -> int:
+        return self._queues.settings_of(group_id).lock_ms
+
+    # --- fetch --------------------------------------------------------------------------------------------------
+
+    async def fetch(self, request: ShareFetchRequest) -> Answers:
+        """Raises INVALID_REQUEST, SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH, SHARE_SESSION_LIMIT_REACHED."""
+        if request.epoch == FINAL_EPOCH:
+            return await self._end(request.group_id, request.member_id, request.acknowledgements, request.added)
+        session = self._session(request)
+        answers: Answers = {}
+        await self._acknowledge_all(request.group_id, request.member_id, request.acknowledgements, answers)
+        if request.renews or request.max_records <= 0:
+            return answers
+        await self._fetch_into(answers, session, request)
+        return answers
+
+    def _session(self, request: ShareFetchRequest) -> Session:
+        now_ms = self._clock()
+        if request.epoch == INITIAL_EPOCH:
+            if request.acknowledgements:
+                raise Refused(ErrorCode.invalid_request, "a first share fetch has nothing to acknowledge")
+            return self._sessions.begin(request.group_id, request.member_id, request.added, now_ms)
+        session = self._sessions.advance(request.group_id, request.member_id, request.epoch, now_ms)
+        session.partitions.update(dict.fromkeys(request.added))
+        for partition in request.forgotten:
+            session.partitions.pop(partition, None)
+            self._forget(request.group_id, partition)
+        return session
+
+    async def _fetch_into(self, answers: Answers, session: Session, request: ShareFetchRequest) -> None:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + request.max_wait_ms / 1000
+        while True:
+            found, queues, retry = await self._gather(session, request)
+            for partition, answer in found.items():
+                known = answers.setdefault(partition, PartitionAnswer())
+                known.error, known.message = answer.error, answer.message
+                known.records, known.acquired = answer.records, answer.acquired
+            if found or loop.time() >= deadline or request.min_bytes <= 0:
+                return
+            woken: asyncio.Future[None] = loop.create_future()
+            waiter = FetchWaiter(1, lambda woken=woken: _wake(woken))  # type: ignore[misc]
+            for queue in queues:
+                waiter.watch(queue.partition.readers)
+                waiter.watch(queue.waiting)
+            # A queue whose state cannot be read yet makes nobody an error: it is looked at again in a moment.
+            timer = loop.call_at(min(deadline, loop.time() + _RETRY_SECONDS) if retry else deadline, _wake, woken)
+            try:
+                await woken
+            finally:
+                waiter.cancel()
+                timer.cancel()
+
+    async def _gather(self, session: Session, request: ShareFetchRequest) -> tuple[Answers, list[Queue], bool]:
+        """What every partition of the session has now; the queues to wait at when that is nothing; whether one of them
+        could not be loaded yet.
+        """
+        found: Answers = {}
+        retry = False
+        queues: list[Queue] = []
+        bytes_left, records_left = request.max_bytes, request.max_records
+        for partition in session.rotated():
+            key = ShareKey(request.group_id, *partition)
+            try:
+                queue = self._queues.loaded(key) or await self._queues.load(key)
+                queues.append(queue)
+                if bytes_left <= 0 or records_left <= 0:
+                    continue
+                size = min(bytes_left, _MAX_PARTITION_BYTES)
+                handed = self._queues.hand_out(queue, request.member_id, size, records_left, strict=request.strict)
+            except Fault as fault:
+                if fault.code in _COORDINATOR_IS_AWAY:
+                    retry = True
+                else:
+                    found[partition] = PartitionAnswer(_LEADER_MOVED.get(fault.code, fault.code), fault.message)
+                continue
+            if handed is not None:
+                found[partition] = PartitionAnswer(records=handed.records, acquired=handed.acquired)
+                bytes_left -= len(handed.records)
+                records_left -= sum(each.last - each.first + 1 for each in handed.acquired)
+        return found, queues, retry
+
+    # --- acknowledge --------------------------------------------------------------------------------------------
+
+    async def acknowledge(
+        self, group_id: str, member_id: str, epoch: int, acknowledgements: Acknowledgements
+    ) -> Answers:
+        """Raises as `fetch` does. An answer's `acknowledge_error` says how it went."""
+        if epoch == FINAL_EPOCH:
+            return await self._end(group_id, member_id, acknowledgements, ())
+        if epoch == INITIAL_EPOCH:
+            raise Refused(ErrorCode.invalid_share_session_epoch, "an acknowledgement needs a session")
+        self._sessions.advance(group_id, member_id, epoch, self._clock())
+        answers: Answers = {}
+        await self._acknowledge_all(group_id, member_id, acknowledgements, answers)
+        return answers
+
+    async def _acknowledge_all(
+        self, group_id: str, member_id: str, acknowledgements: Acknowledgements, answers: Answers
+    ) -> None:
+        async def one(partition: TopicIdPartition, batches: Sequence[Acknowledgement]) -> None:
+            answer = answers[partition] = PartitionAnswer()
+            try:
+                await self._queues.acknowledge(ShareKey(group_id, *partition), member_id, batches)
+            except Fault as fault:
+                answer.acknowledge_error, answer.acknowledge_message = fault.code, fault.message
+
+        await asyncio.gather(*(one(partition, batches) for partition, batches in acknowledgements.items() if batches))
+
+    async def _end(
+        self,
+        group_id: str,
+        member_id: str,
+        acknowledgements: Acknowledgements,
+        added: Sequence[TopicIdPartition],
+    ) -> Answers:
+        """The member goes: its last words count, then everything that it still has is given back."""
+        if self._sessions.get(group_id, member_id) is None:
+            raise Refused(ErrorCode.share_session_not_found, f"member {member_id} has no share session here")
+        if any(not acknowledgements.get(partition) for partition in added):
+            raise Refused(ErrorCode.invalid_request, "a last share fetch adds no partitions")
+        answers: Answers = {}
+        await self._acknowledge_all(group_id, member_id, acknowledgements, answers)
+        try:
+            session = self._sessions.end(group_id, member_id)
+        except Refused:
+            return answers
+        for partition in session.partitions:
+            try:
+                await self._queues.release(ShareKey(group_id, *partition), member_id)
+            except Fault as fault:
+                answers.setdefault(partition, PartitionAnswer()).error = fault.code
+            self._forget(group_id, partition)
+        return answers
+
+    def _forget(self, group_id: str, partition: tuple[uuid.UUID, int]) -> None:
+        if not self._sessions.reads(group_id, partition):
+            self._queues.forget_idle(ShareKey(group_id, *partition))
+
+
+def _wake(woken: asyncio.Future[None]) -> None:
+    if not woken.done():
+        woken.set_result(None)

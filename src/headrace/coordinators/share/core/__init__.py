@@ -1,0 +1,1 @@
+"""Pure parts of share groups: queues, their durable state, sessions."""

@@ -1,0 +1,176 @@
+"""The durable state of queues: one shard of `__share_group_state`, as Kafka's share coordinator keeps it.
+
+A queue's state is a snapshot and the updates since then; after a number of updates a new snapshot is written, and what
+lies before the oldest snapshot in use can be cut off the log. Two epochs fence: the state epoch (the queue was begun
+anew by an administrator) and the leader epoch (another broker leads the partition now).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from headrace.coordinators.codec import share_state as codec
+from headrace.coordinators.codec.primitives import UnreadableRecord, key_type
+from headrace.coordinators.codec.share_state import ShareKey, ShareSnapshot, ShareUpdate, StateBatch
+from headrace.coordinators.runtime_result import Result
+from headrace.coordinators.share.core.runs import RecordState, Run, Runs
+from headrace.kernel.errors import ErrorCode, Refused
+from headrace.records.builder import Record
+
+NOT_STARTED = -1
+
+
+@dataclass(frozen=True, slots=True)
+class QueueState:
+    snapshot: ShareSnapshot
+    updates: int = 0
+    snapshot_record_offset: int = -1
+
+
+class ShareStateShard:
+    def __init__(self, updates_per_snapshot: int = 500) -> None:
+        self.queues: dict[ShareKey, QueueState] = {}
+        self._updates_per_snapshot = updates_per_snapshot
+
+    # --- operations ---------------------------------------------------------------------------------------------
+
+    def initialize(self, key: ShareKey, state_epoch: int, start_offset: int, now_ms: int) -> Result:
+        known = self.queues.get(key)
+        if known is not None and state_epoch < known.snapshot.state_epoch:
+            raise Refused(ErrorCode.fenced_state_epoch, f"state epoch {state_epoch} < {known.snapshot.state_epoch}")
+        epoch = 0 if known is None else known.snapshot.snapshot_epoch + 1
+        snapshot = ShareSnapshot(epoch, state_epoch, -1, start_offset, now_ms, now_ms, (), 0)
+        return Result([_snapshot_record(key, snapshot)])
+
+    def read(self, key: ShareKey, leader_epoch: int, now_ms: int) -> Result:
+        """The reply is the snapshot as it is now. A new leader's first question also fences the one before it."""
+        known = self.queues.get(key)
+        if known is None:
+            return Result(reply=ShareSnapshot(0, 0, leader_epoch, NOT_STARTED, now_ms, now_ms, (), 0))
+        self._check(known, leader_epoch, None)
+        if leader_epoch <= known.snapshot.leader_epoch:
+            return Result(reply=known.snapshot)
+        snapshot = replace(known.snapshot, leader_epoch=leader_epoch, write_timestamp_ms=now_ms)
+        update = ShareUpdate(
+            snapshot.snapshot_epoch, leader_epoch, snapshot.start_offset, (), snapshot.delivery_complete_count
+        )
+        return Result([_update_record(key, update)], reply=snapshot)
+
+    def write(
+        self,
+        key: ShareKey,
+        state_epoch: int,
+        leader_epoch: int,
+        start_offset: int,
+        complete_count: int,
+        batches: Sequence[StateBatch],
+        now_ms: int,
+    ) -> Result:
+        known = self.queues.get(key)
+        if known is None:
+            snapshot = ShareSnapshot(
+                0,
+                state_epoch,
+                leader_epoch,
+                start_offset,
+                now_ms,
+                now_ms,
+                _merged((), batches, start_offset),
+                complete_count,
+            )
+            return Result([_snapshot_record(key, snapshot)])
+        self._check(known, leader_epoch, state_epoch)
+        if known.updates + 1 < self._updates_per_snapshot:
+            start = known.snapshot.start_offset if start_offset == NOT_STARTED else start_offset
+            update = ShareUpdate(known.snapshot.snapshot_epoch, leader_epoch, start, tuple(batches), complete_count)
+            return Result([_update_record(key, update)])
+        start = known.snapshot.start_offset if start_offset == NOT_STARTED else start_offset
+        snapshot = replace(
+            known.snapshot,
+            snapshot_epoch=known.snapshot.snapshot_epoch + 1,
+            leader_epoch=leader_epoch,
+            start_offset=start,
+            write_timestamp_ms=now_ms,
+            batches=_merged(known.snapshot.batches, batches, start),
+            delivery_complete_count=complete_count,
+        )
+        return Result([_snapshot_record(key, snapshot)])
+
+    def delete(self, key: ShareKey) -> Result:
+        if key not in self.queues:
+            return Result()
+        return Result([Record(codec.share_key(codec.SHARE_SNAPSHOT, key), None)])
+
+    def summary(self, key: ShareKey) -> ShareSnapshot | None:
+        known = self.queues.get(key)
+        return None if known is None else known.snapshot
+
+    def forget_topics(self, topic_ids: set[Any]) -> Result:
+        gone = [key for key in self.queues if key.topic_id in topic_ids]
+        return Result([Record(codec.share_key(codec.SHARE_SNAPSHOT, key), None) for key in gone])
+
+    def first_needed_offset(self, end_offset: int) -> int:
+        """Records below are in no snapshot that is in use."""
+        return min((queue.snapshot_record_offset for queue in self.queues.values()), default=end_offset)
+
+    def _check(self, known: QueueState, leader_epoch: int, state_epoch: int | None) -> None:
+        if 0 <= leader_epoch < known.snapshot.leader_epoch:
+            raise Refused(ErrorCode.fenced_leader_epoch, f"leader epoch {leader_epoch}: another broker leads by now")
+        if state_epoch is not None and state_epoch != known.snapshot.state_epoch:
+            raise Refused(
+                ErrorCode.fenced_state_epoch, f"state epoch {state_epoch}: it is {known.snapshot.state_epoch}"
+            )
+
+    # --- replay -------------------------------------------------------------------------------------------------
+
+    def replay(self, key: bytes, value: bytes | None, offset: int, producer_id: int, producer_epoch: int) -> None:
+        try:
+            kind, queue = key_type(key), codec.read_share_key(key)
+            if value is None:
+                self.queues.pop(queue, None)
+            elif kind == codec.SHARE_SNAPSHOT:
+                self.queues[queue] = QueueState(codec.read_share_snapshot_value(value), 0, offset)
+            elif kind == codec.SHARE_UPDATE and queue in self.queues:
+                self._replay_update(queue, codec.read_share_update_value(value))
+        except (UnreadableRecord, UnicodeDecodeError):
+            return  # of a newer release
+
+    def _replay_update(self, queue: ShareKey, update: ShareUpdate) -> None:
+        known = self.queues[queue]
+        snapshot = replace(
+            known.snapshot,
+            leader_epoch=max(update.leader_epoch, known.snapshot.leader_epoch),
+            start_offset=update.start_offset,
+            batches=_merged(known.snapshot.batches, update.batches, update.start_offset),
+            delivery_complete_count=update.delivery_complete_count,
+        )
+        self.queues[queue] = replace(known, snapshot=snapshot, updates=known.updates + 1)
+
+    def replay_end_marker(self, producer_id: int, producer_epoch: int, commit: bool) -> None:
+        """No transaction writes here."""
+
+    def loaded(self, now_ms: int) -> Result:
+        return Result()
+
+    def unloaded(self) -> list[tuple[Any, Any]]:
+        return []
+
+
+def _merged(known: Sequence[StateBatch], newer: Sequence[StateBatch], start_offset: int) -> tuple[StateBatch, ...]:
+    """The newer word about an offset counts; what lies below the start is done with."""
+    runs = Runs()
+    for first, last, state, count in (*known, *newer):
+        if last >= start_offset:
+            runs.put(Run(max(first, start_offset), last, RecordState(state), count))
+    runs.join()
+    return tuple(StateBatch(run.first, run.last, int(run.state), run.deliveries) for run in runs)
+
+
+def _snapshot_record(key: ShareKey, snapshot: ShareSnapshot) -> Record:
+    return Record(codec.share_key(codec.SHARE_SNAPSHOT, key), codec.share_snapshot_value(snapshot))
+
+
+def _update_record(key: ShareKey, update: ShareUpdate) -> Record:
+    return Record(codec.share_key(codec.SHARE_UPDATE, key), codec.share_update_value(update))

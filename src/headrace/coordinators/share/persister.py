@@ -1,0 +1,122 @@
+"""Reads and writes the state of a queue wherever its share coordinator is: in this broker, or over the wire in another.
+
+Owned by the event loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from headrace.cluster.view import ClusterView
+from headrace.coordinators.codec.share_state import ShareKey, ShareSnapshot, StateBatch
+from headrace.coordinators.share.core.share_state import NOT_STARTED
+from headrace.coordinators.share.state_coordinator import ShareStateCoordinator, coordinator_key
+from headrace.kernel.errors import ErrorCode, Refused
+from headrace.kernel.ids import SHARE_GROUP_STATE_TOPIC, coordinator_partition
+
+_INITIALIZE, _READ, _WRITE, _DELETE, _SUMMARY = 83, 84, 85, 86, 87
+_WRITE_VERSION: Final = 1
+_SUMMARY_VERSION: Final = 1
+
+
+class Peers(Protocol):
+    async def request(
+        self, broker_id: int, api_key: int, body: Mapping[str, Any], *, version: int | None = None
+    ) -> Any: ...
+
+
+class Persister:
+    def __init__(
+        self,
+        local: ShareStateCoordinator,
+        view: ClusterView,
+        broker_id: int,
+        peers: Peers,
+        ensure_topic: Callable[[str], Awaitable[bool]],
+    ) -> None:
+        self._local = local
+        self._view = view
+        self._broker_id = broker_id
+        self._peers = peers
+        self._ensure_topic = ensure_topic
+
+    async def initialize(self, key: ShareKey, state_epoch: int, start_offset: int) -> None:
+        if await self._is_local(key):
+            return await self._local.initialize(key, state_epoch, start_offset)
+        await self._ask(key, _INITIALIZE, {"state_epoch": state_epoch, "start_offset": start_offset}, 0)
+        return None
+
+    async def read(self, key: ShareKey, leader_epoch: int) -> ShareSnapshot:
+        if await self._is_local(key):
+            return await self._local.read(key, leader_epoch)
+        found = await self._ask(key, _READ, {"leader_epoch": leader_epoch}, 0)
+        batches = tuple(
+            StateBatch(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count) for b in found.state_batches
+        )
+        return ShareSnapshot(0, found.state_epoch, leader_epoch, found.start_offset, 0, 0, batches)
+
+    async def write(
+        self,
+        key: ShareKey,
+        state_epoch: int,
+        leader_epoch: int,
+        start_offset: int,
+        complete_count: int,
+        batches: Sequence[StateBatch],
+    ) -> None:
+        if await self._is_local(key):
+            return await self._local.write(key, state_epoch, leader_epoch, start_offset, complete_count, batches)
+        await self._ask(
+            key,
+            _WRITE,
+            {
+                "state_epoch": state_epoch,
+                "leader_epoch": leader_epoch,
+                "start_offset": start_offset,
+                "delivery_complete_count": complete_count,
+                "state_batches": [batch._asdict() for batch in batches],
+            },
+            _WRITE_VERSION,
+        )
+        return None
+
+    async def delete(self, key: ShareKey) -> None:
+        if await self._is_local(key):
+            return await self._local.delete(key)
+        await self._ask(key, _DELETE, {}, 0)
+        return None
+
+    async def summary(self, key: ShareKey) -> ShareSnapshot | None:
+        """None for a queue that nobody has begun."""
+        if await self._is_local(key):
+            return await self._local.summary(key)
+        found = await self._ask(key, _SUMMARY, {"leader_epoch": -1}, _SUMMARY_VERSION)
+        if found.start_offset == NOT_STARTED and found.state_epoch == 0:
+            return None
+        complete = getattr(found, "delivery_complete_count", -1)
+        return ShareSnapshot(0, found.state_epoch, found.leader_epoch, found.start_offset, 0, 0, (), complete)
+
+    async def _is_local(self, key: ShareKey) -> bool:
+        return await self._coordinator(key) == self._broker_id
+
+    async def _coordinator(self, key: ShareKey) -> int:
+        if not await self._ensure_topic(SHARE_GROUP_STATE_TOPIC):
+            raise Refused(ErrorCode.coordinator_not_available, f"{SHARE_GROUP_STATE_TOPIC} is not there yet")
+        topic = self._view.current.topics[SHARE_GROUP_STATE_TOPIC]
+        leader = topic.partitions[coordinator_partition(coordinator_key(key), len(topic.partitions))].leader
+        if leader < 0:
+            raise Refused(ErrorCode.coordinator_not_available, "the share coordinator's partition has no leader")
+        return leader
+
+    async def _ask(self, key: ShareKey, api_key: int, partition: dict[str, Any], version: int) -> Any:
+        """The answer for the one partition asked about. Raises what the coordinator refuses with."""
+        body = {
+            "group_id": key.group_id,
+            "topics": [{"topic_id": key.topic_id, "partitions": [{"partition": key.partition, **partition}]}],
+        }
+        answer = await self._peers.request(await self._coordinator(key), api_key, body, version=version)
+        found = answer.results[0].partitions[0]
+        if found.error_code:
+            raise Refused(found.error_code, found.error_message or "")
+        return found

@@ -1,0 +1,35 @@
+"""The settings of share groups: the broker's, with a group's own laid over them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSettings:
+    max_locks: int = 2_000
+    max_deliveries: int = 5
+    lock_ms: int = 30_000
+    auto_offset_reset: str = "latest"
+    isolation: int = 0
+
+
+class TypedValues(Protocol):
+    def __getitem__(self, name: str, /) -> Any: ...
+
+
+def queue_settings(broker: TypedValues, group: Mapping[str, str]) -> QueueSettings:
+    """`group` are the configs of the GROUP resource, as they were set."""
+
+    def number(own: str, key: str) -> int:
+        return int(group.get(own, broker[key]))
+
+    return QueueSettings(
+        max_locks=number("share.partition.max.record.locks", "group.share.partition.max.record.locks"),
+        max_deliveries=number("share.delivery.count.limit", "group.share.delivery.count.limit"),
+        lock_ms=number("share.record.lock.duration.ms", "group.share.record.lock.duration.ms"),
+        auto_offset_reset=group.get("share.auto.offset.reset", "latest"),
+        isolation=1 if group.get("share.isolation.level") == "read_committed" else 0,
+    )

@@ -1,0 +1,123 @@
+"""The share coordinator: keeps the state of queues in `__share_group_state`, for the leaders of their partitions.
+
+Old records of that topic are cut off by the coordinator itself (it is not compacted): everything before the oldest
+snapshot in use. Owned by the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from headrace.cluster.core.image import ClusterImage
+from headrace.coordinators.codec.share_state import ShareKey, ShareSnapshot, StateBatch
+from headrace.coordinators.runtime import CoordinatorRuntime, LedPartitions, settled, wall_clock_ms
+from headrace.coordinators.share.core.share_state import ShareStateShard
+from headrace.kernel.errors import Fault
+from headrace.kernel.ids import SHARE_GROUP_STATE_TOPIC, uuid_to_text
+
+_log = logging.getLogger(__name__)
+
+
+def coordinator_key(key: ShareKey) -> str:
+    """What decides the partition of a queue's state, and what FindCoordinator is asked for."""
+    return f"{key.group_id}:{uuid_to_text(key.topic_id)}:{key.partition}"
+
+
+class ShareStateCoordinator:
+    def __init__(
+        self,
+        partitions: LedPartitions,
+        broker_id: int,
+        *,
+        partition_count: int = 50,
+        updates_per_snapshot: int = 500,
+        prune_interval_ms: int = 300_000,
+        clock: Callable[[], int] = wall_clock_ms,
+    ) -> None:
+        self._partitions = partitions
+        self._prune_seconds = prune_interval_ms / 1000
+        self._pruning: asyncio.TimerHandle | None = None
+        self.runtime: CoordinatorRuntime[ShareStateShard] = CoordinatorRuntime(
+            SHARE_GROUP_STATE_TOPIC,
+            partitions,
+            broker_id,
+            lambda index: ShareStateShard(updates_per_snapshot),
+            partition_count=partition_count,
+            clock=clock,
+        )
+
+    def follow(self, old: ClusterImage, new: ClusterImage) -> None:
+        self.runtime.follow(new)
+        if self._pruning is None:
+            self._pruning = asyncio.get_running_loop().call_later(self._prune_seconds, self._prune)
+        if old.topics is new.topics:
+            return
+        gone = {topic.id for topic in old.topics.values()} - {topic.id for topic in new.topics.values()}
+        for _, hosted in self.runtime.active_shards() if gone else ():
+            if any(key.topic_id in gone for key in hosted.shard.queues):
+                try:
+                    written = hosted.submit(lambda shard, now_ms: shard.forget_topics(gone))
+                except Fault as fault:
+                    _log.warning("%s: queues of deleted topics stay for now: %s", hosted.name, fault.message)
+                else:
+                    if isinstance(written, asyncio.Future):
+                        written.add_done_callback(lambda future: future.exception())
+
+    def close(self) -> None:
+        if self._pruning is not None:
+            self._pruning.cancel()
+        self.runtime.close()
+
+    def _prune(self) -> None:
+        self._pruning = asyncio.get_running_loop().call_later(self._prune_seconds, self._prune)
+        for index, hosted in self.runtime.active_shards():
+            partition: Any = self._partitions.get(SHARE_GROUP_STATE_TOPIC, index)
+            if partition is None:
+                continue
+            needed = min(hosted.shard.first_needed_offset(partition.high_watermark), partition.high_watermark)
+            if needed > partition.log_start_offset:
+                try:
+                    partition.delete_records_before(needed)
+                except Fault as fault:
+                    _log.warning("%s: its old records stay for now: %s", hosted.name, fault.message)
+
+    # --- what leaders and the group coordinator ask -------------------------------------------------------------
+
+    async def initialize(self, key: ShareKey, state_epoch: int, start_offset: int) -> None:
+        await self.runtime.run(
+            coordinator_key(key), lambda shard, now_ms: shard.initialize(key, state_epoch, start_offset, now_ms)
+        )
+
+    async def read(self, key: ShareKey, leader_epoch: int) -> ShareSnapshot:
+        snapshot: ShareSnapshot = await self.runtime.run(
+            coordinator_key(key), lambda shard, now_ms: shard.read(key, leader_epoch, now_ms)
+        )
+        return snapshot
+
+    async def write(
+        self,
+        key: ShareKey,
+        state_epoch: int,
+        leader_epoch: int,
+        start_offset: int,
+        complete_count: int,
+        batches: Sequence[StateBatch],
+    ) -> None:
+        await self.runtime.run(
+            coordinator_key(key),
+            lambda shard, now_ms: shard.write(
+                key, state_epoch, leader_epoch, start_offset, complete_count, batches, now_ms
+            ),
+        )
+
+    async def delete(self, key: ShareKey) -> None:
+        await self.runtime.run(coordinator_key(key), lambda shard, now_ms: shard.delete(key))
+
+    async def summary(self, key: ShareKey) -> ShareSnapshot | None:
+        found: ShareSnapshot | None = await settled(
+            self.runtime.read(coordinator_key(key), lambda shard, now_ms: shard.summary(key))
+        )
+        return found

@@ -1,0 +1,77 @@
+"""ShareFetch (key 78, versions 1–2): take records from the queues of a share group (KIP-932).
+
+v2 acquire mode (strict record limit) and renewal of locks (KIP-1206, KIP-1222)
+Acknowledgements may ride along; their outcome is told apart from the fetch's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from headrace.cluster.view import ClusterView
+from headrace.coordinators.share.consumption import PartitionAnswer, ShareConsumption, ShareFetchRequest
+from headrace.handlers.context import RequestContext
+from headrace.handlers.share_answers import acknowledgements_of, current_leader, node_endpoints
+from headrace.kernel.errors import ErrorCode, Refused
+from headrace.wire.codec import millis
+
+_RECORD_LIMIT = 1
+
+
+@dataclass(frozen=True)
+class ShareFetch:
+    consumption: ShareConsumption
+    view: ClusterView
+
+    api_key: ClassVar[int] = 78
+    versions: ClassVar[range] = range(1, 3)
+
+    async def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        if not request.group_id or not request.member_id:
+            raise Refused(ErrorCode.invalid_request, "a share fetch names its group and its member")
+        answers = await self.consumption.fetch(
+            ShareFetchRequest(
+                request.group_id,
+                request.member_id,
+                request.share_session_epoch,
+                millis(request.max_wait),
+                request.min_bytes,
+                request.max_bytes,
+                request.max_records,
+                [(t.topic_id, p.partition_index) for t in request.topics for p in t.partitions],
+                [(t.topic_id, p) for t in request.forgotten_topics_data for p in t.partitions],
+                acknowledgements_of(request.topics),
+                strict=getattr(request, "share_acquire_mode", 0) == _RECORD_LIMIT,
+                renews=getattr(request, "is_renew_ack", False),
+            )
+        )
+        image = self.view.current
+        leaders: set[int] = set()
+        topics: dict[Any, list[dict[str, Any]]] = {}
+        for partition, answer in answers.items():
+            leader = current_leader(image, partition, (answer.error, answer.acknowledge_error), leaders)
+            topics.setdefault(partition[0], []).append(_partition(partition[1], answer, leader))
+        return {
+            "error_code": ErrorCode.none,
+            "error_message": None,
+            "acquisition_lock_timeout": self.consumption.lock_ms(request.group_id),
+            "responses": [{"topic_id": topic_id, "partitions": found} for topic_id, found in topics.items()],
+            "node_endpoints": node_endpoints(image, leaders, context),
+        }
+
+
+def _partition(index: int, answer: PartitionAnswer, leader: dict[str, int]) -> dict[str, Any]:
+    return {
+        "partition_index": index,
+        "error_code": answer.error,
+        "error_message": answer.message,
+        "acknowledge_error_code": answer.acknowledge_error,
+        "acknowledge_error_message": answer.acknowledge_message,
+        "current_leader": leader,
+        "records": answer.records,
+        "acquired_records": [
+            {"first_offset": each.first, "last_offset": each.last, "delivery_count": each.deliveries}
+            for each in answer.acquired
+        ],
+    }

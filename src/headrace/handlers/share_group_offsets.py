@@ -1,0 +1,122 @@
+"""Where share groups stand, for administrators (KIP-932, KIP-1226): 90 describe, 91 alter, 92 delete."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from headrace.cluster.view import ClusterView
+from headrace.coordinators.share.administration import QueueOffset, ShareAdministration
+from headrace.handlers.context import RequestContext
+from headrace.kernel.errors import ErrorCode, Fault
+
+
+@dataclass(frozen=True)
+class DescribeShareGroupOffsets:
+    """Key 90, versions 0–1: v1 lag."""
+
+    shares: ShareAdministration
+    view: ClusterView
+
+    api_key: ClassVar[int] = 90
+    versions: ClassVar[range] = range(2)
+
+    async def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        return {"groups": await asyncio.gather(*map(self._group, request.groups))}
+
+    async def _group(self, asked: Any) -> dict[str, Any]:
+        topics = None if asked.topics is None else [(t.topic_name, t.partitions) for t in asked.topics]
+        try:
+            found = await self.shares.describe(asked.group_id, topics)
+        except Fault as fault:
+            return {
+                "group_id": asked.group_id,
+                "topics": [],
+                "error_code": fault.code,
+                "error_message": fault.message,
+            }
+        known = self.view.current.topics
+        return {
+            "group_id": asked.group_id,
+            "topics": [
+                {
+                    "topic_name": name,
+                    "topic_id": known[name].id if name in known else None,
+                    "partitions": [_offset(each) for each in offsets],
+                }
+                for name, offsets in found.items()
+            ],
+            "error_code": ErrorCode.none,
+            "error_message": None,
+        }
+
+
+def _offset(each: QueueOffset) -> dict[str, Any]:
+    return {
+        "partition_index": each.partition,
+        "start_offset": each.start_offset,
+        "leader_epoch": each.leader_epoch,
+        "lag": each.lag,
+        "error_code": each.error,
+        "error_message": each.message,
+    }
+
+
+@dataclass(frozen=True)
+class AlterShareGroupOffsets:
+    """Key 91, version 0: queues begin anew somewhere else; the group must be empty."""
+
+    shares: ShareAdministration
+    view: ClusterView
+
+    api_key: ClassVar[int] = 91
+    versions: ClassVar[range] = range(1)
+
+    async def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        asked = {t.topic_name: {p.partition_index: p.start_offset for p in t.partitions} for t in request.topics}
+        errors = await self.shares.alter(request.group_id, asked)
+        known = self.view.current.topics
+        return {
+            "error_code": ErrorCode.none,
+            "error_message": None,
+            "responses": [
+                {
+                    "topic_name": name,
+                    "topic_id": known[name].id if name in known else None,
+                    "partitions": [
+                        {"partition_index": index, "error_code": error, "error_message": None}
+                        for index, error in partitions.items()
+                    ],
+                }
+                for name, partitions in errors.items()
+            ],
+        }
+
+
+@dataclass(frozen=True)
+class DeleteShareGroupOffsets:
+    """Key 92, version 0: queues of topics go; the group must be empty."""
+
+    shares: ShareAdministration
+    view: ClusterView
+
+    api_key: ClassVar[int] = 92
+    versions: ClassVar[range] = range(1)
+
+    async def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        errors = await self.shares.delete(request.group_id, [t.topic_name for t in request.topics])
+        known = self.view.current.topics
+        return {
+            "error_code": ErrorCode.none,
+            "error_message": None,
+            "responses": [
+                {
+                    "topic_name": name,
+                    "topic_id": known[name].id if name in known else None,
+                    "error_code": error,
+                    "error_message": None,
+                }
+                for name, error in errors.items()
+            ],
+        }

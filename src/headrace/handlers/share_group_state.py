@@ -1,0 +1,131 @@
+"""The share coordinator's own APIs, for brokers only (KIP-932): 83 initialise, 84 read, 85 write, 86 delete and 87
+summarise the state of queues. The leaders of partitions ask, and the group coordinator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from headrace.coordinators.codec.share_state import ShareKey, StateBatch
+from headrace.coordinators.share.core.share_state import NOT_STARTED
+from headrace.coordinators.share.state_coordinator import ShareStateCoordinator
+from headrace.handlers.context import RequestContext
+from headrace.kernel.errors import ErrorCode, Fault
+
+Ask = Callable[[ShareKey, Any], Awaitable[dict[str, Any]]]
+
+
+async def _each(request: Any, ask: Ask, nothing: dict[str, Any]) -> dict[str, Any]:
+    """One answer per partition; one partition's fault never costs the others theirs."""
+    results = []
+    for topic in request.topics:
+        partitions = []
+        for partition in topic.partitions:
+            key = ShareKey(request.group_id, topic.topic_id, partition.partition)
+            try:
+                answer = {"error_code": ErrorCode.none, "error_message": None, **await ask(key, partition)}
+            except Fault as fault:
+                answer = {"error_code": fault.code, "error_message": fault.message, **nothing}
+            partitions.append({"partition": partition.partition, **answer})
+        results.append({"topic_id": topic.topic_id, "partitions": partitions})
+    return {"results": results}
+
+
+@dataclass(frozen=True)
+class InitializeShareGroupState:
+    states: ShareStateCoordinator
+
+    api_key: ClassVar[int] = 83
+    versions: ClassVar[range] = range(1)
+
+    async def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        async def ask(key: ShareKey, partition: Any) -> dict[str, Any]:
+            await self.states.initialize(key, partition.state_epoch, partition.start_offset)
+            return {}
+
+        return await _each(request, ask, {})
+
+
+@dataclass(frozen=True)
+class ReadShareGroupState:
+    states: ShareStateCoordinator
+
+    api_key: ClassVar[int] = 84
+    versions: ClassVar[range] = range(1)
+
+    async def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        async def ask(key: ShareKey, partition: Any) -> dict[str, Any]:
+            found = await self.states.read(key, partition.leader_epoch)
+            return {
+                "state_epoch": found.state_epoch,
+                "start_offset": found.start_offset,
+                "state_batches": [batch._asdict() for batch in found.batches],
+            }
+
+        return await _each(request, ask, {"state_epoch": -1, "start_offset": NOT_STARTED, "state_batches": []})
+
+
+@dataclass(frozen=True)
+class WriteShareGroupState:
+    states: ShareStateCoordinator
+
+    api_key: ClassVar[int] = 85
+    versions: ClassVar[range] = range(2)
+
+    async def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        async def ask(key: ShareKey, partition: Any) -> dict[str, Any]:
+            await self.states.write(
+                key,
+                partition.state_epoch,
+                partition.leader_epoch,
+                partition.start_offset,
+                getattr(partition, "delivery_complete_count", -1),
+                [
+                    StateBatch(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count)
+                    for b in partition.state_batches
+                ],
+            )
+            return {}
+
+        return await _each(request, ask, {})
+
+
+@dataclass(frozen=True)
+class DeleteShareGroupState:
+    states: ShareStateCoordinator
+
+    api_key: ClassVar[int] = 86
+    versions: ClassVar[range] = range(1)
+
+    async def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        async def ask(key: ShareKey, partition: Any) -> dict[str, Any]:
+            await self.states.delete(key)
+            return {}
+
+        return await _each(request, ask, {})
+
+
+@dataclass(frozen=True)
+class ReadShareGroupStateSummary:
+    states: ShareStateCoordinator
+
+    api_key: ClassVar[int] = 87
+    versions: ClassVar[range] = range(2)
+
+    async def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        nothing = {"state_epoch": 0, "leader_epoch": 0, "start_offset": NOT_STARTED, "delivery_complete_count": -1}
+
+        async def ask(key: ShareKey, partition: Any) -> dict[str, Any]:
+            found = await self.states.summary(key)
+            if found is None:
+                return nothing
+            return {
+                "state_epoch": found.state_epoch,
+                "leader_epoch": found.leader_epoch,
+                "start_offset": found.start_offset,
+                "delivery_complete_count": found.delivery_complete_count,
+            }
+
+        return await _each(request, ask, nothing)

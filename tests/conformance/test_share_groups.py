@@ -1,0 +1,155 @@
+"""Share groups as Kafka's own client and tool use them (KIP-932): a topic as a queue."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from headrace.testing import RunningBroker, broker_process
+from tests.reference.kafka import java_command, run_tool
+
+pytestmark = pytest.mark.needs("kafka")
+
+CONSUMER = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"
+GROUPS = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
+
+
+def tool(name: str, *arguments: str) -> str:
+    done = run_tool(name, *arguments, timeout=90)
+    return done.stdout + done.stderr
+
+
+def make_topic(bootstrap: str, topic: str, partitions: int = 2) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(10)
+
+
+def produce(bootstrap: str, topic: str, count: int, first: int = 0) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for n in range(first, first + count):
+        producer.produce(topic, f"r{n}".encode())
+    assert producer.flush(10) == 0
+
+
+def from_the_start(bootstrap: str, group: str, **settings: str) -> None:
+    wanted = ",".join(f"{key}={value}" for key, value in {"share.auto.offset.reset": "earliest", **settings}.items())
+    told = tool(
+        "kafka.admin.ConfigCommand",
+        *("--bootstrap-server", bootstrap, "--alter", "--entity-type", "groups", "--entity-name", group),
+        *("--add-config", wanted),
+    )
+    assert "Completed" in told, told
+
+
+def consume(bootstrap: str, topic: str, group: str, *more: str, timeout_ms: int = 5_000) -> Counter[str]:
+    told = tool(
+        CONSUMER,
+        *("--bootstrap-server", bootstrap, "--topic", topic, "--group", group, "--timeout-ms", str(timeout_ms), *more),
+    )
+    return Counter(line for line in told.splitlines() if line.startswith("r") and line[1:].isdigit())
+
+
+def offsets(bootstrap: str, group: str) -> dict[str, tuple[str, str]]:
+    """Partition → (start offset, lag)."""
+    told = tool(GROUPS, "--bootstrap-server", bootstrap, "--describe", "--group", group)
+    rows = [line.split() for line in told.splitlines() if line.startswith(group)]
+    return {row[2]: (row[3], row[4]) for row in rows}
+
+
+def test_records_are_accepted_released_and_refused(bootstrap: str, topic: str) -> None:
+    group = f"s-{topic}"
+    make_topic(bootstrap, topic)
+    from_the_start(bootstrap, group, **{"share.delivery.count.limit": "3"})
+    produce(bootstrap, topic, 10)
+    assert consume(bootstrap, topic, group, "--max-messages", "10") == {f"r{n}": 1 for n in range(10)}
+    assert consume(bootstrap, topic, group, timeout_ms=2_000) == {}
+    produce(bootstrap, topic, 5, first=10)
+    released = consume(bootstrap, topic, group, "--release", timeout_ms=4_000)
+    assert released == {f"r{n}": 3 for n in range(10, 15)}, "handed out three times, then given up"
+    produce(bootstrap, topic, 5, first=15)
+    assert set(consume(bootstrap, topic, group, "--reject", timeout_ms=4_000)) == {f"r{n}" for n in range(15, 20)}
+    assert consume(bootstrap, topic, group, timeout_ms=2_000) == {}
+    stands = offsets(bootstrap, group)
+    assert sum(int(start) for start, _ in stands.values()) == 20
+    assert {lag for _, lag in stands.values()} == {"0"}
+
+
+def test_several_consumers_share_one_partition_and_get_each_record_once(bootstrap: str, topic: str) -> None:
+    group = f"s-{topic}"
+    make_topic(bootstrap, topic, partitions=1)
+    from_the_start(bootstrap, group)
+    command = java_command(
+        CONSUMER, "--bootstrap-server", bootstrap, "--topic", topic, "--group", group, "--timeout-ms", "12000"
+    )
+    members = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) for _ in range(2)
+    ]
+    try:
+        deadline = time.monotonic() + 30
+        while (
+            "2" not in tool(GROUPS, "--bootstrap-server", bootstrap, "--describe", "--group", group, "--state").split()
+        ):
+            assert time.monotonic() < deadline, "two members never joined"
+        for first in range(0, 1_000, 20):
+            produce(bootstrap, topic, 20, first)
+        shares = [[line for line in m.communicate(timeout=60)[0].splitlines() if line.startswith("r")] for m in members]
+    finally:
+        for member in members:
+            member.kill()
+    assert Counter(record for share in shares for record in share) == {f"r{n}": 1 for n in range(1_000)}
+    assert all(shares), "one consumer took everything"
+
+
+def test_an_administrator_moves_and_deletes_queues(bootstrap: str, topic: str) -> None:
+    group, server = f"s-{topic}", ("--bootstrap-server", bootstrap)
+    make_topic(bootstrap, topic)
+    from_the_start(bootstrap, group)
+    produce(bootstrap, topic, 10)
+    consume(bootstrap, topic, group, "--max-messages", "10")
+    assert group in tool(GROUPS, *server, "--list").split()
+    tool(GROUPS, *server, "--reset-offsets", "--to-earliest", "--group", group, "--all-topics", "--execute")
+    assert {start for start, _ in offsets(bootstrap, group).values()} == {"0"}
+    assert len(consume(bootstrap, topic, group, "--max-messages", "10")) == 10
+    assert "Successful" in tool(GROUPS, *server, "--delete-offsets", "--group", group, "--topic", topic)
+    assert offsets(bootstrap, group) == {}
+    assert "successful" in tool(GROUPS, *server, "--delete", "--group", group)
+    assert group not in tool(GROUPS, *server, "--list").split()
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_queues_outlive_the_broker(tmp_path: Path, end: str) -> None:
+    with broker_process(data_dir=tmp_path / "data") as process:
+        make_topic(process.bootstrap, "jobs", partitions=1)
+        from_the_start(process.bootstrap, "workers")
+        produce(process.bootstrap, "jobs", 30)
+        # Some are done before the broker ends, the others afterwards; at least once, and none that was done.
+        first = consume(process.bootstrap, "jobs", "workers", "--max-messages", "10", timeout_ms=10_000)
+        assert len(first) >= 10
+        done = int(offsets(process.bootstrap, "workers")["0"][0])
+        getattr(process, end)()
+        process.start()
+        assert int(offsets(process.bootstrap, "workers")["0"][0]) == done
+        second = consume(process.bootstrap, "jobs", "workers", timeout_ms=8_000)
+        assert set(second) == {f"r{n}" for n in range(done, 30)}
+
+
+def test_kafka_reads_the_queues_log(running: RunningBroker, bootstrap: str, topic: str) -> None:
+    group = f"s-{topic}"
+    make_topic(bootstrap, topic, partitions=1)
+    from_the_start(bootstrap, group)
+    produce(bootstrap, topic, 5)
+    consume(bootstrap, topic, group, "--max-messages", "5")
+    consume(bootstrap, topic, group, "--release", timeout_ms=2_000)
+    logs = [p for p in running.data_dir.glob("__share_group_state-*/*.log") if p.stat().st_size]
+    dumped = "".join(
+        tool("org.apache.kafka.tools.DumpLogSegments", "--share-group-state-decoder", "--files", str(log))
+        for log in logs
+    )
+    assert f'"groupId":"{group}"' in dumped and '"startOffset":5' in dumped
+    assert "exception" not in dumped.lower()

@@ -1,0 +1,139 @@
+"""Members of share groups, on virtual time: who reads what, who is put out, and what kinds of groups keep apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headrace.coordinators.group.core.consumer_heartbeat import HeartbeatReply
+from headrace.coordinators.group.core.offset_requests import CommitRequest
+from headrace.coordinators.group.core.settings import GroupSettings
+from headrace.coordinators.group.core.share_group import ShareGroup
+from headrace.coordinators.group.core.share_heartbeat import ShareHeartbeatRequest, check
+from headrace.kernel.errors import ErrorCode, Refused
+from tests.support.group_driver import GroupDriver, image_of, topic_id
+
+ORDERS = topic_id("orders")
+
+
+def beat(driver: GroupDriver, member: str, epoch: int, **changes: Any) -> HeartbeatReply:
+    values: dict[str, Any] = {"client_id": "c", "client_host": "/h"}
+    if epoch == 0:
+        values["topic_names"] = ("orders",)
+    request = ShareHeartbeatRequest("s", member, epoch, **{**values, **changes})
+    reply: HeartbeatReply = driver.apply(driver.shard.share_heartbeat(request, driver.now_ms))
+    return reply
+
+
+def group(driver: GroupDriver) -> ShareGroup:
+    return driver.shard.share_group("s")
+
+
+def refusal(call: object) -> ErrorCode:
+    with pytest.raises(Refused) as refused:
+        call()  # type: ignore[operator]
+    return refused.value.code
+
+
+def test_members_share_the_partitions_and_several_may_read_one() -> None:
+    driver = GroupDriver(image=image_of(orders=2))
+    assert beat(driver, "a", 0).assignment == {ORDERS: frozenset({0, 1})}
+    beat(driver, "b", 0)
+    beat(driver, "c", 0)
+    for member in "abc":
+        beat(driver, member, group(driver).members[member].epoch)
+    shares = [set(m.assigned[ORDERS]) for m in group(driver).members.values()]
+    assert all(len(share) == 1 for share in shares) and set().union(*shares) == {0, 1}
+    assert group(driver).state_name == "Stable"
+
+
+def test_a_member_that_falls_silent_or_leaves_makes_room() -> None:
+    driver = GroupDriver(image=image_of(orders=2))
+    beat(driver, "a", 0)
+    driver.advance(30_000)
+    beat(driver, "b", 0)
+    driver.advance(20_000)
+    assert set(group(driver).members) == {"b"}
+    assert beat(driver, "b", 2).assignment == {ORDERS: frozenset({0, 1})}
+    assert beat(driver, "b", -1).epoch == -1
+    assert group(driver).state_name == "Empty"
+    assert refusal(lambda: beat(driver, "b", -1)) is ErrorCode.unknown_member_id
+
+
+def test_epochs_fence_and_a_lost_answer_does_not() -> None:
+    driver = GroupDriver()
+    beat(driver, "a", 0)
+    beat(driver, "b", 0)
+    assert beat(driver, "a", 1).epoch == 2
+    assert beat(driver, "a", 1).epoch == 2, "the answer that raised the epoch may have been lost"
+    assert refusal(lambda: beat(driver, "a", 7)) is ErrorCode.fenced_member_epoch
+    assert refusal(lambda: beat(driver, "x", 1)) is ErrorCode.unknown_member_id
+    assert beat(driver, "a", 0).epoch == 2
+
+
+def test_topics_that_grow_and_subscriptions_that_change_are_followed() -> None:
+    driver = GroupDriver(image=image_of(orders=1, other=1))
+    beat(driver, "a", 0)
+    driver.set_image(image_of(2, orders=3, other=1))
+    assert beat(driver, "a", 1).assignment == {ORDERS: frozenset({0, 1, 2})}
+    assert beat(driver, "a", 2, topic_names=("other",)).assignment == {topic_id("other"): frozenset({0})}
+    assert set(group(driver).queues) == {ORDERS, topic_id("other")}, "queues stay until they are deleted"
+
+
+def test_another_broker_takes_over() -> None:
+    driver = GroupDriver()
+    beat(driver, "a", 0)
+    driver.reload()
+    assert beat(driver, "a", 1).assignment is None
+    assert group(driver).queues == {ORDERS: ("orders", frozenset(range(4)))}
+    driver.advance(46_000)
+    assert group(driver).is_empty
+
+
+def test_kinds_of_groups_keep_apart() -> None:
+    driver = GroupDriver()
+    beat(driver, "a", 0)
+    assert refusal(lambda: driver.beat("m", 0, group="s")) is ErrorCode.group_id_not_found
+    assert refusal(lambda: driver.join("t", group="s")) is ErrorCode.inconsistent_group_protocol
+    commit = CommitRequest("s", "", None, -1, [])
+    assert refusal(lambda: driver.shard.commit_offsets(commit, driver.now_ms)) is ErrorCode.group_id_not_found
+    driver.beat("m", 0, group="c")
+    request = ShareHeartbeatRequest("c", "a", 0, "c", "/h", None, ("orders",))
+    assert refusal(lambda: driver.shard.share_heartbeat(request, driver.now_ms)) is ErrorCode.group_id_not_found
+
+
+def test_only_an_empty_group_is_administered() -> None:
+    driver = GroupDriver()
+    beat(driver, "a", 0)
+    assert refusal(lambda: driver.shard.raise_share_epoch("s")) is ErrorCode.non_empty_group
+    assert refusal(lambda: driver.shard.delete_share_group("s")) is ErrorCode.non_empty_group
+    beat(driver, "a", -1)
+    assert driver.apply(driver.shard.raise_share_epoch("s")) == 3
+    driver.apply(driver.shard.note_share_queues("s", {}, {ORDERS}))
+    assert group(driver).queues == {}
+    driver.apply(driver.shard.delete_share_group("s"))
+    driver.reload()
+    assert refusal(lambda: driver.shard.share_group("s")) is ErrorCode.group_id_not_found
+
+
+def test_a_full_group_refuses_more() -> None:
+    driver = GroupDriver(GroupSettings(share_max_size=1))
+    beat(driver, "a", 0)
+    assert refusal(lambda: beat(driver, "b", 0)) is ErrorCode.group_max_size_reached
+
+
+@pytest.mark.parametrize(
+    "changes", [{"group_id": ""}, {"member_id": " "}, {"rack_id": ""}, {"topic_names": None}, {"epoch": -2}]
+)
+def test_bad_requests_are_refused(changes: dict[str, Any]) -> None:
+    values: dict[str, Any] = {
+        "group_id": "s",
+        "member_id": "m",
+        "epoch": 0,
+        "client_id": "c",
+        "client_host": "/h",
+        "topic_names": ("orders",),
+    }
+    check(ShareHeartbeatRequest(**values))
+    assert refusal(lambda: check(ShareHeartbeatRequest(**{**values, **changes}))) is ErrorCode.invalid_request
