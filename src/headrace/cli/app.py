@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 COMMANDS: Final = {
     "log": ("headrace.cli.log", "Look into log directories, check them, repair them."),
     "pipeline": ("headrace.cli.pipeline", "Data pipelines on Spark."),
+    "mirror": ("headrace.cli.mirror", "Copy topics from one cluster to another."),
     "demo": ("headrace.cli.demo", "Runnable demonstrations."),
 }
 

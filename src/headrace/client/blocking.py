@@ -366,6 +366,9 @@ class BlockingClient:
                 self._map.topics.pop(topic.name, None)
         return answer
 
+    def cluster_id(self) -> str:
+        return str(self.retrying("asking for the cluster's id", self.refresh).cluster_id)
+
     def topics(self, names: Iterable[str] | None) -> dict[str, TopicMetadata]:
         """What exists among `names` (None = every topic). A missing topic is simply not in the answer."""
         wanted = None if names is None else list(names)

@@ -1,0 +1,53 @@
+"""`headrace mirror …`: copy topics between clusters, and move consumer groups after them."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from headrace.cli.pipeline import Master, _one_sentence, _say
+
+app = typer.Typer(no_args_is_help=True, help="Copy topics from one cluster to another.")
+File = Annotated[Path, typer.Argument(help="The mirror's YAML file.", metavar="FILE")]
+
+
+@app.command()
+def run(
+    file: File,
+    once: Annotated[bool, typer.Option("--once", help="Copy what is there, then end.")] = False,
+    master: Master = None,
+) -> None:
+    """Copy until stopped; every record once, with its key, headers, timestamp and partition."""
+    with _one_sentence():
+        from headrace.pipelines.mirror import load_mirror, mirror_run
+        from headrace.pipelines.session import spark_session
+
+        spec = load_mirror(file)
+        spark = spark_session(spec.name, master=master)
+        try:
+            running = mirror_run(spec, spark, once=once, report=_say)
+
+            def stop(_number: int, _frame: FrameType | None) -> None:
+                running.stop()
+
+            signal.signal(signal.SIGTERM, stop)
+            signal.signal(signal.SIGINT, stop)
+            running.start()
+            _say(f"mirror {spec.name}: {spec.source_bootstrap} → {spec.target_bootstrap}, topics {spec.topics}")
+            running.supervise()
+        finally:
+            spark.stop()
+
+
+@app.command()
+def offsets(file: File, group: Annotated[str, typer.Option(help="The consumer group.")]) -> None:
+    """Commit a group's positions in the target, where the same records have other offsets."""
+    with _one_sentence():
+        from headrace.pipelines.mirror import load_mirror, translate_group
+
+        for (topic, partition), (there, here) in sorted(translate_group(load_mirror(file), group).items()):
+            typer.echo(f"{topic}-{partition}: {there} → {here}")

@@ -1,0 +1,102 @@
+"""Topics copied between clusters: everything kept, nothing twice, groups moved along."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.client.blocking import BlockingClient
+from headrace.pipelines.errors import PipelineError
+from headrace.pipelines.mirror import HEADER, load_mirror, mirror_run, translate_group
+from headrace.testing.process import broker_process
+from tests.pipelines.conftest import Cluster, records
+
+
+@pytest.fixture(scope="module")
+def east() -> Any:
+    with broker_process() as broker:
+        yield Cluster("east", broker.bootstrap, BlockingClient(broker.bootstrap))
+
+
+@pytest.fixture(scope="module")
+def west() -> Any:
+    with broker_process() as broker:
+        yield Cluster("west", broker.bootstrap, BlockingClient(broker.bootstrap))
+
+
+@pytest.fixture
+def mirrored(spark: Any, tmp_path: Path) -> Callable[..., Any]:
+    """Runs a mirror over what is there; its spec."""
+
+    def run(name: str, source: Cluster, target: Cluster, topics: str, rename: str = "{topic}") -> Any:
+        file = tmp_path / f"{name}.yml"
+        file.write_text(
+            f"name: {name}\nsource: {{bootstrap: '{source.bootstrap}'}}\ntarget: {{bootstrap: '{target.bootstrap}'}}\n"
+            f"topics: '{topics}'\nrename: '{rename}'\n"
+        )
+        spec = load_mirror(file)
+        started = mirror_run(spec, spark, once=True, report=lambda _: None)
+        started.start()
+        started.supervise()
+        return spec
+
+    return run
+
+
+def rows(spark: Any, cluster: Cluster, topic: str) -> list[Any]:
+    given = cluster.options(subscribe=topic, includeHeaders="true", **{"kafka.isolation.level": "read_committed"})
+    frame = spark.read.format("headrace").options(**given).load()
+    return sorted(frame.collect(), key=lambda row: (row.partition, row.offset))
+
+
+def test_two_clusters_meet_in_an_aggregate_and_groups_follow(
+    spark: Any, east: Cluster, west: Cluster, headrace: Cluster, mirrored: Any
+) -> None:
+    topic = "orders-to-mirror"
+    for cluster, start in ((east, 0), (west, 1000)):
+        cluster.client.create_topic(topic, 2, configs={"retention.ms": "-1"})
+        for partition in range(2):
+            cluster.write(topic, records(40, start=start), partition=partition)
+    for _ in range(2):
+        spec = mirrored("east", east, headrace, topic, "east.{topic}")
+        mirrored("west", west, headrace, topic, "west.{topic}")
+        east.write(topic, records(5, start=40), partition=1)
+    mirrored("east", east, headrace, topic, "east.{topic}")
+    origin, copy = rows(spark, east, topic), rows(spark, headrace, f"east.{topic}")
+    assert len(copy) == 90
+    for there, here in zip(origin, copy, strict=True):
+        assert (here.key, here.value, here.partition, here.timestamp) == (there.key, there.value, there.partition, there.timestamp)
+        added = here.headers[-1]
+        assert (added.key, bytes(added.value)) == (
+            HEADER,
+            f"{east.client.cluster_id()}:{there.partition}:{there.offset}".encode(),
+        )
+        assert [(h.key, h.value) for h in here.headers[:-1]] == [(h.key, h.value) for h in there.headers or []]
+    assert len(rows(spark, headrace, f"west.{topic}")) == 80
+
+    east.client.commit_offsets("readers", {(topic, 0): (17, ""), (topic, 1): (45, "")})
+    moved = translate_group(spec, "readers")
+    offsets = {(row.partition, int(bytes(row.headers[-1].value).split(b":")[2])): row.offset for row in copy}
+    assert moved[(f"east.{topic}", 0)] == (17, offsets[(0, 17)])
+    assert moved[(f"east.{topic}", 1)] == (45, offsets[(1, 45)])
+    assert headrace.client.committed_offsets("readers") == {pair: (here, "") for pair, (_, here) in moved.items()}
+    with pytest.raises(PipelineError, match="no committed offsets"):
+        translate_group(spec, "nobody")
+
+
+def test_clusters_that_mirror_each_other_do_not_go_in_circles(spark: Any, east: Cluster, west: Cluster, mirrored: Any) -> None:
+    topic = "shared"
+    for cluster, start in ((east, 0), (west, 100)):
+        cluster.client.create_topic(topic, 1, configs={"retention.ms": "-1"})
+        cluster.write(topic, [r for r in records(20, start=start) if r.value is not None])
+    for _ in range(2):
+        mirrored("there", east, west, topic)
+        mirrored("back", west, east, topic)
+    values = [sorted(bytes(row.value) for row in rows(spark, cluster, topic)) for cluster in (east, west)]
+    assert values[0] == values[1]
+    assert len(values[0]) == len(set(values[0]))
+    with pytest.raises(PipelineError, match="in circles"):
+        mirrored("self", east, east, topic)
