@@ -25,7 +25,7 @@ from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
 from kazoo.security import ACL, CREATOR_ALL_ACL, READ_ACL_UNSAFE
 
-from headrace.config import BrokerConfig
+from headrace.config import BrokerConfig, ConfigError
 from headrace.coordination.store import (
     ANY_VERSION,
     BadVersion,
@@ -70,8 +70,17 @@ async def open_zookeeper(config: BrokerConfig) -> ZooKeeperStore:
     """The ensemble that `zookeeper.connect` names. Waits for it, as long as `zookeeper.connection.timeout.ms` says."""
     session_ms = int(config["zookeeper.session.timeout.ms"])
     connect_ms = config["zookeeper.connection.timeout.ms"]
+    user, password = config["zookeeper.digest.user"], config["zookeeper.digest.password"]
+    guarded = bool(config["zookeeper.set.acl"])
+    if guarded and not (user and password):
+        raise ConfigError(
+            "zookeeper.set.acl", "true", "needs zookeeper.digest.user and zookeeper.digest.password to guard nodes for"
+        )
     store = ZooKeeperStore(
-        str(config["zookeeper.connect"]), session_timeout=session_ms / 1000, guarded=bool(config["zookeeper.set.acl"])
+        str(config["zookeeper.connect"]),
+        session_timeout=session_ms / 1000,
+        guarded=guarded,
+        credentials=(str(user), str(password)) if user and password else None,
     )
     await store.connect((session_ms if connect_ms is None else int(connect_ms)) / 1000)
     return store

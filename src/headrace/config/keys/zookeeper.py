@@ -57,6 +57,15 @@ KEYS = (
         ours=True,
     ),
     Key(
+        "zookeeper.digest.user",
+        STRING,
+        None,
+        "The name under which brokers sign in to ZooKeeper (its digest scheme); all brokers of a cluster use the same. "
+        "Needed with `zookeeper.set.acl`.",
+        ours=True,
+    ),
+    Key("zookeeper.digest.password", Type.PASSWORD, None, "The password that goes with it.", ours=True),
+    Key(
         "broker.id.generation.enable",
         BOOLEAN,
         True,

@@ -1,0 +1,53 @@
+"""zookeeper.set.acl: everyone may look, only the cluster's own user may change."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoAuthError
+
+from headrace.config import ConfigError, load_broker_config
+from headrace.coordination.zookeeper import open_zookeeper
+from tests.support.zookeeper import ZooKeeperServer, available
+
+pytestmark = pytest.mark.skipif(not available(), reason="needs Java and a ZooKeeper server (pyspark carries one)")
+
+
+@pytest.fixture
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
+    with ZooKeeperServer(tmp_path_factory.mktemp("zookeeper")) as running:
+        yield running
+
+
+def test_guarded_nodes_can_be_read_by_all_and_changed_by_the_cluster(server: ZooKeeperServer) -> None:
+    settings = {
+        "zookeeper.connect": f"{server.connect}/guarded",
+        "zookeeper.set.acl": "true",
+        "zookeeper.digest.user": "headrace",
+        "zookeeper.digest.password": "secret",
+    }
+
+    async def use() -> None:
+        one = await open_zookeeper(load_broker_config(settings))
+        other = await open_zookeeper(load_broker_config(settings))
+        await one.create("/a", b"1")
+        await other.set("/a", b"2")
+        stranger = KazooClient(hosts=server.connect)
+        await asyncio.to_thread(stranger.start)
+        assert stranger.get("/guarded/a")[0] == b"2"
+        with pytest.raises(NoAuthError):
+            stranger.set("/guarded/a", b"3")
+        await asyncio.to_thread(stranger.stop)
+        await one.close()
+        await other.close()
+
+    asyncio.run(use())
+
+
+def test_guarding_without_a_user_is_refused() -> None:
+    config = load_broker_config({"zookeeper.connect": "127.0.0.1:1", "zookeeper.set.acl": "true"})
+    with pytest.raises(ConfigError, match=r"zookeeper\.digest\.user"):
+        asyncio.run(open_zookeeper(config))
