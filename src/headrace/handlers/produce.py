@@ -88,7 +88,7 @@ class Produce:
     def serve_frame(self, frame: memoryview, body_at: int, context: RequestContext) -> Reply:
         request = read_produce_request(frame, body_at, context.header.api_version)
         if request.transactional_id is not None:
-            unverified = self.transactions.unverified(request)
+            unverified = self.transactions.unverified(request, context.version, context.received_at_ms)
             if unverified:
                 # The records must outlive this frame, and nothing behind them may be appended before them.
                 for _, partitions in request.topics:

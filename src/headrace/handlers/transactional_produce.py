@@ -3,6 +3,9 @@
 A batch of a transaction that this partition does not know yet might be late: its transaction may be over, and the batch
 would hang for ever. So the coordinator is asked first; from v12 on the same question also adds the partition to the
 transaction, which spares the client a request.
+
+While it is asked, the partition remembers the lowest sequence that waits: when the first batch is told to come again
+and the second, already on its way, is not, the second must not be appended before the first.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from headrace.wire.produce import ProduceRequest
 _ATTRIBUTES_LOW_AT: Final = 22
 _TRANSACTIONAL: Final = 0x10
 _HEADER_BYTES: Final = 61
-_read_producer: Final = struct.Struct(">qh").unpack_from
+_read_producer: Final = struct.Struct(">qhi").unpack_from
 _PRODUCER_AT: Final = 43
 
 _ADDS_FROM: Final = 12
@@ -70,7 +73,7 @@ class TransactionGuard:
     partitions: Partitions
     verifier: TransactionVerifier
 
-    def unverified(self, request: ProduceRequest) -> list[Unverified]:
+    def unverified(self, request: ProduceRequest, version: int, now_ms: int) -> list[Unverified]:
         """The batches that must be asked about; unknown partitions are left to be refused by the append."""
         found = []
         for topic, partitions in request.topics:
@@ -81,8 +84,10 @@ class TransactionGuard:
                     partition = self._partition(topic, index)
                 except Fault:
                     continue
-                producer_id, producer_epoch = _read_producer(records, _PRODUCER_AT)
-                if partition.is_leader and not partition.log.producers.has_ongoing(producer_id, producer_epoch):
+                producer_id, producer_epoch, sequence = _read_producer(records, _PRODUCER_AT)
+                if partition.is_leader and partition.log.producers.start_verification(
+                    producer_id, producer_epoch, sequence, supports_epoch_bump=version >= _ADDS_FROM, now_ms=now_ms
+                ):
                     name = TopicPartition(partition.topic, index)
                     found.append(Unverified((topic, index), name, producer_id, producer_epoch))
         return found
@@ -98,6 +103,9 @@ class TransactionGuard:
         by_producer: dict[tuple[int, int], list[Unverified]] = {}
         for batch in batches:
             by_producer.setdefault((batch.producer_id, batch.producer_epoch), []).append(batch)
+        if len({batch.producer_id for batch in batches}) > 1:
+            mixed = Refused(ErrorCode.invalid_producer_id_mapping, "batches of more than one producer in a transaction")
+            return {batch.place: mixed for batch in batches}
         for (producer_id, producer_epoch), group in by_producer.items():
             asked = [batch.partition for batch in group]
             answers = await self.verifier.verify(

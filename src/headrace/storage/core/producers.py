@@ -149,7 +149,7 @@ class Producers:
             self.verifications[producer_id] = known
         elif epoch > known.epoch:
             known.epoch, known.lowest_sequence = epoch, sequence
-        else:
+        elif epoch == known.epoch:
             known.lowest_sequence = min(known.lowest_sequence, sequence)
         return known.guard
 
