@@ -58,7 +58,7 @@ KEYS = (
         "The least time between two assignments.",
         at_least(0),
         synonyms=(Synonym("group.share.assignment.interval.ms"),),
-        difference="Without effect: share groups are not offered.",
+        difference="Without effect: an assignment is made when members or topics change.",
     ),
     Key(
         "share.auto.offset.reset",
@@ -103,7 +103,6 @@ KEYS = (
         BOOLEAN,
         True,
         "Whether a member may prolong its hold of a record.",
-        difference="Without effect: share groups are not offered.",
     ),
     Key(
         "streams.session.timeout.ms",

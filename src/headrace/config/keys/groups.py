@@ -79,7 +79,6 @@ KEYS = (
         "How long an offset commit waits for its replicas.",
         at_least(1),
         importance=HIGH,
-        difference="Without effect: always 5 seconds.",
     ),
     Key(
         "offset.metadata.max.bytes", INT, 4096, "The longest text that may go with a committed offset.", importance=HIGH

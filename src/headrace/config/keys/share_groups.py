@@ -61,7 +61,7 @@ KEYS = (
         "The least time between two assignments of a share group.",
         at_least(0),
         update=CLUSTER_WIDE,
-        difference="Without effect: share groups are not offered.",
+        difference="Without effect: an assignment is made when members or topics change.",
     ),
     Key(
         "group.share.min.assignment.interval.ms",
@@ -89,7 +89,7 @@ KEYS = (
         LIST,
         ["simple"],
         "Assignors offered to share groups.",
-        difference="Without effect: share groups are not offered.",
+        difference="Without effect: the simple assignor is the only one.",
     ),
     Key(
         "group.share.delivery.count.limit",
@@ -201,7 +201,7 @@ KEYS = (
         0,
         "Codec of that topic: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.",
         importance=HIGH,
-        difference="Without effect: share groups are not offered.",
+        difference="Without effect: written uncompressed.",
     ),
     Key(
         "share.coordinator.snapshot.update.records.per.snapshot",
@@ -209,7 +209,6 @@ KEYS = (
         500,
         "Updates written between two snapshots of a share partition's state.",
         between(0, 500),
-        difference="Without effect: share groups are not offered.",
     ),
     Key(
         "share.coordinator.load.buffer.size",
@@ -218,7 +217,7 @@ KEYS = (
         "Bytes read at a time when the share coordinator loads its state.",
         at_least(1),
         importance=HIGH,
-        difference="Without effect: share groups are not offered.",
+        difference="Without effect: the coordinator sizes its own reads.",
     ),
     Key(
         "share.coordinator.write.timeout.ms",
@@ -227,7 +226,7 @@ KEYS = (
         "How long a write of share state waits for its replicas.",
         at_least(1),
         importance=HIGH,
-        difference="Without effect: share groups are not offered.",
+        difference="Without effect: always 5 seconds.",
     ),
     Key(
         "share.coordinator.threads",
@@ -235,7 +234,7 @@ KEYS = (
         1,
         "Threads of the share coordinator.",
         at_least(1),
-        difference="Without effect: share groups are not offered.",
+        difference="Without effect: the event loop does the coordinator's work.",
     ),
     Key(
         "share.coordinator.append.linger.ms",
@@ -243,7 +242,7 @@ KEYS = (
         -1,
         "How long the share coordinator gathers records before it writes them; -1 writes at once while idle.",
         at_least(-1),
-        difference="Without effect: share groups are not offered.",
+        difference="Without effect: what one turn of the event loop gathers is written together.",
     ),
     Key(
         "share.coordinator.cached.buffer.max.bytes",
@@ -252,6 +251,6 @@ KEYS = (
         "Largest write buffer the share coordinator keeps for reuse.",
         at_least(524_288),
         update=CLUSTER_WIDE,
-        difference="Without effect: share groups are not offered.",
+        difference="Without effect: buffers are not pooled.",
     ),
 )

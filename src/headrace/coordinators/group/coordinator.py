@@ -74,6 +74,7 @@ class GroupCoordinator:
             lambda index: GroupShard(settings, new_uuid, self._view.current),
             partition_count=partition_count,
             clock=clock,
+            write_timeout_ms=settings.write_timeout_ms,
         )
 
     # --- the cluster --------------------------------------------------------------------------------------------

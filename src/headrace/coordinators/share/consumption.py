@@ -15,7 +15,7 @@ from typing import Final
 from headrace.coordinators.codec.share_state import ShareKey
 from headrace.coordinators.runtime import wall_clock_ms
 from headrace.coordinators.share.core.sessions import FINAL_EPOCH, INITIAL_EPOCH, Session, Sessions, TopicIdPartition
-from headrace.coordinators.share.core.share_partition import Acknowledgement, Acquired
+from headrace.coordinators.share.core.share_partition import Acknowledgement, AcknowledgeType, Acquired
 from headrace.coordinators.share.queues import Queue, Queues
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 from headrace.replication.waiters import FetchWaiter
@@ -171,9 +171,13 @@ class ShareConsumption:
     async def _acknowledge_all(
         self, group_id: str, member_id: str, acknowledgements: Acknowledgements, answers: Answers
     ) -> None:
+        may_renew = self._queues.settings_of(group_id).may_renew
+
         async def one(partition: TopicIdPartition, batches: Sequence[Acknowledgement]) -> None:
             answer = answers[partition] = PartitionAnswer()
             try:
+                if not may_renew and any(AcknowledgeType.RENEW in batch.types for batch in batches):
+                    raise Refused(ErrorCode.invalid_request, "share.renew.acknowledge.enable is false for this group")
                 await self._queues.acknowledge(ShareKey(group_id, *partition), member_id, batches)
             except Fault as fault:
                 answer.acknowledge_error, answer.acknowledge_message = fault.code, fault.message

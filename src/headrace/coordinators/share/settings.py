@@ -14,6 +14,7 @@ class QueueSettings:
     lock_ms: int = 30_000
     auto_offset_reset: str = "latest"
     isolation: int = 0
+    may_renew: bool = True
 
 
 class TypedValues(Protocol):
@@ -31,5 +32,6 @@ def queue_settings(broker: TypedValues, group: Mapping[str, str]) -> QueueSettin
         max_deliveries=number("share.delivery.count.limit", "group.share.delivery.count.limit"),
         lock_ms=number("share.record.lock.duration.ms", "group.share.record.lock.duration.ms"),
         auto_offset_reset=group.get("share.auto.offset.reset", "latest"),
+        may_renew=group.get("share.renew.acknowledge.enable", "true").lower() != "false",
         isolation=1 if group.get("share.isolation.level") == "read_committed" else 0,
     )

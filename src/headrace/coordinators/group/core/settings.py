@@ -22,6 +22,9 @@ class GroupSettings:
     max_size: int = 2_147_483_647
     new_member_join_timeout_ms: int = 300_000
 
+    # How long a write may take to be committed (offsets.commit.timeout.ms).
+    write_timeout_ms: int = 5_000
+
     # Offsets: offset.metadata.max.bytes, offsets.retention.minutes, offsets.retention.check.interval.ms.
     offset_metadata_max_bytes: int = 4_096
     offsets_retention_ms: int = 7 * 24 * 3_600_000
@@ -48,6 +51,7 @@ class GroupSettings:
             max_session_timeout_ms=config["group.max.session.timeout.ms"],
             initial_rebalance_delay_ms=config["group.initial.rebalance.delay.ms"],
             max_size=config["group.max.size"],
+            write_timeout_ms=config["offsets.commit.timeout.ms"],
             offset_metadata_max_bytes=config["offset.metadata.max.bytes"],
             offsets_retention_ms=config["offsets.retention.minutes"] * 60_000,
             offsets_retention_check_interval_ms=config["offsets.retention.check.interval.ms"],
