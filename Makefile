@@ -51,11 +51,11 @@ docs: setup ## Writes the generated pages again
 bench: setup ## Beside Apache Kafka on this machine: a table and build/bench/*.json
 	$(BIN)/python -m benchmarks
 
-chaos: setup programs ## Kills, cuts and fills brokers for longer than `make test` does
-	HEADRACE_EFFORT=long $(PYTEST) -m chaos
+chaos: setup programs ## Kills, cuts and fills brokers for longer than `make test` does (MINUTES=30 of random faults)
+	HEADRACE_EFFORT=long MINUTES=$(MINUTES) $(PYTEST) -m chaos
 
-simulate: setup ## The cluster on virtual time, many seeds (HEADRACE_ROUNDS=N for N of them)
-	HEADRACE_EFFORT=long $(PYTEST) -m simulation
+simulate: setup ## The cluster on virtual time, many seeds (SEEDS=1000 of them)
+	HEADRACE_EFFORT=long SEEDS=$(SEEDS) $(PYTEST) tests/simulation
 
 fuzz: setup ## Random and mutated requests and files, for longer than `make test` does
 	HEADRACE_EFFORT=long $(PYTEST) -m fuzz

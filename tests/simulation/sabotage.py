@@ -127,12 +127,12 @@ class Sabotage:
 
 
 SABOTAGES = (
-    Sabotage(truncation_by_high_watermark, 0),
+    Sabotage(truncation_by_high_watermark, 6),
     Sabotage(shrink_counted_early, 0),
-    Sabotage(join_below_epoch_start, 0),
-    Sabotage(rebooted_broker_added, 0),
-    Sabotage(zombie_controller_writes, 0),
+    Sabotage(join_below_epoch_start, 38),
+    Sabotage(rebooted_broker_added, 26),
+    Sabotage(zombie_controller_writes, 9),
     Sabotage(acknowledged_after_the_lease, 0),
-    Sabotage(restarted_leader_keeps_its_epoch, 0),
-    Sabotage(mark_not_frozen, 0),
+    Sabotage(restarted_leader_keeps_its_epoch, 9),
+    Sabotage(mark_not_frozen, 63),
 )

@@ -12,8 +12,11 @@ import pytest
 from headrace.testing.simulation.history import InvariantBroken
 from headrace.testing.simulation.scenario import run_seed
 from tests.simulation.sabotage import SABOTAGES, Sabotage
+from tests.support.effort import rounds
 
-SEEDS = int(os.environ.get("SEEDS", "50"))
+pytestmark = pytest.mark.simulation
+
+SEEDS = int(os.environ.get("SEEDS") or 0) or rounds(short=50, long=1000)
 FOUND_WITHIN_SEEDS = 200
 
 
