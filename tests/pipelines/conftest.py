@@ -85,7 +85,10 @@ class Cluster:
         controller.call("delete_topics", {"topic_names": [topic], "timeout": 30_000})
 
     def delete_records(self, topic: str, partition: int, before: int) -> None:
-        body = {"topics": [{"name": topic, "partitions": [{"partition_index": partition, "offset": before}]}], "timeout": 10_000}
+        body = {
+            "topics": [{"name": topic, "partitions": [{"partition_index": partition, "offset": before}]}],
+            "timeout": 10_000,
+        }
         self.client.leader((topic, partition)).call("delete_records", body)
 
 

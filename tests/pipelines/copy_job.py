@@ -1,6 +1,6 @@
 """A topic copied to a topic by Spark, as a process of its own: something to kill.
 
-    python copy_job.py BOOTSTRAP SOURCE TARGET CHECKPOINT FORMAT ROWS_PER_BATCH
+python copy_job.py BOOTSTRAP SOURCE TARGET CHECKPOINT FORMAT ROWS_PER_BATCH
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Kills a copy job again and again until it comes through, then counts what is doubled and what is lost.
 
-    python -m tests.pipelines.kills [--kills 10] [--rows 50000] [--format headrace|kafka] [--broker headrace|apache]
+python -m tests.pipelines.kills [--kills 10] [--rows 50000] [--format headrace|kafka] [--broker headrace|apache]
 """
 
 from __future__ import annotations
@@ -60,7 +60,14 @@ def committed_keys(client: BlockingClient, topic: str) -> Counter[bytes]:
 
 
 def copy_with_kills(
-    bootstrap: str, directory: Path, *, kills: int, rows: int, rows_per_batch: int, format: str = "headrace", seed: int = 1
+    bootstrap: str,
+    directory: Path,
+    *,
+    kills: int,
+    rows: int,
+    rows_per_batch: int,
+    format: str = "headrace",
+    seed: int = 1,
 ) -> Outcome:
     chance = random.Random(seed)
     client = BlockingClient(bootstrap)

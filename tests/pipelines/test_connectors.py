@@ -120,7 +120,9 @@ def test_sqlite_changes_are_captured_by_triggers_and_applied(headrace: Cluster, 
             database.execute(statement)
         connect(copy, "capture")
     seen = sorted((json.loads(value) for value in values_of(headrace, topic)), key=lambda c: c["position"])
-    assert [(c["op"], c["before"] and json.loads(c["before"]), c["after"] and json.loads(c["after"])) for c in seen] == [
+    assert [
+        (c["op"], c["before"] and json.loads(c["before"]), c["after"] and json.loads(c["after"])) for c in seen
+    ] == [
         ("insert", None, {"id": 1, "name": "x"}),
         ("insert", None, {"id": 2, "name": "y"}),
         ("update", {"id": 1, "name": "x"}, {"id": 1, "name": "z"}),
@@ -132,7 +134,9 @@ def test_sqlite_changes_are_captured_by_triggers_and_applied(headrace: Cluster, 
 def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A real PostgreSQL with logical decoding, of this test alone."""
     binaries = next(iter(sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)), None)
-    programs = {name: shutil.which(name) or (str(binaries / name) if binaries else "") for name in ("initdb", "postgres")}
+    programs = {
+        name: shutil.which(name) or (str(binaries / name) if binaries else "") for name in ("initdb", "postgres")
+    }
     if not all(Path(program).exists() for program in programs.values() if program) or not all(programs.values()):
         pytest.skip("PostgreSQL's programs (initdb, postgres) are not installed")
     folder = tmp_path_factory.mktemp("postgres")
@@ -153,7 +157,13 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     data = folder / "data"
     subprocess.run([programs["initdb"], "-D", data, "-U", "postgres", "-A", "trust", "-N"], check=True, **quiet)
     port = free_port()
-    settings = ["wal_level=logical", f"port={port}", "listen_addresses=127.0.0.1", f"unix_socket_directories={folder}", "fsync=off"]
+    settings = [
+        "wal_level=logical",
+        f"port={port}",
+        "listen_addresses=127.0.0.1",
+        f"unix_socket_directories={folder}",
+        "fsync=off",
+    ]
     command = [programs["postgres"], "-D", str(data)]
     for setting in settings:
         command += ["-c", setting]

@@ -68,7 +68,12 @@ def test_two_clusters_meet_in_an_aggregate_and_groups_follow(
     origin, copy = rows(spark, east, topic), rows(spark, headrace, f"east.{topic}")
     assert len(copy) == 90
     for there, here in zip(origin, copy, strict=True):
-        assert (here.key, here.value, here.partition, here.timestamp) == (there.key, there.value, there.partition, there.timestamp)
+        assert (here.key, here.value, here.partition, here.timestamp) == (
+            there.key,
+            there.value,
+            there.partition,
+            there.timestamp,
+        )
         added = here.headers[-1]
         assert (added.key, bytes(added.value)) == (
             HEADER,
@@ -87,7 +92,9 @@ def test_two_clusters_meet_in_an_aggregate_and_groups_follow(
         translate_group(spec, "nobody")
 
 
-def test_clusters_that_mirror_each_other_do_not_go_in_circles(spark: Any, east: Cluster, west: Cluster, mirrored: Any) -> None:
+def test_clusters_that_mirror_each_other_do_not_go_in_circles(
+    spark: Any, east: Cluster, west: Cluster, mirrored: Any
+) -> None:
     topic = "shared"
     for cluster, start in ((east, 0), (west, 100)):
         cluster.client.create_topic(topic, 1, configs={"retention.ms": "-1"})

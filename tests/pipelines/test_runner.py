@@ -153,7 +153,9 @@ def test_a_stopped_flow_is_moved_and_a_stretch_replayed(spark: Any, headrace: Cl
     assert values_of(headrace, target) == {b"A": 1, b"B": 2, b"C": 3, b"D": 2}
 
 
-def test_a_changed_plan_on_an_old_checkpoint_is_refused_with_the_way_out(spark: Any, headrace: Cluster, made: Any) -> None:
+def test_a_changed_plan_on_an_old_checkpoint_is_refused_with_the_way_out(
+    spark: Any, headrace: Cluster, made: Any
+) -> None:
     source, target = headrace.topic(), headrace.topic()
     fill(headrace, source, b"a", b"b")
 
@@ -167,7 +169,9 @@ def counted():
 
     spec = made("changed", counting("'value'"))
     run_once(spec, spark)
-    with pytest.raises(PlanChanged, match=r"stateful operators .* changed .*headrace pipeline reset DIR --flow counted"):
+    with pytest.raises(
+        PlanChanged, match=r"stateful operators .* changed .*headrace pipeline reset DIR --flow counted"
+    ):
         run_once(made("changed", counting("'value', 'partition'")), spark)
     reset(spec, "earliest", flow="counted", bootstrap=None, report=lambda _: None)
     run_once(made("changed", counting("'value', 'partition'")), spark)

@@ -19,7 +19,9 @@ from tests.pipelines.kills import copy_with_kills
 
 
 def read(spark: Any, cluster: Cluster, topic: str, **options: str) -> Any:
-    given = cluster.options(subscribe=topic, includeHeaders="true", **{"kafka.isolation.level": "read_committed"}, **options)
+    given = cluster.options(
+        subscribe=topic, includeHeaders="true", **{"kafka.isolation.level": "read_committed"}, **options
+    )
     return spark.read.format("headrace").options(**given).load()
 
 
@@ -30,7 +32,9 @@ def test_rows_arrive_whole_on_java_s_partitions(spark: Any, cluster: Cluster, mo
     frame = spark.range(2000).select(
         f.when(f.col("id") % 5 > 0, f.col("id").cast("string")).alias("key"),
         f.when(f.col("id") % 7 > 0, f.concat(f.lit("value "), "id")).cast("binary").alias("value"),
-        f.array(f.struct(f.lit("n").alias("key"), f.col("id").cast("string").cast("binary").alias("value"))).alias("headers"),
+        f.array(f.struct(f.lit("n").alias("key"), f.col("id").cast("string").cast("binary").alias("value"))).alias(
+            "headers"
+        ),
     )
     given = cluster.options(topic=topic, mode=mode, **{"kafka.compression.type": codec})
     frame.write.format("headrace").options(**given).mode("append").save()
@@ -177,4 +181,3 @@ def test_what_a_user_reads_when_rows_cannot_be_written(
     with pytest.raises(PySparkException) as caught:
         spark.range(2).selectExpr(*columns).write.format("headrace").options(**given).mode("append").save()
     assert words in str(caught.value)
-

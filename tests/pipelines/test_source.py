@@ -94,7 +94,9 @@ def run_available(spark: Any, given: dict[str, str], checkpoint: Path, table: st
     return [event for event in query.recentProgress if event.numInputRows]
 
 
-def test_a_stream_reads_in_limited_batches_and_goes_on_after_a_restart(spark: Any, cluster: Cluster, tmp_path: Path) -> None:
+def test_a_stream_reads_in_limited_batches_and_goes_on_after_a_restart(
+    spark: Any, cluster: Cluster, tmp_path: Path
+) -> None:
     topic = cluster.topic(2)
     for partition in range(2):
         cluster.write(topic, records(100), partition=partition)
@@ -124,7 +126,11 @@ def test_new_partitions_are_read_from_their_beginning(spark: Any, cluster: Clust
     given = cluster.options(subscribe=topic, startingOffsets="latest")
     checkpoint = tmp_path / "c"
     sink = spark.readStream.format("headrace").options(**given).load().writeStream.format("parquet")
-    start = sink.option("path", str(tmp_path / "o")).option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
+    start = (
+        sink.option("path", str(tmp_path / "o"))
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+    )
     start.start().awaitTermination()
     cluster.write(topic, records(2, start=5))
     body = {"topics": [{"name": topic, "count": 2, "assignments": None}], "timeout": 10_000, "validate_only": False}
@@ -159,7 +165,9 @@ def test_records_lost_to_retention_stop_the_query_or_are_counted(spark: Any, clu
     finally:
         query.stop()
     cluster.delete_records(topic, 0, 7)
-    assert "3 records from 4 on are gone" in failing(lambda: start().trigger(availableNow=True).start().awaitTermination())
+    assert "3 records from 4 on are gone" in failing(
+        lambda: start().trigger(availableNow=True).start().awaitTermination()
+    )
     query = start(failOnDataLoss="false").trigger(availableNow=True).start()
     query.awaitTermination()
     last = [event for event in query.recentProgress if event.numInputRows]

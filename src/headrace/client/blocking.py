@@ -2,58 +2,33 @@
 
     client = BlockingClient(["127.0.0.1:9092"])
     client.topics(["clicks"])                                  # names, ids, partitions, leaders
-    client.list_offsets([("clicks", 0)], EARLIEST)
+    client.list_offsets({("clicks", 0): EARLIEST})
     client.commit_offsets("my-group", {("clicks", 0): (42, "")})
 
-`BlockingConnection` is one socket to one broker: a request may be sent before the previous answer was read, so that the
-next fetch is on its way while the last one is decoded. `BlockingClient` knows the cluster: who leads a partition, who
-coordinates a group, and when to ask again. Fetching and producing are in `blocking_fetch` and `blocking_produce`.
+It knows the cluster: who leads a partition, who coordinates a group, and when to ask again. Fetching and producing are
+in `blocking_fetch` and `blocking_produce`.
 
 Not safe for two threads at once: each worker or thread has its own.
 """
 
 from __future__ import annotations
 
-import socket
-import struct
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
+from headrace.client.blocking_connection import BlockingConnection
 from headrace.client.blocking_security import Security
-from headrace.client.errors import NoAnswer, Unreachable, Unsupported
+from headrace.client.errors import Unreachable
 from headrace.kernel.errors import ErrorCode, Fault, Refused
-from headrace.wire import codec
 
 LATEST: Final = -1
 EARLIEST: Final = -2
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 
-# The newest version of each API that this client is written for; older brokers are met with their newest.
-_NEWEST: Final = {
-    "produce": (0, 8),
-    "fetch": (1, 11),
-    "list_offsets": (2, 7),
-    "metadata": (3, 12),
-    "offset_commit": (8, 8),
-    "offset_fetch": (9, 7),
-    "find_coordinator": (10, 3),
-    "sasl_handshake": (17, 1),
-    "create_topics": (19, 7),
-    "delete_topics": (20, 5),
-    "delete_records": (21, 2),
-    "init_producer_id": (22, 4),
-    "add_partitions_to_txn": (24, 3),
-    "add_offsets_to_txn": (25, 3),
-    "end_txn": (26, 3),
-    "txn_offset_commit": (28, 3),
-    "sasl_authenticate": (36, 2),
-    "create_partitions": (37, 3),
-    "delete_groups": (42, 2),
-}
 _RETRIABLE: Final = frozenset(
     {
         ErrorCode.leader_not_available,
@@ -75,7 +50,6 @@ _RETRIABLE: Final = frozenset(
         ErrorCode.not_controller,
     }
 )
-_LARGEST_ANSWER: Final = 1 << 30
 _T = TypeVar("_T")
 
 TopicPartitionPair = tuple[str, int]
@@ -98,140 +72,6 @@ def parse_addresses(text: str) -> list[tuple[str, int]]:
     if not addresses:
         raise Refused(ErrorCode.invalid_config, "bootstrap servers are empty: write host:port[,host:port]")
     return addresses
-
-
-class BlockingConnection:
-    """One socket to one broker, with the versions that both sides know."""
-
-    def __init__(self, host: str, port: int, *, client_id: str, timeout_s: float, security: Security) -> None:
-        self.host, self.port, self.client_id, self.timeout_s = host, port, client_id, timeout_s
-        self._correlation_id = 0
-        self._buffer = bytearray()
-        self._socket = self._open(security)
-        try:
-            if security.protocol.startswith("SASL"):
-                self._authenticate(security)
-            self.versions = self._learn_versions()
-        except BaseException:
-            self.close()
-            raise
-
-    @property
-    def address(self) -> str:
-        return f"{self.host}:{self.port}"
-
-    def _open(self, security: Security) -> socket.socket:
-        try:
-            plain = socket.create_connection((self.host, self.port), timeout=self.timeout_s)
-            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            return security.tls_context().wrap_socket(plain, server_hostname=self.host) if security.encrypted else plain
-        except OSError as error:
-            why = "no answer" if isinstance(error, TimeoutError) else (error.strerror or str(error))
-            raise Unreachable(f"cannot connect to {self.address} within {self.timeout_s:g} s: {why}") from error
-
-    def _learn_versions(self) -> dict[int, tuple[int, int]]:
-        _, answer = codec.read_response(codec.API_VERSIONS, 0, self.exchange_raw(codec.API_VERSIONS, 0, {}))
-        return {int(api.api_key): (int(api.min_version), int(api.max_version)) for api in answer.api_keys}
-
-    def _authenticate(self, security: Security) -> None:
-        shake = self._read(17, 1, self.exchange_raw(17, 1, {"mechanism": security.mechanism}))
-        if shake.error_code is not ErrorCode.none:
-            raise Refused(
-                shake.error_code, f"{self.address} offers {', '.join(shake.mechanisms)}, not {security.mechanism}"
-            )
-
-        def exchange(ours: bytes) -> bytes:
-            answer = self._read(36, 1, self.exchange_raw(36, 1, {"auth_bytes": ours}))
-            if answer.error_code is not ErrorCode.none:
-                raise Refused(
-                    answer.error_code, f"{self.address} refused {security.username!r}: {answer.error_message}"
-                )
-            return bytes(answer.auth_bytes)
-
-        security.authenticate(exchange)
-
-    def version_of(self, api: str) -> tuple[int, int]:
-        key, newest = _NEWEST[api]
-        if key not in self.versions:
-            raise Unsupported(f"{self.address} does not serve {api}")
-        lowest, highest = self.versions[key]
-        version = min(newest, highest)
-        if version < lowest:
-            raise Unsupported(f"{self.address} serves {api} v{lowest}–v{highest}, this client speaks up to v{newest}")
-        return key, version
-
-    def send(self, *parts: bytes | bytearray | memoryview) -> None:
-        try:
-            for part in parts:
-                self._socket.sendall(part)
-        except OSError as error:
-            self.close()
-            raise Unreachable(f"the connection to {self.address} was lost while sending: {error}") from error
-
-    def send_request(self, api: str, body: Mapping[str, Any]) -> tuple[int, int]:
-        """Sends without waiting; `receive` gives the answers in the same order. Returns (api key, version)."""
-        key, version = self.version_of(api)
-        self._correlation_id += 1
-        self.send(codec.encode_request(key, version, self._correlation_id, self.client_id, body))
-        return key, version
-
-    def next_header(self, key: int, version: int) -> bytes:
-        """The header (v1, not flexible) of a request that its caller writes by hand."""
-        self._correlation_id += 1
-        client_id = self.client_id.encode()
-        return struct.pack(f">hhih{len(client_id)}s", key, version, self._correlation_id, len(client_id), client_id)
-
-    def receive(self, *, reuse_buffer: bool = False, timeout_s: float | None = None) -> memoryview:
-        """The next answer's frame. With `reuse_buffer` it is only valid until the next call."""
-        try:
-            self._socket.settimeout(self.timeout_s if timeout_s is None else timeout_s)
-            size = int.from_bytes(self._receive_exactly(memoryview(bytearray(4))), "big", signed=True)
-            if not 4 <= size <= _LARGEST_ANSWER:
-                raise Unreachable(f"{self.address} sent an answer of {size} bytes: is it a Kafka broker?")
-            if not reuse_buffer:
-                return self._receive_exactly(memoryview(bytearray(size)))
-            if len(self._buffer) < size:
-                self._buffer = bytearray(size)
-            return self._receive_exactly(memoryview(self._buffer)[:size])
-        except TimeoutError as error:
-            # The order of answers is spent: a late one would be taken for the next.
-            self.close()
-            raise NoAnswer(f"{self.address} did not answer within {timeout_s or self.timeout_s:g} s") from error
-        except OSError as error:
-            self.close()
-            raise Unreachable(f"the connection to {self.address} was lost: {error}") from error
-        except Unreachable:
-            self.close()
-            raise
-
-    def _receive_exactly(self, into: memoryview) -> memoryview:
-        at = 0
-        while at < len(into):
-            count = self._socket.recv_into(into[at:])
-            if count == 0:
-                raise Unreachable(f"{self.address} closed the connection")
-            at += count
-        return into
-
-    def exchange_raw(self, key: int, version: int, body: Mapping[str, Any]) -> memoryview:
-        self._correlation_id += 1
-        self.send(codec.encode_request(key, version, self._correlation_id, self.client_id, body))
-        return self.receive()
-
-    def _read(self, key: int, version: int, frame: memoryview) -> Any:
-        return codec.read_response(key, version, frame)[1]
-
-    def call(self, api: str, body: Mapping[str, Any]) -> Any:
-        """One request and its answer, as kio's entity of the version both sides know."""
-        key, version = self.send_request(api, body)
-        return self._read(key, version, self.receive())
-
-    def close(self) -> None:
-        self._socket.close()
-
-    @property
-    def closed(self) -> bool:
-        return self._socket.fileno() < 0
 
 
 @dataclass(frozen=True)
@@ -278,8 +118,8 @@ class BlockingClient:
     # -- connections ------------------------------------------------------------------------------------------------
 
     def _connect(self, address: tuple[str, int], lane: str = "") -> BlockingConnection:
-        """A connection to the address. Who sends ahead of its answers takes a lane of its own: an answer on its way there
-        is never read as the answer to somebody's question here."""
+        """A connection to the address. Who sends ahead of its answers takes a lane of its own: an answer on its way
+        there is never read as the answer to somebody's question here."""
         known = self._connections.get((address, lane))
         if known is not None and not known.closed:
             return known

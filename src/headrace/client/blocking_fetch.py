@@ -161,7 +161,8 @@ class FetchStream:
         used, next_offset = whole_batches(records)
         if used == 0:
             if len(records) > 0:
-                # The first batch is larger than what was asked for; brokers since 0.10.1 send it whole, proxies may not.
+                # The first batch is larger than what was asked for; brokers since 0.10.1 send it whole, proxies may
+                # not.
                 self._max_bytes *= 2
             return None
         return FetchedChunk(records[:used], offset, next_offset, high_watermark, stable, log_start, aborted)

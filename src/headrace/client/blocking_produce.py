@@ -7,9 +7,9 @@
     producer.flush()
     transaction.commit(group="orders-sink", offsets={("orders", 3): (17, "")})
 
-Up to five batches are under way per broker, as with Kafka's own producers: the broker checks sequence numbers, so a batch
-that overtakes a failed one is refused and sent again after it. Produce v8 is written by hand, so that a megabyte of
-records is sent as it is.
+Up to five batches are under way per broker, as with Kafka's own producers: the broker checks sequence numbers, so a
+batch that overtakes a failed one is refused and sent again after it. Produce v8 is written by hand, so that a megabyte
+of records is sent as it is.
 """
 
 from __future__ import annotations
@@ -165,7 +165,9 @@ class Transaction:
 
     def _check(self, code: ErrorCode, what: str) -> None:
         if code in _FENCED:
-            raise Fenced(code, f"transaction {self.transactional_id!r} was taken over by a newer attempt ({what}: {code.name})")
+            raise Fenced(
+                code, f"transaction {self.transactional_id!r} was taken over by a newer attempt ({what}: {code.name})"
+            )
         if code is not ErrorCode.none:
             raise Refused(code, f"transaction {self.transactional_id!r}: {what}: {code.name}")
 

@@ -1,8 +1,8 @@
 """How a blocking connection proves itself: TLS and SASL (PLAIN, SCRAM), read from Kafka's own setting names.
 
 `Security.from_settings({"security.protocol": "SASL_SSL", ...})` takes the names a Java or librdkafka user already has.
-Certificates are PEM (`ssl.ca.location`, or `ssl.truststore.location` with `ssl.truststore.type=PEM`): a JKS store cannot
-be opened from Python, and the message says so.
+Certificates are PEM (`ssl.ca.location`, or `ssl.truststore.location` with `ssl.truststore.type=PEM`): a JKS store
+cannot be opened from Python, and the message says so.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ object is made for a record.
 Small batches would drown in numpy's fixed cost per call, so all batches of a fetched chunk are decoded together:
 uncompressed ones where they lie, compressed ones from one joined buffer.
 
-Every length read from the bytes is checked against the batch's end before it is used; a broken batch raises CorruptBatch
-with its offset. Compressed batches are opened with an upper bound on their size.
+Every length read from the bytes is checked against the batch's end before it is used; a broken batch raises
+CorruptBatch with its offset. Compressed batches are opened with an upper bound on their size.
 """
 
 from __future__ import annotations

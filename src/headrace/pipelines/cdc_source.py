@@ -1,7 +1,7 @@
 """`format("headrace_cdc")`: every insert, update and delete of a database's tables, as a stream.
 
-Offsets are positions in the database's own change log (see `change_logs`). The log is only allowed to forget what Spark's
-checkpoint has left behind, so a restart reads on where it stopped, and a repeated batch reads the same changes.
+Offsets are positions in the database's own change log (see `change_logs`). The log is only allowed to forget what
+Spark's checkpoint has left behind, so a restart reads on where it stopped, and a repeated batch reads the same changes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from headrace.pipelines.pgoutput import Change
 from headrace.pipelines.table_source import required
 
 _ROW: Final = (
-    "key string, op string, table string, before string, after string, position bigint, number int, committed_at timestamp"
+    "key string, op string, table string, before string, after string, "
+    "position bigint, number int, committed_at timestamp"
 )
 
 

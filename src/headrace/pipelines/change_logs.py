@@ -1,7 +1,8 @@
 """Where a database writes down its changes: PostgreSQL's logical slot, SQLite's trigger table.
 
-A change log offers three things: how far it goes (`latest`), the changes in (start, end] — the same ones each time it is
-asked — and `forget`, which lets the database drop what has been taken. Positions are integers: an LSN, a sequence number.
+A change log offers three things: how far it goes (`latest`), the changes in (start, end] — the same ones each time it
+is asked — and `forget`, which lets the database drop what has been taken. Positions are integers: an LSN, a sequence
+number.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from headrace.pipelines.databases import Database, quoted
 from headrace.pipelines.errors import PipelineError
 from headrace.pipelines.pgoutput import Change, PgOutput, lsn_from_text, lsn_to_text
 
-_PEEK = "SELECT data FROM pg_logical_slot_peek_binary_changes(%s, %s, NULL, 'proto_version', '1', 'publication_names', %s)"
+_PEEK = (
+    "SELECT data FROM pg_logical_slot_peek_binary_changes(%s, %s, NULL, 'proto_version', '1', 'publication_names', %s)"
+)
 
 
 class ChangeLog(Protocol):
@@ -41,7 +44,9 @@ class PostgresChanges:
         with self.database.connect() as connection:
             (level,) = connection.execute("SHOW wal_level").fetchone()
             if level != "logical":
-                raise PipelineError(f"PostgreSQL's wal_level is {level!r}: set wal_level = logical and restart the server")
+                raise PipelineError(
+                    f"PostgreSQL's wal_level is {level!r}: set wal_level = logical and restart the server"
+                )
             found = connection.execute("SELECT 1 FROM pg_publication WHERE pubname = %s", (self.slot,)).fetchone()
             if found is None:
                 names = ", ".join(quoted(table) for table in self.tables)
@@ -92,14 +97,17 @@ class SqliteChanges:
     def prepare(self) -> int:
         with self.database.connect() as connection:
             connection.execute(
-                f"CREATE TABLE IF NOT EXISTS {self.log_table} (seq INTEGER PRIMARY KEY AUTOINCREMENT, tbl TEXT, op TEXT, "
-                "before TEXT, after TEXT, at_ms INTEGER DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)))"
+                f"CREATE TABLE IF NOT EXISTS {self.log_table} "
+                "(seq INTEGER PRIMARY KEY AUTOINCREMENT, tbl TEXT, op TEXT, before TEXT, after TEXT, "
+                "at_ms INTEGER DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)))"
             )
             for table in self.tables:
                 self._install(connection, table)
             (seq,) = connection.execute(f"SELECT coalesce(min(seq) - 1, 0) FROM {self.log_table}").fetchone()
             if seq == 0:
-                found = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (self.log_table,)).fetchone()
+                found = connection.execute(
+                    "SELECT seq FROM sqlite_sequence WHERE name = ?", (self.log_table,)
+                ).fetchone()
                 rows = connection.execute(f"SELECT count(*) FROM {self.log_table}").fetchone()[0]
                 seq = found[0] if found and rows == 0 else 0
         return int(seq)
@@ -131,11 +139,10 @@ class SqliteChanges:
     def changes(self, start: int, end: int) -> Iterator[Change]:
         with self.database.connect() as connection:
             keys = {table: tuple(self.database.primary_key(connection, table)) for table in self.tables}
-            query = f"SELECT seq, tbl, op, before, after, at_ms FROM {self.log_table} WHERE seq > ? AND seq <= ? ORDER BY seq"
+            columns = "seq, tbl, op, before, after, at_ms"
+            query = f"SELECT {columns} FROM {self.log_table} WHERE seq > ? AND seq <= ? ORDER BY seq"
             for seq, table, operation, before, after, at_ms in connection.execute(query, (start, end)):
-                yield Change(
-                    operation, table, _row(before), _row(after), keys.get(table, ()), int(seq), 0, int(at_ms)
-                )
+                yield Change(operation, table, _row(before), _row(after), keys.get(table, ()), int(seq), 0, int(at_ms))
 
     def forget(self, until: int) -> None:
         with self.database.connect() as connection:

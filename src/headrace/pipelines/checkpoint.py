@@ -1,8 +1,8 @@
 """Moving a flow to other offsets by its checkpoint's own journal.
 
-Spark's checkpoint is two journals: `offsets/N` says what batch N reads up to, `commits/N` that it is done. A flow is moved
-by writing one more batch that reads nothing and is done: `offsets/N+1` with the wanted offsets, then `commits/N+1`. The
-query's id and its batch numbers go on, so the exactly-once ledger stays right.
+Spark's checkpoint is two journals: `offsets/N` says what batch N reads up to, `commits/N` that it is done. A flow is
+moved by writing one more batch that reads nothing and is done: `offsets/N+1` with the wanted offsets, then
+`commits/N+1`. The query's id and its batch numbers go on, so the exactly-once ledger stays right.
 
 A flow with state cannot be moved this way, because its state belongs to the records it has counted: it can only forget.
 """
@@ -41,7 +41,9 @@ class Checkpoint:
     def move_to(self, sources: list[dict[str, Any]]) -> None:
         """Continues from these offsets, one mapping per source in the checkpoint's order."""
         if self.is_stateful():
-            raise PipelineError("this flow keeps state, which belongs to what it has read: it can only be reset to earliest")
+            raise PipelineError(
+                "this flow keeps state, which belongs to what it has read: it can only be reset to earliest"
+            )
         last = self.last_batch()
         version, metadata, *before = self._lines("offsets", last)
         if len(before) != len(sources):

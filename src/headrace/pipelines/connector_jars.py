@@ -4,8 +4,8 @@
     backend=jvm      format("kafka"), the connector's jars; the only way to real-time mode
     backend=auto     jvm when its jars are in the cache, python otherwise
 
-The four jars are named one by one and fetched without their dependencies, which Spark has already. The connector's version
-follows pyspark's; where the repository does not hold that one, the newest that was measured to work with it.
+The four jars are named one by one and fetched without their dependencies, which Spark has already. The connector's
+version follows pyspark's; where the repository does not hold that one, the newest that was measured to work with it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ class JarSet:
         ]
 
     def files(self, folder: Path) -> list[Path]:
-        return [folder / f"{artifact}-{version}.jar" for _, artifact, version in (c.split(":") for c in self.coordinates())]
+        return [
+            folder / f"{artifact}-{version}.jar" for _, artifact, version in (c.split(":") for c in self.coordinates())
+        ]
 
 
 def _jar_sets() -> list[JarSet]:
@@ -67,7 +69,9 @@ def fetch_jars(report: Callable[[str], None] = print) -> list[Path]:
         return found
     maven = shutil.which("mvn")
     if maven is None:
-        raise PipelineError("Maven (mvn) is not on the PATH: install it, or put the connector's jars into " + str(_folder()))
+        raise PipelineError(
+            "Maven (mvn) is not on the PATH: install it, or put the connector's jars into " + str(_folder())
+        )
     _folder().mkdir(parents=True, exist_ok=True)
     words = ""
     for jars in _jar_sets():
@@ -88,7 +92,11 @@ def _fetch(maven: str, coordinates: str) -> str:
         return ""
     command = [maven, "-q", "-B", "dependency:copy", f"-Dartifact={coordinates}", f"-DoutputDirectory={_folder()}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
-    return "" if done.returncode == 0 else next((line for line in done.stdout.splitlines() if "ERROR" in line), "no word")[:300]
+    return (
+        ""
+        if done.returncode == 0
+        else next((line for line in done.stdout.splitlines() if "ERROR" in line), "no word")[:300]
+    )
 
 
 @dataclass(frozen=True)
@@ -101,7 +109,9 @@ class Backend:
         return {"spark.jars": ",".join(map(str, self.jars))} if self.jars else {}
 
     def __str__(self) -> str:
-        return f'backend {self.name}: format("{self.format}")' + (f" from {self.jars[0].name}" if self.jars else ", no jar")
+        return f'backend {self.name}: format("{self.format}")' + (
+            f" from {self.jars[0].name}" if self.jars else ", no jar"
+        )
 
 
 def choose_backend(wish: str = "auto") -> Backend:
@@ -109,5 +119,7 @@ def choose_backend(wish: str = "auto") -> Backend:
         raise OptionError(f'backend={wish!r}: must be "auto", "python" or "jvm"')
     jars = tuple(cached_jars()) if wish != "python" else ()
     if wish == "jvm" and not jars:
-        raise PipelineError("backend=jvm: the connector's jars are not in the cache: run 'headrace pipeline jars' first")
+        raise PipelineError(
+            "backend=jvm: the connector's jars are not in the cache: run 'headrace pipeline jars' first"
+        )
     return Backend("jvm", "kafka", jars) if jars else Backend("python", "headrace", ())

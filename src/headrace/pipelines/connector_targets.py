@@ -1,7 +1,7 @@
 """What a connector writes: a topic, files, a Delta table, a database table, the console.
 
-Every target takes a batch once, however often Spark gives it: topics by the sink's ledger, Parquet by Spark's own file log,
-Delta by the transaction version in its log, databases by a ledger row written in the same transaction as the rows.
+Every target takes a batch once, however often Spark gives it: topics by the sink's ledger, Parquet by Spark's own file
+log, Delta by the transaction version in its log, databases by a ledger row written in the same transaction as the rows.
 """
 
 from __future__ import annotations
@@ -95,9 +95,7 @@ def delta_writer(path: str, name: str) -> Callable[[DataFrame, int], None]:
     return write
 
 
-def table_writer(
-    database: Database, table: str | None, keys: list[str], name: str
-) -> Callable[[DataFrame, int], None]:
+def table_writer(database: Database, table: str | None, keys: list[str], name: str) -> Callable[[DataFrame, int], None]:
     """Upserts rows, or applies changes when the rows are those of change data capture."""
 
     def write(frame: DataFrame, batch: int) -> None:
@@ -114,7 +112,9 @@ def table_writer(
     return write
 
 
-def _upsert(database: Database, connection: Any, table: str | None, keys: list[str], columns: list[str], rows: Any) -> None:
+def _upsert(
+    database: Database, connection: Any, table: str | None, keys: list[str], columns: list[str], rows: Any
+) -> None:
     if table is None:
         raise OptionError('to.jdbc: "table" is missing')
     statement = database.upsert_sql(table, columns, keys)

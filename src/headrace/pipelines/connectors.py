@@ -8,8 +8,8 @@
     to:
       parquet: {path: lake/orders}
 
-A connector runs as a pipeline of one flow (and one for its dead letters), so restarts, progress, consumer group and exactly
-once are those of `runner`. Sources are in `connector_sources`, targets in `connector_targets`.
+A connector runs as a pipeline of one flow (and one for its dead letters), so restarts, progress, consumer group and
+exactly once are those of `runner`. Sources are in `connector_sources`, targets in `connector_targets`.
 """
 
 from __future__ import annotations
@@ -128,7 +128,9 @@ def _end(file: Path, data: Mapping[str, Any], field: str, kinds: tuple[str, ...]
         raise OptionError(f"{file}: {field}: {kind!r} is unknown{nearest(str(kind), kinds)}: use {', '.join(kinds)}")
     if isinstance(settings, str):
         settings = {"name" if kind == "topic" else "path": settings}
-    settings = {key: os.path.expandvars(value) if isinstance(value, str) else value for key, value in (settings or {}).items()}
+    settings = {
+        key: os.path.expandvars(value) if isinstance(value, str) else value for key, value in (settings or {}).items()
+    }
     return End(kind, settings, f"{file.name}: {field}.{kind}")
 
 
@@ -139,7 +141,9 @@ def connector_run(spec: ConnectorSpec, spark: SparkSession, *, once: bool, repor
     from headrace.pipelines.graph import connector_graph
     from headrace.pipelines.runner import PipelineRun
 
-    graph = connector_graph(spark, spec.name, source_frames(spec, spark), spec.select, target_output(spec), spec.bootstrap)
+    graph = connector_graph(
+        spark, spec.name, source_frames(spec, spark), spec.select, target_output(spec), spec.bootstrap
+    )
     return PipelineRun(spec.pipeline(), spark, report, once=once, graph=graph)
 
 

@@ -86,7 +86,8 @@ class Database:
             rows = connection.execute(f"PRAGMA table_info({quoted(table)})").fetchall()
             return [row[1] for row in sorted(rows, key=lambda row: row[5]) if row[5]]
         rows = connection.execute(
-            "SELECT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey) "
+            "SELECT a.attname FROM pg_index i "
+            "JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey) "
             "WHERE i.indrelid = %s::regclass AND i.indisprimary",
             (table,),
         ).fetchall()
@@ -108,7 +109,9 @@ class Database:
 
     def claim_batch(self, connection: Any, name: str, batch: int) -> bool:
         """Notes in the transaction that `name` writes this batch; False when it has written it before."""
-        connection.execute(f"CREATE TABLE IF NOT EXISTS {LEDGER} (name VARCHAR(255) PRIMARY KEY, batch BIGINT NOT NULL)")
+        connection.execute(
+            f"CREATE TABLE IF NOT EXISTS {LEDGER} (name VARCHAR(255) PRIMARY KEY, batch BIGINT NOT NULL)"
+        )
         found = connection.execute(f"SELECT batch FROM {LEDGER} WHERE name = {self.mark}", (name,)).fetchone()
         if found is not None and found[0] >= batch:
             return False

@@ -1,7 +1,7 @@
 """The door Spark comes in by: `format("headrace")` for reading and writing, batch and stream.
 
-Spark finds this class by itself through the top-level module `pyspark_headrace`. Options are checked here, on the driver,
-before a query starts; readers and writers carry only plain dataclasses to the executors.
+Spark finds this class by itself through the top-level module `pyspark_headrace`. Options are checked here, on the
+driver, before a query starts; readers and writers carry only plain dataclasses to the executors.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from pyspark.sql.datasource import (
     DataSourceWriter,
 )
 from pyspark.sql.types import StructType
-
 
 _ROW = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
 

@@ -1,9 +1,9 @@
 """The word count, from nothing to a live table: `headrace demo wordcount`, the main job of `make run`.
 
 A broker is started (a process of its own, port 9092 if free), the two topics of the documents are made, the shipped
-pipeline runs on local Spark, sample lines flow in, and the counts are read back from the output topic. On a terminal this
-goes on until Ctrl-C. Without one it ends by itself: exit 0 when the counts equal a count made apart in plain Python over
-the input topic, 1 when they do not.
+pipeline runs on local Spark, sample lines flow in, and the counts are read back from the output topic. On a terminal
+this goes on until Ctrl-C. Without one it ends by itself: exit 0 when the counts equal a count made apart in plain
+Python over the input topic, 1 when they do not.
 """
 
 from __future__ import annotations
@@ -176,7 +176,9 @@ class WordCountDemo:
 
     def expected(self) -> Counter[str]:
         """Counted from the input topic itself, so that lines from elsewhere and from earlier runs are in it."""
-        return count_apart([(record.value or b"").decode() for record in TopicReader(self.bootstrap, INPUT_TOPIC).read_new()])
+        return count_apart(
+            [(record.value or b"").decode() for record in TopicReader(self.bootstrap, INPUT_TOPIC).read_new()]
+        )
 
     def show_until_interrupted(self) -> None:
         with Live(console=self.console, refresh_per_second=4, transient=False) as live:

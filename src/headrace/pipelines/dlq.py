@@ -110,7 +110,9 @@ def _send_back(client: BlockingClient, transaction: Transaction, letters: list[R
         if home not in counts:
             topics = client.topics([home])
             if home not in topics:
-                raise PipelineError(f"topic {home!r} of the dead letter at offset {letter.offset} does not exist any more")
+                raise PipelineError(
+                    f"topic {home!r} of the dead letter at offset {letter.offset} does not exist any more"
+                )
             counts[home] = len(topics[home].partitions)
         index = partition_for_key(letter.key, counts[home]) if letter.key is not None else letter.offset % counts[home]
         tries = int(_header(letter, RETRIES_HEADER) or 0) + 1

@@ -2,8 +2,9 @@
 
     counts.writeStream.outputMode("update").foreachBatch(to_topic("counts", {"topic": "word-counts", ...})).start()
 
-`foreachBatch` hands every batch over as an ordinary DataFrame; written with a name of its own (`transactionalIdPrefix`),
-its tasks use the same ledger as a stream's, so a batch that Spark repeats is still written once.
+`foreachBatch` hands every batch over as an ordinary DataFrame; written with a name of its own
+(`transactionalIdPrefix`), its tasks use the same ledger as a stream's, so a batch that Spark repeats is still written
+once.
 """
 
 from __future__ import annotations

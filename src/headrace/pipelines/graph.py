@@ -1,7 +1,7 @@
 """A pipeline's definitions, loaded into a graph of outputs and flows.
 
-Pyspark's decorators (`@dp.table`, `@dp.temporary_view`, `dp.create_sink`, `@dp.append_flow` …) hand plain dataclasses to
-whatever registry is active; `PipelineGraph` is ours. SQL files are cut into statements here and become the same
+Pyspark's decorators (`@dp.table`, `@dp.temporary_view`, `dp.create_sink`, `@dp.append_flow` …) hand plain dataclasses
+to whatever registry is active; `PipelineGraph` is ours. SQL files are cut into statements here and become the same
 dataclasses. `resolve` then calls the flows' functions, in the order in which they need each other: a function that asks
 for a view or table which is not there yet is called again after the others.
 """
@@ -90,8 +90,8 @@ class PipelineGraph(GraphElementRegistry):  # type: ignore[misc]
         match = _CREATE.match(statement)
         if match is None:
             raise PipelineError(
-                f"{at.filename}:{at.line_number}: only CREATE STREAMING TABLE, MATERIALIZED VIEW, TEMPORARY VIEW and FLOW "
-                f"define a pipeline, found {' '.join(statement.split())[:60]!r}"
+                f"{at.filename}:{at.line_number}: only CREATE STREAMING TABLE, MATERIALIZED VIEW, TEMPORARY VIEW "
+                f"and FLOW define a pipeline, found {' '.join(statement.split())[:60]!r}"
             )
         name, kind = _bare(match["name"]), " ".join(match["kind"].upper().split())
         if kind == "TEMPORARY VIEW":
@@ -115,7 +115,9 @@ class PipelineGraph(GraphElementRegistry):  # type: ignore[misc]
             self.register_flow(self._sql_flow(name, name, match["query"], at))
 
     def _sql_flow(self, name: str, target: str, query: str, at: SourceCodeLocation) -> Flow:
-        return Flow(name=name, target=target, spark_conf={}, source_code_location=at, func=lambda: self.spark.sql(query))
+        return Flow(
+            name=name, target=target, spark_conf={}, source_code_location=at, func=lambda: self.spark.sql(query)
+        )
 
     def resolve(self, prepare: Callable[[Output, DataFrame], None]) -> list[ResolvedFlow]:
         """Every flow with its DataFrame, in an order in which each finds what it reads. `prepare` makes a flow's target
@@ -138,8 +140,8 @@ class PipelineGraph(GraphElementRegistry):  # type: ignore[misc]
                 resolved.append(ResolvedFlow(flow, target, frame))
                 del waiting[name]
             if len(problems) == len(waiting) and waiting:
-                name, error = next(iter(problems.items()))
-                raise PipelineError(f"{_place(waiting[name])}: flow {name!r}: {first_line(error)}")
+                name, problem = next(iter(problems.items()))
+                raise PipelineError(f"{_place(waiting[name])}: flow {name!r}: {first_line(problem)}")
         return resolved
 
     def _target(self, flow: Flow) -> Output:
@@ -158,7 +160,9 @@ def _check_frame(flow: Flow, target: Output, frame: Any) -> None:
         return
     if isinstance(target, MaterializedView):
         if frame.isStreaming:
-            raise PipelineError(f"{_place(flow)}: materialized view {target.name!r} needs a batch query: use spark.read")
+            raise PipelineError(
+                f"{_place(flow)}: materialized view {target.name!r} needs a batch query: use spark.read"
+            )
     elif not frame.isStreaming:
         raise PipelineError(f"{_place(flow)}: flow {flow.name!r} needs a streaming query: use spark.readStream")
 
@@ -214,7 +218,9 @@ def load_graph(spark: SparkSession, spec: PipelineSpec) -> PipelineGraph:
     """Runs the pipeline's definition files; raises PipelineError naming the file that is wrong."""
     files = spec.files()
     if not files:
-        raise PipelineError(f"{spec.directory}: no definition files match {', '.join(spec.globs) or 'an empty libraries list'}")
+        raise PipelineError(
+            f"{spec.directory}: no definition files match {', '.join(spec.globs) or 'an empty libraries list'}"
+        )
     graph = PipelineGraph(spark)
     with _inside(spec.directory), graph_element_registration_context(graph):
         for file in files:
@@ -270,4 +276,13 @@ def _run_python(spark: SparkSession, file: Path) -> None:
         raise PipelineError(f"{file.name}: {type(error).__name__}: {first_line(error)}") from error
 
 
-__all__ = ["BatchSink", "PipelineGraph", "ResolvedFlow", "Sink", "Table", "first_line", "load_graph", "split_statements"]
+__all__ = [
+    "BatchSink",
+    "PipelineGraph",
+    "ResolvedFlow",
+    "Sink",
+    "Table",
+    "first_line",
+    "load_graph",
+    "split_statements",
+]

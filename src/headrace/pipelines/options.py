@@ -1,5 +1,5 @@
-"""The options of `format("headrace")`: names, defaults and rules of Spark's own Kafka connector, so that only the format
-changes; plus the few of ours, which the connector has no word for.
+"""The options of `format("headrace")`: names, defaults and rules of Spark's own Kafka connector, so that only the
+format changes; plus the few of ours, which the connector has no word for.
 
 Every option is declared once below; an unknown one is refused with the nearest name. Spark hands options over in lower
 case, so they are compared that way.

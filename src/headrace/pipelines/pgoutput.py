@@ -1,7 +1,7 @@
 """PostgreSQL's logical replication messages (`pgoutput`, protocol 1) as changes.
 
-Begin, Relation, Insert, Update, Delete, Truncate, Commit: each message is a letter and big-endian fields. Values come as
-text, whatever their type. Pure: bytes in, changes out.
+Begin, Relation, Insert, Update, Delete, Truncate, Commit: each message is a letter and big-endian fields. Values come
+as text, whatever their type. Pure: bytes in, changes out.
 """
 
 from __future__ import annotations
@@ -109,10 +109,11 @@ class PgOutput:
         )
 
     def _committed(self, message: _Message) -> list[Change]:
-        _, commit_lsn, end_lsn, at_us = message.unpack(">BQQq")
+        _, _, end_lsn, at_us = message.unpack(">BQQq")
         at_ms = (at_us + _EPOCH_2000_US) // 1000
         changes = [
-            Change(**change, lsn=end_lsn, number=number, committed_at_ms=at_ms) for number, change in enumerate(self._open)
+            Change(**change, lsn=end_lsn, number=number, committed_at_ms=at_ms)
+            for number, change in enumerate(self._open)
         ]
         self._open = []
         return changes

@@ -1,8 +1,8 @@
 """Refuses to run a changed flow on an old checkpoint before Spark fails on it, or worse, does not.
 
-A checkpoint fits one shape of query: its sources (topics), its stateful operators (grouping keys, aggregates, joins) and
-its sink. That shape is written beside the checkpoint; on the next start it is compared, and the difference is the message.
-Stateless changes (another filter, another column) pass.
+A checkpoint fits one shape of query: its sources (topics), its stateful operators (grouping keys, aggregates, joins)
+and its sink. That shape is written beside the checkpoint; on the next start it is compared, and the difference is the
+message. Stateless changes (another filter, another column) pass.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ def is_update_plan(text: str) -> bool:
 
 def shape_of(text: str, sink: str) -> dict[str, Any]:
     operators = [
-        _EXPRESSION_ID.sub("", f"{match[1]}{match[2]}").strip() for line in text.splitlines() if (match := _STATEFUL.match(line))
+        _EXPRESSION_ID.sub("", f"{match[1]}{match[2]}").strip()
+        for line in text.splitlines()
+        if (match := _STATEFUL.match(line))
     ]
     return {"stateful": operators, "sink": sink}
 

@@ -43,7 +43,8 @@ class Planner:
         """Partitions now. A named topic that does not exist is an error; a pattern may match nothing yet."""
         wanted = self.options.subscription
         try:
-            # First contact is not retried: a wrong address should be told at once, not after the patience for elections.
+            # First contact is not retried: a wrong address should be told at once, not after the patience for
+            # elections.
             self.client.any_connection()
             if wanted.pattern is not None:
                 whole = re.compile(wanted.pattern)
@@ -53,7 +54,8 @@ class Planner:
                 topics = self.client.topics(names)
                 if missing := [name for name in names if name not in topics]:
                     raise PipelineError(
-                        f"topic {', '.join(map(repr, missing))} does not exist on {self.options.cluster.bootstrap}: create it first"
+                        f"topic {', '.join(map(repr, missing))} does not exist on {self.options.cluster.bootstrap}: "
+                        "create it first"
                     )
         except Fault as fault:
             raise PipelineError(fault.message or fault.code.name) from fault
@@ -102,7 +104,8 @@ class Planner:
         latest = self.latest(tuple(tp for tp in partitions if given[tp] == LATEST_OFFSET))
         if wrong := next((tp for tp in partitions if given[tp] < EARLIEST_OFFSET), None):
             raise OptionError(
-                f"{option}: offset {given[wrong]} of {wrong[0]}-{wrong[1]}: must be 0 or more, -1 (latest) or -2 (earliest)"
+                f"{option}: offset {given[wrong]} of {wrong[0]}-{wrong[1]}: must be 0 or more, "
+                "-1 (latest) or -2 (earliest)"
             )
         return {**{tp: given[tp] for tp in partitions}, **earliest, **latest}
 
@@ -119,7 +122,7 @@ class Planner:
         if none and not ending and not spec.or_latest:
             topic, index = none[0]
             raise PipelineError(
-                f"{spec.option}: {topic}-{index} holds no record at or after {asked[none[0]]} ms: choose an earlier time, "
-                'or set startingOffsetsByTimestampStrategy="latest"'
+                f"{spec.option}: {topic}-{index} holds no record at or after {asked[none[0]]} ms: "
+                'choose an earlier time, or set startingOffsetsByTimestampStrategy="latest"'
             )
         return {**found, **self.latest(none)}

@@ -1,8 +1,9 @@
 """What a running pipeline tells the world: offsets to its consumer group, one line per flow to the `__pipelines` topic.
 
-A flow is the consumer group `<pipeline>.<flow>`: after each batch the end offsets are committed, so every Kafka tool shows
-Spark's lag. The progress line (state, rates, lag, batch time, state size, watermark, last error) is a record with the
-key `<pipeline>.<flow>` in a compacted topic: the last word of every flow is kept, and `read_progress` gives them all.
+A flow is the consumer group `<pipeline>.<flow>`: after each batch the end offsets are committed, so every Kafka tool
+shows Spark's lag. The progress line (state, rates, lag, batch time, state size, watermark, last error) is a record with
+the key `<pipeline>.<flow>` in a compacted topic: the last word of every flow is kept, and `read_progress` gives them
+all.
 """
 
 from __future__ import annotations

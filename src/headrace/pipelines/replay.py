@@ -1,8 +1,8 @@
 """`headrace pipeline replay DIR --flow F --from T --to T`: runs a flow once more over a stretch of its past.
 
-A checkpoint of its own is written with two batches: one done at the offsets of the first time, one not yet done that ends
-at those of the second. Spark, which finishes what a checkpoint says was begun, then runs exactly that one batch. The
-flow's real checkpoint is not touched.
+A checkpoint of its own is written with two batches: one done at the offsets of the first time, one not yet done that
+ends at those of the second. Spark, which finishes what a checkpoint says was begun, then runs exactly that one batch.
+The flow's real checkpoint is not touched.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.pipelines.checkpoint import Checkpoint
 from headrace.pipelines.errors import PipelineError
-from headrace.pipelines.moving import client_of, moved_to, flow_checkpoints
+from headrace.pipelines.moving import client_of, flow_checkpoints, moved_to
 from headrace.pipelines.runner import PipelineRun, readable
 from headrace.pipelines.spec import PipelineSpec
 
@@ -59,7 +59,9 @@ def replay(
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _write_checkpoint(origin: Checkpoint, folder: Path, starts: list[dict[str, object]], ends: list[dict[str, object]]) -> None:
+def _write_checkpoint(
+    origin: Checkpoint, folder: Path, starts: list[dict[str, object]], ends: list[dict[str, object]]
+) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "offsets").mkdir(parents=True)
     version, metadata, *_ = (origin.path / "offsets" / str(origin.last_batch())).read_text().splitlines()

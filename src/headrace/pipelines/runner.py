@@ -5,8 +5,9 @@
     run.supervise()            # until stop() or a fault that will not pass by itself
 
 A flow that fails is started again after a pause that doubles up to a minute; a flow whose definition no longer fits its
-checkpoint, or that fails before it ever finished a batch, is a mistake and ends the run with its reason. Progress of every
-flow is published after each batch (see `progress`). One thread owns the run; `stop` may be called from a signal handler.
+checkpoint, or that fails before it ever finished a batch, is a mistake and ends the run with its reason. Progress of
+every flow is published after each batch (see `progress`). One thread owns the run; `stop` may be called from a signal
+handler.
 """
 
 from __future__ import annotations
@@ -28,7 +29,15 @@ from headrace.pipelines.errors import PipelineError
 from headrace.pipelines.foreach_batch import to_topic
 from headrace.pipelines.graph import BatchSink, PipelineGraph, ResolvedFlow, first_line, load_graph
 from headrace.pipelines.plan_guard import guard, is_update_plan, plan_text, shape_of
-from headrace.pipelines.progress import FAILED, RESTARTING, RUNNING, STOPPED, FlowProgress, ProgressWriter, update_from_event
+from headrace.pipelines.progress import (
+    FAILED,
+    RESTARTING,
+    RUNNING,
+    STOPPED,
+    FlowProgress,
+    ProgressWriter,
+    update_from_event,
+)
 from headrace.pipelines.spec import PipelineSpec
 
 if TYPE_CHECKING:
@@ -138,7 +147,9 @@ class PipelineRun:
             writer = writer.format(target.format).options(**dict(target.options))
         else:
             assert isinstance(target, StreamingTable)
-            writer = writer.format(target.format or "parquet").option("path", self.spec.storage_uri("tables", target.name))
+            writer = writer.format(target.format or "parquet").option(
+                "path", self.spec.storage_uri("tables", target.name)
+            )
         if self.once:
             writer = writer.trigger(availableNow=True)
         elif interval := self.trigger_interval or conf.get("headrace.trigger.interval"):
@@ -243,7 +254,9 @@ class PipelineRun:
         """Leaves word of who runs this pipeline, for `headrace pipeline stop`."""
         file = self.spec.storage_path / RUN_FILE
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps({"pid": os.getpid(), "name": self.spec.name, "started_at_ms": int(time.time() * 1000)}))
+        file.write_text(
+            json.dumps({"pid": os.getpid(), "name": self.spec.name, "started_at_ms": int(time.time() * 1000)})
+        )
 
     def _shut_down(self) -> None:
         for flow in self.flows:

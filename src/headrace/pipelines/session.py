@@ -2,7 +2,8 @@
 
 `local[*]` gets the settings measured to matter there: few shuffle partitions, C1 code only (a short job never warms C2
 up), a checkpoint file manager without the double rename (trigger 225 → 127 ms), the driver bound to the loopback, a
-shared class archive. A cluster (`spark://`, `yarn`, `k8s://`) gets none of the local ones. Whatever the caller sets wins.
+shared class archive. A cluster (`spark://`, `yarn`, `k8s://`) gets none of the local ones. Whatever the caller sets
+wins.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """`df.write.format("headrace")` and `df.writeStream.format("headrace")`: rows to topics, exactly once by default.
 
 Spark may run a task, or a whole batch, again: after a crash, a lost executor, a speculative copy. Writing alone would
-double rows. So each task writes in one Kafka transaction its rows *and* a line in a ledger, "slot 3 has written batch 17":
+double rows. So each task writes in one Kafka transaction its rows *and* a line in a ledger, "slot 3 has written batch
+17":
 
     slot      = the task's number within the batch; the same slot always gets the same rows of a batch
     ledger    = the committed offset of group `headrace-sink.<prefix>.<slot>` in partition 0 of the topic: the batch id
@@ -21,7 +22,7 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -70,7 +71,9 @@ def check_schema(schema: StructType, topic: str | None) -> None:
     if "partition" in types and not isinstance(types["partition"], IntegerType):
         raise OptionError(f'column "partition" is {types["partition"].simpleString()}: must be int')
     if "headers" in types and not isinstance(types["headers"], ArrayType):
-        raise OptionError(f'column "headers" is {types["headers"].simpleString()}: must be array<struct<key:string,value:binary>>')
+        raise OptionError(
+            f'column "headers" is {types["headers"].simpleString()}: must be array<struct<key:string,value:binary>>'
+        )
 
 
 class _RowWriter:
@@ -149,7 +152,9 @@ def partition_count(client: BlockingClient, topic: str) -> int:
         client.provoke_creation(topic)
         found = client.topics([topic])
     if topic not in found:
-        raise PipelineError(f"topic {topic!r} does not exist and the broker does not create topics by itself: create it")
+        raise PipelineError(
+            f"topic {topic!r} does not exist and the broker does not create topics by itself: create it"
+        )
     return len(found[topic].partitions)
 
 
@@ -249,8 +254,8 @@ class HeadraceStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
 class HeadraceWriter(DataSourceArrowWriter):  # type: ignore[misc]
     """A batch write. Its tasks skip what they have written; a repeated job writes again.
 
-    Inside `foreachBatch`, with a `transactionalIdPrefix` that tells this write from the query's others, a repeated batch is
-    recognised too. Without one it is not: two writes of a batch would take each other's ledger for their own.
+    Inside `foreachBatch`, with a `transactionalIdPrefix` that tells this write from the query's others, a repeated
+    batch is recognised too. Without one it is not: two writes of a batch would take each other's ledger for their own.
     """
 
     def __init__(self, given: Mapping[str, str], schema: StructType, overwrite: bool) -> None:

@@ -4,8 +4,9 @@ Batch: the range of every partition is fixed when the query is planned, cut into
 Stream: Spark asks for `latestOffset`, journals it, and asks for the partitions between two offsets. An offset is
 `{"topic": {"0": 23}}`, as in Spark's connector, with two entries beside the topics that no topic name can collide with:
 
-    "#ids"     the topics' ids, so that a topic deleted and created again is noticed even if it has grown past the old end
-    "#missed"  records that were gone before they could be read (only with failOnDataLoss=false), summed over the query's life
+    "#ids"     the topics' ids, so that a topic deleted and created again is noticed even if it has grown past the old
+    end "#missed"  records that were gone before they could be read (only with failOnDataLoss=false), summed over the
+    query's life
 
 Records that are gone (retention, a deleted topic) are an error by default and a counted jump otherwise.
 """
@@ -227,9 +228,9 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         waiting = sum(max(end - begun.get(pair, end), 0) for pair, end in latest.items())
         least = self.options.min_offsets
         now = time.monotonic()
-        if least and self._stop_at is None and waiting < least:
-            if now - self._last_trigger_at < self.options.max_trigger_delay_s:
-                return {pair: begun.get(pair, end) for pair, end in latest.items()}
+        waits = now - self._last_trigger_at < self.options.max_trigger_delay_s
+        if least and self._stop_at is None and waiting < least and waits:
+            return {pair: begun.get(pair, end) for pair, end in latest.items()}
         self._last_trigger_at = now
         return limit_offsets(begun, latest, limit.max_rows) if isinstance(limit, ReadMaxRows) else latest
 
@@ -237,8 +238,8 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         topics, known = {topic for topic, _ in found.partitions}, {topic for topic, _ in begun.offsets}
         if known and topics and not known & topics:
             raise PipelineError(
-                f"the checkpoint belongs to topic {', '.join(sorted(known))}, the query reads {', '.join(sorted(topics))}: "
-                "use a new checkpointLocation for another topic"
+                f"the checkpoint belongs to topic {', '.join(sorted(known))}, "
+                f"the query reads {', '.join(sorted(topics))}: use a new checkpointLocation for another topic"
             )
         return begun
 

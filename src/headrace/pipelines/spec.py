@@ -103,7 +103,9 @@ def _checked(file: Path, data: dict[str, Any]) -> PipelineSpec:
         try:
             pattern = entry["glob"]["include"]
         except (KeyError, TypeError):
-            raise OptionError(f"{file}: each library must be written as - glob: {{include: transformations/**}}") from None
+            raise OptionError(
+                f"{file}: each library must be written as - glob: {{include: transformations/**}}"
+            ) from None
         if glob.has_magic(pattern) and (not pattern.endswith("/**") or glob.has_magic(pattern[:-3])):
             raise OptionError(f"{file}: glob {pattern!r} must be a file, or a folder ending with /**")
         globs.append(pattern)

@@ -13,8 +13,22 @@ _COLOURS = {"running": "green", "stopped": "dim", "restarting": "yellow", "faile
 
 def table_of(flows: Sequence[Mapping[str, Any]]) -> Table:
     table = Table(box=None, pad_edge=False)
-    for name in ("flow", "state", "batch", "rows/s", "lag", "batch ms", "state rows", "missed", "watermark", "seen", "last error"):
-        table.add_column(name, justify="right" if name in ("batch", "rows/s", "lag", "batch ms", "state rows", "missed") else "left")
+    for name in (
+        "flow",
+        "state",
+        "batch",
+        "rows/s",
+        "lag",
+        "batch ms",
+        "state rows",
+        "missed",
+        "watermark",
+        "seen",
+        "last error",
+    ):
+        table.add_column(
+            name, justify="right" if name in ("batch", "rows/s", "lag", "batch ms", "state rows", "missed") else "left"
+        )
     now_ms = time.time() * 1000
     for flow in flows:
         colour = _COLOURS.get(flow["state"], "white")

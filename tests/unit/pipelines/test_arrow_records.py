@@ -23,16 +23,18 @@ from headrace.records.reader import read_records
 _bytes = st.none() | st.binary(max_size=300)
 _headers = st.lists(st.tuples(st.text(max_size=10), st.none() | st.binary(max_size=20)), max_size=4).map(tuple)
 _records = st.lists(
-    st.builds(
-        Record, key=_bytes, value=_bytes, headers=_headers, timestamp_ms=st.integers(0, 4_000_000_000_000)
-    ),
+    st.builds(Record, key=_bytes, value=_bytes, headers=_headers, timestamp_ms=st.integers(0, 4_000_000_000_000)),
     min_size=1,
     max_size=30,
 )
 
 
 def rows_of(decoder: Decoder, data: bytes, start: int = 0, end: int = 1 << 60, aborted=()) -> list[dict]:
-    return [row for batch in decoder.decode(memoryview(bytearray(data)), start, end, tuple(aborted)) for row in batch.to_pylist()]
+    return [
+        row
+        for batch in decoder.decode(memoryview(bytearray(data)), start, end, tuple(aborted))
+        for row in batch.to_pylist()
+    ]
 
 
 @settings(max_examples=60, deadline=None)

@@ -10,7 +10,9 @@ from headrace.pipelines.errors import OptionError
 from headrace.pipelines.offsets import OffsetRange, check_covers, limit_offsets, split_ranges
 
 _ranges = st.lists(
-    st.builds(lambda p, s, n: OffsetRange("t", p, s, s + n), st.integers(0, 9), st.integers(0, 99), st.integers(0, 5000)),
+    st.builds(
+        lambda p, s, n: OffsetRange("t", p, s, s + n), st.integers(0, 9), st.integers(0, 99), st.integers(0, 5000)
+    ),
     max_size=6,
     unique_by=lambda r: r.partition,
 )

@@ -47,7 +47,9 @@ def test_a_wrong_option_is_one_readable_sentence(given: dict[str, str], words: s
 
 
 def test_brokers_must_be_named() -> None:
-    with pytest.raises(OptionError, match=r'kafka.bootstrap.servers" is missing \("kafka.bootstrap.server" is not it\)'):
+    with pytest.raises(
+        OptionError, match=r'kafka.bootstrap.servers" is missing \("kafka.bootstrap.server" is not it\)'
+    ):
         SourceOptions.parse({"subscribe": "t", "kafka.bootstrap.server": "x:1"}, streaming=False)
     with pytest.raises(OptionError, match="'nowhere': write host:port"):
         SourceOptions.parse({"subscribe": "t", "kafka.bootstrap.servers": "nowhere"}, streaming=False)

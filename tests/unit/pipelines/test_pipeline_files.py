@@ -46,13 +46,13 @@ def test_storage_may_be_relative_or_a_uri(tmp_path: Path) -> None:
     assert spec.storage_path == tmp_path / "a b"  # type: ignore[attr-defined]
     spec = spec_of(tmp_path, "name: x\nstorage: s3a://bucket/x")
     assert spec.storage_uri("checkpoints") == "s3a://bucket/x/checkpoints"  # type: ignore[attr-defined]
-    with pytest.raises(PipelineError, match="no spark-pipeline.yml"):
+    with pytest.raises(PipelineError, match=r"no spark-pipeline\.yml"):
         load_spec(tmp_path / "..")
 
 
 def test_statements_end_at_semicolons_outside_strings_and_comments() -> None:
     text = "-- a; b\nSELECT ';' AS `x;y` /* ; */;\n\nSELECT \"it''s;\";  "
-    assert list(split_statements(text)) == [(1, "SELECT ';' AS `x;y`"), (2, 'SELECT "it\'\'s;"')]
+    assert list(split_statements(text)) == [(1, "SELECT ';' AS `x;y`"), (2, "SELECT \"it''s;\"")]
 
 
 def checkpoint_at(folder: Path) -> Checkpoint:
@@ -126,4 +126,3 @@ def test_the_java_that_comes_with_pip_runs_without_the_module_it_lacks(
 
 def test_the_count_made_apart() -> None:
     assert count_apart(["The river, the RIVER!", "", "a-b"]) == {"the": 2, "river": 2, "a": 1, "b": 1}
-

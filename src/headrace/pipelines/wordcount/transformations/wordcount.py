@@ -1,8 +1,10 @@
 """Counts words: every line of the input topic, every count to the output topic whenever it changes.
 
-Keys are the words as text; values are counts as eight bytes, most significant first, which is how Kafka's LongSerializer
-writes a long. The output topic is compacted, so that it always holds the latest count of each word.
+Keys are the words as text; values are counts as eight bytes, most significant first, which is how Kafka's
+LongSerializer writes a long. The output topic is compacted, so that it always holds the latest count of each word.
 """
+
+# mypy: disable-error-code="untyped-decorator"
 
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
