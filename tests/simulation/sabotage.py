@@ -12,6 +12,7 @@ from headrace.cluster.core.changes import Change
 from headrace.cluster.core.image import ClusterImage
 from headrace.controller import writes
 from headrace.controller.core import elections
+from headrace.controller.leadership import Leadership
 from headrace.controller.member import ClusterMember
 from headrace.coordination import paths
 from headrace.coordination.store import ANY_VERSION, Check, Create, Op
@@ -71,7 +72,8 @@ def rebooted_broker_added() -> Iterator[None]:
 
 @contextmanager
 def zombie_controller_writes() -> Iterator[None]:
-    """Writes are not fenced: neither by the controller's epoch nor by the version that they make."""
+    """A controller does not notice that its session ended, and nothing fences its writes: neither its epoch nor the
+    version that they make. (Each of the three holds by itself.)"""
 
     def version_ops(changes: Sequence[Change], after: ClusterImage) -> list[Op]:
         head = {"version": after.version, "controller": after.controller_id, "controller_epoch": after.controller_epoch}
@@ -82,6 +84,7 @@ def zombie_controller_writes() -> Iterator[None]:
     with (
         patch.object(writes, "fence", lambda version: Check(paths.CONTROLLER_EPOCH, ANY_VERSION)),
         patch.object(writes, "version_ops", version_ops),
+        patch.object(Leadership, "_session_changed", lambda self, event: self._hint.set()),
     ):
         yield
 
