@@ -26,6 +26,7 @@ from headrace.config import BrokerConfig, ConfigError, Listener, resolve_listene
 from headrace.config import Listeners as ListenerSettings
 from headrace.controller.member import ClusterMember, prepare_store
 from headrace.kernel.errors import Fault, StorageFault
+from headrace.kernel.ids import TopicPartition
 from headrace.net.connection import Connection
 from headrace.net.listener import CannotListen, ConnectionLimits, Listeners
 from headrace.net.replies import Reply
@@ -64,6 +65,8 @@ class Broker:
         self._failed: asyncio.Event = asyncio.Event()
         self._member: ClusterMember | None = None
         self._opened: list[str] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._reporting: asyncio.Future[None] | None = None
 
     async def start(self) -> None:
         """Raises CannotStart; then nothing of it runs."""
@@ -84,7 +87,7 @@ class Broker:
         began = time.perf_counter()
         self.config = config = _with_identity(self.config)
         broker_id = int(config["broker.id"])
-        loop = asyncio.get_running_loop()
+        self._loop = loop = asyncio.get_running_loop()
         self.connections = Listeners(self._serve, _limits(config), loop)
         self.listeners = self._bind(resolve_listeners(config))
         self._opened.append("connections")
@@ -160,6 +163,19 @@ class Broker:
         if all(not one.is_online for one in self.log_dirs.directories):
             log.critical("no log directory is left: stopping")
             self._failed.set()
+        elif "member" in self._opened and self._loop is not None:
+            # A flush fails in a thread; telling the controller is the loop's work.
+            self._loop.call_soon_threadsafe(self._report_lost)
+
+    def _report_lost(self) -> None:
+        lost = [TopicPartition(one.topic, one.partition) for one in self.log_dirs.logs() if one.offline_reason]
+        self._reporting = asyncio.ensure_future(self._tell_controller(lost))
+
+    async def _tell_controller(self, lost: list[TopicPartition]) -> None:
+        try:
+            await self.parts.gateway.replicas_lost(lost)
+        except Fault as fault:
+            log.error("the controller did not hear of %d replicas on a failed disk: %s", len(lost), fault.message)
 
     def _is_clean(self) -> bool:
         """Whether the logs hold all that this broker ever acknowledged. An empty disk may be a lost one."""

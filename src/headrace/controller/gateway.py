@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
+from uuid import UUID
 
 from headrace.client.connection import Connection
 from headrace.client.errors import NoAnswer, Unreachable
@@ -25,6 +26,7 @@ from headrace.controller.core.topics import NewTopic
 from headrace.controller.ledger import Deposed
 from headrace.controller.results import TopicResult
 from headrace.kernel.errors import ErrorCode, Refused
+from headrace.kernel.ids import TopicPartition
 from headrace.wire import codec
 from headrace.wire.codec import RequestHeader
 
@@ -36,6 +38,9 @@ CREATE_TOPICS: Final = 19
 ENVELOPE: Final = 58
 BROKER_HEARTBEAT: Final = 63
 ALLOCATE_PRODUCER_IDS: Final = 67
+ASSIGN_REPLICAS_TO_DIRS: Final = 73
+# Kafka's id for "a directory that is gone".
+LOST_DIRECTORY: Final = UUID(int=1)
 _PAUSE_SECONDS: Final = 0.1
 _CONNECT_SECONDS: Final = 5.0
 DEFAULT_TIMEOUT_SECONDS: Final = 30.0
@@ -145,6 +150,27 @@ class ControllerGateway:
             return bool(answer.should_shut_down)
 
         return await self._to_controller(locally, remotely, timeout)
+
+    async def replicas_lost(self, lost: Sequence[TopicPartition], *, timeout: float = DEFAULT_TIMEOUT_SECONDS) -> None:
+        """Says that these replicas of this broker are gone with their disk, so that others lead instead."""
+
+        async def locally() -> None:
+            await self.controller.replicas_lost(*self._own(), lost)
+
+        async def remotely(connection: Connection, left: float) -> None:
+            broker_id, epoch = self._own()
+            topics: dict[UUID, list[dict[str, int]]] = {}
+            for name, index in lost:
+                known = self.view.current.topics.get(name)
+                if known is not None:
+                    topics.setdefault(known.id, []).append({"partition_index": index})
+            rows = [{"topic_id": topic_id, "partitions": rows} for topic_id, rows in topics.items()]
+            directories = [{"id_": LOST_DIRECTORY, "topics": rows}]
+            body = {"broker_id": broker_id, "broker_epoch": epoch, "directories": directories}
+            answer = await connection.request(ASSIGN_REPLICAS_TO_DIRS, body, version=0, timeout=left)
+            _raise(answer.error_code, "replicas on a failed disk")
+
+        await self._to_controller(locally, remotely, timeout)
 
     async def close(self) -> None:
         await self._disconnect()

@@ -12,6 +12,7 @@ from headrace.handlers.alter_configs import AlterConfigs
 from headrace.handlers.alter_partition import AlterPartition
 from headrace.handlers.alter_partition_reassignments import AlterPartitionReassignments
 from headrace.handlers.alter_replica_log_dirs import AlterReplicaLogDirs, DirectoryOf
+from headrace.handlers.assign_replicas_to_dirs import AssignReplicasToDirs
 from headrace.handlers.broker_heartbeat import BrokerHeartbeat
 from headrace.handlers.create_acls import CreateAcls
 from headrace.handlers.create_partitions import CreatePartitions
@@ -67,5 +68,6 @@ def control_plane_handlers(
         AlterPartition(controller, view),
         AllocateProducerIds(controller),
         BrokerHeartbeat(controller, view),
+        AssignReplicasToDirs(controller, view),
         Envelope(controller, table),
     ]
