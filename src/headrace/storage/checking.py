@@ -114,7 +114,7 @@ class Checking:
         log.leader_epochs.forget_from(base)
 
     def _check(self, segment: Segment) -> tuple[int, int, str | None, int | None]:
-        """(good bytes, next offset, what is wrong with the byte after them, the offset that stands there)."""
+        """(good bytes, next offset, what is wrong with the byte after them, the offset there if it fell back)."""
         log, epochs = self.log, self.log.leader_epochs
         segment.reset_indexes()
         segment.txn_index.reset()
@@ -123,7 +123,7 @@ class Checking:
             for position, batch in scan(segment):
                 reason = verdict(batch, base_offset=segment.base_offset, expected_offset=expected)
                 if reason is not None:
-                    return position, expected, reason, batch.base_offset
+                    return position, expected, reason, batch.base_offset if batch.base_offset < expected else None
                 if batch.base_offset > expected:
                     self._gap = _Gap(segment, position, expected)
                 if batch.partition_leader_epoch > epochs.latest:

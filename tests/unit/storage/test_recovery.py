@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from headrace.records.builder import Record, build_batch
 from headrace.records.compression import Codec
 from headrace.records.control import build_end_txn_marker
 from headrace.storage.log import AppendOrigin, Log
@@ -208,6 +209,20 @@ def test_a_flipped_byte_ends_the_log_before_its_batch(original: Original) -> Non
         assert named and named[0].reason and named[0].position <= position
         if number % 10 == 0:
             check_fully(original, image, exactly=whole)
+
+
+def test_a_gap_that_compaction_left_is_not_blamed_for_later_damage(tmp_path: Path) -> None:
+    log = open_at(tmp_path, CONFIG)
+    for offset in (0, 500, 501):
+        log.append_as_follower(
+            memoryview(build_batch([Record(b"k", b"v" * 50, timestamp_ms=NOW_MS)], base_offset=offset))
+        )
+    log.close(clean=False)
+    path = tmp_path / f"{0:020d}.log"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    assert [batch.base_offset for batch in read_batches(open_at(tmp_path, CONFIG))] == [0, 500]
 
 
 def test_zeros_and_noise_after_the_end_are_cut(original: Original) -> None:

@@ -7,14 +7,12 @@ comes, so that a replayed history rolls as it did when it was fresh. Mirrors Kaf
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 MAX_RELATIVE_OFFSET: Final = 0x7FFFFFFF
 
 
-@dataclass(frozen=True, slots=True)
-class ActiveSegment:
+class ActiveSegment(NamedTuple):
     base_offset: int
     size_bytes: int
     created_ms: int
