@@ -14,6 +14,7 @@ writing, because that is what a socket needs.
 
 from __future__ import annotations
 
+import dataclasses
 import struct
 from collections.abc import Mapping
 from datetime import timedelta
@@ -23,6 +24,7 @@ from typing import Any, Final, NamedTuple
 from kio.index import load_request_schema, load_response_schema
 from kio.schema.index import api_key_map, schema_name_map
 from kio.serial import entity_reader
+from kio.serial._introspect import EntityTupleField, classify_field, is_optional
 
 from headrace.wire.extents import checked
 from headrace.wire.schema_writer import Write, writer_for
@@ -30,6 +32,7 @@ from headrace.wire.schema_writer import Write, writer_for
 _FIXED_HEADER: Final = struct.Struct(">hhi")
 _INT16: Final = struct.Struct(">h")
 API_VERSIONS: Final = 18
+_DESCRIBE_TRANSACTIONS: Final = 65
 
 
 class MalformedRequest(Exception):
@@ -71,7 +74,20 @@ def _request_reader(api_key: int, version: int) -> Any:
 
 @cache
 def _response_reader(api_key: int, version: int) -> Any:
-    return entity_reader(response_schema(api_key, version))
+    schema = response_schema(api_key, version)
+    if api_key == _DESCRIBE_TRANSACTIONS:
+        _let_times_be_absent(schema)
+    return entity_reader(schema)
+
+
+def _let_times_be_absent(schema: type[Any]) -> None:
+    """Kafka writes -1 for the start of a transaction that never began; kio's schema says there always is a time."""
+    for field in dataclasses.fields(schema):
+        kind = classify_field(field)
+        if isinstance(kind, EntityTupleField):
+            _let_times_be_absent(kind.type_)
+        elif field.metadata.get("kafka_type") == "datetime_i64" and not is_optional(field):
+            field.type = kind.type_ | None
 
 
 @cache
