@@ -26,7 +26,7 @@ class LeaderEpochs:
         self._log_end_offset = log_end_offset
         self._pairs: list[tuple[int, int]] = []
         self.latest = UNDEFINED_EPOCH
-        self._unsaved = False
+        self.unsaved = False
 
     def load(self) -> bool:
         """False when the file was damaged: the caller then finds the epochs in the log."""
@@ -48,9 +48,11 @@ class LeaderEpochs:
             return
         kept = [pair for pair in self._pairs if pair[1] < start_offset]
         kept.append((epoch, start_offset))
+        # Written first: a disk without space refuses the append that brought the epoch, and is asked again by the next.
+        write_epochs(self.path, kept, durable=durable)
         self._pairs = kept
         self.latest = epoch
-        write_epochs(self.path, kept, durable=durable)
+        self.unsaved = False
 
     def note(self, epoch: int, start_offset: int) -> None:
         """As `assign`, in memory only: recovery writes once at its end."""
@@ -58,12 +60,12 @@ class LeaderEpochs:
             self._pairs = [pair for pair in self._pairs if pair[1] < start_offset]
             self._pairs.append((epoch, start_offset))
             self.latest = epoch
-            self._unsaved = True
+            self.unsaved = True
 
     def forget_from(self, offset: int) -> None:
         """Epochs that began at `offset` or later will be found again in the data; in memory only."""
         kept = [pair for pair in self._pairs if pair[1] < offset]
-        self._unsaved = self._unsaved or len(kept) != len(self._pairs)
+        self.unsaved = self.unsaved or len(kept) != len(self._pairs)
         self._pairs = kept
         self._remember_latest()
 
@@ -100,15 +102,17 @@ class LeaderEpochs:
         self._replace([])
 
     def save_if_changed(self) -> None:
-        if self._unsaved:
+        if self.unsaved:
             write_epochs(self.path, self._pairs)
-            self._unsaved = False
+            self.unsaved = False
 
     def _replace(self, pairs: list[tuple[int, int]]) -> None:
+        # The log was cut already, so memory follows whether or not the file can: `unsaved` asks for another try.
         self._pairs = pairs
         self._remember_latest()
+        self.unsaved = True
         write_epochs(self.path, pairs)
-        self._unsaved = False
+        self.unsaved = False
 
     def _remember_latest(self) -> None:
         self.latest = self._pairs[-1][0] if self._pairs else UNDEFINED_EPOCH

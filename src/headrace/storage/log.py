@@ -158,8 +158,11 @@ class Log:
         batch.patch_leader_epoch(leader_epoch)
         segment = self._active
         try:
-            if leader_epoch > self.leader_epochs.latest:
-                self.leader_epochs.assign(leader_epoch, first_offset)
+            epochs = self.leader_epochs
+            if leader_epoch > epochs.latest:
+                epochs.assign(leader_epoch, first_offset)
+            elif epochs.unsaved:
+                epochs.save_if_changed()
             if segment.should_roll(batch.size_bytes, last_offset, timestamp_ms, now_ms, self.config):
                 segment = self.roll(first_offset, now_ms=now_ms)
             segment.append(batch.buffer, first_offset, last_offset, timestamp_ms)

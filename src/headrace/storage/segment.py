@@ -117,6 +117,7 @@ class Segment:
         """Ends writing: the newest timestamp goes to the time index, files shrink to what they hold."""
         if not self.offset_index.file.is_active:
             return
+        self.txn_index.write_back()
         if self.max_timestamp_ms >= 0:
             self.time_index.maybe_append(self.max_timestamp_ms, self.offset_of_max_timestamp)
         self.offset_index.file.seal()

@@ -14,7 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from headrace.storage.files import sync_file, write_fully
+from headrace.storage.files import sync_file, tolerated_no_space, write_fully
 
 _ENTRY: Final = struct.Struct(">hqqqq")
 ENTRY_BYTES: Final = 34
@@ -32,11 +32,14 @@ class TxnIndex:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._entries: list[AbortedTransaction] | None = None
+        # How many entries the file holds: a full disk may make it lag behind.
+        self._written = 0
 
     @property
     def entries(self) -> list[AbortedTransaction]:
         if self._entries is None:
             self._entries = list(self._read())
+            self._written = len(self._entries)
         return self._entries
 
     def _read(self) -> Iterator[AbortedTransaction]:
@@ -60,14 +63,26 @@ class TxnIndex:
         return size == len(entries) * ENTRY_BYTES and rising and all(e.last_offset >= base_offset for e in entries)
 
     def append(self, aborted: AbortedTransaction) -> None:
-        entries = self.entries
+        """The marker is in the log already, so its entry counts at once; without space the file follows later."""
+        self.entries.append(aborted)
+        with tolerated_no_space():
+            self.write_back()
+
+    def write_back(self) -> None:
+        """Puts into the file what only memory knows."""
+        if self._entries is None or self._written == len(self._entries):
+            return
+        missing = self._entries[self._written :]
+        data = b"".join(
+            _ENTRY.pack(0, one.producer_id, one.first_offset, one.last_offset, one.last_stable_offset)
+            for one in missing
+        )
         fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            fields = (aborted.producer_id, aborted.first_offset, aborted.last_offset, aborted.last_stable_offset)
-            write_fully(fd, memoryview(_ENTRY.pack(0, *fields)), len(entries) * ENTRY_BYTES)
+            write_fully(fd, memoryview(data), self._written * ENTRY_BYTES)
         finally:
             os.close(fd)
-        entries.append(aborted)
+        self._written += len(missing)
 
     def overlapping(self, start: int, end_exclusive: int) -> tuple[list[AbortedTransaction], bool]:
         """Aborted transactions that touch the range, and whether no later segment can hold another one."""
@@ -83,14 +98,16 @@ class TxnIndex:
         """Forgets transactions whose marker is at or above `offset`."""
         entries = self.entries
         kept = [entry for entry in entries if entry.last_offset < offset]
-        if len(kept) != len(entries):
+        if len(kept) < self._written:
             os.truncate(self.path, len(kept) * ENTRY_BYTES)
-            self._entries = kept
+            self._written = len(kept)
+        self._entries = kept
 
     def reset(self) -> None:
         self.path.unlink(missing_ok=True)
-        self._entries = []
+        self._entries, self._written = [], 0
 
     def sync(self) -> None:
+        self.write_back()
         if self.path.exists():
             sync_file(self.path)

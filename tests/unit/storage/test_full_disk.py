@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from headrace.kernel.errors import ErrorCode, StorageFault
-from headrace.storage.log import Log
+from headrace.records.control import build_end_txn_marker
+from headrace.storage.log import AppendOrigin, Log
 from headrace.storage.log_config import LogConfig
 from headrace.storage.log_dirs import LogDirs, StorageSettings
-from tests.support.logs import a_batch, append, read_all
+from tests.support.logs import NOW_MS, a_batch, append, read_all
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
 
@@ -72,3 +73,26 @@ def test_nothing_is_torn_and_space_brings_it_back(small_disk: Path, size: int, s
     found = reopened.offset_of_max_timestamp()
     assert found is not None
     dirs.close(clean=False)
+
+
+def test_an_aborted_transaction_is_never_forgotten_for_lack_of_space(small_disk: Path) -> None:
+    settings = StorageSettings([small_disk])
+    dirs = LogDirs.open(settings)
+    log = dirs.create("orders", 0)
+    append(log, a_batch(1, producer=(7, 0, 0), transactional=True))
+    marker = build_end_txn_marker(False, 0, 7, 0, NOW_MS)
+    # The marker itself fits into the page that the data file already has; a new file would need a page of its own.
+    ballast = small_disk / "ballast"
+    with ballast.open("wb", buffering=0) as file, pytest.raises(OSError, match="space"):
+        while True:
+            file.write(bytes(4096))
+    log.append_as_leader(marker, leader_epoch=0, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
+    assert [a.first_offset for a in log.aborted_transactions(0, 10)] == [0]
+    index = log.active_segment.txn_index.path
+    assert not index.exists() or index.stat().st_size == 0, "the disk really was full"
+    ballast.unlink()
+    dirs.close()
+    again = LogDirs.open(settings)
+    reopened = again.log("orders", 0)
+    assert reopened is not None and [a.first_offset for a in reopened.aborted_transactions(0, 10)] == [0]
+    again.close()

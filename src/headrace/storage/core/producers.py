@@ -141,12 +141,15 @@ class Producers:
         self, producer_id: int, epoch: int, sequence: int, *, supports_epoch_bump: bool, now_ms: int
     ) -> object | None:
         """A guard to bring along at the append, or None when the transaction is open here and needs no asking."""
-        if self.has_ongoing(producer_id, epoch):
+        entry = self.entries.get(producer_id)
+        if entry is not None and entry.epoch == epoch and entry.txn_first_offset is not None:
             return None
         known = self.verifications.get(producer_id)
         if known is None:
             known = Verification(epoch, sequence, supports_epoch_bump, now_ms)
-            self.verifications[producer_id] = known
+            # A producer that was replaced is asked about too, but must leave nothing that its successor could trip over.
+            if entry is None or entry.epoch <= epoch:
+                self.verifications[producer_id] = known
         elif epoch > known.epoch:
             known.epoch, known.lowest_sequence = epoch, sequence
         elif epoch == known.epoch:
