@@ -156,3 +156,9 @@ def test_a_transaction_is_verified_once_with_its_own_guard(partition: Partition)
     partition.send(0, txn=True)
     assert not producers.verified(1, guard)
     assert producers.start_verification(1, 0, 1, supports_epoch_bump=False, now_ms=NOW_MS) is None, "it is open now"
+
+
+def test_a_replaced_producer_that_still_sends_does_not_hinder_its_successor(partition: Partition) -> None:
+    partition.send(0, epoch=1, txn=True)
+    assert partition.producers.start_verification(1, 0, 0, supports_epoch_bump=True, now_ms=NOW_MS) is not None
+    assert partition.send(1, epoch=1, txn=True) == 1
