@@ -138,9 +138,12 @@ class Broker:
             from headrace.coordination.embedded import EmbeddedStore
 
             return EmbeddedStore(Path(config.log_dirs[0]) / _STORE_DIRECTORY)
+        from headrace.coordination.adoption import adopt_embedded
         from headrace.coordination.zookeeper import open_zookeeper
 
-        return await open_zookeeper(config)
+        store = await open_zookeeper(config)
+        await adopt_embedded(store, Path(config.log_dirs[0]) / _STORE_DIRECTORY)
+        return store
 
     async def _open_logs(self, live: LiveConfig, image: ClusterImage, cluster_id: str) -> LogDirs:
         log_config_for = topic_log_config(live)
