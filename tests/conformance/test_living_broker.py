@@ -1,0 +1,169 @@
+"""What happens by itself in a running broker: retention, compaction, settings that change without a restart."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+
+from headrace.testing import RunningBroker, broker
+
+SETTINGS = {
+    "log.retention.check.interval.ms": "100",
+    "log.cleaner.backoff.ms": "100",
+    "log.segment.bytes": "1048576",
+    "log.segment.delete.delay.ms": "100",
+}
+
+
+@pytest.fixture(scope="module")
+def busy() -> Iterator[RunningBroker]:
+    with broker(SETTINGS) as running:
+        yield running
+
+
+@pytest.fixture
+def admin(busy: RunningBroker) -> AdminClient:
+    return AdminClient({"bootstrap.servers": busy.bootstrap})
+
+
+def create(admin: AdminClient, topic: str, **config: str) -> None:
+    named = {name.replace("_", "."): value for name, value in config.items()}
+    admin.create_topics([NewTopic(topic, 1, 1, config=named)])[topic].result(10)
+
+
+def alter(admin: AdminClient, kind: ResourceType, name: str, key: str, value: str) -> None:
+    entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(kind, name, incremental_configs=[entry])
+    admin.incremental_alter_configs([resource])[resource].result(10)
+
+
+def produce(busy: RunningBroker, topic: str, records: list[tuple[bytes | None, bytes]]) -> list[KafkaError]:
+    producer = Producer({"bootstrap.servers": busy.bootstrap, "batch.size": 100_000})
+    failed: list[KafkaError] = []
+    for key, value in records:
+        producer.produce(topic, value, key, on_delivery=lambda error, _: failed.append(error) if error else None)
+        producer.poll(0)
+    assert producer.flush(20) == 0
+    return failed
+
+
+def watermarks(busy: RunningBroker, topic: str) -> tuple[int, int]:
+    consumer = Consumer({"bootstrap.servers": busy.bootstrap, "group.id": "g"})
+    found: tuple[int, int] = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)
+    consumer.close()
+    return found
+
+
+def read_all(busy: RunningBroker, topic: str) -> list[Message]:
+    low, _ = watermarks(busy, topic)
+    consumer = Consumer({"bootstrap.servers": busy.bootstrap, "group.id": "g", "enable.partition.eof": True})
+    consumer.assign([TopicPartition(topic, 0, low)])
+    found: list[Message] = []
+    deadline = time.monotonic() + 20
+    while True:
+        assert time.monotonic() < deadline, "the end of the partition is not told"
+        for message in consumer.consume(1000, 0.2):
+            if message.error() is not None:
+                assert message.error().code() == KafkaError._PARTITION_EOF
+                consumer.close()
+                return found
+            found.append(message)
+
+
+def until(condition: Callable[[], bool], seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come to that"
+        time.sleep(0.05)
+
+
+def segments(busy: RunningBroker, topic: str) -> list[Path]:
+    return sorted((busy.data_dir / f"{topic}-0").glob("*.log"))
+
+
+def test_retention_by_size_keeps_the_newest(busy: RunningBroker, admin: AdminClient, topic: str) -> None:
+    create(admin, topic)
+    assert produce(busy, topic, [(None, b"x" * 10_000)] * 500) == []
+    assert len(segments(busy, topic)) >= 4
+    alter(admin, ResourceType.TOPIC, topic, "retention.bytes", "1500000")
+    until(lambda: len(segments(busy, topic)) <= 3)
+    low, high = watermarks(busy, topic)
+    assert high == 500
+    assert low > 0
+    assert len(read_all(busy, topic)) == high - low
+
+
+def test_retention_by_time_spares_the_active_segment(busy: RunningBroker, admin: AdminClient, topic: str) -> None:
+    create(admin, topic)
+    assert produce(busy, topic, [(None, b"x" * 10_000)] * 300) == []
+    alter(admin, ResourceType.TOPIC, topic, "retention.ms", "1")
+    until(lambda: len(segments(busy, topic)) == 1)
+    assert watermarks(busy, topic)[1] == 300
+
+
+def test_compaction_keeps_the_last_value_of_each_key(busy: RunningBroker, admin: AdminClient, topic: str) -> None:
+    create(admin, topic, cleanup_policy="compact", min_cleanable_dirty_ratio="0.01")
+    records = [(str(n % 10).encode(), str(n).encode() + b"." * 20_000) for n in range(300)]
+    assert produce(busy, topic, records) == []
+    until(lambda: len(read_all(busy, topic)) < 150)
+    last: dict[bytes, int] = {}
+    previous = -1
+    for message in read_all(busy, topic):
+        assert message.offset() > previous
+        previous = message.offset()
+        last[message.key()] = int(message.value().rstrip(b"."))
+    assert last == {str(n % 10).encode(): n for n in range(290, 300)}
+    assert watermarks(busy, topic) == (0, 300)
+
+
+def test_a_topics_setting_counts_at_once(busy: RunningBroker, admin: AdminClient, topic: str) -> None:
+    create(admin, topic)
+    assert produce(busy, topic, [(None, b"x" * 5000)]) == []
+    alter(admin, ResourceType.TOPIC, topic, "max.message.bytes", "1000")
+    assert [error.code() for error in produce(busy, topic, [(None, b"x" * 5000)])] == [KafkaError.MSG_SIZE_TOO_LARGE]
+    alter(admin, ResourceType.TOPIC, topic, "max.message.bytes", "100000")
+    assert produce(busy, topic, [(None, b"x" * 5000)]) == []
+
+
+def test_a_brokers_setting_counts_at_once_for_topics_that_do_not_say_otherwise(
+    busy: RunningBroker, admin: AdminClient, topic: str
+) -> None:
+    create(admin, topic)
+    create(admin, f"{topic}-own", max_message_bytes="50000")
+    alter(admin, ResourceType.BROKER, "0", "message.max.bytes", "1000")
+    try:
+        (error,) = produce(busy, topic, [(None, b"x" * 5000)])
+        assert error.code() == KafkaError.MSG_SIZE_TOO_LARGE
+        assert produce(busy, f"{topic}-own", [(None, b"x" * 5000)]) == []
+    finally:
+        alter(admin, ResourceType.BROKER, "0", "message.max.bytes", "1048588")
+    assert produce(busy, topic, [(None, b"x" * 5000)]) == []
+
+
+def test_a_deleted_topic_is_gone_and_can_be_made_anew(busy: RunningBroker, admin: AdminClient, topic: str) -> None:
+    create(admin, topic)
+    assert produce(busy, topic, [(None, b"old")] * 5) == []
+    admin.delete_topics([topic])[topic].result(10)
+    until(lambda: not (busy.data_dir / f"{topic}-0").exists())
+    create(admin, topic)
+    assert produce(busy, topic, [(None, b"new")]) == []
+    assert [message.value() for message in read_all(busy, topic)] == [b"new"]
+
+
+def test_what_was_written_is_there_after_a_restart(tmp_path: Path, topic: str) -> None:
+    for round_number in range(3):
+        with broker(data_dir=tmp_path / "data") as running:
+            assert produce(running, topic, [(b"k", str(round_number).encode())]) == []
+            assert [int(message.value()) for message in read_all(running, topic)] == list(range(round_number + 1))
