@@ -21,6 +21,7 @@ from headrace.broker.watching import Watching
 from headrace.broker.wiring import Parts, wire
 from headrace.cluster.core.image import BrokerInfo, ClusterImage, Endpoint
 from headrace.cluster.loading import load_image
+from headrace.cluster.membership import generated_broker_id
 from headrace.cluster.view import ClusterView
 from headrace.config import BrokerConfig, ConfigError, Listener, resolve_listeners
 from headrace.config import Listeners as ListenerSettings
@@ -85,8 +86,7 @@ class Broker:
 
     async def _start(self) -> None:
         began = time.perf_counter()
-        self.config = config = _with_identity(self.config)
-        broker_id = int(config["broker.id"])
+        config = self.config
         self._loop = loop = asyncio.get_running_loop()
         self.connections = Listeners(self._serve, _limits(config), loop)
         self.listeners = self._bind(resolve_listeners(config))
@@ -94,6 +94,8 @@ class Broker:
         self._store = store = await self._open_store(config)
         self._opened.append("store")
         cluster_id = await prepare_store(store, _known_cluster_id(config))
+        self.config = config = await _with_identity(config, store)
+        broker_id = int(config["broker.id"])
         image = await load_image(store)
         live = LiveConfig(config, broker_id)
         live.follow(ClusterImage(), image)
@@ -238,13 +240,17 @@ class Broker:
             self._store = None
 
 
-def _with_identity(config: BrokerConfig) -> BrokerConfig:
-    """A broker without an id takes the one its directory has, or 0."""
+async def _with_identity(config: BrokerConfig, store: Store) -> BrokerConfig:
+    """A broker without an id takes the one its directory has; a new one is given one by its cluster, or 0 alone."""
     if int(config["broker.id"]) >= 0:
         return config
     known = _meta_properties(config)
-    found = known.get("node.id", known.get("broker.id", str(_FIRST_BROKER_ID)))
-    return config.with_static({"broker.id": found})
+    found = known.get("node.id", known.get("broker.id"))
+    if found is None and not config.stands_alone:
+        if not config["broker.id.generation.enable"]:
+            raise ConfigError("broker.id", "-1", "must be set, because broker.id.generation.enable is false")
+        found = str(await generated_broker_id(store, int(config["reserved.broker.max.id"])))
+    return config.with_static({"broker.id": found or str(_FIRST_BROKER_ID)})
 
 
 def _known_cluster_id(config: BrokerConfig) -> str | None:

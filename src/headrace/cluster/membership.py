@@ -19,6 +19,7 @@ from headrace.cluster import codecs
 from headrace.cluster.core.image import BrokerInfo, ClusterImage
 from headrace.coordination import paths
 from headrace.coordination.store import (
+    BadVersion,
     ConnectionLost,
     Node,
     NodeExists,
@@ -26,6 +27,7 @@ from headrace.coordination.store import (
     SessionExpired,
     Store,
     StoreFault,
+    ensure_path,
 )
 from headrace.kernel.errors import ErrorCode, Refused
 
@@ -149,6 +151,18 @@ class Membership:
                 "broker id %d is still held by a session of %s; waiting for it to end", self.broker_id, where
             )
         await asyncio.sleep(_PAUSE)
+
+
+async def generated_broker_id(store: Store, above: int) -> int:
+    """An id that no broker of this cluster was ever given: the versions of one node, counted on from `above`."""
+    while True:
+        await ensure_path(store, paths.BROKER_SEQUENCE)
+        node = await store.get(paths.BROKER_SEQUENCE)
+        try:
+            await store.set(paths.BROKER_SEQUENCE, b"", version=node.version)
+        except BadVersion:
+            continue  # another broker took that one
+        return above + node.version + 1
 
 
 async def _answers(holder: BrokerInfo) -> bool:

@@ -11,6 +11,7 @@ from kazoo.client import KazooClient
 
 from headrace.cluster.core.image import BrokerInfo, ClusterImage, Endpoint
 from headrace.cluster.loading import load_image
+from headrace.cluster.membership import generated_broker_id
 from headrace.cluster.view import ClusterView
 from headrace.config import load_broker_config
 from headrace.controller.core.topics import NewTopic
@@ -187,3 +188,11 @@ def test_another_clusters_directory_is_refused(server: ZooKeeperServer) -> None:
             await members[0].member.prepare("some-other-cluster")
 
     cluster(server, "foreign", 1, use)
+
+
+def test_brokers_without_an_id_are_given_different_ones(server: ZooKeeperServer) -> None:
+    async def use(members: list[Member]) -> None:
+        asked = [generated_broker_id(member.store, 1000) for member in members for _ in range(3)]
+        assert sorted(await asyncio.gather(*asked)) == [1001, 1002, 1003, 1004, 1005, 1006]
+
+    cluster(server, "numbered", 2, use)

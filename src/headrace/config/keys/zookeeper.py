@@ -69,18 +69,17 @@ KEYS = (
         "broker.id.generation.enable",
         BOOLEAN,
         True,
-        "Whether a broker without a `broker.id` is given one above `reserved.broker.max.id`.",
+        "Whether a broker of a cluster that has no `broker.id`, and none in its log directory, is given one above "
+        "`reserved.broker.max.id`.",
         ours=True,
-        difference="Without effect: a broker without an id takes the one of its log directory, or 0.",
     ),
     Key(
         "reserved.broker.max.id",
         INT,
         1000,
-        "The highest `broker.id` that may be set by hand while ids are also given out.",
+        "Ids that are given out lie above this; keep those that are set by hand below.",
         at_least(0),
         ours=True,
-        difference="Without effect: ids are not given out.",
     ),
     Key(
         "controlled.shutdown.max.retries",
