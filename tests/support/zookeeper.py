@@ -35,10 +35,11 @@ def free_port() -> int:
 class ZooKeeperServer:
     """One server. `pause` and `resume` freeze it, `kill` and `start` crash and restart it on the same data and port."""
 
-    def __init__(self, directory: Path, *, port: int | None = None, tick_ms: int = 500) -> None:
+    def __init__(self, directory: Path, *, port: int | None = None, tick_ms: int = 500, extra: str = "") -> None:
         self.directory = directory
         self.port = free_port() if port is None else port
         self.tick_ms = tick_ms
+        self.extra = extra
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -51,7 +52,7 @@ class ZooKeeperServer:
         file.write_text(
             f"dataDir={self.directory / 'data'}\nclientPort={self.port}\nclientPortAddress=127.0.0.1\n"
             f"tickTime={self.tick_ms}\nmaxClientCnxns=0\nadmin.enableServer=false\nminSessionTimeout=1000\n"
-            "4lw.commands.whitelist=ruok,stat\n"
+            f"4lw.commands.whitelist=ruok,stat,srvr\n{self.extra}"
         )
         with (self.directory / "zookeeper.out").open("ab") as out:
             self.process = subprocess.Popen(
@@ -67,13 +68,21 @@ class ZooKeeperServer:
         self.stop()
         raise RuntimeError(f"ZooKeeper did not answer within {timeout} s:\n{self._tail()}")
 
-    def _is_ok(self) -> bool:
+    def ask(self, command: str) -> str:
+        """The answer to one of ZooKeeper's four-letter commands; empty when there is none."""
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=1) as connection:
-                connection.sendall(b"ruok")
-                return connection.recv(16) == b"imok"
+                connection.sendall(command.encode())
+                connection.settimeout(2)
+                answer = b""
+                while part := connection.recv(4096):
+                    answer += part
+                return answer.decode(errors="replace")
         except OSError:
-            return False
+            return ""
+
+    def _is_ok(self) -> bool:
+        return self.ask("ruok") == "imok"
 
     def _tail(self) -> str:
         return (self.directory / "zookeeper.out").read_text(errors="replace")[-3000:]
@@ -101,3 +110,39 @@ class ZooKeeperServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+class ZooKeeperEnsemble:
+    """Several servers that agree by majority; any minority of them may be away."""
+
+    def __init__(self, directory: Path, size: int = 3) -> None:
+        peers = "".join(f"server.{n}=127.0.0.1:{free_port()}:{free_port()}\n" for n in range(1, size + 1))
+        self.servers: list[ZooKeeperServer] = []
+        for number in range(1, size + 1):
+            server = ZooKeeperServer(directory / str(number), extra=f"initLimit=20\nsyncLimit=10\n{peers}")
+            (server.directory / "data").mkdir(parents=True)
+            (server.directory / "data" / "myid").write_text(str(number))
+            self.servers.append(server)
+
+    @property
+    def connect(self) -> str:
+        return ",".join(server.connect for server in self.servers)
+
+    def leader(self) -> ZooKeeperServer:
+        return next(server for server in self.servers if "Mode: leader" in server.ask("srvr"))
+
+    def __enter__(self) -> ZooKeeperEnsemble:
+        for server in self.servers:
+            server.start()
+        deadline = time.monotonic() + 30
+        while not any("Mode: leader" in server.ask("srvr") for server in self.servers):
+            if time.monotonic() > deadline:
+                raise RuntimeError("the ensemble did not elect a leader within 30 s")
+            time.sleep(0.1)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for server in self.servers:
+            server.stop()
