@@ -102,6 +102,7 @@ class Broker:
         self.log_dirs = await self._open_logs(live, image, cluster_id)
         self._opened.append("logs")
         view = ClusterView()
+        live.subscribe(self._limits_changed)
         view.subscribe(live.follow)
         self._member = member = ClusterMember(
             store, view, live, self._own_info(broker_id, config), clean_start=self._is_clean()
@@ -121,6 +122,9 @@ class Broker:
 
     def _serve(self, frame: memoryview, connection: Connection) -> Reply:
         return self.parts.dispatcher.serve(frame, connection)
+
+    def _limits_changed(self, config: BrokerConfig) -> None:
+        self.connections.limits = _limits(config)
 
     # --- steps ---
 

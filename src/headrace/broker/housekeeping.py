@@ -18,6 +18,7 @@ from headrace.storage.compaction_rounds import CleanerSettings, CompactionRounds
 from headrace.storage.log import Log
 from headrace.storage.log_dir import LogDir
 from headrace.storage.log_dirs import LogDirs
+from headrace.storage.trash import remove
 
 log = logging.getLogger("headrace.broker")
 
@@ -112,7 +113,9 @@ class Housekeeping:
         self._log_dirs.expire_producers(now_ms())
 
     async def _purge(self) -> None:
-        self._log_dirs.purge_trash(now_ms())
+        # A large file takes its file system a while.
+        for path in self._log_dirs.trash.take_due(now_ms()):
+            await asyncio.to_thread(remove, path)
 
     async def _compact(self) -> None:
         # One log after the other until none is due.

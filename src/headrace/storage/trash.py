@@ -21,10 +21,15 @@ class Trash:
     def put(self, paths: Iterable[Path], due_ms: int) -> None:
         self._waiting += [(due_ms, path) for path in paths]
 
-    def purge(self, now_ms: int) -> int:
-        """Removes what is due; how many files or directories that were."""
+    def take_due(self, now_ms: int) -> list[Path]:
+        """What is due leaves the trash; the caller removes it, in a thread if it is much."""
         due = [path for at_ms, path in self._waiting if at_ms <= now_ms]
         self._waiting = [entry for entry in self._waiting if entry[0] > now_ms]
+        return due
+
+    def purge(self, now_ms: int) -> int:
+        """Removes what is due; how many files or directories that were."""
+        due = self.take_due(now_ms)
         for path in due:
             remove(path)
         return len(due)
