@@ -114,6 +114,12 @@ class Controller:
                 logger.info("cannot read who is registered: %s", fault.message or type(fault).__name__)
                 await asyncio.sleep(_PAUSE_AFTER_FAULT)
                 continue
+            except Exception:
+                # Whatever it is, a cluster whose dead are not noticed is worse: look again.
+                watching = False
+                logger.exception("dealing with who is registered failed; trying again")
+                await asyncio.sleep(1.0)
+                continue
             await until(self._brokers_hint, pause)
 
     async def _keep_balance(self, ledger: Ledger) -> None:
@@ -132,6 +138,9 @@ class Controller:
                 moved = await ledger.run(decide)
             except Deposed:
                 return
+            except Exception:
+                logger.exception("giving leadership back to the preferred replicas failed")
+                continue
             if moved:
                 logger.info("leadership of %d partitions went back to their preferred replicas", moved)
 
