@@ -1,4 +1,4 @@
-"""Clients under whom the cluster breaks: idempotent producers, a group that reads everything, and a record of it all."""
+"""Clients under whom the cluster breaks: idempotent producers, a group that reads all, and a record of it."""
 
 from __future__ import annotations
 

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.cluster.history import check
+from tests.cluster.faults import conclude, controller_of, cut_newest_segments
 from tests.cluster.load import Load
 from tests.support import zookeeper
-from tests.support.cluster import SESSION_TIMEOUT_MS, RunningCluster, wait_for
+from tests.support.cluster import SESSION_TIMEOUT_MS, RunningCluster
 
 pytestmark = [
     pytest.mark.chaos,
@@ -26,8 +25,6 @@ pytestmark = [
         not zookeeper.available(), reason="needs Java and ZooKeeper's jars (pip install headrace[spark])"
     ),
 ]
-
-MIN_ACKED = 300
 
 
 @pytest.fixture(scope="module")
@@ -47,41 +44,6 @@ def topic(cluster: RunningCluster, request: pytest.FixtureRequest) -> str:
     cluster.create_topic(name)
     cluster.wait_in_sync(name)
     return name
-
-
-def conclude(cluster: RunningCluster, load: Load, topic: str) -> None:
-    anomalies = check(load.finish())
-    assert not anomalies, str(anomalies)
-    assert not load.failed, load.failed[:5]
-    assert load.acked >= MIN_ACKED, f"void: only {load.acked} records were acknowledged"
-    same_bytes(cluster, topic)
-
-
-def same_bytes(cluster: RunningCluster, topic: str) -> None:
-    """All replicas hold the same segments, byte for byte."""
-
-    def logs(partition: int) -> list[dict[str, bytes]]:
-        found = []
-        for broker in cluster.brokers.values():
-            directory = broker.data_dir / f"{topic}-{partition}"
-            found.append({path.name: path.read_bytes() for path in sorted(directory.glob("*.log"))})
-        return found
-
-    for partition in cluster.metadata(topic):
-        wait_for(
-            lambda partition=partition: len({b"".join(one.values()) for one in logs(partition)}) == 1,
-            15,
-            f"the same bytes in all replicas of {topic}-{partition}",
-        )
-
-
-def controller_of(cluster: RunningCluster) -> int:
-    def known() -> int | None:
-        client = cluster.admin()
-        found = client.list_topics(timeout=5).controller_id
-        return found if found > 0 else None
-
-    return int(wait_for(known, 30, "a controller"))
 
 
 def test_leader_killed(cluster: RunningCluster, topic: str) -> None:
@@ -172,15 +134,3 @@ def test_a_replica_that_lost_its_tail(cluster: RunningCluster, topic: str) -> No
         load.wait_for_acks(100)
         cluster.brokers[leader].start()
         conclude(cluster, load, topic)
-
-
-def cut_newest_segments(data_dir: Path, topic: str) -> None:
-    """The last third of each partition's newest segment is gone, in the middle of a batch."""
-    cut = 0
-    for directory in data_dir.glob(f"{topic}-*"):
-        newest = max(directory.glob("*.log"))
-        size = newest.stat().st_size
-        with newest.open("r+b") as file:
-            file.truncate(size * 2 // 3)
-        cut += size - newest.stat().st_size
-    assert cut > 0, "there was nothing to cut"

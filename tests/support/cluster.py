@@ -17,7 +17,8 @@ from typing import Any, Final
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from headrace.testing.process import BrokerProcess
-from tests.support.zookeeper import ZooKeeperServer
+from tests.support.links import Link, Links
+from tests.support.zookeeper import ZooKeeperServer, free_port
 
 SESSION_TIMEOUT_MS: Final = 3000
 SETTINGS: Final = {
@@ -49,7 +50,19 @@ class ClusterBroker(BrokerProcess):
 
 
 class RunningCluster:
-    def __init__(self, directory: Path, *, brokers: int = 3, settings: Mapping[str, str] | None = None) -> None:
+    """With `links`, brokers reach ZooKeeper and each other through links that can be cut, one for each direction."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        brokers: int = 3,
+        settings: Mapping[str, str] | None = None,
+        links: Links | None = None,
+    ) -> None:
+        self.links = links
+        self.to_store: dict[int, Link] = {}  # by broker: its way to ZooKeeper
+        self.to_broker: dict[int, Link] = {}  # by broker: the others' way to it
         self.directory = directory
         self.settings = {**SETTINGS, **(settings or {})}
         self.zookeeper = ZooKeeperServer(directory / "zookeeper")
@@ -79,9 +92,30 @@ class RunningCluster:
 
     def add_broker(self, number: int) -> ClusterBroker:
         own = {"broker.id": str(number), "zookeeper.connect": self.zookeeper.connect, **self.settings}
+        if self.links is not None:
+            own |= self._linked(number, self.links)
         broker = ClusterBroker(own, self.directory / f"broker-{number}")
         self.brokers[number] = broker
         return broker
+
+    def _linked(self, number: int, links: Links) -> dict[str, str]:
+        clients, others = free_port(), free_port()
+        self.to_store[number] = links.to(self.zookeeper.port)
+        self.to_broker[number] = links.to(others)
+        return {
+            "zookeeper.connect": f"127.0.0.1:{self.to_store[number].port}",
+            "listeners": f"PLAINTEXT://127.0.0.1:{clients},INTERNAL://127.0.0.1:{others}",
+            "advertised.listeners": (
+                f"PLAINTEXT://127.0.0.1:{clients},INTERNAL://127.0.0.1:{self.to_broker[number].port}"
+            ),
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT",
+            "inter.broker.listener.name": "INTERNAL",
+        }
+
+    def mend_all(self) -> None:
+        for link in (*self.to_store.values(), *self.to_broker.values()):
+            if link.is_cut:
+                link.mend()
 
     @property
     def bootstrap(self) -> str:

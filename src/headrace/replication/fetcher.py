@@ -18,19 +18,25 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from headrace.client.connection import Connection
 from headrace.kernel.errors import CorruptBatch, ErrorCode, Fault
 from headrace.replication.core.fetch_session import FetchPosition, FetchSession, PartitionKey
 from headrace.replication.core.leader import EpochEnd
+from headrace.replication.leader_channel import LeaderChannel, ReplicaFetch, WireChannel
 from headrace.replication.partition import Partition
+from headrace.wire.replica_fetch import AnsweredPartition, FetchLimits
 
 logger = logging.getLogger(__name__)
 
-FETCH: Final = 1
-LIST_OFFSETS: Final = 2
-_EARLIEST: Final = -2
+_OUT_OF_RANGE: Final = int(ErrorCode.offset_out_of_range)
+_SESSION_ERRORS: Final = frozenset(
+    {
+        ErrorCode.fetch_session_id_not_found,
+        ErrorCode.invalid_fetch_session_epoch,
+        ErrorCode.fetch_session_topic_id_error,
+    }
+)
 # Leadership settles within an image or two: these are asked again soon, other errors after the full back-off.
 _PASSING: Final = frozenset(
     {
@@ -57,8 +63,8 @@ class FetchSettings:
     socket_timeout_ms: int = 30_000
 
 
-# `Connection.open`, or what stands for it in a simulation.
-Connect = Callable[..., Awaitable[Connection]]
+# `WireChannel.open`, or what stands for it in a simulation.
+OpenChannel = Callable[..., Awaitable[LeaderChannel]]
 
 
 class Throttle:
@@ -79,7 +85,7 @@ class LeaderFetcher:
         own: Callable[[], tuple[int, int]],
         settings: FetchSettings,
         throttle: Throttle,
-        connect: Connect = Connection.open,
+        connect: OpenChannel = WireChannel.open,
     ) -> None:
         self.leader = leader
         self.partitions: dict[PartitionKey, Partition] = {}
@@ -89,7 +95,8 @@ class LeaderFetcher:
         self._throttle = throttle
         self._connect = connect
         self._session = FetchSession()
-        self._connection: Connection | None = None
+        self._channel: LeaderChannel | None = None
+        self._limits = FetchLimits(settings.wait_max_ms, settings.min_bytes, settings.response_max_bytes)
         self._not_before: dict[PartitionKey, float] = {}
         self._wanted = asyncio.Event()
         self._failures = 0
@@ -116,7 +123,7 @@ class LeaderFetcher:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
-        await self._disconnect()
+        self._disconnect()
 
     # ---- the loop -------------------------------------------------------------------------------------------------
 
@@ -157,69 +164,53 @@ class LeaderFetcher:
         return positions, pause
 
     async def _fetch_once(self, positions: Mapping[PartitionKey, FetchPosition]) -> None:
-        connection = await self._connected()
-        request = self._session.request(positions)
-        broker_id, broker_epoch = self._own()
+        channel = await self._connected()
         settings = self._settings
-        body = {
-            "replica_id": broker_id,
-            "replica_state": {"replica_id": broker_id, "replica_epoch": broker_epoch},
-            "max_wait": settings.wait_max_ms,
-            "min_bytes": settings.min_bytes,
-            "max_bytes": settings.response_max_bytes,
-            "isolation_level": 0,
-            "session_id": request.session_id,
-            "session_epoch": request.epoch,
-            "topics": _by_topic(request.named, settings.max_bytes),
-            "forgotten_topics_data": _forgotten(request.forgotten),
-            "rack_id": "",
-        }
-        timeout = (settings.wait_max_ms + settings.socket_timeout_ms) / 1000
-        answer = await connection.request(FETCH, body, timeout=timeout)
-        if answer.error_code != ErrorCode.none:
-            logger.info("broker %d ended the fetch session: %s", self.leader, answer.error_code.name)
+        request = ReplicaFetch(self._own(), self._limits, settings.max_bytes, self._session.request(positions))
+        answer = await channel.fetch(request, (settings.wait_max_ms + settings.socket_timeout_ms) / 1000)
+        if answer.error_code:
+            code = ErrorCode(answer.error_code)
+            logger.info("broker %d ended the fetch session: %s", self.leader, code.name)
             self._session.reset()
-            if answer.error_code not in (
-                ErrorCode.fetch_session_id_not_found,
-                ErrorCode.invalid_fetch_session_epoch,
-                ErrorCode.fetch_session_topic_id_error,
-            ):
+            if code not in _SESSION_ERRORS:
                 await asyncio.sleep(settings.backoff_ms / 1000)
             return
-        self._session.answered(int(answer.session_id))
-        for topic in answer.responses:
-            for data in topic.partitions:
-                key = (topic.topic_id, int(data.partition_index))
-                sent = positions.get(key)
-                partition = self.partitions.get(key)
-                if sent is not None and partition is not None and position_of(partition)[:3] == sent[:3]:
-                    await self._take(key, partition, data)
-
-    async def _take(self, key: PartitionKey, partition: Partition, data: Any) -> None:
-        """One partition's answer. The partition stands where it stood when the request left."""
-        code = data.error_code
-        if code == ErrorCode.none:
-            diverging = data.diverging_epoch
-            if diverging.end_offset >= 0:
-                self._cut(partition, EpochEnd(int(diverging.epoch), int(diverging.end_offset)))
-                return
-            records = data.records or b""
-            try:
-                partition.append_as_follower(memoryview(records), int(data.high_watermark), int(data.log_start_offset))
-            except CorruptBatch as fault:
-                logger.warning("%r: a batch from broker %d is damaged: %s", partition, self.leader, fault)
-                self._back_off(key, self._settings.backoff_ms / 1000)
-            except Fault as fault:
-                logger.error("%r cannot follow broker %d: %s", partition, self.leader, fault)
-                self._back_off(key, self._settings.backoff_ms / 1000)
+        self._session.answered(answer.session_id)
+        too_late: list[PartitionKey] = []
+        for data in answer.partitions:
+            key = (data.topic_id, data.partition)
+            sent = positions.get(key)
+            partition = self.partitions.get(key)
+            if sent is None or partition is None or position_of(partition)[:3] != sent[:3]:
+                continue
+            if data.error_code == _OUT_OF_RANGE:
+                too_late.append(key)  # asked about afterwards: the next answer comes into the same buffer
             else:
-                self._throttle.copied(partition, len(records))
-        elif code == ErrorCode.offset_out_of_range:
-            await self._find_start(key, partition)
-        else:
+                self._take(key, partition, data)
+        for key in too_late:
+            await self._find_start(key)
+
+    def _take(self, key: PartitionKey, partition: Partition, data: AnsweredPartition) -> None:
+        """One partition's answer. The partition stands where it stood when the request left."""
+        if data.error_code:
+            code = ErrorCode(data.error_code)
             if code not in _PASSING:
                 logger.warning("%r: broker %d answers %s", partition, self.leader, code.name)
             self._back_off(key, _PASSING_PAUSE_S if code in _PASSING else self._settings.backoff_ms / 1000)
+            return
+        if data.diverging is not None:
+            self._cut(partition, EpochEnd(*data.diverging))
+            return
+        try:
+            partition.append_as_follower(data.records, data.high_watermark, data.log_start_offset)
+        except CorruptBatch as fault:
+            logger.warning("%r: a batch from broker %d is damaged: %s", partition, self.leader, fault)
+            self._back_off(key, self._settings.backoff_ms / 1000)
+        except Fault as fault:
+            logger.error("%r cannot follow broker %d: %s", partition, self.leader, fault)
+            self._back_off(key, self._settings.backoff_ms / 1000)
+        else:
+            self._throttle.copied(partition, len(data.records))
 
     def _cut(self, partition: Partition, leader_end: EpochEnd) -> None:
         before, committed = partition.log_end_offset, partition.high_watermark
@@ -231,30 +222,21 @@ class LeaderFetcher:
         elif after < before:
             logger.info("%r: cut from %d to %d to agree with broker %d", partition, before, after, self.leader)
 
-    async def _find_start(self, key: PartitionKey, partition: Partition) -> None:
+    async def _find_start(self, key: PartitionKey) -> None:
         """The leader's log begins after our end (its retention was faster than we): begin again at its start."""
+        partition = self.partitions.get(key)
+        if partition is None:
+            return
         epoch = partition.leader_epoch
-        connection = await self._connected()
-        body = {
-            "replica_id": self._own()[0],
-            "isolation_level": 0,
-            "topics": [
-                {
-                    "name": partition.topic,
-                    "partitions": [
-                        {"partition_index": partition.index, "current_leader_epoch": epoch, "timestamp": _EARLIEST}
-                    ],
-                }
-            ],
-        }
-        answer = await connection.request(LIST_OFFSETS, body, timeout=self._settings.socket_timeout_ms / 1000)
-        found = answer.topics[0].partitions[0]
-        if found.error_code != ErrorCode.none or partition.leader_epoch != epoch or key not in self.partitions:
+        channel = await self._connected()
+        code, start = await channel.earliest_offset(
+            self._own()[0], partition.topic, partition.index, epoch, self._settings.socket_timeout_ms / 1000
+        )
+        if code is not ErrorCode.none or partition.leader_epoch != epoch or key not in self.partitions:
             self._back_off(key, _PASSING_PAUSE_S)
             return
-        start = int(found.offset)
-        if start > partition.log_end_offset or partition.log_start_offset == partition.log_end_offset:
-            end = partition.log_end_offset
+        end = partition.log_end_offset
+        if start > end or partition.log_start_offset == end:
             logger.warning(
                 "%r: broker %d begins at %d, we end at %d: starting over", partition, self.leader, start, end
             )
@@ -271,54 +253,32 @@ class LeaderFetcher:
         self._failures += 1
         if error is not None and self._failures == 1:
             logger.info("lost the connection to broker %d: %s", self.leader, error)
-        await self._disconnect()
+        self._disconnect()
         # The first retries are quick (a restart, a moved port), then the configured pace; jitter keeps followers apart.
         pause = min(self._settings.backoff_ms / 1000, 0.05 * 2 ** min(self._failures, 10))
         await asyncio.sleep(pause * random.uniform(0.8, 1.2))
 
-    async def _connected(self) -> Connection:
-        if self._connection is not None and not self._connection.closed:
-            return self._connection
-        await self._disconnect()
+    async def _connected(self) -> LeaderChannel:
+        if self._channel is not None and not self._channel.closed:
+            return self._channel
+        self._disconnect()
         address = self._address()
         if address is None:
             raise ConnectionError(f"broker {self.leader} is not registered")
         broker_id, _ = self._own()
         timeout = self._settings.socket_timeout_ms / 1000
-        self._connection = await self._connect(*address, client_id=f"broker-{broker_id}-fetcher", timeout=timeout)
-        return self._connection
+        client_id = f"broker-{broker_id}-fetcher"
+        self._channel = await self._connect(*address, client_id=client_id, timeout_s=timeout)
+        return self._channel
 
-    async def _disconnect(self) -> None:
+    def _disconnect(self) -> None:
         self._session.reset()
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            await connection.close()
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            channel.close()
 
 
 def position_of(partition: Partition) -> FetchPosition:
     return FetchPosition(
         partition.log_end_offset, partition.last_epoch(), partition.leader_epoch, partition.log_start_offset
     )
-
-
-def _by_topic(named: Mapping[PartitionKey, FetchPosition], max_bytes: int) -> list[dict[str, Any]]:
-    topics: dict[Any, list[dict[str, Any]]] = {}
-    for (topic_id, index), position in named.items():
-        topics.setdefault(topic_id, []).append(
-            {
-                "partition": index,
-                "current_leader_epoch": position.leader_epoch,
-                "fetch_offset": position.offset,
-                "last_fetched_epoch": position.last_epoch,
-                "log_start_offset": position.log_start,
-                "partition_max_bytes": max_bytes,
-            }
-        )
-    return [{"topic_id": topic_id, "partitions": partitions} for topic_id, partitions in topics.items()]
-
-
-def _forgotten(keys: tuple[PartitionKey, ...]) -> list[dict[str, Any]]:
-    topics: dict[Any, list[int]] = {}
-    for topic_id, index in keys:
-        topics.setdefault(topic_id, []).append(index)
-    return [{"topic_id": topic_id, "partitions": indexes} for topic_id, indexes in topics.items()]

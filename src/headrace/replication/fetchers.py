@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 
-from headrace.client.connection import Connection
 from headrace.cluster.view import ClusterView
-from headrace.replication.fetcher import Connect, FetchSettings, LeaderFetcher, Throttle
+from headrace.replication.fetcher import FetchSettings, LeaderFetcher, OpenChannel, Throttle
+from headrace.replication.leader_channel import WireChannel
 from headrace.replication.partition import Partition
 from headrace.replication.partitions import Partitions
 
@@ -23,7 +23,7 @@ class Fetchers:
         listener: str,
         settings: FetchSettings | None = None,
         throttle: Throttle | None = None,
-        connect: Connect = Connection.open,
+        connect: OpenChannel = WireChannel.open,
     ) -> None:
         self._partitions = partitions
         self._view = view

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, Final
 
@@ -18,11 +18,12 @@ from headrace.client.connection import Connection
 from headrace.cluster.view import ClusterView
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.replication.core.isr import IsrProposal
-from headrace.replication.fetcher import Connect
 from headrace.replication.partition import Partition
 
 logger = logging.getLogger(__name__)
 
+# `Connection.open`, or what stands for it in a simulation.
+Connect = Callable[..., Awaitable[Connection]]
 ALTER_PARTITION: Final = 56
 _RETRY_PAUSE_S: Final = 0.1
 _TIMEOUT_S: Final = 10.0

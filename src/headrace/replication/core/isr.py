@@ -265,7 +265,7 @@ class InSyncReplicas:
         )
 
     def _is_joining(self, broker: int, progress: FollowerProgress, now_ms: int) -> bool:
-        """About to join: under steady load the mark must not run away from a follower that is always a little behind."""
+        """About to join: under load the mark must not run away from a follower that is always a little behind."""
         return (
             now_ms - progress.caught_up_at_ms <= self.max_lag_ms
             and broker not in self.stored

@@ -20,17 +20,18 @@ from headrace.controller.controller import Controller
 from headrace.controller.core.isr_changes import IsrReport
 from headrace.controller.member import ClusterMember
 from headrace.kernel.errors import ErrorCode, Fault
-from headrace.replication.core.leader import EpochEnd
-from headrace.replication.fetcher import FETCH, LIST_OFFSETS, FetchSettings
+from headrace.replication.fetcher import FetchSettings
 from headrace.replication.fetchers import Fetchers
 from headrace.replication.isr_changes import ALTER_PARTITION, ControllerIsrChanges
+from headrace.replication.leader_channel import LIST_OFFSETS, ReplicaFetch
 from headrace.replication.partition import Partition
 from headrace.replication.partitions import Partitions
 from headrace.replication.waiters import FetchWaiter
 from headrace.storage.log_config import LogConfig
 from headrace.testing.simulation.log import LogWatcher, SimulatedLogs, encode
-from headrace.testing.simulation.network import SimulatedNetwork
+from headrace.testing.simulation.network import SimulatedChannel, SimulatedNetwork
 from headrace.testing.simulation.store import SimulatedStore, SimulatedZooKeeper
+from headrace.wire.replica_fetch import FETCH, AnsweredPartition, FetchAnswer
 
 PRODUCE: Final = 0
 CONSUME: Final = -1
@@ -40,7 +41,6 @@ _LISTENER: Final = "INTERNAL"
 _FETCH: Final = FetchSettings(
     wait_max_ms=300, max_bytes=60, response_max_bytes=120, backoff_ms=300, socket_timeout_ms=1500
 )
-_NO_DIVERGENCE: Final = EpochEnd(-1, -1)
 
 # (broker, partition, first offset, values, code): told at the moment a leader decides on the answer to acks=all.
 Acknowledge = Callable[["SimulatedBroker", Partition, int, list[int], ErrorCode], None]
@@ -100,7 +100,11 @@ class SimulatedBroker:
         own = self._own
         self.isr_changes = ControllerIsrChanges(self.view, _LISTENER, own, connect)  # type: ignore[arg-type]
         self.partitions.isr_changes = self.isr_changes
-        self.fetchers = Fetchers(self.partitions, self.view, _LISTENER, _FETCH, connect=connect)  # type: ignore[arg-type]
+
+        async def open_channel(host: str, port: int, **_: Any) -> SimulatedChannel:
+            return SimulatedChannel(await connect(host, port))
+
+        self.fetchers = Fetchers(self.partitions, self.view, _LISTENER, _FETCH, connect=open_channel)
         self.member.membership.on_registered(self.partitions.registered_as)
         self.partitions.subscribe(self._role_changed)
         self._clean = False  # until an orderly stop says otherwise
@@ -209,18 +213,18 @@ class SimulatedBroker:
         if not self.is_up:
             raise ConnectionError
         if api_key == FETCH:
-            return await self._fetch(body)
+            return await self._fetch(**body)
         if api_key == ALTER_PARTITION:
             return await self._alter_partition(body)
         if api_key == LIST_OFFSETS:
-            return self._list_offsets(body)
+            return self._earliest(**body)
         if api_key == PRODUCE:
             return await self._produce(**body)
         assert api_key == CONSUME
         return self._consume(**body)
 
-    async def _fetch(self, body: dict[str, Any]) -> Any:
-        answer, found, watched = self._read_all(body)
+    async def _fetch(self, request: ReplicaFetch) -> FetchAnswer:
+        answer, found, watched = self._read_all(request)
         if not found and watched:
             woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -231,66 +235,55 @@ class SimulatedBroker:
             waiter = FetchWaiter(1, wake)
             for partition in watched:
                 waiter.watch(partition.tail_readers)
-            await asyncio.wait([woken], timeout=body["max_wait"] / 1000)
+            await asyncio.wait([woken], timeout=request.limits.max_wait_ms / 1000)
             waiter.cancel()
             if not self.is_up:
                 raise ConnectionError
-            answer, _, _ = self._read_all(body)
+            answer, _, _ = self._read_all(request)
         return answer
 
-    def _read_all(self, body: dict[str, Any]) -> tuple[Any, bool, list[Partition]]:
-        replica = body["replica_state"]
-        topics, found, watched = [], False, []
-        for topic in body["topics"]:
-            answers = []
-            for wanted in topic["partitions"]:
-                data = SimpleNamespace(
-                    partition_index=wanted["partition"],
-                    error_code=ErrorCode.none,
-                    high_watermark=-1,
-                    log_start_offset=-1,
-                    diverging_epoch=_NO_DIVERGENCE,
-                    records=b"",
+    def _read_all(self, request: ReplicaFetch) -> tuple[FetchAnswer, bool, list[Partition]]:
+        replica_id, replica_epoch = request.broker
+        answers: list[AnsweredPartition] = []
+        found, watched = False, []
+        for (topic_id, index), at in request.session.named.items():
+            try:
+                partition = self.partitions.by_id(topic_id, index)
+                read = partition.read(
+                    at.offset,
+                    request.partition_max_bytes,
+                    replica_id=replica_id,
+                    replica_epoch=replica_epoch,
+                    current_leader_epoch=at.leader_epoch,
+                    last_fetched_epoch=at.last_epoch,
+                    replica_log_start=at.log_start,
                 )
-                try:
-                    partition = self.partitions.by_id(topic["topic_id"], wanted["partition"])
-                    read = partition.read(
-                        wanted["fetch_offset"],
-                        wanted["partition_max_bytes"],
-                        replica_id=replica["replica_id"],
-                        replica_epoch=replica["replica_epoch"],
-                        current_leader_epoch=wanted["current_leader_epoch"],
-                        last_fetched_epoch=wanted["last_fetched_epoch"],
-                        replica_log_start=wanted["log_start_offset"],
-                    )
-                except Fault as fault:
-                    data.error_code = fault.code
-                    found = True
-                else:
-                    watched.append(partition)
-                    data.high_watermark = read.high_watermark
-                    data.log_start_offset = read.log_start_offset
-                    if read.diverging_epoch is not None:
-                        data.diverging_epoch = read.diverging_epoch
-                        found = True
-                    elif read.slice is not None:
-                        data.records = read.slice.data  # type: ignore[attr-defined]
-                        found = True
-                answers.append(data)
-            topics.append(SimpleNamespace(topic_id=topic["topic_id"], partitions=answers))
+            except Fault as fault:
+                answers.append(AnsweredPartition(topic_id, index, int(fault.code), -1, -1, None, memoryview(b"")))
+                found = True
+                continue
+            watched.append(partition)
+            records = b"" if read.slice is None else read.slice.data  # type: ignore[attr-defined]
+            found |= bool(records) or read.diverging_epoch is not None
+            answers.append(
+                AnsweredPartition(
+                    topic_id,
+                    index,
+                    0,
+                    read.high_watermark,
+                    read.log_start_offset,
+                    read.diverging_epoch,
+                    memoryview(records),
+                )
+            )
         # No session is kept: every fetch of a follower names all it wants.
-        return SimpleNamespace(error_code=ErrorCode.none, session_id=0, responses=topics), found, watched
+        return FetchAnswer(0, 0, answers), found, watched
 
-    def _list_offsets(self, body: dict[str, Any]) -> Any:
-        topic = body["topics"][0]
-        wanted = topic["partitions"][0]
-        found = SimpleNamespace(error_code=ErrorCode.none, offset=-1)
+    def _earliest(self, topic: str, index: int, leader_epoch: int) -> tuple[ErrorCode, int]:
         try:
-            partition = self.partitions.led(topic["name"], wanted["partition_index"])
-            found.offset = partition.offset_for(-2, None, wanted["current_leader_epoch"]).offset
+            return ErrorCode.none, self.partitions.led(topic, index).offset_for(-2, None, leader_epoch).offset
         except Fault as fault:
-            found.error_code = fault.code
-        return SimpleNamespace(topics=[SimpleNamespace(partitions=[found])])
+            return fault.code, -1
 
     async def _alter_partition(self, body: dict[str, Any]) -> Any:
         names = {topic.id: topic.name for topic in self.view.current.topics.values()}

@@ -13,7 +13,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from headrace.client.errors import NoAnswer, Unreachable
+from headrace.kernel.errors import ErrorCode
+from headrace.replication.leader_channel import LIST_OFFSETS, ReplicaFetch
 from headrace.testing.simulation.faults import CALM, Faults
+from headrace.wire.replica_fetch import FETCH, FetchAnswer
 
 Serve = Callable[[int, dict[str, Any]], Awaitable[Any]]  # (api key, body) → answer
 
@@ -112,3 +115,28 @@ class SimulatedConnection:
 
     async def close(self) -> None:
         self.closed = True
+
+
+class SimulatedChannel:
+    """What a fetcher uses of `replication.leader_channel`."""
+
+    def __init__(self, connection: SimulatedConnection) -> None:
+        self._connection = connection
+
+    @property
+    def closed(self) -> bool:
+        return self._connection.closed
+
+    async def fetch(self, request: ReplicaFetch, timeout_s: float) -> FetchAnswer:
+        answer: FetchAnswer = await self._connection.request(FETCH, {"request": request}, timeout=timeout_s)
+        return answer
+
+    async def earliest_offset(
+        self, broker_id: int, topic: str, index: int, leader_epoch: int, timeout_s: float
+    ) -> tuple[ErrorCode, int]:
+        body = {"topic": topic, "index": index, "leader_epoch": leader_epoch}
+        found: tuple[ErrorCode, int] = await self._connection.request(LIST_OFFSETS, body, timeout=timeout_s)
+        return found
+
+    def close(self) -> None:
+        self._connection.closed = True

@@ -314,7 +314,7 @@ class _Scenario:
             broker.start()
 
     async def _bounce_follower(self) -> None:
-        """A follower is back without its tail before its leader noticed, and the leader goes once it is let in again."""
+        """A follower is back without its tail before its leader noticed; the leader goes once it is let in again."""
         name = self._chance.choice(self._names)
         cluster = self._cluster
         before = cluster.stored(name)

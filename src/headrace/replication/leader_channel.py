@@ -1,0 +1,193 @@
+"""The wire to one leader: one request at a time, and answers read in place.
+
+A fetch answer may be megabytes, and memory touched for the first time is slow, so the socket reads straight into one
+buffer that is used again for the next answer. Whoever gets an answer must be done with it before the next request:
+a follower is, because it appends the records at once. The buffer shrinks after a while of small answers.
+
+A time-out or a lost connection ends the channel; the fetcher opens another. Owned by the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from typing import Any, Final, NamedTuple, Protocol
+
+from headrace.client.errors import NoAnswer, Unreachable
+from headrace.kernel.errors import ErrorCode
+from headrace.replication.core.fetch_session import SessionRequest
+from headrace.wire import codec
+from headrace.wire.replica_fetch import (
+    FetchAnswer,
+    FetchLimits,
+    WantedPartition,
+    by_topic,
+    encode_replica_fetch,
+    read_fetch_answer,
+)
+
+LIST_OFFSETS: Final = 2
+_LIST_OFFSETS_VERSION: Final = 9
+_EARLIEST: Final = -2
+_SMALL_BYTES: Final = 64 * 1024
+_LARGEST_BYTES: Final = 1 << 30
+# So many small answers in a row say that the load that needed a large buffer is over.
+_SMALL_ANSWERS_BEFORE_SHRINKING: Final = 1000
+_LENGTH: Final = struct.Struct(">i")
+
+
+class ReplicaFetch(NamedTuple):
+    broker: tuple[int, int]  # (id, broker epoch)
+    limits: FetchLimits
+    partition_max_bytes: int
+    session: SessionRequest
+
+
+class LeaderChannel(Protocol):
+    @property
+    def closed(self) -> bool: ...
+    async def fetch(self, request: ReplicaFetch, timeout_s: float) -> FetchAnswer: ...
+    async def earliest_offset(
+        self, broker_id: int, topic: str, index: int, leader_epoch: int, timeout_s: float
+    ) -> tuple[ErrorCode, int]: ...
+    def close(self) -> None: ...
+
+
+class _OneAnswer(asyncio.BufferedProtocol):
+    """Collects one frame into the buffer and hands it over."""
+
+    def __init__(self) -> None:
+        self.transport: asyncio.Transport | None = None
+        self.lost: Exception | None = None
+        self.waiting: asyncio.Future[memoryview] | None = None
+        self._buffer = memoryview(bytearray(_SMALL_BYTES))
+        self._filled = 0
+        self._small_answers = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport  # type: ignore[assignment]
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._buffer[self._filled :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._filled += nbytes
+        if self._filled < 4:
+            return
+        (length,) = _LENGTH.unpack_from(self._buffer, 0)
+        if not 0 <= length <= _LARGEST_BYTES or self.waiting is None or self._filled > 4 + length:
+            self.fail(Unreachable("an answer that is none: not a Headrace broker?"))
+            return
+        if self._filled < 4 + length:
+            if len(self._buffer) < 4 + length:
+                larger = memoryview(bytearray(1 << (3 + length).bit_length()))
+                larger[: self._filled] = self._buffer[: self._filled]
+                self._buffer = larger
+            return
+        frame = self._buffer[4 : self._filled].toreadonly()
+        self._filled = 0
+        waiting, self.waiting = self.waiting, None
+        self._shrink_after(length)
+        if not waiting.done():
+            waiting.set_result(frame)
+
+    def _shrink_after(self, length: int) -> None:
+        if length >= _SMALL_BYTES or len(self._buffer) == _SMALL_BYTES:
+            self._small_answers = 0
+            return
+        self._small_answers += 1
+        if self._small_answers > _SMALL_ANSWERS_BEFORE_SHRINKING:
+            self._buffer = memoryview(bytearray(_SMALL_BYTES))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.fail(Unreachable(f"connection lost ({error})" if error else "connection closed by the broker"))
+
+    def fail(self, fault: Exception) -> None:
+        self.lost = self.lost or fault
+        waiting, self.waiting = self.waiting, None
+        if waiting is not None and not waiting.done():
+            waiting.set_exception(self.lost)
+        if self.transport is not None:
+            self.transport.abort()
+
+
+class WireChannel:
+    def __init__(self, address: str, client_id: str, answers: _OneAnswer) -> None:
+        self._address = address
+        self._client_id = client_id
+        self._answers = answers
+        self._correlation_id = 0
+
+    @classmethod
+    async def open(cls, host: str, port: int, *, client_id: str, timeout_s: float) -> WireChannel:
+        """Raises Unreachable with the address it tried."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                _, answers = await asyncio.get_running_loop().create_connection(_OneAnswer, host, port)
+        except (OSError, TimeoutError) as error:
+            raise Unreachable(f"cannot connect to {host}:{port} within {timeout_s:g} s: {error}") from error
+        return cls(f"{host}:{port}", client_id, answers)
+
+    @property
+    def closed(self) -> bool:
+        return self._answers.lost is not None
+
+    async def fetch(self, request: ReplicaFetch, timeout_s: float) -> FetchAnswer:
+        session = request.session
+        topics: dict[Any, list[WantedPartition]] = {}
+        for (topic_id, index), at in session.named.items():
+            wanted = WantedPartition(
+                index, at.leader_epoch, at.offset, at.last_epoch, at.log_start, request.partition_max_bytes
+            )
+            topics.setdefault(topic_id, []).append(wanted)
+        frame = encode_replica_fetch(
+            self._next_id(),
+            self._client_id,
+            request.broker,
+            request.limits,
+            (session.session_id, session.epoch),
+            topics,
+            by_topic(session.forgotten),
+        )
+        return read_fetch_answer(await self._ask(frame, "fetch", timeout_s))
+
+    async def earliest_offset(
+        self, broker_id: int, topic: str, index: int, leader_epoch: int, timeout_s: float
+    ) -> tuple[ErrorCode, int]:
+        wanted = {"partition_index": index, "current_leader_epoch": leader_epoch, "timestamp": _EARLIEST}
+        body = {
+            "replica_id": broker_id,
+            "isolation_level": 0,
+            "topics": [{"name": topic, "partitions": [wanted]}],
+        }
+        frame = codec.encode_request(LIST_OFFSETS, _LIST_OFFSETS_VERSION, self._next_id(), self._client_id, body)
+        answer = await self._ask(frame, "list offsets", timeout_s)
+        _, answered = codec.read_response(LIST_OFFSETS, _LIST_OFFSETS_VERSION, answer)
+        found = answered.topics[0].partitions[0]
+        return found.error_code, int(found.offset)
+
+    def _next_id(self) -> int:
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        return self._correlation_id
+
+    async def _ask(self, frame: bytearray, what: str, timeout_s: float) -> memoryview:
+        answers = self._answers
+        if answers.lost is not None:
+            raise Unreachable(f"{self._address}: {answers.lost}")
+        assert answers.waiting is None, "one request at a time"
+        assert answers.transport is not None
+        future: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
+        answers.waiting = future
+        answers.transport.write(frame)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await future
+        except TimeoutError as error:
+            self.close()
+            raise NoAnswer(f"{self._address} gave no answer to {what} within {timeout_s:g} s") from error
+        except asyncio.CancelledError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        self._answers.fail(Unreachable("closed by us"))

@@ -1,0 +1,176 @@
+"""Growing, moving and shrinking a cluster while clients use it, with Apache Kafka's own tools.
+
+A fourth broker joins under load, partitions move to it, a broker is drained and leaves: clients see retries, never an
+error, and nothing is lost. A broker that stood alone becomes the first of a cluster and keeps what it holds.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from headrace.testing.process import BrokerProcess
+from tests.cluster.faults import conclude, controller_of
+from tests.cluster.load import Load
+from tests.reference.kafka import run_tool
+from tests.support import zookeeper
+from tests.support.cluster import RunningCluster, wait_for
+from tests.support.zookeeper import ZooKeeperServer
+
+pytestmark = [
+    pytest.mark.chaos,
+    pytest.mark.needs("kafka"),
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(
+        not zookeeper.available(), reason="needs Java and ZooKeeper's jars (pip install headrace[spark])"
+    ),
+]
+
+REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+    with RunningCluster(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
+
+
+def tool(name: str, cluster: RunningCluster, *arguments: str) -> str:
+    done: subprocess.CompletedProcess[str] = run_tool(
+        name, "--bootstrap-server", cluster.bootstrap, *arguments, timeout=90
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def move(cluster: RunningCluster, directory: Path, targets: dict[tuple[str, int], list[int]], *options: str) -> None:
+    """Reassigns by Kafka's tool and waits, by its own check, until it is done."""
+    file = directory / "move.json"
+    rows = [{"topic": t, "partition": p, "replicas": replicas} for (t, p), replicas in targets.items()]
+    file.write_text(json.dumps({"version": 1, "partitions": rows}))
+    tool(REASSIGN, cluster, "--reassignment-json-file", str(file), "--execute", *options)
+
+    def done() -> bool:
+        said = tool(REASSIGN, cluster, "--reassignment-json-file", str(file), "--verify")
+        return said.count("is completed") == len(targets)
+
+    wait_for(done, 90, "the reassignment")
+
+
+def test_a_broker_joins_takes_partitions_and_another_leaves(cluster: RunningCluster, tmp_path: Path) -> None:
+    cluster.create_topic("grows", 6)
+    cluster.wait_in_sync("grows")
+    with Load(cluster, "grows") as load:
+        cluster.add_broker(4)
+        leaver = next(number for number in (1, 2, 3) if number != controller_of(cluster))
+        stay = [number for number in (1, 2, 3, 4) if number != leaver]
+        targets = {("grows", p): stay[p % 3 :] + stay[: p % 3] for p in range(6)}
+        move(cluster, tmp_path, targets, "--throttle", "50000000")
+        replicas = {p: set(info.replicas) for p, info in cluster.metadata("grows").items()}
+        assert all(held == set(stay) for held in replicas.values()), replicas
+        # The group's offsets live there too: the whole of the internal topic moves.
+        offsets = {("__consumer_offsets", p): stay for p in cluster.metadata("__consumer_offsets")}
+        move(cluster, tmp_path, offsets)
+        load.wait_for_acks(100)
+        assert cluster.brokers[leaver].stop() == 0
+        del cluster.brokers[leaver]
+        load.wait_for_acks(100)
+        conclude(cluster, load, "grows")
+        assert load.longest_gap_s < 10, f"writes stood still for {load.longest_gap_s:.1f} s"
+
+
+def test_leadership_returns_to_the_preferred_replicas_on_request(cluster: RunningCluster) -> None:
+    cluster.create_topic("preferred", 3)
+    cluster.wait_in_sync("preferred")
+    first = min(cluster.brokers)
+    cluster.brokers[first].stop()
+    cluster.brokers[first].start()
+    cluster.wait_in_sync("preferred")
+    assert all(info.leader != first for info in cluster.metadata("preferred").values())
+    tool(
+        "org.apache.kafka.tools.LeaderElectionCommand",
+        cluster,
+        "--election-type",
+        "preferred",
+        "--all-topic-partitions",
+    )
+    wait_for(
+        lambda: all(info.leader == info.replicas[0] for info in cluster.metadata("preferred").values()),
+        20,
+        "preferred leaders",
+    )
+
+
+def test_a_reassignment_can_be_cancelled(cluster: RunningCluster, tmp_path: Path) -> None:
+    holders = sorted(cluster.brokers)[:2]
+    third = next(number for number in cluster.brokers if number not in holders)
+    file = tmp_path / "move.json"
+    one = {"topic": "cancelled", "partition": 0, "replicas": holders}
+    file.write_text(json.dumps({"version": 1, "partitions": [one]}))
+    topics = "org.apache.kafka.tools.TopicCommand"
+    tool(topics, cluster, "--create", "--topic", "cancelled", "--replica-assignment", ":".join(map(str, holders)))
+    cluster.brokers[third].kill()
+    moved = {**one, "replicas": [holders[0], third]}
+    file.write_text(json.dumps({"version": 1, "partitions": [moved]}))
+    said = run_tool(
+        REASSIGN, "--bootstrap-server", cluster.bootstrap, "--reassignment-json-file", str(file), "--execute"
+    )
+    if said.returncode == 0:
+        tool(REASSIGN, cluster, "--reassignment-json-file", str(file), "--cancel")
+    replicas = cluster.metadata("cancelled")[0].replicas
+    assert sorted(replicas) == holders
+    cluster.brokers[third].start()
+
+
+def test_topics_are_described_alike_through_every_broker(cluster: RunningCluster) -> None:
+    cluster.create_topic("seen", 4)
+    cluster.wait_in_sync("seen")
+    told = {
+        run_tool(
+            "org.apache.kafka.tools.TopicCommand", "--bootstrap-server", b.bootstrap, "--describe", "--topic", "seen"
+        ).stdout
+        for b in cluster.brokers.values()
+    }
+    assert len(told) == 1
+    assert "ReplicationFactor: 3" in told.pop()
+    said = tool("org.apache.kafka.tools.LogDirsCommand", cluster, "--describe", "--topic-list", "seen")
+    described = json.loads(said.splitlines()[-1])
+    assert sorted(row["broker"] for row in described["brokers"]) == sorted(cluster.brokers)
+
+
+def test_a_broker_that_stood_alone_becomes_the_first_of_a_cluster(tmp_path: Path) -> None:
+    alone = BrokerProcess({"broker.id": "1"}, tmp_path / "first")
+    producer = Producer({"bootstrap.servers": alone.bootstrap})
+    for number in range(500):
+        producer.produce("kept", str(number).encode())
+    producer.flush(20)
+    assert alone.stop() == 0
+    with ZooKeeperServer(tmp_path / "zookeeper") as server:
+        first = BrokerProcess({"broker.id": "1", "zookeeper.connect": server.connect}, tmp_path / "first")
+        second = BrokerProcess({"broker.id": "2", "zookeeper.connect": server.connect}, tmp_path / "second")
+        try:
+            consumer = Consumer(
+                {"bootstrap.servers": second.bootstrap, "group.id": "g", "auto.offset.reset": "earliest"}
+            )
+            consumer.subscribe(["kept"])
+            seen: list[bytes] = []
+            wait_for(lambda: seen.extend(m.value() for m in consumer.consume(500, 0.5)) or len(seen) >= 500, 30, "500")
+            consumer.close()
+            assert seen == [str(number).encode() for number in range(500)]
+            tools = tmp_path / "move.json"
+            tools.write_text(
+                json.dumps({"version": 1, "partitions": [{"topic": "kept", "partition": 0, "replicas": [2]}]})
+            )
+            moved = run_tool(
+                REASSIGN, "--bootstrap-server", first.bootstrap, "--reassignment-json-file", str(tools), "--execute"
+            )
+            assert moved.returncode == 0, moved.stdout + moved.stderr
+            wait_for(lambda: (tmp_path / "second" / "kept-0").exists(), 20, "the replica on broker 2")
+        finally:
+            first.kill()
+            second.kill()
