@@ -73,7 +73,7 @@ def wire(config: LiveConfig, view: ClusterView, log_dirs: LogDirs, member: Clust
     partitions = replication.partitions
     partitions.registered_as(_NOT_REGISTERED)
     member.membership.on_registered(partitions.registered_as)
-    config.subscribe(lambda _: partitions.broker_config_changed())
+    config.subscribe(replication.settings_changed)
     gateway = ControllerGateway(member.controller, view, inter_broker, lambda: (member.broker_id, member.epoch))
     peers = BrokerPeers(view, inter_broker)
     creation = TopicCreation(config, view, gateway)

@@ -25,6 +25,7 @@ from headrace.replication.core.fetch_session import FetchPosition, FetchSession,
 from headrace.replication.core.leader import EpochEnd
 from headrace.replication.leader_channel import LeaderChannel, ReplicaFetch, WireChannel
 from headrace.replication.partition import Partition
+from headrace.replication.throttles import Throttles
 from headrace.wire.replica_fetch import AnsweredPartition, FetchLimits
 
 logger = logging.getLogger(__name__)
@@ -67,16 +68,6 @@ class FetchSettings:
 OpenChannel = Callable[..., Awaitable[LeaderChannel]]
 
 
-class Throttle:
-    """Which partitions are held back right now, and what was copied for them. This one never holds anything back."""
-
-    def holds_back(self, partition: Partition) -> bool:
-        return False
-
-    def copied(self, partition: Partition, size_bytes: int) -> None:
-        pass
-
-
 class LeaderFetcher:
     def __init__(
         self,
@@ -84,7 +75,7 @@ class LeaderFetcher:
         address: Callable[[], tuple[str, int] | None],
         own: Callable[[], tuple[int, int]],
         settings: FetchSettings,
-        throttle: Throttle,
+        throttles: Throttles,
         connect: OpenChannel = WireChannel.open,
     ) -> None:
         self.leader = leader
@@ -92,7 +83,7 @@ class LeaderFetcher:
         self._address = address
         self._own = own  # (broker id, broker epoch)
         self._settings = settings
-        self._throttle = throttle
+        self._throttles = throttles
         self._connect = connect
         self._session = FetchSession()
         self._channel: LeaderChannel | None = None
@@ -155,7 +146,7 @@ class LeaderFetcher:
         pause: float | None = None
         for key, partition in self.partitions.items():
             wait = self._not_before.get(key, 0.0) - now
-            if wait <= 0 and self._throttle.holds_back(partition):
+            if wait <= 0 and self._throttles.holds_back(partition):
                 wait = 0.1
             if wait > 0:
                 pause = wait if pause is None else min(pause, wait)
@@ -210,7 +201,7 @@ class LeaderFetcher:
             logger.error("%r cannot follow broker %d: %s", partition, self.leader, fault)
             self._back_off(key, self._settings.backoff_ms / 1000)
         else:
-            self._throttle.copied(partition, len(data.records))
+            self._throttles.copied(partition, len(data.records))
 
     def _cut(self, partition: Partition, leader_end: EpochEnd) -> None:
         before, committed = partition.log_end_offset, partition.high_watermark

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 
 from headrace.cluster.view import ClusterView
-from headrace.replication.fetcher import FetchSettings, LeaderFetcher, OpenChannel, Throttle
+from headrace.replication.fetcher import FetchSettings, LeaderFetcher, OpenChannel
 from headrace.replication.leader_channel import WireChannel
 from headrace.replication.partition import Partition
 from headrace.replication.partitions import Partitions
@@ -22,14 +22,12 @@ class Fetchers:
         view: ClusterView,
         listener: str,
         settings: FetchSettings | None = None,
-        throttle: Throttle | None = None,
         connect: OpenChannel = WireChannel.open,
     ) -> None:
         self._partitions = partitions
         self._view = view
         self._listener = listener
         self._settings = settings or FetchSettings()
-        self._throttle = throttle or Throttle()
         self._connect = connect
         self._by_leader: dict[int, LeaderFetcher] = {}
         self._following: dict[Partition, LeaderFetcher] = {}
@@ -58,7 +56,7 @@ class Fetchers:
             lambda: self._address_of(leader),
             lambda: (self._partitions.broker_id, self._partitions.broker_epoch),
             self._settings,
-            self._throttle,
+            self._partitions.throttles,
             self._connect,
         )
         self._by_leader[leader] = fetcher

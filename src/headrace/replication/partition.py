@@ -255,7 +255,12 @@ class Partition(Replica):
         log = self.log
         found = None
         if offset != log.log_end_offset:
-            found = log.read(offset, max_bytes, min_one_batch=min_one)
+            if follower in isr.stored:
+                found = log.read(offset, max_bytes, min_one_batch=min_one)
+            elif not self.around.throttles.holds_back_sending(self):
+                found = log.read(offset, max_bytes, min_one_batch=min_one)
+                if found is not None:
+                    self.around.throttles.sent(self, found.length)
         self.follower_fetched(isr, follower, broker_epoch, offset, log_start)
         return PartitionRead(found, isr.high_watermark, log.last_stable_offset, log.log_start_offset)
 

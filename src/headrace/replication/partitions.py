@@ -25,6 +25,7 @@ from headrace.kernel.errors import ErrorCode, Fault, NotLeader, StorageFault, Un
 from headrace.replication.core.isr import UNKNOWN_BROKER_EPOCH, IsrProposal
 from headrace.replication.core.leader import ReadableReplica, preferred_read_replica
 from headrace.replication.partition import Partition
+from headrace.replication.throttles import Throttles
 from headrace.storage.log import Log
 from headrace.storage.log_config import LogConfig
 
@@ -94,6 +95,7 @@ class Partitions:
         self.monotonic_ms = monotonic_ms
         self._wall_ms = wall_ms
         self.lease_held = lease_held
+        self.throttles = Throttles(broker_id, lambda: self._applied, monotonic_ms)
         self.isr_changes: IsrChanges = isr_changes or _NobodyToAsk()
         self._logs = logs
         self._view = view

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from headrace.replication.core.follower import follower_high_watermark, follower_log_start, truncation_point
 from headrace.replication.core.isr import IsrProposal
 from headrace.replication.core.leader import NO_EPOCH, UNDEFINED_OFFSET, EpochEnd
+from headrace.replication.throttles import Throttles
 from headrace.replication.waiters import ReaderSet
 from headrace.storage.log import Log, Slice
 
@@ -45,6 +46,8 @@ class Surroundings(Protocol):
     def max_lag_ms(self) -> int: ...
     @property
     def serves_consumers_from_followers(self) -> bool: ...
+    @property
+    def throttles(self) -> Throttles: ...
     @property
     def live_brokers(self) -> Mapping[int, int]: ...
     def monotonic_ms(self) -> int: ...

@@ -61,6 +61,7 @@ class Replication:
             max_lag_ms=max_lag_ms,
             serves_consumers_from_followers=bool(config["replica.selector.class"]),
         )
+        partitions.throttles.set_rates(config)
         isr_changes = ControllerIsrChanges(view, listener, lambda: (partitions.broker_id, partitions.broker_epoch))
         partitions.isr_changes = isr_changes
         settings = FetchSettings(
@@ -72,6 +73,11 @@ class Replication:
             socket_timeout_ms=int(config["replica.socket.timeout.ms"]),
         )
         return cls(partitions, Fetchers(partitions, view, listener, settings), isr_changes, min(500, max_lag_ms // 2))
+
+    def settings_changed(self, config: Settings) -> None:
+        """The broker's dynamic settings changed."""
+        self.partitions.throttles.set_rates(config)
+        self.partitions.broker_config_changed()
 
     def start(self) -> None:
         self.fetchers.start()

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from headrace.cluster.core.image import PartitionInfo
+from headrace.cluster.core.image import ClusterImage, PartitionInfo
 from headrace.kernel.errors import (
     ErrorCode,
     FencedLeaderEpoch,
@@ -21,6 +21,7 @@ from headrace.kernel.errors import (
 from headrace.replication.core.isr import IsrProposal
 from headrace.replication.core.leader import EpochEnd
 from headrace.replication.partition import Partition
+from headrace.replication.throttles import Throttles
 from headrace.replication.waiters import FetchWaiter
 from headrace.storage.log_config import LogConfig
 from headrace.testing.simulation.log import RECORD, SimulatedLog, SimulatedSlice, encode
@@ -43,6 +44,8 @@ class Broker:
         self.has_lease = True
         self.asked: list[IsrProposal] = []
         self.live_brokers: Mapping[int, int] = {1: 101, 2: 102, 3: 103}
+        self.image = ClusterImage()
+        self.throttles = Throttles(1, lambda: self.image, self.monotonic_ms)
 
     def monotonic_ms(self) -> int:
         return self.now_ms
@@ -316,3 +319,16 @@ def test_deleting_records_waits_for_live_followers(broker: Broker) -> None:
             2, 100, replica_id=follower, replica_epoch=100 + follower, last_fetched_epoch=5, replica_log_start=1
         )
     assert partition.low_watermark == 1
+
+
+def test_a_throttle_holds_back_replicas_that_are_not_in_sync_only(broker: Broker) -> None:
+    rate = {"leader.replication.throttled.rate": 10, "follower.replication.throttled.rate": 10}
+    broker.throttles.set_rates(rate)
+    broker.image = ClusterImage(configs={("topic", "t"): {"leader.replication.throttled.replicas": "0:1"}})
+    partition = partition_on(broker, LED)
+    append(partition, 1, 2)
+    assert values(fetch(partition, 3, 0, -1).slice) == [1, 2]  # type: ignore[attr-defined]
+    assert fetch(partition, 3, 0, -1).slice is None, "the rate is spent"  # type: ignore[attr-defined]
+    assert values(fetch(partition, 2, 0, -1).slice) == [1, 2], "a member is never held back"  # type: ignore[attr-defined]
+    broker.now_ms = 10_000
+    assert values(fetch(partition, 3, 0, -1).slice) == [1, 2]  # type: ignore[attr-defined]

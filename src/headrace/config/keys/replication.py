@@ -174,7 +174,6 @@ KEYS = (
         at_least(0),
         update=CLUSTER_WIDE,
         dynamic_only=True,
-        difference="Without effect: replication is not throttled.",
     ),
     Key(
         "follower.replication.throttled.rate",
@@ -184,7 +183,6 @@ KEYS = (
         at_least(0),
         update=CLUSTER_WIDE,
         dynamic_only=True,
-        difference="Without effect: replication is not throttled.",
     ),
     Key(
         "replica.alter.log.dirs.io.max.bytes.per.second",

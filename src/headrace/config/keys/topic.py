@@ -95,7 +95,6 @@ KEYS = (
         [],
         "Replicas whose fetching is throttled: `partition:broker`, … or `*`.",
         THROTTLED_REPLICAS,
-        difference="Without effect: replication is not throttled.",
     ),
     Key(
         "leader.replication.throttled.replicas",
@@ -103,7 +102,6 @@ KEYS = (
         [],
         "Replicas whose sending is throttled: `partition:broker`, … or `*`.",
         THROTTLED_REPLICAS,
-        difference="Without effect: replication is not throttled.",
     ),
     Key(
         "index.interval.bytes",
