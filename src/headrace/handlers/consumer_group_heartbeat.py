@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from headrace.coordinators.group.coordinator import GroupCoordinator
 from headrace.coordinators.group.core.consumer_heartbeat import HeartbeatRequest
 from headrace.handlers.context import RequestContext
-from headrace.kernel.errors import ErrorCode
+from headrace.kernel.errors import ErrorCode, Fault
 from headrace.wire.codec import millis
 
 
@@ -24,6 +24,19 @@ class ConsumerGroupHeartbeat:
     versions: ClassVar[range] = range(2)
 
     async def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        try:
+            return await self._beat(request, context)
+        except Fault as fault:
+            return {
+                "error_code": fault.code,
+                "error_message": fault.message,
+                "member_id": None,
+                "member_epoch": 0,
+                "heartbeat_interval": 0,
+                "assignment": None,
+            }
+
+    async def _beat(self, request: Any, context: RequestContext) -> dict[str, Any]:
         owned = request.topic_partitions
         reply = await self.groups.consumer_heartbeat(
             HeartbeatRequest(

@@ -20,11 +20,12 @@ class OffsetDelete:
     versions: ClassVar[range] = range(1)
 
     async def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:
-        known = self.view.current.topics
+        image = self.view.current
         asked = [(t.name, [p.partition_index for p in t.partitions]) for t in request.topics]
         try:
             errors = await self.groups.delete_offsets(
-                request.group_id, [(name, partitions) for name, partitions in asked if name in known]
+                request.group_id,
+                [(name, [p for p in partitions if image.partition(name, p)]) for name, partitions in asked],
             )
         except Fault as fault:
             return {"error_code": fault.code, "topics": []}
@@ -35,8 +36,7 @@ class OffsetDelete:
                 {
                     "name": name,
                     "partitions": [
-                        {"partition_index": p, "error_code": errors[name][p] if name in errors else unknown}
-                        for p in partitions
+                        {"partition_index": p, "error_code": errors[name].get(p, unknown)} for p in partitions
                     ],
                 }
                 for name, partitions in asked

@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 from headrace.cluster.view import ClusterView
 from headrace.coordinators.share.consumption import ShareConsumption
 from headrace.handlers.context import RequestContext
-from headrace.handlers.share_answers import acknowledgements_of, current_leader, node_endpoints
-from headrace.kernel.errors import ErrorCode, Refused
+from headrace.handlers.share_answers import acknowledgements_of, current_leader, node_endpoints, refused
+from headrace.kernel.errors import ErrorCode, Fault, Refused
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,12 @@ class ShareAcknowledge:
     versions: ClassVar[range] = range(1, 3)
 
     async def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        try:
+            return await self._serve(request, context)
+        except Fault as fault:
+            return refused(fault)
+
+    async def _serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
         if not request.group_id or not request.member_id:
             raise Refused(ErrorCode.invalid_request, "an acknowledgement names its group and its member")
         answers = await self.consumption.acknowledge(

@@ -8,7 +8,7 @@ from typing import Any
 from headrace.cluster.core.image import ClusterImage
 from headrace.coordinators.share.core.share_partition import Acknowledgement
 from headrace.handlers.context import RequestContext
-from headrace.kernel.errors import ErrorCode
+from headrace.kernel.errors import ErrorCode, Fault
 
 NOBODY = {"leader_id": -1, "leader_epoch": -1}
 _MOVED = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)
@@ -35,6 +35,16 @@ def node_endpoints(image: ClusterImage, leaders: set[int], context: RequestConte
             node = {"node_id": broker_id, "host": endpoint.host, "port": endpoint.port, "rack": broker.rack}
             found.append(node)
     return found
+
+
+def refused(fault: Fault) -> dict[str, Any]:
+    return {
+        "error_code": fault.code,
+        "error_message": fault.message,
+        "acquisition_lock_timeout": 0,
+        "responses": [],
+        "node_endpoints": [],
+    }
 
 
 def acknowledgements_of(topics: Any) -> dict[tuple[uuid.UUID, int], list[Acknowledgement]]:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from headrace.coordinators.group.coordinator import GroupCoordinator
 from headrace.coordinators.group.core.share_heartbeat import ShareHeartbeatRequest
 from headrace.handlers.context import RequestContext
-from headrace.kernel.errors import ErrorCode
+from headrace.kernel.errors import ErrorCode, Fault
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,19 @@ class ShareGroupHeartbeat:
     versions: ClassVar[range] = range(1, 2)
 
     async def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        try:
+            return await self._beat(request, context)
+        except Fault as fault:
+            return {
+                "error_code": fault.code,
+                "error_message": fault.message,
+                "member_id": None,
+                "member_epoch": 0,
+                "heartbeat_interval": 0,
+                "assignment": None,
+            }
+
+    async def _beat(self, request: Any, context: RequestContext) -> dict[str, Any]:
         reply = await self.groups.share_heartbeat(
             ShareHeartbeatRequest(
                 request.group_id,

@@ -148,7 +148,6 @@ def test_a_member_without_an_id_is_given_one() -> None:
         ({"owned": None}, ErrorCode.invalid_request),
         ({"owned": {ORDERS: frozenset({1})}}, ErrorCode.invalid_request),
         ({"topic_names": None}, ErrorCode.invalid_request),
-        ({"topic_names": ()}, ErrorCode.invalid_request),
         ({"epoch": -2}, ErrorCode.invalid_request),
         ({"epoch": -3}, ErrorCode.invalid_request),
         ({"server_assignor": "mine"}, ErrorCode.unsupported_assignor),

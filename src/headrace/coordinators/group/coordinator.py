@@ -174,6 +174,7 @@ class GroupCoordinator:
         return found
 
     async def raise_share_epoch(self, group_id: str) -> int:
+        self._check_group_id(group_id)
         epoch: int = await self.runtime.run(group_id, lambda shard, now_ms: shard.raise_share_epoch(group_id))
         return epoch
 
@@ -232,7 +233,6 @@ class GroupCoordinator:
     # --- administration -----------------------------------------------------------------------------------------
 
     async def delete_group(self, group_id: str) -> ErrorCode:
-        self._check_group_id(group_id)
         if await settled(self.runtime.read(group_id, lambda shard, now_ms: group_id in shard.share_groups)):
             return await self._delete_share_group(group_id)
         errors: dict[str, ErrorCode] = await self.runtime.run(
@@ -266,7 +266,6 @@ class GroupCoordinator:
         return found
 
     async def describe_classic(self, group_id: str) -> DescribedClassicGroup | None:
-        self._check_group_id(group_id)
         reply: DescribedClassicGroup | None = await settled(
             self.runtime.read(group_id, lambda shard, now_ms: describe_classic(shard.groups.get(group_id)))
         )

@@ -15,7 +15,7 @@ from headrace.coordinators.codec.share_state import ShareKey
 from headrace.coordinators.group.coordinator import GroupCoordinator
 from headrace.coordinators.share.core.share_state import NOT_STARTED
 from headrace.coordinators.share.persister import Peers, Persister
-from headrace.kernel.errors import ErrorCode, Fault
+from headrace.kernel.errors import ErrorCode, Fault, Refused
 
 _LIST_OFFSETS: Final = 2
 _LIST_OFFSETS_VERSION: Final = 7
@@ -55,9 +55,14 @@ class ShareAdministration:
     async def describe(
         self, group_id: str, asked: Iterable[tuple[str, Sequence[int]]] | None
     ) -> dict[str, list[QueueOffset]]:
-        """Topic → where its queues stand; asked=None: all that the group has. Raises GROUP_ID_NOT_FOUND."""
-        group = await self._groups.share_group(group_id)
+        """Topic → where its queues stand; asked=None: all that the group has. A group nobody knows has none."""
         if asked is None:
+            try:
+                group = await self._groups.share_group(group_id)
+            except Refused as refused:
+                if refused.code is not ErrorCode.group_id_not_found:
+                    raise
+                return {}
             asked = [(name, sorted(indexes)) for name, indexes in group.queues.values()]
         return {
             topic: [await self._offset(group_id, topic, index) for index in partitions] for topic, partitions in asked
@@ -102,8 +107,9 @@ class ShareAdministration:
         return -1 if found.error_code else int(found.offset)
 
     async def alter(self, group_id: str, asked: Mapping[str, Mapping[int, int]]) -> dict[str, dict[int, ErrorCode]]:
-        """Each queue begins anew at the offset given. Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
-        await self._groups.share_group(group_id, must_be_empty=True)
+        """Each queue begins anew at the offset given. Raises NON_EMPTY_GROUP; a group nobody knows is made."""
+        if not asked:
+            return {}
         epoch = await self._groups.raise_share_epoch(group_id)
         errors: dict[str, dict[int, ErrorCode]] = {}
         begun: dict[uuid.UUID, tuple[str, frozenset[int]]] = {}
@@ -127,6 +133,8 @@ class ShareAdministration:
 
     async def delete(self, group_id: str, topics: Sequence[str]) -> dict[str, ErrorCode]:
         """Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
+        if not topics:
+            return {}
         group = await self._groups.share_group(group_id, must_be_empty=True)
         by_name = {name: (topic_id, indexes) for topic_id, (name, indexes) in group.queues.items()}
         errors: dict[str, ErrorCode] = {}

@@ -177,12 +177,13 @@ class ClassicMembers:
         return answers
 
     def _leaving(self, group: ConsumerGroup, each: LeavingMember) -> ConsumerMember:
+        """Of either protocol: an administrator removes members by this request too."""
         if each.member_id == NO_MEMBER_ID and each.instance_id is not None:
             holder = group.static_member(each.instance_id)
             if holder is None:
                 raise Refused(ErrorCode.unknown_member_id, f"Instance id {each.instance_id} is unknown.")
-            return self._require_classic(group, holder.member_id, each.instance_id)
-        return self._require_classic(group, each.member_id, each.instance_id)
+            return holder
+        return self.require(group, each.member_id, each.instance_id)
 
     # --- checks -------------------------------------------------------------------------------------------------
 

@@ -96,12 +96,10 @@ def check(request: HeartbeatRequest, settings: GroupSettings, version: int) -> N
             raise Refused(ErrorCode.invalid_request, "RebalanceTimeoutMs must be provided in first request.")
         if request.owned is None or request.owned:
             raise Refused(ErrorCode.invalid_request, "TopicPartitions must be empty when (re-)joining.")
-        if not request.topic_names and not request.topic_regex:
+        if request.topic_names is None and request.topic_regex is None:
             raise Refused(
                 ErrorCode.invalid_request,
-                "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
-                if request.topic_names is None
-                else "SubscribedTopicNames must be set in first request.",
+                "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.",
             )
     elif request.epoch == STATIC_LEAVE_EPOCH and request.instance_id is None:
         raise Refused(ErrorCode.invalid_request, "InstanceId can't be null.")

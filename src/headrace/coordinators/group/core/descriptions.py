@@ -47,11 +47,11 @@ def list_groups(
     listed = []
     for group_id, group in groups.items():
         if isinstance(group, ConsumerGroup):
-            entry = ListedGroup(group_id, group.protocol_type, group.state_name, "Consumer")
+            entry = ListedGroup(group_id, group.protocol_type, group.state_name, "consumer")
         elif isinstance(group, ShareGroup):
-            entry = ListedGroup(group_id, "share", group.state_name, "Share")
+            entry = ListedGroup(group_id, "share", group.state_name, "share")
         else:
-            entry = ListedGroup(group_id, group.protocol_type or "", group.state.value, "Classic")
+            entry = ListedGroup(group_id, group.protocol_type or "", group.state.value, "classic")
         if wanted_states and entry.state.lower() not in wanted_states:
             continue
         if wanted_types and entry.type.lower() not in wanted_types:

@@ -218,8 +218,11 @@ class GroupShard:
         return group
 
     def raise_share_epoch(self, group_id: str) -> Result:
-        """An administrator begins queues anew: the reply is the epoch that fences what was read before."""
-        group = self.empty_share_group(group_id)
+        """An administrator begins queues anew, also of a group that is not there yet: the reply is the epoch that
+        fences what was read before.
+        """
+        known = group_id in self.share_groups
+        group = self.empty_share_group(group_id) if known else self.share_group_to_join(group_id)
         effects = Effects()
         group.write_epoch(group.epoch + 1, group.metadata_hash, effects)
         return effects.result(group.epoch + 1)
