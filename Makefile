@@ -31,8 +31,8 @@ $(DONE)/headrace: pyproject.toml $(DONE)/requirements
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -e .
 	@touch $@
 
-run: setup ## Starts one broker on 127.0.0.1:9092, its data in ./data (Ctrl-C stops it)
-	@exec $(BIN)/headrace start config/server.properties --data data
+run: setup ## A broker on localhost:9092 and Spark counting words as they come, in ./data (Ctrl-C stops it)
+	@exec $(BIN)/headrace demo wordcount --data data
 
 test: setup programs check ## Checks, then every test; under 20 minutes on two cores
 	$(PYTEST)
