@@ -147,7 +147,7 @@ class Producers:
         known = self.verifications.get(producer_id)
         if known is None:
             known = Verification(epoch, sequence, supports_epoch_bump, now_ms)
-            # A producer that was replaced is asked about too, but must leave nothing that its successor could trip over.
+            # A replaced producer is asked about too, but leaves nothing that its successor could trip over.
             if entry is None or entry.epoch <= epoch:
                 self.verifications[producer_id] = known
         elif epoch > known.epoch:
