@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.report import show
 
-SUITES = ("broker", "groups", "transactions")
+SUITES = ("broker", "groups", "transactions", "cluster", "pipelines")
 
 
 def main() -> None:
