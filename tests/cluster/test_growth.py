@@ -145,17 +145,23 @@ def test_topics_are_described_alike_through_every_broker(cluster: RunningCluster
 
 def test_a_broker_that_stood_alone_becomes_the_first_of_a_cluster(tmp_path: Path) -> None:
     alone = BrokerProcess({"broker.id": "1"}, tmp_path / "first")
-    producer = Producer({"bootstrap.servers": alone.bootstrap})
+    producer = Producer({"bootstrap.servers": alone.bootstrap, "log_level": 0})
     for number in range(500):
         producer.produce("kept", str(number).encode())
     producer.flush(20)
     assert alone.stop() == 0
     with ZooKeeperServer(tmp_path / "zookeeper") as server:
-        first = BrokerProcess({"broker.id": "1", "zookeeper.connect": server.connect}, tmp_path / "first")
-        second = BrokerProcess({"broker.id": "2", "zookeeper.connect": server.connect}, tmp_path / "second")
+        settings = {"zookeeper.connect": server.connect, "offsets.topic.replication.factor": "2"}
+        first = BrokerProcess({"broker.id": "1", **settings}, tmp_path / "first")
+        second = BrokerProcess({"broker.id": "2", **settings}, tmp_path / "second")
         try:
             consumer = Consumer(
-                {"bootstrap.servers": second.bootstrap, "group.id": "g", "auto.offset.reset": "earliest"}
+                {
+                    "bootstrap.servers": second.bootstrap,
+                    "group.id": "g",
+                    "auto.offset.reset": "earliest",
+                    "log_level": 0,
+                }
             )
             consumer.subscribe(["kept"])
             seen: list[bytes] = []
