@@ -6,7 +6,12 @@ import importlib.util
 import subprocess
 import sys
 
-GENERATORS = ("headrace.config.reference", "headrace.telemetry.reference", "headrace.handlers.compatibility")
+GENERATORS = (
+    "headrace.config.reference",
+    "headrace.telemetry.reference",
+    "headrace.handlers.compatibility",
+    "headrace.cli.reference",
+)
 
 
 def main(arguments: list[str]) -> int:

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 
 def main() -> None:
-    """`headrace …`. A command is imported when it is run: `start` serves before a parser library would be loaded."""
+    """`headrace …`. A command is imported when it is run: `start` serves before a parser library would be loaded.
+
+    0 done · 1 the thing failed · 2 the call was wrong. Expected trouble is one sentence on stderr.
+    """
     arguments = sys.argv[1:]
     if arguments[:1] == ["start"]:
         from headrace.cli.start import run
 
         sys.exit(run(arguments[1:]))
     from headrace.cli.app import app
+    from headrace.cli.kafka_tools.running import ToolFailed
+    from headrace.kernel.errors import Fault
 
-    app()
+    try:
+        app()
+    except (ToolFailed, Fault, TimeoutError) as error:
+        print(f"headrace: {str(error) or 'no answer within the time-out'}", file=sys.stderr)
+        sys.exit(1)
+    except BrokenPipeError:
+        # The reader of our output has gone (`… | head`); that is its right.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)

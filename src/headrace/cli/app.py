@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 import importlib
-from typing import Final
+import sys
+from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperGroup
 
 # Command → (module, what it is for). `start` is answered before this module is loaded.
 COMMANDS: Final = {
+    "topics": ("headrace.cli.topics", "List, describe, create, grow, empty, delete and plan topics."),
+    "produce": ("headrace.cli.produce", "Send records from arguments, standard input or files."),
+    "consume": ("headrace.cli.consume", "Read, filter, format, follow, count and export records."),
+    "groups": ("headrace.cli.groups", "Groups: who they are, how far behind, and moving their positions."),
+    "configs": ("headrace.cli.configs", "Read and change configurations of topics, brokers and groups."),
+    "cluster": ("headrace.cli.cluster", "Brokers, controller, in-sync replicas, log directories."),
+    "transactions": ("headrace.cli.transactions", "List, describe and end transactions."),
+    "quotas": ("headrace.cli.quotas", "Read and change client quotas."),
+    "bench": ("headrace.cli.bench", "Measure a cluster: produce, consume, latency."),
+    "doctor": ("headrace.cli.doctor", "Connect as a client would, and explain what is wrong."),
+    "up": ("headrace.cli.up", "Run a development cluster in the foreground."),
+    "context": ("headrace.cli.context", "Named clusters to switch between."),
     "log": ("headrace.cli.log", "Look into log directories, check them, repair them."),
     "pipeline": ("headrace.cli.pipeline", "Data pipelines on Spark."),
     "mirror": ("headrace.cli.mirror", "Copy topics from one cluster to another."),
     "demo": ("headrace.cli.demo", "Runnable demonstrations."),
 }
+# Boxes and colour are for terminals; pipes and files get plain text.
+_MARKUP: Final = "markdown" if sys.stdout.isatty() else None
 
 
 class LazyCommands(TyperGroup):
@@ -25,11 +40,24 @@ class LazyCommands(TyperGroup):
 
     def get_command(self, ctx: object, cmd_name: str):  # type: ignore[no-untyped-def]
         if cmd_name in COMMANDS:
-            module = importlib.import_module(COMMANDS[cmd_name][0])
-            command = typer.main.get_command(module.app)
-            command.name = cmd_name
+            command = load(cmd_name)
+            _dress(command)
             return command
         return super().get_command(ctx, cmd_name)  # type: ignore[arg-type]
+
+
+def load(name: str) -> Any:
+    """The command itself."""
+    module = importlib.import_module(COMMANDS[name][0])
+    command = typer.main.get_command(module.app)
+    command.name = name
+    return command
+
+
+def _dress(command: Any) -> None:
+    command.rich_markup_mode = _MARKUP
+    for inner in getattr(command, "commands", {}).values():
+        _dress(inner)
 
 
 app = typer.Typer(
@@ -37,6 +65,8 @@ app = typer.Typer(
     no_args_is_help=True,
     help="Headrace: a Kafka-compatible streaming platform.",
     pretty_exceptions_enable=False,
+    rich_markup_mode=_MARKUP,
+    context_settings={"help_option_names": ["--help", "-h"]},
 )
 
 
@@ -46,8 +76,44 @@ def root() -> None:
 
 
 @app.command()
-def version() -> None:
-    """The version."""
-    from headrace import __version__
+def version(
+    output: Annotated[str, typer.Option("--output", "-o", help="table, json or yaml.")] = "table",
+) -> None:
+    """The version.
 
-    typer.echo(f"headrace {__version__} (speaks Kafka 4.3)")
+    $ headrace version
+    """
+    from headrace import __version__
+    from headrace.cli.output import Format, show_one
+
+    if output == "table":
+        typer.echo(f"headrace {__version__} (speaks Kafka 4.3)")
+        return
+    try:
+        form = Format(output)
+    except ValueError as error:
+        raise typer.BadParameter(f"--output {output!r}: must be table, json or yaml") from error
+    show_one({"headrace": __version__, "kafka": "4.3", "python": sys.version.split()[0]}, form)
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True}, add_help_option=False)
+def start(ctx: typer.Context) -> None:
+    """Run one broker in the foreground."""
+    from headrace.cli.start import run
+
+    raise typer.Exit(run(ctx.args))
+
+
+@app.command()
+def completion(shell: Annotated[str, typer.Argument(help="bash, zsh or fish.")]) -> None:
+    """Print the completion script of a shell: commands, options, and live names of topics and groups.
+
+    $ headrace completion bash
+
+    Put `eval "$(headrace completion bash)"` into ~/.bashrc.
+    """
+    from typer._completion_shared import get_completion_script
+
+    if shell not in ("bash", "zsh", "fish"):
+        raise typer.BadParameter(f"{shell!r}: must be bash, zsh or fish")
+    typer.echo(get_completion_script(prog_name="headrace", complete_var="_HEADRACE_COMPLETE", shell=shell))

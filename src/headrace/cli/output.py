@@ -69,21 +69,31 @@ def _cell(value: Any) -> str:
 
 def _table(rows: Sequence[Mapping[str, Any]], title: str | None) -> None:
     headings = list(rows[0])
-    numeric = {
-        name for name in headings if all(isinstance(row[name], int | float) or row[name] is None for row in rows)
-    }
     if not sys.stdout.isatty():
-        _plain_table(headings, [[_cell(row[name]) for name in headings] for row in rows], numeric)
+        _plain_table(headings, [[_cell(row[name]) for name in headings] for row in rows], _numeric(rows))
         return
     from rich.console import Console
+
+    Console().print(rich_table(rows, title))
+
+
+def _numeric(rows: Sequence[Mapping[str, Any]]) -> set[str]:
+    return {name for name in rows[0] if all(isinstance(row[name], int | float) or row[name] is None for row in rows)}
+
+
+def rich_table(rows: Sequence[Mapping[str, Any]], title: str | None = None) -> Any:
+    """A table for a terminal."""
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(title=title)
-    for name in headings:
+    numeric = _numeric(rows) if rows else set()
+    for name in rows[0] if rows else ():
         table.add_column(name.replace("_", " "), justify="right" if name in numeric else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(_cell(row[name]) for name in headings))
-    Console().print(table)
+        # As text: a topic or a value may look like markup.
+        table.add_row(*(Text(_cell(value)) for value in row.values()))
+    return table
 
 
 def _plain_table(headings: list[str], cells: Iterable[list[str]], numeric: set[str]) -> None:

@@ -1,0 +1,145 @@
+"""`headrace cluster status|brokers|disks|features`: who is there and how they are."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from headrace.cli.connecting import Bootstrap, Output, Timeout, connected, existing_topics
+from headrace.cli.output import Format, show, show_one, size_text
+from headrace.cli.topic_facts import log_dirs
+from headrace.client.cluster_client import ClusterClient
+from headrace.kernel.errors import ErrorCode, Fault
+
+app = typer.Typer(no_args_is_help=True, help="Brokers, controller, in-sync replicas, log directories.")
+
+
+async def broker_rows(client: ClusterClient) -> list[dict[str, Any]]:
+    """Each broker with what it leads and holds, and whether its advertised address answers."""
+    topics = await existing_topics(client, None)
+    partitions = [p for topic in topics for p in topic.partitions]
+    rows = []
+    for node in sorted(client.metadata.nodes.values(), key=lambda n: n.id):
+        try:
+            await client.connection(node.id)
+            state = "up"
+        except Fault as fault:
+            state = f"unreachable: {fault.message}"
+        rows.append(
+            {
+                "broker": node.id,
+                "address": f"{node.host}:{node.port}",
+                "rack": node.rack,
+                "controller": node.id == client.metadata.controller_id,
+                "leads": sum(int(p.leader_id) == node.id for p in partitions),
+                "replicas": sum(node.id in p.replica_nodes for p in partitions),
+                "in_sync": sum(node.id in p.isr_nodes for p in partitions),
+                "state": state,
+            }
+        )
+    return rows
+
+
+async def unhealthy_partitions(client: ClusterClient) -> list[dict[str, Any]]:
+    """Partitions without a leader or with replicas out of sync."""
+    found = []
+    for topic in await existing_topics(client, None):
+        for p in topic.partitions:
+            missing = sorted({*map(int, p.replica_nodes)} - {*map(int, p.isr_nodes)})
+            if missing or int(p.leader_id) < 0:
+                found.append(
+                    {
+                        "partition": f"{topic.name}-{p.partition_index}",
+                        "state": "offline" if int(p.leader_id) < 0 else "under-replicated",
+                        "leader": int(p.leader_id) if p.leader_id >= 0 else None,
+                        "replicas": [int(n) for n in p.replica_nodes],
+                        "isr": [int(n) for n in p.isr_nodes],
+                        "missing": missing,
+                    }
+                )
+    return found
+
+
+@app.command()
+def status(
+    check: Annotated[bool, typer.Option("--check", help="Exit with 1 when something is unhealthy.")] = False,
+    bootstrap: Bootstrap = None,
+    output: Output = Format.TABLE,
+    timeout: Timeout = 10.0,
+) -> None:
+    """Brokers, controller, under-replicated and offline partitions.
+
+    $ headrace cluster status
+
+    $ headrace cluster status --check -o json
+    """
+
+    async def action(client: ClusterClient) -> dict[str, Any]:
+        brokers = await broker_rows(client)
+        unhealthy = await unhealthy_partitions(client)
+        return {
+            "cluster_id": client.metadata.cluster_id,
+            "controller": client.metadata.controller_id,
+            "brokers": brokers,
+            "topics": len(client.metadata.topics),
+            "partitions": sum(len(t.partitions) for t in client.metadata.topics.values()),
+            "under_replicated": sum(p["state"] == "under-replicated" for p in unhealthy),
+            "offline": sum(p["state"] == "offline" for p in unhealthy),
+            "unhealthy_partitions": unhealthy,
+        }
+
+    found = connected(bootstrap, action, timeout=timeout)
+    healthy = not found["unhealthy_partitions"] and all(b["state"] == "up" for b in found["brokers"])
+    if output is not Format.TABLE:
+        show_one(found, output)
+    else:
+        brokers, unhealthy = found.pop("brokers"), found.pop("unhealthy_partitions")
+        show_one({**found, "healthy": "yes" if healthy else "no"}, output)
+        typer.echo("")
+        show([{**b, "controller": "*" if b["controller"] else ""} for b in brokers], output)
+        if unhealthy:
+            typer.echo("")
+            show(unhealthy, output)
+    raise typer.Exit(1 if check and not healthy else 0)
+
+
+@app.command()
+def brokers(bootstrap: Bootstrap = None, output: Output = Format.TABLE, timeout: Timeout = 10.0) -> None:
+    """List the brokers.
+
+    $ headrace cluster brokers -o yaml
+    """
+    show(connected(bootstrap, broker_rows, timeout=timeout), output)
+
+
+@app.command()
+def disks(bootstrap: Bootstrap = None, output: Output = Format.TABLE, timeout: Timeout = 10.0) -> None:
+    """Log directories: what they hold and what is free.
+
+    $ headrace cluster disks
+    """
+    rows = connected(bootstrap, disk_rows, timeout=timeout)
+    if output is Format.TABLE:
+        shown = ("held", "total", "free")
+        rows = [{**r, **{name: None if r[name] is None else size_text(r[name]) for name in shown}} for r in rows]
+    show(rows, output)
+
+
+async def disk_rows(client: ClusterClient) -> list[dict[str, Any]]:
+    rows = []
+    for node, directories in (await log_dirs(client)).items():
+        for directory in directories:
+            total, usable = int(getattr(directory, "total_bytes", -1)), int(getattr(directory, "usable_bytes", -1))
+            rows.append(
+                {
+                    "broker": node,
+                    "directory": str(directory.log_dir),
+                    "partitions": sum(len(t.partitions) for t in directory.topics),
+                    "held": sum(int(p.partition_size) for t in directory.topics for p in t.partitions),
+                    "total": total if total >= 0 else None,
+                    "free": usable if usable >= 0 else None,
+                    "error": ErrorCode(directory.error_code).name if directory.error_code else None,
+                }
+            )
+    return rows

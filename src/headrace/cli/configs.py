@@ -1,0 +1,174 @@
+"""`headrace configs get|set|unset`: configurations of topics, brokers and groups, named as `topic/orders`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+import typer
+
+from headrace.cli.connecting import (
+    Bootstrap,
+    DryRun,
+    Failed,
+    Output,
+    Timeout,
+    Yes,
+    check_answer,
+    complete_group,
+    complete_topic,
+    connected,
+    existing_topics,
+    key_values,
+    nearest,
+    sure,
+)
+from headrace.cli.output import Format, show
+from headrace.client.cluster_client import ClusterClient
+
+DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS = 32, 44
+SET, DELETE = 0, 1
+KINDS: Final = {"topic": 2, "broker": 4, "group": 32, "client-metrics": 16}
+SOURCES: Final = {
+    1: "topic", 2: "broker", 3: "cluster default", 4: "broker's file", 5: "default", 6: "broker logger",
+    7: "client metrics", 8: "group",
+}  # fmt: skip
+_UNCHANGED: Final = (4, 5)
+
+app = typer.Typer(no_args_is_help=True, help="Read and change configurations of topics, brokers and groups.")
+
+
+def complete_resource(incomplete: str) -> list[str]:
+    kind, slash, name = incomplete.partition("/")
+    if not slash:
+        return [f"{known}/" for known in KINDS if known.startswith(kind)]
+    names = {"topic": complete_topic, "group": complete_group}.get(kind)
+    return [] if names is None else [f"{kind}/{found}" for found in names(name)]
+
+
+Resource = Annotated[
+    str,
+    typer.Argument(
+        help="topic/NAME, group/NAME, broker/ID, or broker/ for the default of all.", autocompletion=complete_resource
+    ),
+]
+
+
+async def _resource(client: ClusterClient, text: str) -> tuple[dict[str, Any], int | None]:
+    """The resource as requests name it, and the broker to ask."""
+    kind, slash, name = text.partition("/")
+    if not slash:
+        kind, name = "topic", text
+    if kind not in KINDS:
+        raise Failed(f"{text!r}: must begin with {', '.join(f'{known}/' for known in KINDS)}.{nearest(kind, KINDS)}")
+    node = None
+    if kind == "topic":
+        await existing_topics(client, [name])
+    if kind == "broker" and name:
+        if not name.isdecimal() or int(name) not in client.metadata.nodes:
+            raise Failed(f"there is no broker {name!r}: the cluster has {sorted(client.metadata.nodes)}")
+        node = int(name)
+    return {"resource_type": KINDS[kind], "resource_name": name}, node
+
+
+async def _entries(client: ClusterClient, text: str, *, documentation: bool = False) -> list[Any]:
+    resource, node = await _resource(client, text)
+    body = {
+        "resources": [{**resource, "configuration_keys": None}],
+        "include_synonyms": False,
+        "include_documentation": documentation,
+    }
+    result = (await client.request(DESCRIBE_CONFIGS, body, node=node)).results[0]
+    check_answer(result, text)
+    return sorted(result.configs, key=lambda entry: str(entry.name))
+
+
+@app.command()
+def get(
+    resource: Resource,
+    names: Annotated[list[str] | None, typer.Argument(help="Only these keys.")] = None,
+    everything: Annotated[bool, typer.Option("--all", "-a", help="Defaults too.")] = False,
+    docs: Annotated[bool, typer.Option("--docs", help="What each key does.")] = False,
+    bootstrap: Bootstrap = None,
+    output: Output = Format.TABLE,
+    timeout: Timeout = 10.0,
+) -> None:
+    """Show what was set; with --all the defaults too.
+
+    $ headrace configs get topic/orders --all
+
+    $ headrace configs get topic/orders retention.ms --docs -o json
+    """
+
+    async def action(client: ClusterClient) -> list[Any]:
+        return await _entries(client, resource, documentation=docs)
+
+    entries = connected(bootstrap, action, timeout=timeout)
+    known = {str(entry.name): entry for entry in entries}
+    for name in names or ():
+        if name not in known:
+            raise Failed(f"{resource} has no key {name!r}.{nearest(name, known)}")
+    rows = []
+    for name, entry in known.items():
+        if name in names if names else everything or entry.config_source not in _UNCHANGED:
+            row = {
+                "name": name,
+                "value": None if entry.is_sensitive else entry.value,
+                "source": SOURCES.get(int(entry.config_source), "unknown"),
+                "read_only": bool(entry.read_only),
+            }
+            rows.append({**row, "documentation": entry.documentation} if docs else row)
+    show(rows, output, empty="nothing was set; --all shows the defaults")
+
+
+@app.command("set")
+def set_(
+    resource: Resource,
+    settings: Annotated[list[str], typer.Argument(help="NAME=VALUE …")],
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    bootstrap: Bootstrap = None,
+    timeout: Timeout = 10.0,
+) -> None:
+    """Set keys; the others stay. Asks before it changes brokers.
+
+    $ headrace configs set topic/orders retention.ms=86400000
+    """
+    wanted = key_values(settings, "setting")
+    changes = [{"name": name, "config_operation": SET, "value": value} for name, value in wanted.items()]
+    _alter(resource, changes, bootstrap, timeout, dry_run=dry_run, yes=yes)
+
+
+@app.command()
+def unset(
+    resource: Resource,
+    names: Annotated[list[str], typer.Argument(help="Keys to return to their defaults.")],
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    bootstrap: Bootstrap = None,
+    timeout: Timeout = 10.0,
+) -> None:
+    """Return keys to their defaults.
+
+    $ headrace configs unset topic/orders retention.ms
+    """
+    changes = [{"name": name, "config_operation": DELETE, "value": None} for name in names]
+    _alter(resource, changes, bootstrap, timeout, dry_run=dry_run, yes=yes)
+
+
+def _alter(
+    text: str, changes: list[dict[str, Any]], bootstrap: str | None, timeout: float, *, dry_run: bool, yes: bool
+) -> None:
+    async def action(client: ClusterClient) -> None:
+        before = {str(entry.name): entry.value for entry in await _entries(client, text)}
+        resource, node = await _resource(client, text)
+        if text.startswith("broker/") and not dry_run:
+            sure(f"Change {', '.join(c['name'] for c in changes)} of {text}?", yes)
+        body = {"resources": [{**resource, "configs": changes}], "validate_only": dry_run}
+        result = (await client.request(INCREMENTAL_ALTER_CONFIGS, body, node=node)).responses[0]
+        check_answer(result, text)
+        for change in changes:
+            new = "its default" if change["config_operation"] == DELETE else change["value"]
+            verb = "would change" if dry_run else "changed"
+            typer.echo(f"{verb} {change['name']} of {text}: {before.get(change['name'])} → {new}")
+
+    connected(bootstrap, action, timeout=timeout)

@@ -1,0 +1,192 @@
+"""`headrace consume TOPIC…`: read, filter, format, follow, count and export records."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from headrace.cli.connecting import Bootstrap, SomeTopics, Timeout, bootstrap_address, connected, existing_topics
+from headrace.cli.output import Format, show_one
+from headrace.cli.places import offset_at
+from headrace.cli.progress import progress
+from headrace.cli.reading import Span, read
+from headrace.cli.record_filter import WrongFilter, compile_filter
+from headrace.cli.record_text import Decoding, Seen, document, template
+from headrace.cli.times import Kind, Place, parse_place
+from headrace.cli.topic_facts import leaders_of
+from headrace.client.cluster_client import ClusterClient
+from headrace.kernel.ids import TopicPartition
+
+READ_COMMITTED = 1
+app = typer.Typer()
+
+
+@app.command()
+def consume(
+    topics: SomeTopics,
+    since: Annotated[str | None, typer.Option("--from", help="beginning, end, 120, -5, a time, '1h ago'.")] = None,
+    until: Annotated[str | None, typer.Option("--until", help="Stop before this place; as --from.")] = None,
+    count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="Stop after so many records.")] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more; begins at the end.")] = False,
+    partition: Annotated[list[int] | None, typer.Option("--partition", "-p", min=0, help="Only these.")] = None,
+    where: Annotated[str | None, typer.Option("--where", "-w", help='key == "a" and value.amount > 5')] = None,
+    form: Annotated[str | None, typer.Option("--format", "-F", help="A template: '%k %s\\n' or '{key}\\n'.")] = None,
+    key: Annotated[Decoding, typer.Option("--key", help="How keys are shown.")] = Decoding.AUTO,
+    value: Annotated[Decoding, typer.Option("--value", help="How values are shown.")] = Decoding.AUTO,
+    to: Annotated[Path | None, typer.Option("--to", help="Write a .ndjson, .csv or .parquet file.")] = None,
+    only_count: Annotated[bool, typer.Option("--only-count", "-c", help="Count, print no records.")] = False,
+    rates: Annotated[bool, typer.Option("--rates", help="Records and bytes a second, every second.")] = False,
+    group: Annotated[str | None, typer.Option("--group", "-g", help="Commit positions for this group.")] = None,
+    idle: Annotated[float | None, typer.Option("--idle", min=0.1, help="Stop when nothing came for seconds.")] = None,
+    uncommitted: Annotated[bool, typer.Option("--uncommitted", help="Open and aborted transactions too.")] = False,
+    bootstrap: Bootstrap = None,
+    output: Annotated[Format, typer.Option("--output", "-o", help="table, json (a line each) or yaml.")] = Format.TABLE,
+    timeout: Timeout = 10.0,
+) -> None:
+    """Read records: what is there, then stop; --follow goes on.
+
+    $ headrace consume orders --from beginning -F '%p %o %k %s\\n'
+
+    $ headrace consume orders --from '10 minutes ago' --where 'value.amount >= 5' -o json
+
+    $ headrace consume orders --from -5 --to orders.parquet
+
+    $ headrace consume orders --follow --from beginning --count 2
+    """
+    address = bootstrap_address(bootstrap)
+    start = _place(since or ("end" if follow else "beginning"), "--from")
+    stop = None if follow and until is None else _place(until or "end", "--until")
+    try:
+        wanted = (lambda record: True) if where is None else compile_filter(where)
+        write = _printer(output, form, key, value)
+    except WrongFilter as error:
+        raise typer.BadParameter(str(error)) from error
+    except ValueError as error:
+        raise typer.BadParameter(f"--format: {error}") from error
+
+    async def plan(client: ClusterClient) -> dict[TopicPartition, Span]:
+        known = leaders_of(await existing_topics(client, topics))
+        chosen = sorted(p for p in known if not partition or p.partition in partition)
+        if partition and (missing := set(partition) - {p.partition for p in chosen}):
+            raise typer.BadParameter(f"--partition {min(missing)}: {', '.join(topics)} has no such partition")
+        return await _spans(client, chosen, start, stop, 0 if uncommitted else READ_COMMITTED)
+
+    spans = connected(bootstrap, plan, timeout=timeout)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    tally = _Tally(rates)
+    stream = read(address, spans, committed_only=not uncommitted, group=group, idle_s=idle, on_idle=tally.tick)
+    matching = _limited((tally.saw(record) for record in stream if wanted(record)), count)
+    total = sum((span.end or 0) - span.start for span in spans.values()) if stop is not None else None
+    try:
+        if to is not None:
+            from headrace.cli.record_files import Export
+
+            with Export(to) as sink, progress("exporting", total=total, unit="records") as advance:
+                for record in matching:
+                    sink.write(record)
+                    advance(1)
+        else:
+            for record in matching:
+                if not only_count and not rates:
+                    write(record)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        stream.close()
+    if to is not None and output is Format.TABLE:
+        typer.echo(f"wrote {tally.records} records to {to}", err=True)
+    elif only_count or to is not None:
+        result = {"records": tally.records, "bytes": tally.size}
+        if output is Format.TABLE:
+            typer.echo(str(tally.records))
+        else:
+            show_one(result, output)
+
+
+def _place(text: str, option: str) -> Place:
+    try:
+        return parse_place(text, int(time.time() * 1000))
+    except ValueError as error:
+        raise typer.BadParameter(f"{option} {error}") from error
+
+
+async def _spans(
+    client: ClusterClient, partitions: list[TopicPartition], start: Place, stop: Place | None, isolation: int
+) -> dict[TopicPartition, Span]:
+    first = await offset_at(client, partitions, start, isolation_level=isolation)
+    if stop is None:
+        return {p: Span(first[p], None) for p in partitions}
+    if stop.kind is Kind.OFFSET:
+        # An end that has not been written yet is waited for, unlike a start beyond the end.
+        ends = await offset_at(client, partitions, Place(Kind.END), isolation_level=isolation)
+        last = {p: min(stop.value, ends[p]) for p in partitions}
+    else:
+        last = await offset_at(client, partitions, stop, isolation_level=isolation)
+    return {p: Span(first[p], last[p]) for p in partitions}
+
+
+def _limited(records: Iterator[Seen], count: int | None) -> Iterator[Seen]:
+    for number, record in enumerate(records, 1):
+        yield record
+        if number == count:
+            return
+
+
+def _printer(output: Format, form: str | None, key: Decoding, value: Decoding) -> Callable[[Seen], None]:
+    import json
+
+    if output is Format.JSON:
+        return lambda record: print(
+            json.dumps(document(record, key, value), ensure_ascii=False, separators=(",", ":")), flush=True
+        )
+    if output is Format.YAML:
+        import yaml
+
+        return lambda record: print(
+            "---\n" + yaml.safe_dump(document(record, key, value), sort_keys=False, allow_unicode=True),
+            end="", flush=True,
+        )  # fmt: skip
+    default = "{value}\\n" if not sys.stdout.isatty() else "{topic}-{partition} @{offset} {time}  {key}  {value}\\n"
+    line = template(form if form is not None else default, key, value)
+    out = sys.stdout
+
+    def write(record: Seen) -> None:
+        out.write(line(record))
+        out.flush()
+
+    return write
+
+
+class _Tally:
+    """Counts what was read, and says how fast once a second when asked."""
+
+    def __init__(self, rates: bool) -> None:
+        self.records = self.size = 0
+        self._rates = rates
+        self._since: tuple[float, int, int] = (time.monotonic(), 0, 0)
+
+    def saw(self, record: Seen) -> Seen:
+        self.records += 1
+        self.size += len(record.key or b"") + len(record.value or b"")
+        self.tick()
+        return record
+
+    def tick(self) -> None:
+        if not self._rates:
+            return
+        now = time.monotonic()
+        then, records, size = self._since
+        if now - then >= 1:
+            rate: dict[str, Any] = {
+                "records": self.records,
+                "records_per_s": round((self.records - records) / (now - then), 1),
+                "mb_per_s": round((self.size - size) / (now - then) / 1e6, 3),
+            }
+            print("  ".join(f"{name} {number}" for name, number in rate.items()), flush=True)
+            self._since = (now, self.records, self.size)

@@ -1,0 +1,86 @@
+"""`headrace context ls|use|add|rm`: named clusters to switch between."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from headrace.cli.connecting import Failed, Output, Yes, nearest, sure
+from headrace.cli.contexts import load, save
+from headrace.cli.output import Format, show
+from headrace.client.cluster_client import parse_bootstrap
+
+app = typer.Typer(no_args_is_help=True, help="Named clusters to switch between.")
+
+
+def complete_context(incomplete: str) -> list[str]:
+    return [name for name in load().addresses if name.startswith(incomplete)]
+
+
+Name = Annotated[str, typer.Argument(help="The context's name.", autocompletion=complete_context)]
+
+
+@app.command("ls")
+def ls(output: Output = Format.TABLE) -> None:
+    """List the contexts; the current one is marked.
+
+    $ headrace context ls
+    """
+    contexts = load()
+    rows = [
+        {"name": name, "bootstrap": address, "current": name == contexts.current}
+        for name, address in sorted(contexts.addresses.items())
+    ]
+    if output is Format.TABLE:
+        rows = [{**row, "current": "*" if row["current"] else ""} for row in rows]
+    show(rows, output, empty="no contexts yet: headrace context add NAME HOST:PORT")
+
+
+@app.command()
+def add(name: Name, bootstrap: Annotated[str, typer.Argument(help="host:port,host:port")]) -> None:
+    """Add a context, or change its address. The first one becomes the current one.
+
+    $ headrace context add local 127.0.0.1:9092
+    """
+    if ":" in name or "," in name or not name.strip():
+        raise typer.BadParameter(f"name {name!r}: must not contain ':' or ',', which belong to addresses")
+    try:
+        parse_bootstrap(bootstrap)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    contexts = load()
+    contexts.addresses[name] = bootstrap
+    contexts.current = contexts.current or name
+    save(contexts)
+    typer.echo(f"{name} is {bootstrap}")
+
+
+@app.command()
+def use(name: Name) -> None:
+    """Make a context the current one.
+
+    $ headrace context use local
+    """
+    contexts = load()
+    if name not in contexts.addresses:
+        raise Failed(f"context {name!r} does not exist.{nearest(name, contexts.addresses)}")
+    contexts.current = name
+    save(contexts)
+    typer.echo(f"now using {name} ({contexts.addresses[name]})")
+
+
+@app.command()
+def rm(name: Name, yes: Yes = False) -> None:
+    """Forget a context. The cluster itself is not touched.
+
+    $ headrace context rm local --yes
+    """
+    contexts = load()
+    if name not in contexts.addresses:
+        raise Failed(f"context {name!r} does not exist.{nearest(name, contexts.addresses)}")
+    sure(f"Forget the context {name} ({contexts.addresses[name]})?", yes)
+    del contexts.addresses[name]
+    if contexts.current == name:
+        contexts.current = None
+    save(contexts)

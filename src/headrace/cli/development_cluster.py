@@ -1,0 +1,162 @@
+"""The processes of a development cluster: one ZooKeeper server and some brokers, each with its directory and log.
+
+They run in sessions of their own, so that a Ctrl-C in the terminal reaches only the command, which then stops the
+brokers first (they hand their leadership over) and ZooKeeper last.
+"""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from headrace.cli.kafka_tools.running import ToolFailed as Failed
+
+_START_S: Final = 60
+_STOP_S: Final = 20
+_HOST: Final = "127.0.0.1"
+
+
+@dataclass(slots=True)
+class Member:
+    name: str
+    port: int
+    directory: Path
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    @property
+    def state(self) -> str:
+        code = self.process.poll()
+        return "running" if code is None else f"ended with {code}, see {self.log}"
+
+
+class Cluster:
+    def __init__(
+        self, brokers: int, directory: Path, port: int, zookeeper_port: int, settings: Mapping[str, str]
+    ) -> None:
+        self.directory = directory
+        self._ports = [_free_port() if port == 0 else port + at for at in range(brokers)]
+        self._zookeeper_port = zookeeper_port or _free_port()
+        factor = min(3, brokers)
+        self._settings = {
+            "default.replication.factor": str(factor),
+            "min.insync.replicas": str(max(1, factor - 1)),
+            "offsets.topic.replication.factor": str(factor),
+            "transaction.state.log.replication.factor": str(factor),
+            "transaction.state.log.min.isr": str(max(1, factor - 1)),
+            "group.initial.rebalance.delay.ms": "0",
+            **settings,
+        }
+        self._members: list[Member] = []
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(f"{_HOST}:{port}" for port in self._ports)
+
+    @property
+    def all_ended(self) -> bool:
+        brokers = self._members[1:]
+        return all(member.process.poll() is not None for member in brokers)
+
+    def states(self) -> dict[str, str]:
+        return {member.name: member.state for member in self._members}
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "process": m.name, "address": f"{_HOST}:{m.port}", "pid": m.process.pid, "state": m.state,
+                "log": str(m.log),
+            }
+            for m in self._members
+        ]  # fmt: skip
+
+    def start(self, stopping: Callable[[], bool]) -> None:
+        """Returns when every broker serves, or somebody wants to stop. Raises Failed with the log of what did not."""
+        for port in (self._zookeeper_port, *self._ports):
+            _refuse_taken(port)
+        self._start_zookeeper()
+        self._wait(self._members[0], stopping)
+        for number, port in enumerate(self._ports, 1):
+            if stopping():
+                return
+            self._start_broker(number, port)
+        for member in self._members[1:]:
+            self._wait(member, stopping)
+
+    def _start_zookeeper(self) -> None:
+        directory = self.directory / "zookeeper"
+        directory.mkdir(parents=True, exist_ok=True)
+        file = directory / "zookeeper.properties"
+        file.write_text(
+            f"dataDir={directory / 'data'}\nclientPort={self._zookeeper_port}\nclientPortAddress={_HOST}\n"
+            "tickTime=1000\nmaxClientCnxns=0\nadmin.enableServer=false\n"
+        )
+        command = [sys.executable, "-m", "headrace.cli.kafka_tools.zookeeper_start", str(file)]
+        self._run("zookeeper", self._zookeeper_port, directory, command)
+
+    def _start_broker(self, number: int, port: int) -> None:
+        directory = self.directory / f"broker-{number}"
+        own = {"broker.id": str(number), "zookeeper.connect": f"{_HOST}:{self._zookeeper_port}", **self._settings}
+        command = [sys.executable, "-m", "headrace.cli", "start", "--data", str(directory)]
+        command += ["--listen", f"{_HOST}:{port}", *(f"--set={name}={value}" for name, value in own.items())]
+        self._run(f"broker-{number}", port, directory, command)
+
+    def _run(self, name: str, port: int, directory: Path, command: list[str]) -> None:
+        log = self.directory / f"{name}.log"
+        with log.open("ab") as out:
+            process = subprocess.Popen(
+                command, stdout=out, stderr=out, stdin=subprocess.DEVNULL, start_new_session=True
+            )
+        self._members.append(Member(name, port, directory, process, log))
+
+    def _wait(self, member: Member, stopping: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + _START_S
+        while not stopping():
+            if member.process.poll() is not None:
+                raise Failed(f"{member.name} did not start:\n{_tail(member.log)}")
+            if _listens(member.port):
+                return
+            if time.monotonic() > deadline:
+                raise Failed(f"{member.name} does not serve within {_START_S} s; its log is {member.log}")
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        """Brokers first, ZooKeeper last; what does not end in time is killed."""
+        for member in self._members[1:]:
+            member.process.terminate()
+        for member in (*self._members[1:], *self._members[:1]):
+            member.process.terminate()
+            try:
+                member.process.wait(_STOP_S)
+            except subprocess.TimeoutExpired:
+                member.process.kill()
+                member.process.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((_HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def _refuse_taken(port: int) -> None:
+    if _listens(port):
+        raise Failed(f"port {port} is taken already: stop what listens there, or choose --port and --zookeeper-port")
+
+
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection((_HOST, port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def _tail(log: Path) -> str:
+    return "\n".join(log.read_text(errors="replace").splitlines()[-8:])

@@ -1,0 +1,241 @@
+"""`headrace groups …`: list, describe, lag (live too), reset positions, delete."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from contextlib import contextmanager, nullcontext
+from typing import Annotated, Any
+
+import typer
+
+from headrace.cli.connecting import (
+    Bootstrap,
+    DryRun,
+    Failed,
+    Group,
+    Output,
+    Timeout,
+    Yes,
+    bootstrap_address,
+    check_answer,
+    complete_group,
+    complete_topic,
+    connected,
+    existing_group,
+    existing_topics,
+    sure,
+)
+from headrace.cli.kafka_tools.group_offsets import Position, commit, committed
+from headrace.cli.kafka_tools.group_view import described, listed
+from headrace.cli.lag import History, lag_rows
+from headrace.cli.output import Format, show, show_line, show_one
+from headrace.cli.places import offset_at
+from headrace.cli.times import parse_place
+from headrace.cli.topic_facts import leaders_of
+from headrace.client.cluster_client import ClusterClient
+from headrace.kernel.ids import TopicPartition
+
+DELETE_GROUPS = 42
+# A reset moves positions under nobody's feet: the group must have no members.
+_EMPTY_STATES = ("Empty", "Dead")
+
+app = typer.Typer(no_args_is_help=True, help="Groups: who they are, how far behind, and moving their positions.")
+Groups = Annotated[
+    list[str] | None, typer.Argument(help="Groups; all when none is named.", autocompletion=complete_group)
+]
+
+
+@app.command("ls")
+def ls(bootstrap: Bootstrap = None, output: Output = Format.TABLE, timeout: Timeout = 10.0) -> None:
+    """List groups.
+
+    $ headrace groups ls
+    """
+    found = sorted(connected(bootstrap, listed, timeout=timeout), key=lambda group: group.id)
+    rows = [
+        {"group": g.id, "type": g.type.lower(), "state": g.state.lower(), "protocol": g.protocol_type} for g in found
+    ]
+    show(rows, output, empty="no groups")
+
+
+@app.command()
+def describe(group: Group, bootstrap: Bootstrap = None, output: Output = Format.TABLE, timeout: Timeout = 10.0) -> None:
+    """Show state, coordinator, members and what each reads.
+
+    $ headrace groups describe billing -o yaml
+    """
+
+    async def action(client: ClusterClient) -> dict[str, Any]:
+        await existing_group(client, group)
+        found = await described(client, group)
+        members = [
+            {
+                "member": m.id, "client": m.client_id, "host": m.host, "instance": m.instance_id,
+                "partitions": [str(p) for p in m.assigned],
+            }
+            for m in found.members
+        ]  # fmt: skip
+        return {
+            "group": found.id, "state": found.state, "assignor": found.assignor or None,
+            "coordinator": found.coordinator, "epoch": found.epoch, "members": members,
+        }  # fmt: skip
+
+    found = connected(bootstrap, action, timeout=timeout)
+    if output is not Format.TABLE:
+        show_one(found, output)
+        return
+    members = found.pop("members")
+    show_one({**found, "members": len(members)}, output)
+    if members:
+        typer.echo("")
+        show(members, output)
+
+
+@app.command()
+def lag(
+    groups: Groups = None,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Look again and again.")] = False,
+    every: Annotated[float, typer.Option("--every", min=0.1, help="Seconds between two looks.")] = 2.0,
+    count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="Stop after this many looks.")] = None,
+    bootstrap: Bootstrap = None,
+    output: Output = Format.TABLE,
+    timeout: Timeout = 10.0,
+) -> None:
+    """How far behind groups are, per partition; with --watch live, with the recent past as a sparkline.
+
+    $ headrace groups lag billing
+
+    $ headrace groups lag --watch --every 0.2 --count 2 -o json
+    """
+
+    async def names(client: ClusterClient) -> list[str]:
+        for name in groups or ():
+            await existing_group(client, name)
+        return list(groups) if groups else sorted(group.id for group in await listed(client) if group.type != "Share")
+
+    async def once(client: ClusterClient) -> list[dict[str, Any]]:
+        return await lag_rows(client, await names(client))
+
+    if not watch:
+        show(connected(bootstrap, once, timeout=timeout), output, empty="no group has committed anything")
+        return
+    address = bootstrap_address(bootstrap)
+
+    async def follow() -> None:
+        history = History()
+        async with ClusterClient(address, client_id="headrace-cli", timeout=timeout) as client:
+            with _screen(output) as draw:
+                looks = 0
+                while True:
+                    draw(history.add(await once(client), time.monotonic()))
+                    looks += 1
+                    if count is not None and looks >= count:
+                        return
+                    await asyncio.sleep(every)
+
+    try:
+        asyncio.run(follow())
+    except KeyboardInterrupt:
+        pass
+
+
+def _screen(output: Format) -> Any:
+    """Draws tables over each other in a terminal, line by line elsewhere."""
+
+    def draw(rows: list[dict[str, Any]]) -> None:
+        if output is Format.TABLE:
+            show(rows, output, empty="no group has committed anything")
+            print(flush=True)
+            return
+        for row in rows:
+            show_line(row)
+
+    @contextmanager
+    def live() -> Any:
+        from rich.live import Live
+
+        from headrace.cli.output import rich_table
+
+        with Live(auto_refresh=False) as screen:
+            yield lambda rows: screen.update(rich_table(rows, "lag"), refresh=True)
+
+    return live() if output is Format.TABLE and sys.stdout.isatty() else nullcontext(draw)
+
+
+@app.command()
+def reset(
+    group: Group,
+    to: Annotated[str, typer.Option("--to", help="beginning, end, an offset, -N, or a time as '10 minutes ago'.")],
+    topic: Annotated[
+        list[str] | None, typer.Option("--topic", "-t", help="Only these topics.", autocompletion=complete_topic)
+    ] = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    bootstrap: Bootstrap = None,
+    output: Output = Format.TABLE,
+    timeout: Timeout = 30.0,
+) -> None:
+    """Move a group's positions. The group must have no running members.
+
+    $ headrace groups reset billing --to beginning --dry-run
+
+    $ headrace groups reset billing --to '10 minutes ago' --topic orders --yes
+    """
+    try:
+        place = parse_place(to, int(time.time() * 1000))
+    except ValueError as error:
+        raise typer.BadParameter(f"--to {error}") from error
+
+    async def action(client: ClusterClient) -> list[dict[str, Any]]:
+        found = await described(client, group, missing_is_empty=True)
+        if found.state not in _EMPTY_STATES:
+            raise Failed(f"group {group!r} is {found.state} with {len(found.members)} members: stop them first")
+        current: dict[TopicPartition, Position] = await committed(client, group)
+        if topic:
+            partitions = sorted(leaders_of(await existing_topics(client, topic)))
+        else:
+            await existing_group(client, group)
+            partitions = sorted(current)
+        if not partitions:
+            raise Failed(f"group {group!r} has no positions yet: name topics with --topic")
+        targets = await offset_at(client, partitions, place)
+        rows = [
+            {
+                "partition": str(p), "from": current[p].offset if p in current else None, "to": targets[p],
+            }
+            for p in partitions
+        ]  # fmt: skip
+        if not dry_run:
+            if not yes:
+                show(rows, Format.TABLE)
+            sure(f"Move {group} to these positions?", yes)
+            await commit(client, group, targets)
+        return rows
+
+    show(connected(bootstrap, action, timeout=timeout), output)
+
+
+@app.command()
+def rm(group: Group, dry_run: DryRun = False, yes: Yes = False, bootstrap: Bootstrap = None) -> None:
+    """Delete a group and its positions. It must have no running members.
+
+    $ headrace groups rm billing --yes
+    """
+
+    async def action(client: ClusterClient) -> None:
+        await existing_group(client, group)
+        positions = await committed(client, group)
+        typer.echo(f"{'would delete' if dry_run else 'deleting'} group {group} with {len(positions)} positions")
+        if dry_run:
+            return
+        sure(f"Delete the group {group} for good?", yes)
+        answer = await client.to_coordinator(group, DELETE_GROUPS, {"groups_names": [group]})
+        check_answer(answer.results[0], f"group {group}")
+
+    connected(bootstrap, action)
+
+
+app.command("list", hidden=True)(ls)
+app.command("delete", hidden=True)(rm)

@@ -1,0 +1,237 @@
+"""`headrace produce TOPIC`: records from arguments, standard input or files, sent with acks=all by librdkafka."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from headrace.cli.connecting import (
+    Bootstrap,
+    DryRun,
+    Failed,
+    Output,
+    Timeout,
+    Topic,
+    bootstrap_address,
+    connected,
+    key_values,
+    nearest,
+)  # fmt: skip
+from headrace.cli.output import Format, show_one
+from headrace.cli.progress import progress
+from headrace.cli.record_lines import Incoming, json_lines, keyed_lines, plain_lines
+from headrace.client.cluster_client import ClusterClient
+
+app = typer.Typer()
+
+
+class Input(StrEnum):
+    LINES = "lines"
+    JSON = "json"
+    CSV = "csv"
+    PARQUET = "parquet"
+
+
+@app.command()
+def produce(
+    topic: Topic,
+    values: Annotated[list[str] | None, typer.Argument(help="Values; standard input when there are none.")] = None,
+    key: Annotated[str | None, typer.Option("--key", "-k", help="The key of every record that has none.")] = None,
+    header: Annotated[list[str] | None, typer.Option("--header", "-H", help="NAME=VALUE for every record.")] = None,
+    partition: Annotated[int | None, typer.Option("--partition", "-p", min=0, help="Send all to this one.")] = None,
+    file: Annotated[list[Path] | None, typer.Option("--file", "-f", help="Read from files; - is stdin.")] = None,
+    form: Annotated[
+        Input | None, typer.Option("--format", "-F", help="lines, json, csv or parquet; a file's ending decides.")
+    ] = None,
+    separator: Annotated[
+        str | None, typer.Option("--key-separator", "-K", help="Lines are KEY<this>VALUE; \\t is a tab.")
+    ] = None,
+    null: Annotated[str | None, typer.Option("--null", help="A value equal to this is a tombstone.")] = None,
+    acks: Annotated[str, typer.Option(help="all, 1 or 0.")] = "all",
+    compression: Annotated[str, typer.Option("--compression", "-z", help="none, gzip, snappy, lz4, zstd.")] = "none",
+    rate: Annotated[float | None, typer.Option("--rate", min=0.001, help="At most so many records a second.")] = None,
+    repartition: Annotated[
+        bool, typer.Option("--repartition", help="Ignore the partitions that records name.")
+    ] = False,
+    create: Annotated[bool, typer.Option("--create", help="Let a missing topic be created.")] = False,
+    dry_run: DryRun = False,
+    bootstrap: Bootstrap = None,
+    output: Output = Format.TABLE,
+    timeout: Timeout = 10.0,
+) -> None:
+    """Send records. Standard input and text files are lines, KEY<TAB>VALUE with -K '\\t', or JSON documents.
+
+    $ headrace produce orders 'first' 'second' --key alice
+
+    $ printf 'alice\\t10\\nbob\\t20\\n' | headrace produce orders -K '\\t'
+
+    $ echo '{"key": "c", "value": {"amount": 5}, "headers": {"source": "web"}}' | headrace produce orders -F json
+    """
+    address = bootstrap_address(bootstrap)
+    headers = tuple((name, value.encode()) for name, value in key_values(header, "--header").items())
+    mark = None if separator is None else separator.replace("\\t", "\t")
+    if mark == "":
+        raise typer.BadParameter("--key-separator must not be empty")
+    records = _records(values, file, form, mark, null)
+
+    async def look(client: ClusterClient) -> int:
+        known = (await client.refresh(None)).topics
+        if topic not in known and not create:
+            raise Failed(f"topic {topic!r} does not exist.{nearest(topic, known)} --create lets it be created.")
+        return len(known[topic].partitions) if topic in known else 0
+
+    count = connected(bootstrap, look, timeout=timeout)
+    if partition is not None and count and partition >= count:
+        raise Failed(f"topic {topic!r} has partitions 0 to {count - 1}, not {partition}")
+    settings = {"acks": acks, "compression.type": compression}
+    sender = _Sender(address, topic, settings, dry_run, count)
+    with progress("sending", unit="records") as advance:
+        for record in _paced(records, rate):
+            sender.send(
+                Incoming(
+                    record.key if record.key is not None or key is None else key.encode(),
+                    record.value,
+                    (*headers, *record.headers),
+                    record.timestamp_ms,
+                    partition if partition is not None else None if repartition else record.partition,
+                )
+            )
+            advance(1)
+        sender.finish()
+    result = {"topic": topic, "records": sender.sent, "bytes": sender.size, "seconds": round(sender.seconds, 3)}
+    if output is not Format.TABLE:
+        show_one({**result, "partitions": {str(p): n for p, n in sorted(sender.where.items())}}, output)
+        return
+    where = ", ".join(f"{n} to {p}" for p, n in sorted(sender.where.items()))
+    verb = "would send" if dry_run else "sent"
+    typer.echo(f"{verb} {sender.sent} records to {topic}{f' (partition: {where})' if where else ''}", err=True)
+
+
+def _records(
+    values: list[str] | None, files: list[Path] | None, form: Input | None, mark: str | None, null: str | None
+) -> Iterator[Incoming]:
+    if values and files:
+        raise typer.BadParameter("give values or --file, not both")
+    if values:
+        lines = [value.encode() for value in values]
+        yield from _text(lines, "argument", form or Input.LINES, mark, null)
+        return
+    for path in files or [Path("-")]:
+        if str(path) == "-":
+            yield from _text(sys.stdin.buffer, "standard input", form or Input.LINES, mark, null)
+            continue
+        if not path.is_file():
+            raise Failed(f"there is no file {path}")
+        yield from _file(path, form or _by_ending(path), mark, null)
+
+
+def _by_ending(path: Path) -> Input:
+    from headrace.cli.record_files import SUFFIXES
+
+    kind = SUFFIXES.get(path.suffix.lower(), "lines")
+    return Input.JSON if kind == "ndjson" else Input(kind)
+
+
+def _file(path: Path, form: Input, mark: str | None, null: str | None) -> Iterator[Incoming]:
+    from headrace.cli import record_files
+
+    if form is Input.CSV:
+        yield from record_files.read_csv(path)
+    elif form is Input.PARQUET:
+        yield from record_files.read_parquet(path)
+    else:
+        with path.open("rb") as lines:
+            yield from _text(lines, str(path), form, mark, null)
+
+
+def _text(lines: Iterable[bytes], source: str, form: Input, mark: str | None, null: str | None) -> Iterator[Incoming]:
+    if form is Input.JSON:
+        return json_lines(lines, source)
+    if form is not Input.LINES:
+        raise Failed(f"{form} can only be read from a file: --file NAME")
+    if mark is not None:
+        return keyed_lines(lines, mark, source, null_value=null)
+    return plain_lines(lines, null_value=null)
+
+
+def _paced(records: Iterator[Incoming], rate: float | None) -> Iterator[Incoming]:
+    began = time.monotonic()
+    for number, record in enumerate(records):
+        if rate is not None:
+            time.sleep(max(0.0, began + number / rate - time.monotonic()))
+        yield record
+
+
+class _Sender:
+    """Hands records to librdkafka and keeps count of what came to be where."""
+
+    def __init__(self, address: str, topic: str, settings: dict[str, str], dry_run: bool, partitions: int) -> None:
+        self.topic, self._partitions = topic, partitions
+        self.sent = self.size = 0
+        self.where: Counter[int] = Counter()
+        self._failed: str | None = None
+        self._began = time.monotonic()
+        self.seconds = 0.0
+        self._producer = None if dry_run else _producer(address, settings)
+
+    def send(self, record: Incoming) -> None:
+        if record.partition is not None and self._partitions and record.partition >= self._partitions:
+            has = f"{self.topic!r} has partitions 0 to {self._partitions - 1}"
+            raise Failed(f"a record names partition {record.partition}, {has}: --repartition ignores what it names")
+        self.size += len(record.key or b"") + len(record.value or b"")
+        if self._producer is None:
+            self.sent += 1
+            return
+        options: dict[str, Any] = {"key": record.key, "headers": list(record.headers), "on_delivery": self._delivered}
+        if record.partition is not None:
+            options["partition"] = record.partition
+        if record.timestamp_ms is not None:
+            options["timestamp"] = record.timestamp_ms
+        while True:
+            try:
+                self._producer.produce(self.topic, record.value, **options)
+                break
+            except BufferError:
+                self._producer.poll(0.1)
+            if self._failed:
+                raise Failed(self._failed)
+        self._producer.poll(0)
+        if self._failed:
+            raise Failed(self._failed)
+
+    def _delivered(self, error: Any, message: Any) -> None:
+        if error is not None:
+            self._failed = self._failed or f"{self.topic}: {error.str()}"
+            return
+        self.sent += 1
+        self.where[message.partition()] += 1
+
+    def finish(self) -> None:
+        if self._producer is not None:
+            left = self._producer.flush()
+            if self._failed or left:
+                raise Failed(self._failed or f"{left} records were not acknowledged")
+        self.seconds = time.monotonic() - self._began
+
+
+def _producer(address: str, settings: dict[str, str]) -> Any:
+    from confluent_kafka import KafkaException, Producer
+
+    from headrace.cli.kafka_tools.librdkafka import quiet_log
+
+    try:
+        return Producer(
+            {
+                "bootstrap.servers": address, "client.id": "headrace-cli", "linger.ms": 5,
+                "message.timeout.ms": 60_000, **settings, **quiet_log(),
+            }
+        )  # fmt: skip
+    except KafkaException as error:
+        raise Failed(error.args[0].str()) from error

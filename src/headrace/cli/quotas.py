@@ -1,0 +1,120 @@
+"""`headrace quotas ls|set|unset`: how fast clients may go, by user, client id or address."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+import typer
+
+from headrace.cli.connecting import (
+    Bootstrap,
+    DryRun,
+    Failed,
+    Output,
+    Timeout,
+    check_answer,
+    connected,
+    key_values,
+    nearest,
+)
+from headrace.cli.output import Format, show
+from headrace.client.cluster_client import ClusterClient
+
+DESCRIBE_QUOTAS, ALTER_QUOTAS = 48, 49
+KINDS: Final = ("user", "client-id", "ip")
+KEYS: Final = (
+    "producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate",
+    "connection_creation_rate",
+)  # fmt: skip
+_DEFAULT: Final = "default"
+
+app = typer.Typer(no_args_is_help=True, help="Read and change client quotas.")
+Entity = Annotated[
+    str, typer.Argument(help="user/NAME, client-id/NAME, ip/ADDRESS, joined by ','; NAME may be default.")
+]
+
+
+def parse_entity(text: str) -> list[dict[str, Any]]:
+    """`user/alice,client-id/default` → the parts that requests name. Raises BadParameter."""
+    parts = []
+    for part in text.split(","):
+        kind, slash, name = part.partition("/")
+        if not slash or kind not in KINDS or not name:
+            raise typer.BadParameter(f"{part!r}: must be {', '.join(f'{k}/NAME' for k in KINDS)}")
+        parts.append({"entity_type": kind, "entity_name": None if name == _DEFAULT else name})
+    return parts
+
+
+@app.command("ls")
+def ls(bootstrap: Bootstrap = None, output: Output = Format.TABLE, timeout: Timeout = 10.0) -> None:
+    """List every quota.
+
+    $ headrace quotas ls
+    """
+
+    async def action(client: ClusterClient) -> list[dict[str, Any]]:
+        answer = await client.request(DESCRIBE_QUOTAS, {"components": [], "strict": False})
+        check_answer(answer, "quotas")
+        rows = []
+        for entry in answer.entries or ():
+            parts = sorted(entry.entity, key=lambda e: KINDS.index(str(e.entity_type)))
+            named = ",".join(f"{e.entity_type}/{e.entity_name or _DEFAULT}" for e in parts)
+            rows += [{"entity": named, "quota": str(v.key), "value": float(v.value)} for v in entry.values]
+        return sorted(rows, key=lambda row: (str(row["entity"]), str(row["quota"])))
+
+    show(connected(bootstrap, action, timeout=timeout), output, empty="no quotas")
+
+
+@app.command("set")
+def set_(
+    entity: Entity,
+    quotas: Annotated[list[str], typer.Argument(help="producer_byte_rate=1048576 …")],
+    dry_run: DryRun = False,
+    bootstrap: Bootstrap = None,
+    timeout: Timeout = 10.0,
+) -> None:
+    """Set quotas of an entity.
+
+    $ headrace quotas set client-id/loader producer_byte_rate=1048576
+    """
+    operations = []
+    for name, value in key_values(quotas, "quota").items():
+        try:
+            operations.append({"key": name, "value": float(value), "remove": False})
+        except ValueError as error:
+            raise typer.BadParameter(f"{name}={value!r}: must be a number") from error
+    _alter(entity, operations, bootstrap, timeout, dry_run)
+
+
+@app.command()
+def unset(
+    entity: Entity,
+    quotas: Annotated[list[str], typer.Argument(help="Names of quotas to remove.")],
+    dry_run: DryRun = False,
+    bootstrap: Bootstrap = None,
+    timeout: Timeout = 10.0,
+) -> None:
+    """Remove quotas of an entity.
+
+    $ headrace quotas unset client-id/loader producer_byte_rate
+    """
+    _alter(entity, [{"key": q, "value": 0.0, "remove": True} for q in quotas], bootstrap, timeout, dry_run)
+
+
+def _alter(entity: str, operations: list[dict[str, Any]], bootstrap: str | None, timeout: float, dry: bool) -> None:
+    parts = parse_entity(entity)
+    for operation in operations:
+        if operation["key"] not in KEYS:
+            raise Failed(f"there is no quota {operation['key']!r}.{nearest(operation['key'], KEYS)}")
+
+    async def action(client: ClusterClient) -> None:
+        body = {"entries": [{"entity": parts, "ops": operations}], "validate_only": dry}
+        check_answer((await client.to_controller(ALTER_QUOTAS, body)).entries[0], entity)
+
+    connected(bootstrap, action, timeout=timeout)
+    for operation in operations:
+        new = "no limit" if operation["remove"] else f"{operation['value']:g}"
+        typer.echo(f"{'would set' if dry else 'set'} {operation['key']} of {entity} to {new}")
+
+
+app.command("list", hidden=True)(ls)

@@ -1,0 +1,78 @@
+"""Writes docs/cli.md from the commands themselves; with --check says whether it is out of date."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from headrace.cli.app import COMMANDS, app, load
+
+PAGE: Final = Path(__file__).parents[3] / "docs" / "cli.md"
+_HEAD: Final = """\
+# The command line
+
+`headrace` is one program. Every command that reads prints a table, `-o json` or `-o yaml`; exit codes are 0 for done,
+1 for failed, 2 for a wrong call. Where the cluster is: `--bootstrap`, else `HEADRACE_BOOTSTRAP`, else the current
+context (`headrace context`), else 127.0.0.1:9092. Kafka's own commands are in `bin/`.
+
+This page is generated from the commands: `make docs`.
+"""
+
+
+def commands() -> Iterator[tuple[str, Any]]:
+    """`topics ls` → the command, for all that are not hidden, in the order of their names."""
+    import typer
+
+    own = typer.main.get_command(app)
+    known = {**getattr(own, "commands", {}), **dict.fromkeys(COMMANDS)}
+    for name in sorted(known):
+        command = load(name) if known[name] is None else known[name]
+        inner = getattr(command, "commands", None)
+        if inner is None:
+            yield name, command
+        else:
+            yield from ((f"{name} {sub}", inner[sub]) for sub in inner if not inner[sub].hidden)
+
+
+def examples(command: Any) -> list[str]:
+    """The command lines in its help."""
+    lines = (line.strip() for line in (command.help or "").splitlines())
+    return [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
+
+
+def _section(name: str, command: Any) -> str:
+    prose = [line.strip() for line in (command.help or "").splitlines() if not line.strip().startswith("$ ")]
+    parts = [f"### headrace {name}\n", "\n".join(prose).strip() + "\n"]
+    rows = []
+    for parameter in command.params:
+        if parameter.name == "help" or getattr(parameter, "hidden", False):
+            continue
+        is_option = parameter.param_type_name == "option"
+        spelled = ", ".join(f"`{word}`" for word in parameter.opts) if is_option else f"`{parameter.name.upper()}`"
+        rows.append(f"| {spelled} | {(getattr(parameter, 'help', None) or '').replace('|', chr(92) + '|')} |")
+    if rows:
+        parts.append("\n".join(["| | |", "|---|---|", *rows]) + "\n")
+    if found := examples(command):
+        parts.append("```sh\n" + "\n".join(found) + "\n```\n")
+    return "\n".join(parts)
+
+
+def page() -> str:
+    return "\n".join([_HEAD, *(_section(name, command) for name, command in commands())])
+
+
+def main(arguments: list[str]) -> int:
+    text = page()
+    if "--check" not in arguments:
+        PAGE.write_text(text)
+        return 0
+    if PAGE.exists() and PAGE.read_text() == text:
+        return 0
+    print(f"{PAGE} is out of date: run python -m headrace.cli.reference", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,79 @@
+"""How many partitions, replicas and disks a topic wants: the usual rules of thumb as arithmetic.
+
+- A partition moves a few MB/s; the throughput divided by that is the least number of partitions.
+- Below 6 brokers: twice as many partitions as brokers; above 12: as many as brokers; between, in between.
+- At least as many partitions as consumers that should work at the same time.
+- Replication 3 (at least 2, at most 4): N replicas outlive the loss of N-1.
+- Storage is what comes in a day x days kept x replicas: 1 TB a day for 7 days is 7 TB, three replicas are 21 TB.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Final
+
+SMALL_CLUSTER, LARGE_CLUSTER = 6, 12
+DAY_S: Final = 86_400
+MB: Final = 1_000_000
+# Room beside the data: the active segment, what retention has not yet removed, a reassignment in flight.
+HEADROOM: Final = 1.25
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    mb_per_s: float
+    brokers: int
+    consumers: int = 1
+    retention_days: float = 7.0
+    replication: int | None = None
+    mb_per_s_per_partition: float = 5.0
+
+
+def brokers_factor(brokers: int) -> float:
+    """Partitions per broker: 2 below 6 brokers, 1 above 12, a straight line between."""
+    if brokers < SMALL_CLUSTER:
+        return 2.0
+    if brokers > LARGE_CLUSTER:
+        return 1.0
+    return 2.0 - (brokers - SMALL_CLUSTER) / (LARGE_CLUSTER - SMALL_CLUSTER)
+
+
+def plan(demand: Demand) -> dict[str, Any]:
+    """The numbers and why. Raises ValueError for a replication that the brokers cannot hold."""
+    replication = min(3, demand.brokers) if demand.replication is None else demand.replication
+    if replication > demand.brokers:
+        raise ValueError(f"replication {replication} needs as many brokers; there are {demand.brokers}")
+    by_throughput = max(1, math.ceil(demand.mb_per_s / demand.mb_per_s_per_partition))
+    by_brokers = math.ceil(demand.brokers * brokers_factor(demand.brokers))
+    partitions = max(by_throughput, by_brokers, demand.consumers)
+    stored_mb = demand.mb_per_s * DAY_S * demand.retention_days
+    whole_mb = stored_mb * replication
+    warnings = []
+    if replication < 2:
+        warnings.append("one replica: the loss of a broker loses its data")
+    elif replication == 2:
+        warnings.append("two replicas: with min.insync.replicas=2 one broker down stops acks=all, with 1 it is a risk")
+    elif replication > 4:
+        warnings.append("more than four replicas cost network and disk and buy little")
+    per_broker = partitions * replication / demand.brokers
+    if per_broker > 4000:
+        warnings.append(f"{per_broker:,.0f} replicas on each broker: elections and open files become slow")
+    return {
+        "partitions": partitions,
+        "partitions_by_throughput": by_throughput,
+        "partitions_by_brokers": by_brokers,
+        "partitions_by_consumers": demand.consumers,
+        "replication_factor": replication,
+        "min_insync_replicas": max(1, replication - 1),
+        "failures_tolerated": replication - 1,
+        "replicas_per_broker": math.ceil(per_broker),
+        "gb_per_day": round(demand.mb_per_s * DAY_S / 1000, 1),
+        "storage_tb_one_copy": round(stored_mb / MB, 3),
+        "storage_tb_all_replicas": round(whole_mb / MB, 3),
+        "storage_tb_per_broker_with_headroom": round(whole_mb * HEADROOM / demand.brokers / MB, 3),
+        "network_mb_per_s_per_broker_in": round(demand.mb_per_s * replication / demand.brokers, 1),
+        "warnings": warnings,
+    }

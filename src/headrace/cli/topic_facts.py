@@ -1,0 +1,103 @@
+"""What is known of topics, partition by partition: metadata, offsets and sizes put together."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from headrace.client.cluster_client import ClusterClient
+from headrace.client.offsets import EARLIEST, LATEST, list_offsets
+from headrace.kernel.errors import Fault
+from headrace.kernel.ids import TopicPartition, uuid_to_text
+
+DESCRIBE_LOG_DIRS: Final = 35
+
+
+def leaders_of(topics: list[Any]) -> dict[TopicPartition, int]:
+    return {
+        TopicPartition(str(topic.name), int(p.partition_index)): int(p.leader_id)
+        for topic in topics
+        for p in topic.partitions
+    }
+
+
+async def offset_spans(client: ClusterClient, topics: list[Any]) -> dict[TopicPartition, tuple[int, int] | None]:
+    """First offset and end of each partition; None where no leader could be asked."""
+    leaders = leaders_of(topics)
+    first, last = await asyncio.gather(
+        list_offsets(client, dict.fromkeys(leaders, EARLIEST), leaders),
+        list_offsets(client, dict.fromkeys(leaders, LATEST), leaders),
+    )
+    spans: dict[TopicPartition, tuple[int, int] | None] = {}
+    for partition in leaders:
+        low, high = first[partition], last[partition]
+        spans[partition] = None if isinstance(low, Fault) or isinstance(high, Fault) else (low.offset, high.offset)
+    return spans
+
+
+async def log_dirs(client: ClusterClient) -> dict[int, list[Any]]:
+    """Log directories of every broker that answers."""
+
+    async def ask(node: int) -> list[Any]:
+        try:
+            return list((await client.request(DESCRIBE_LOG_DIRS, {"topics": None}, node=node)).results)
+        except Fault:
+            return []
+
+    nodes = sorted(client.metadata.nodes)
+    return dict(zip(nodes, await asyncio.gather(*map(ask, nodes)), strict=True))
+
+
+async def sizes(client: ClusterClient) -> dict[str, int]:
+    """Bytes on disk by topic, every replica counted."""
+    found: dict[str, int] = {}
+    for directories in (await log_dirs(client)).values():
+        for directory in directories:
+            for topic in directory.topics:
+                held = sum(int(p.partition_size) for p in topic.partitions)
+                found[str(topic.name)] = found.get(str(topic.name), 0) + held
+    return found
+
+
+async def topic_rows(client: ClusterClient, topics: list[Any]) -> list[dict[str, Any]]:
+    spans, held = await asyncio.gather(offset_spans(client, topics), sizes(client))
+    rows = []
+    for topic in topics:
+        name = str(topic.name)
+        own = [spans[TopicPartition(name, int(p.partition_index))] for p in topic.partitions]
+        lacking = sum(len(p.isr_nodes) < len(p.replica_nodes) for p in topic.partitions)
+        offline = sum(int(p.leader_id) < 0 for p in topic.partitions)
+        rows.append(
+            {
+                "topic": name,
+                "partitions": len(topic.partitions),
+                "replicas": max((len(p.replica_nodes) for p in topic.partitions), default=0),
+                "records": sum(span[1] - span[0] for span in own if span is not None),
+                "size": held.get(name, 0),
+                "under_replicated": lacking,
+                "offline": offline,
+                "id": uuid_to_text(topic.topic_id),
+            }
+        )
+    return rows
+
+
+async def partition_rows(client: ClusterClient, topics: list[Any]) -> list[dict[str, Any]]:
+    spans = await offset_spans(client, topics)
+    rows = []
+    for topic in topics:
+        for p in sorted(topic.partitions, key=lambda part: int(part.partition_index)):
+            span = spans[TopicPartition(str(topic.name), int(p.partition_index))]
+            rows.append(
+                {
+                    "topic": str(topic.name),
+                    "partition": int(p.partition_index),
+                    "leader": int(p.leader_id) if p.leader_id >= 0 else None,
+                    "epoch": int(p.leader_epoch),
+                    "replicas": [int(node) for node in p.replica_nodes],
+                    "isr": [int(node) for node in p.isr_nodes],
+                    "first_offset": None if span is None else span[0],
+                    "end_offset": None if span is None else span[1],
+                }
+            )
+    return rows

@@ -1,0 +1,249 @@
+"""`headrace topics …`: list, describe, create, grow, empty, delete and plan topics."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+import typer
+
+from headrace.cli.connecting import (
+    Bootstrap,
+    DryRun,
+    Failed,
+    Output,
+    SomeTopics,
+    Timeout,
+    Topic,
+    Topics,
+    Yes,
+    check_answer,
+    connected,
+    existing_topics,
+    key_values,
+    sure,
+)
+from headrace.cli.output import Format, show, show_one, size_text
+from headrace.cli.sizing import Demand
+from headrace.cli.sizing import plan as plan_topic
+from headrace.cli.topic_facts import partition_rows, topic_rows
+from headrace.client.cluster_client import ClusterClient
+from headrace.client.offsets import LATEST, list_offsets
+from headrace.kernel.errors import Fault
+from headrace.kernel.ids import INTERNAL_TOPICS, TopicPartition
+
+CREATE_TOPICS, DELETE_TOPICS, DELETE_RECORDS, CREATE_PARTITIONS = 19, 20, 21, 37
+TIMEOUT_MS: Final = 30_000
+
+app = typer.Typer(no_args_is_help=True, help="List, describe, create, grow, empty, delete and plan topics.")
+
+
+@app.command("ls")
+def ls(
+    bootstrap: Bootstrap = None,
+    internal: Annotated[bool, typer.Option("--internal", help="Internal topics too.")] = False,
+    output: Output = Format.TABLE,
+    timeout: Timeout = 10.0,
+) -> None:
+    """List topics with partitions, replicas, records and health.
+
+    $ headrace topics ls
+
+    $ headrace topics ls -o json
+    """
+
+    async def action(client: ClusterClient) -> list[dict[str, Any]]:
+        topics = [t for t in await existing_topics(client, None) if internal or str(t.name) not in INTERNAL_TOPICS]
+        return await topic_rows(client, topics)
+
+    rows = connected(bootstrap, action, timeout=timeout)
+    if output is Format.TABLE:
+        rows = [{**row, "size": size_text(row["size"])} for row in rows]
+    show(rows, output, empty="no topics yet: headrace topics create NAME")
+
+
+@app.command()
+def describe(
+    topics: Topics = None, bootstrap: Bootstrap = None, output: Output = Format.TABLE, timeout: Timeout = 10.0
+) -> None:
+    """Show each partition: leader, replicas, in-sync replicas, offsets.
+
+    $ headrace topics describe orders
+    """
+
+    async def action(client: ClusterClient) -> list[dict[str, Any]]:
+        return await partition_rows(client, await existing_topics(client, topics))
+
+    show(connected(bootstrap, action, timeout=timeout), output)
+
+
+@app.command()
+def create(
+    name: Annotated[str, typer.Argument(help="The new topic.")],
+    partitions: Annotated[int | None, typer.Option("--partitions", "-p", min=1, help="Partitions.")] = None,
+    replication: Annotated[int | None, typer.Option("--replication", "-r", min=1, help="Replicas.")] = None,
+    config: Annotated[list[str] | None, typer.Option("--config", "-c", help="NAME=VALUE, many times.")] = None,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="An existing one is fine.")] = False,
+    dry_run: DryRun = False,
+    bootstrap: Bootstrap = None,
+    timeout: Timeout = 30.0,
+) -> None:
+    """Create a topic; what is not given the broker's defaults decide.
+
+    $ headrace topics create payments -p 6 -c retention.ms=86400000
+    """
+    settings = [{"name": key, "value": value} for key, value in key_values(config, "--config").items()]
+    topic = {
+        "name": name, "num_partitions": partitions or -1, "replication_factor": replication or -1,
+        "assignments": [], "configs": settings,
+    }  # fmt: skip
+
+    async def action(client: ClusterClient) -> str:
+        known = (await client.refresh(None)).topics
+        if name in known:
+            if if_not_exists:
+                return f"topic {name} exists already"
+            raise Failed(f"topic {name!r} exists already, with {len(known[name].partitions)} partitions")
+        body = {"topics": [topic], "timeout": TIMEOUT_MS, "validate_only": dry_run}
+        result = (await client.to_controller(CREATE_TOPICS, body)).topics[0]
+        check_answer(result, f"topic {name}")
+        count, factor = (
+            getattr(result, "num_partitions", partitions),
+            getattr(result, "replication_factor", replication),
+        )
+        return f"{'would create' if dry_run else 'created'} topic {name}: {count} partitions x {factor} replicas"
+
+    typer.echo(connected(bootstrap, action, timeout=timeout))
+
+
+@app.command()
+def grow(
+    topic: Topic,
+    partitions: Annotated[int, typer.Option("--partitions", "-p", min=1, help="The new number.")],
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    bootstrap: Bootstrap = None,
+    timeout: Timeout = 30.0,
+) -> None:
+    """Add partitions. Keys then go to other partitions than before, which is why it asks.
+
+    $ headrace topics grow orders -p 8 --yes
+    """
+
+    async def action(client: ClusterClient) -> str:
+        now = len((await existing_topics(client, [topic]))[0].partitions)
+        if partitions <= now:
+            raise Failed(f"topic {topic!r} has {now} partitions: it can only grow")
+        if not dry_run:
+            sure(f"Grow {topic} from {now} to {partitions} partitions? Keys will go to other partitions.", yes)
+        wanted = {"name": topic, "count": partitions, "assignments": None}
+        body = {"topics": [wanted], "timeout": TIMEOUT_MS, "validate_only": dry_run}
+        check_answer((await client.to_controller(CREATE_PARTITIONS, body)).results[0], f"topic {topic}")
+        return f"{'would grow' if dry_run else 'grew'} {topic} from {now} to {partitions} partitions"
+
+    typer.echo(connected(bootstrap, action, timeout=timeout))
+
+
+@app.command()
+def rm(
+    topics: SomeTopics,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    bootstrap: Bootstrap = None,
+    timeout: Timeout = 30.0,
+) -> None:
+    """Delete topics and all their records.
+
+    $ headrace topics rm payments --yes
+    """
+
+    async def action(client: ClusterClient) -> None:
+        rows = await topic_rows(client, await existing_topics(client, topics))
+        for row in rows:
+            what = f"topic {row['topic']}: {row['partitions']} partitions, {row['records']} records"
+            typer.echo(f"{'would delete' if dry_run else 'deleting'} {what}")
+        if dry_run:
+            return
+        sure(f"Delete {', '.join(topics)} for good?", yes)
+        wanted = [{"name": name, "topic_id": None} for name in topics]
+        answer = await client.to_controller(
+            DELETE_TOPICS, {"topics": wanted, "topic_names": topics, "timeout": TIMEOUT_MS}
+        )
+        for result in answer.responses:
+            check_answer(result, f"topic {result.name}")
+
+    connected(bootstrap, action, timeout=timeout)
+
+
+@app.command()
+def empty(
+    topic: Topic,
+    before: Annotated[int | None, typer.Option("--before", min=0, help="Only records below this offset.")] = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    bootstrap: Bootstrap = None,
+    timeout: Timeout = 30.0,
+) -> None:
+    """Delete a topic's records and keep the topic.
+
+    $ headrace topics empty orders --before 1 --dry-run
+    """
+
+    async def action(client: ClusterClient) -> None:
+        await existing_topics(client, [topic])
+        leaders = await client.leaders([topic])
+        ends = await list_offsets(client, dict.fromkeys(leaders, LATEST), leaders)
+        targets: dict[TopicPartition, int] = {}
+        for partition, found in ends.items():
+            if isinstance(found, Fault):
+                raise found
+            targets[partition] = found.offset if before is None else min(before, found.offset)
+            typer.echo(f"{partition}: {'would delete' if dry_run else 'deleting'} up to {targets[partition]}")
+        if dry_run:
+            return
+        sure(f"Delete these records of {topic} for good?", yes)
+        for node in sorted(set(leaders.values())):
+            parts = [
+                {"partition_index": p.partition, "offset": offset}
+                for p, offset in targets.items()
+                if leaders[p] == node
+            ]
+            body = {"topics": [{"name": topic, "partitions": parts}], "timeout": TIMEOUT_MS}
+            for result in (await client.request(DELETE_RECORDS, body, node=node)).topics[0].partitions:
+                check_answer(result, f"{topic}-{result.partition_index}")
+
+    connected(bootstrap, action, timeout=timeout)
+
+
+@app.command()
+def plan(
+    mb_per_s: Annotated[float | None, typer.Option("--mb-per-s", min=0, help="What comes in, at its peak.")] = None,
+    tb_per_day: Annotated[float | None, typer.Option("--tb-per-day", min=0, help="The same, per day.")] = None,
+    brokers: Annotated[int, typer.Option(min=1, help="Brokers in the cluster.")] = 3,
+    consumers: Annotated[int, typer.Option(min=1, help="Consumers of one group at the same time.")] = 1,
+    days: Annotated[float, typer.Option(min=0, help="How long records are kept.")] = 7.0,
+    replication: Annotated[int | None, typer.Option(min=1, help="Replicas; 3 where there are enough brokers.")] = None,
+    per_partition: Annotated[float, typer.Option(min=0.1, help="MB/s that one partition may carry.")] = 5.0,
+    output: Output = Format.TABLE,
+) -> None:
+    """How many partitions, replicas and disks: the usual guidance as numbers for your case.
+
+    $ headrace topics plan --tb-per-day 1 --brokers 5 --days 7
+
+    $ headrace topics plan --mb-per-s 40 --brokers 3 --consumers 12
+    """
+    if (mb_per_s is None) == (tb_per_day is None):
+        raise typer.BadParameter("give one of --mb-per-s and --tb-per-day")
+    rate = mb_per_s if mb_per_s is not None else (tb_per_day or 0) * 1_000_000 / 86_400
+    try:
+        found = plan_topic(Demand(rate, brokers, consumers, days, replication, per_partition))
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    show_one(found, output)
+    if output is Format.TABLE:
+        config = f"-c min.insync.replicas={found['min_insync_replicas']} -c retention.ms={int(days * 86_400_000)}"
+        command = f"headrace topics create NAME -p {found['partitions']} -r {found['replication_factor']} {config}"
+        typer.echo(f"\n{command}")
+
+
+app.command("list", hidden=True)(ls)
+app.command("delete", hidden=True)(rm)
