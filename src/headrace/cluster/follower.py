@@ -18,7 +18,8 @@ from headrace.cluster.core.image import EMPTY_IMAGE, ClusterImage
 from headrace.cluster.loading import load_newer
 from headrace.cluster.view import ClusterView
 from headrace.coordination import paths
-from headrace.coordination.store import Store, StoreFault, until
+from headrace.coordination.store import Store, StoreFault
+from headrace.coordination.waiting import until
 
 logger = logging.getLogger(__name__)
 

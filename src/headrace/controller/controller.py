@@ -27,7 +27,8 @@ from headrace.controller.leadership import differs, registered_brokers
 from headrace.controller.ledger import Decision, Deposed, Ledger
 from headrace.controller.results import NamedResult, PartitionResult, ResourceResult, TopicResult
 from headrace.controller.topic_operations import Growth
-from headrace.coordination.store import Store, StoreFault, until
+from headrace.coordination.store import Store, StoreFault
+from headrace.coordination.waiting import until
 from headrace.kernel.ids import TopicPartition
 
 logger = logging.getLogger(__name__)

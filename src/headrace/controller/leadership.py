@@ -34,8 +34,8 @@ from headrace.coordination.store import (
     Set,
     Store,
     StoreFault,
-    until,
 )
+from headrace.coordination.waiting import until
 
 logger = logging.getLogger(__name__)
 

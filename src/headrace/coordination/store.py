@@ -22,7 +22,6 @@ Faults:
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -145,16 +144,6 @@ class Store(Protocol):
         """After it, reads see everything that was written before the call."""
 
     async def close(self) -> None: ...
-
-
-async def until(event: asyncio.Event, seconds: float | None) -> None:
-    """Returns when `event` is set or the time is over. (`asyncio.wait_for` may swallow a cancellation that comes with
-    the event, and whoever cancels then waits for ever.)"""
-    try:
-        async with asyncio.timeout(seconds):
-            await event.wait()
-    except TimeoutError:
-        pass
 
 
 async def ensure_path(store: Store, path: str, data: bytes = b"") -> None:
