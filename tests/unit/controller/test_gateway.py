@@ -14,6 +14,7 @@ from headrace.kernel.errors import ErrorCode
 from headrace.kernel.ids import TopicPartition
 from headrace.testing import RunningBroker, broker
 from headrace.wire import codec
+from tests.support.cluster import wait_for
 from tests.support.zookeeper import ZooKeeperServer, available
 
 pytestmark = pytest.mark.skipif(not available(), reason="needs Java and a ZooKeeper server (pyspark carries one)")
@@ -27,7 +28,12 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningB
     """(the controller, the other one)"""
     with ZooKeeperServer(tmp_path_factory.mktemp("zookeeper")) as server:
         settings = {"zookeeper.connect": server.connect, "offsets.topic.replication.factor": "1"}
-        with broker({**settings, "broker.id": "1"}) as first, broker({**settings, "broker.id": "2"}) as second:
+        disks = tmp_path_factory.mktemp("disks")
+        two_disks = {"log.dirs": f"{disks / 'a'},{disks / 'b'}"}
+        with (
+            broker({**settings, "broker.id": "1"}) as first,
+            broker({**settings, **two_disks, "broker.id": "2"}) as second,
+        ):
             yield first, second
 
 
@@ -156,3 +162,33 @@ def test_what_brokers_themselves_ask_reaches_the_controller(brokers: tuple[Runni
     run(gateway.replicas_lost([TopicPartition("lost", 0)]))
     info = controller.call(lambda: controller.broker.parts.gateway.view.current.partition("lost", 0))
     assert info is not None and (info.leader, info.isr) == (1, (1,))
+
+
+def test_a_failed_disk_costs_its_broker_the_leadership_of_what_lay_on_it(
+    brokers: tuple[RunningBroker, RunningBroker],
+) -> None:
+    controller, other = brokers
+
+    async def create(connection: Connection) -> None:
+        body = {"topics": [new_topic("spread", 8)], "timeout": 9000, "validate_only": False}
+        await connection.request(CREATE_TOPICS, body)
+
+    on(other, create)
+    log_dirs = other.broker.log_dirs
+    failing = log_dirs.directories[1]
+    hit = {
+        log.partition
+        for log in other.call(log_dirs.logs)
+        if log.topic == "spread" and failing.path in log.directory.parents
+    }
+    assert 0 < len(hit) < 8
+    other.call(lambda: log_dirs.take_offline(failing, "pulled out"))
+    view = controller.broker.parts.gateway.view
+
+    def told() -> bool:
+        infos = view.current.topics["spread"].partitions
+        return all((2 not in info.isr and info.leader == 1) for index, info in enumerate(infos) if index in hit)
+
+    wait_for(told, 10, "other leaders for what lay on the failed disk")
+    infos = view.current.topics["spread"].partitions
+    assert any(info.leader == 2 for index, info in enumerate(infos) if index not in hit)
