@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from tests.support.cluster import RunningCluster
+from tests.support.cluster import SESSION_TIMEOUT_MS, RunningCluster
 from tests.support.effort import is_long, rounds
 from tests.support.transaction_load import TransactionLoad
 from tests.support.transactions import read_all, transactional_producer
@@ -45,7 +45,7 @@ def transaction_partition(transactional_id: str) -> int:
     return coordinator_partition(transactional_id, int(TEST_SETTINGS["transaction.state.log.num.partitions"]))
 
 
-def test_no_transaction_is_torn_while_brokers_are_killed_in_turn(tmp_path: Path) -> None:
+def test_no_transaction_is_torn_while_brokers_are_killed_and_silenced_in_turn(tmp_path: Path) -> None:
     kills = rounds(short=2, long=12)
     choice = random.Random(17)
     stop = threading.Event()
@@ -66,9 +66,15 @@ def test_no_transaction_is_torn_while_brokers_are_killed_in_turn(tmp_path: Path)
             for _ in range(kills):
                 wait_for_progress(java, classic)
                 victim = cluster.brokers[choice.choice(sorted(cluster.brokers))]
-                victim.kill()
-                time.sleep(choice.uniform(0, 4))
-                victim.start()
+                if choice.random() < 0.3:
+                    # Silent for longer than its session: it comes back believing that it still leads.
+                    victim.pause()
+                    time.sleep(2 * SESSION_TIMEOUT_MS / 1000)
+                    victim.resume()
+                else:
+                    victim.kill()
+                    time.sleep(choice.uniform(0, 4))
+                    victim.start()
             wait_for_progress(java, classic)
         finally:
             stop.set()
