@@ -122,6 +122,48 @@ def test_an_administrator_moves_and_deletes_queues(bootstrap: str, topic: str) -
     assert group not in tool(GROUPS, *server, "--list").split()
 
 
+@pytest.mark.needs("javac")
+def test_a_member_says_for_each_record_what_becomes_of_it(bootstrap: str, topic: str) -> None:
+    group = f"s-{topic}"
+    make_topic(bootstrap, topic, partitions=1)
+    from_the_start(bootstrap, group)
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for value in ("accept", "release", "renew", "reject"):
+        producer.produce(topic, value)
+    assert producer.flush(10) == 0
+    source = Path(__file__).with_name("share") / "ExplicitMember.java"
+    done = run_tool(str(source), bootstrap, topic, group, "6", timeout=90)
+    told = Counter(line.removeprefix("told ") for line in done.stdout.splitlines() if line.startswith("told "))
+    assert told == {
+        "accept 1 accept": 1,
+        "release 1 release": 1,
+        "release 2 accept": 1,
+        "renew 1 renew": 1,
+        "renew 1 accept": 1,
+        "reject 1 reject": 1,
+    }, done.stderr
+    assert offsets(bootstrap, group) == {"0": ("4", "0")}
+
+
+def test_aborted_records_are_handed_to_nobody(bootstrap: str, topic: str) -> None:
+    group = f"s-{topic}"
+    make_topic(bootstrap, topic, partitions=1)
+    from_the_start(bootstrap, group, **{"share.isolation.level": "read_committed"})
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": f"x-{topic}"})
+    producer.init_transactions(30)
+    for first, ends in (
+        (0, producer.commit_transaction),
+        (3, producer.abort_transaction),
+        (6, producer.commit_transaction),
+    ):
+        producer.begin_transaction()
+        for number in range(first, first + 3):
+            producer.produce(topic, f"r{number}")
+        producer.flush(10)
+        ends(30)
+    assert set(consume(bootstrap, topic, group, timeout_ms=6_000)) == {"r0", "r1", "r2", "r6", "r7", "r8"}
+
+
 @pytest.mark.parametrize("end", ["stop", "kill"])
 def test_queues_outlive_the_broker(tmp_path: Path, end: str) -> None:
     with broker_process(data_dir=tmp_path / "data") as process:
