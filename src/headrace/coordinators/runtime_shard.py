@@ -84,6 +84,7 @@ class _Waiting:
     """Someone to be told once the log is committed up to `end_offset`."""
 
     end_offset: int
+    deadline: float
     tell: Callable[[ErrorCode], None]
 
 
@@ -396,22 +397,27 @@ class HostedShard(Generic[S]):
             for each in tell:
                 each(ErrorCode.none)
             return
-        self._waiting.extend(_Waiting(end_offset, each) for each in tell)
+        deadline = self._loop.time() + self._write_timeout_ms / 1000
+        self._waiting.extend(_Waiting(end_offset, deadline, each) for each in tell)
         if self._drain_task is None or self._drain_task.done():
             self._drain_task = self._loop.create_task(self._drain())
 
     async def _drain(self) -> None:
-        """One task waits for commits, whoever many wait: the first in the queue is always the next to be committed."""
+        """One task waits for commits, however many wait: the first in the queue is always the next to be committed."""
         while self._waiting:
-            error = await self._log.wait_committed(self._waiting[0].end_offset, self._write_timeout_ms)
-            if error is not ErrorCode.none:
-                # The records are written and may well be committed later; only this wait is over (as in Kafka).
-                if self._waiting:
-                    self._waiting.popleft().tell(error)
-                continue
+            first = self._waiting[0]
+            left_ms = max(round((first.deadline - self._loop.time()) * 1000), 1)
+            error = await self._log.wait_committed(first.end_offset, left_ms)
             committed = self._log.committed_offset
             while self._waiting and self._waiting[0].end_offset <= committed:
                 self._waiting.popleft().tell(ErrorCode.none)
+            if error is ErrorCode.none:
+                continue
+            # The records are written and may well be committed later; only these waits are over (as in Kafka).
+            timed_out = error is ErrorCode.request_timed_out
+            now = self._loop.time()
+            while self._waiting and (not timed_out or self._waiting[0].deadline <= now + 0.001):
+                self._waiting.popleft().tell(error)
 
 
 def _stamp(records: Any, now_ms: int) -> None:

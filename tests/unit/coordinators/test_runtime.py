@@ -339,3 +339,33 @@ def test_an_uncommitted_write_times_out_with_an_error_that_clients_retry() -> No
         assert refused.value.code is ErrorCode.coordinator_not_available
 
     on_loop(scenario)
+
+
+def test_all_who_wait_for_a_commit_that_does_not_come_are_told_in_time() -> None:
+    async def scenario() -> None:
+        log = MemoryLog(commits_at_once=False)
+        runtime = runtime_on(log, write_timeout_ms=50)
+        began = asyncio.get_running_loop().time()
+        replies = [asyncio.ensure_future(runtime.run("a", put(b"k%d" % i, b"1"))) for i in range(40)]
+        answers = await asyncio.gather(*replies, return_exceptions=True)
+        assert all(isinstance(a, Refused) and a.code is ErrorCode.coordinator_not_available for a in answers)
+        assert asyncio.get_running_loop().time() - began < 1
+        log.commit()
+        assert await settled(runtime.read("a", lambda shard, now_ms: shard.values[b"k39"])) == b"1", (
+            "written all the same"
+        )
+
+    on_loop(scenario)
+
+
+def test_a_leader_that_is_replaced_tells_all_who_wait_at_once() -> None:
+    async def scenario() -> None:
+        log = MemoryLog(commits_at_once=False)
+        runtime = runtime_on(log)
+        replies = [asyncio.ensure_future(runtime.run("a", put(b"k%d" % i, b"1"))) for i in range(5)]
+        await asyncio.sleep(0.01)
+        log.lose_leadership()
+        answers = await asyncio.gather(*replies, return_exceptions=True)
+        assert all(isinstance(a, Refused) and a.code is ErrorCode.not_coordinator for a in answers)
+
+    on_loop(scenario)
