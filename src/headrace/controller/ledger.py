@@ -43,6 +43,7 @@ Reply = TypeVar("Reply")
 
 MAX_WAITING: Final = 10_000
 _RETRY_PAUSE: Final = 0.2
+_LOSSES_BEFORE_GIVING_UP: Final = 10
 
 
 @dataclass(slots=True)
@@ -204,6 +205,7 @@ class Ledger:
 
     async def _write(self, ops: Sequence[Op]) -> None:
         in_doubt = False
+        losses = 0
         while True:
             try:
                 await self._store.multi(ops)
@@ -212,6 +214,10 @@ class Ledger:
                 logger.warning("a controller write has an unknown outcome (%s); looking for it", lost.message)
                 in_doubt = True
                 await asyncio.sleep(_RETRY_PAUSE)
+                # A store that answers everything but this write will never take it (too large for its limits, say).
+                losses = losses + 1 if await self._answers() else 0
+                if losses >= _LOSSES_BEFORE_GIVING_UP:
+                    raise StoreFault(f"the store drops the connection on a write of {len(ops)} operations") from lost
             except BadVersion as fenced:
                 raise Deposed(f"another controller was elected ({fenced.message})") from fenced
             except SessionExpired as expired:
@@ -223,6 +229,13 @@ class Ledger:
                         f"the store contradicts the controller: {contradiction.message}"
                     ) from contradiction
                 return
+
+    async def _answers(self) -> bool:
+        try:
+            await self._store.exists(paths.IMAGE)
+        except StoreFault:
+            return False
+        return True
 
     async def _is_ours(self, ops: Sequence[Op]) -> bool:
         """Whether the last node that `ops` create is there with our content: a multi happens whole or not at all."""
@@ -303,8 +316,10 @@ def parts_of(changes: Sequence[Change]) -> list[Sequence[Change]]:
 
 def _units(overrides: list[Change], change: Change) -> list[list[Change]]:
     """What must not be parted. A large growth may be: partitions that come later are only later."""
-    step = writes.OPS_PER_MULTI // 4
-    if not isinstance(change, PartitionsAdded) or len(change.infos) <= step:
+    if not isinstance(change, PartitionsAdded):
+        return [[*overrides, change]]
+    step = max(1, writes.OPS_PER_MULTI // (4 * writes.name_weight(change.topic)))
+    if len(change.infos) <= step:
         return [[*overrides, change]]
     units: list[list[Change]] = [[override] for override in overrides]
     for at in range(0, len(change.infos), step):

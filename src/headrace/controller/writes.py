@@ -26,7 +26,8 @@ from headrace.coordination.store import Check, Create, Delete, Op, Set
 
 # How many change lists stay readable: a broker that fell further behind reads the whole image instead.
 CHANGES_KEPT: Final = 256
-# Operations in one multi. ZooKeeper takes a megabyte per request by default; an operation here is 100 to 300 bytes.
+# Operations in one multi, those on topics with long names counting for more (`name_weight`). ZooKeeper takes a megabyte
+# per request by default and drops the connection on more; an operation here is some 200 bytes and its path.
 OPS_PER_MULTI: Final = 2000
 
 
@@ -100,7 +101,7 @@ def large_topic_steps(topic: TopicInfo, controller_epoch: int) -> list[list[Op]]
     steps: list[list[Op]] = [
         [Create(paths.topic(topic.name), codecs.TOPIC_UNFINISHED), Create(paths.topic_partitions(topic.name), b"")]
     ]
-    step = OPS_PER_MULTI // 2
+    step = max(1, OPS_PER_MULTI // (2 * name_weight(topic.name)))
     for first in range(0, len(topic.partitions), step):
         infos = topic.partitions[first : first + step]
         steps.append(partition_nodes(topic.name, first, infos, controller_epoch))
@@ -132,12 +133,19 @@ def fence(epoch_version: int) -> Op:
     return Check(paths.CONTROLLER_EPOCH, epoch_version)
 
 
+def name_weight(topic: str) -> int:
+    """How many operations with a short path one on this topic is worth."""
+    return 1 + len(topic) // 100
+
+
 def weight(change: Change) -> int:
     """About how many operations a change costs."""
     match change:
         case TopicCreated(topic):
-            return 2 + 2 * len(topic.partitions)
-        case PartitionsAdded(_, _, infos):
-            return 1 + 2 * len(infos)
+            return (2 + 2 * len(topic.partitions)) * name_weight(topic.name)
+        case PartitionsAdded(name, _, infos):
+            return (1 + 2 * len(infos)) * name_weight(name)
+        case PartitionChanged(name, _, _):
+            return 2 * name_weight(name)
         case _:
             return 2

@@ -12,11 +12,12 @@ from headrace.cluster.core.image import BrokerInfo, Endpoint
 from headrace.cluster.loading import load_image
 from headrace.cluster.view import ClusterView
 from headrace.config import load_broker_config
+from headrace.controller import ledger
 from headrace.controller.core.topics import NewTopic
 from headrace.controller.member import ClusterMember
 from headrace.coordination.embedded import EmbeddedStore
 from headrace.coordination.store import ConnectionLost, Op
-from headrace.kernel.errors import ErrorCode
+from headrace.kernel.errors import ErrorCode, Refused
 
 
 class LossyStore(EmbeddedStore):
@@ -86,6 +87,27 @@ def test_an_election_won_without_hearing_of_it_is_won(tmp_path: Path) -> None:
         await member.start()
         assert member.controller.is_active
         assert view.current.controller_epoch == 1
+        await member.close()
+        await store.close()
+
+    asyncio.run(use())
+
+
+def test_a_write_that_the_store_never_takes_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger, "_RETRY_PAUSE", 0.001)
+
+    async def use() -> None:
+        store = LossyStore(tmp_path / "store")
+        view = ClusterView()
+        config = load_broker_config({"broker.id": "1"})
+        broker = BrokerInfo(1, -1, (Endpoint("PLAINTEXT", "127.0.0.1", 9092, "PLAINTEXT"),))
+        member = ClusterMember(store, view, lambda: config, broker, clean_start=True)
+        await member.prepare()
+        await member.start()
+        store.losses = ["before"] * 10
+        with pytest.raises(Refused, match="drops the connection"):
+            await member.controller.create_topics([NewTopic("poison")])
+        assert await view.wait_until(lambda image: image.controller_epoch == 2, 5)
         await member.close()
         await store.close()
 

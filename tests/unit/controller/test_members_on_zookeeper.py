@@ -17,6 +17,7 @@ from headrace.config import load_broker_config
 from headrace.controller.core.topics import NewTopic
 from headrace.controller.ledger import Deposed
 from headrace.controller.member import ClusterMember
+from headrace.controller.topic_operations import Growth
 from headrace.coordination.store import StoreFailed
 from headrace.coordination.zookeeper import ZooKeeperStore
 from headrace.kernel.errors import ErrorCode, Refused
@@ -196,3 +197,23 @@ def test_brokers_without_an_id_are_given_different_ones(server: ZooKeeperServer)
         assert sorted(await asyncio.gather(*asked)) == [1001, 1002, 1003, 1004, 1005, 1006]
 
     cluster(server, "numbered", 2, use)
+
+
+def test_large_topics_with_long_names_fit_the_ensembles_limits(server: ZooKeeperServer) -> None:
+    async def use(members: list[Member]) -> None:
+        controller = members[0].member.controller
+        for name, partitions in (("x" * 249, 330), ("y" * 249, 900), ("z" * 10, 999), ("w", 3000)):
+            results = await controller.create_topics([NewTopic(name, partitions, 2)])
+            assert results[0].error is ErrorCode.none
+        await controller.create_partitions([Growth("x" * 249, 1500)])
+        await members[1].sees(lambda image: image.version >= members[0].image.version)
+        assert members[1].image == await load_image(members[1].store)
+        # Every partition moves at once.
+        await members.pop().stop()
+        await members[0].sees(lambda image: all(info.leader == 1 for _, _, info in image.partitions()), 20)
+        assert members[0].image == await load_image(members[0].store)
+        await controller.delete_topics([(name, None) for name in members[0].image.topics])
+        await controller.create_topics([NewTopic("probe")], validate_only=True)
+        assert await members[0].store.children("/brokers/topics") == []
+
+    cluster(server, "large", 2, use)
