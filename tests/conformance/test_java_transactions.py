@@ -11,6 +11,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from headrace.coordinators.txn.core.transaction import Transaction
+from headrace.coordinators.txn.marker_writer import EndMarker
+from headrace.kernel.errors import ErrorCode
+from headrace.kernel.ids import TopicPartition as Place
 from headrace.testing import RunningBroker, broker
 from tests.reference.kafka import run_tool
 from tests.support.java_client import JavaError, JavaProgram
@@ -161,6 +164,23 @@ def wear_out(running: RunningBroker, transactional_id: str) -> None:
     worn = replace(remembered(running, transactional_id), producer_epoch=32_765)
     runtime = running.broker.parts.coordinators.transactions.runtime
     running.call(lambda: runtime.submit(transactional_id, lambda shard, now: Result([record_of(worn)])))
+
+
+def test_a_marker_that_comes_twice_does_not_end_the_next_transaction(
+    running: RunningBroker, java: JavaProgram, topic: str, producer: str
+) -> None:
+    java.ask(f"begin {producer}")
+    java.ask(f"send {producer} {topic} 0 first")
+    java.ask(f"commit {producer}")
+    ended = remembered(running, topic)
+    java.ask(f"begin {producer}")
+    java.ask(f"send {producer} {topic} 0 second")
+    late = EndMarker(ended.producer_id, ended.producer_epoch, commit=False, coordinator_epoch=0, transaction_version=2)
+    writer = running.broker.parts.coordinators.marker_writer
+    outcome = running.call(lambda: writer.write(Place(topic, 0), late))
+    assert outcome is ErrorCode.invalid_producer_epoch
+    java.ask(f"commit {producer}")
+    assert read_all(running.bootstrap, topic) == ["first", "second"]
 
 
 def test_kafkas_tools_see_list_describe_and_abort_transactions(

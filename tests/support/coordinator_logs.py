@@ -27,7 +27,7 @@ class MemoryLog:
     def refusal(self) -> Fault | None:
         return self.refuses_with
 
-    def append(self, batch: bytearray, now_ms: int) -> int:
+    def append(self, batch: bytearray, now_ms: int, transaction_version: int = 0) -> int:
         if self.fails_with is not None:
             raise self.fails_with
         batch[0:8] = self.end_offset.to_bytes(8, "big")

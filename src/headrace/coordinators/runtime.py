@@ -161,10 +161,18 @@ class CoordinatorRuntime(Generic[S]):
         return any(h.phase is Phase.LOADING for h in self._hosted.values())
 
     async def complete_transaction(
-        self, index: int, producer_id: int, producer_epoch: int, coordinator_epoch: int, commit: bool
+        self,
+        index: int,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        commit: bool,
+        transaction_version: int = 0,
     ) -> None:
         """A transaction that touched this partition ends here: write its marker, apply or drop what it wrote."""
-        await self.hosted(index).complete_transaction(producer_id, producer_epoch, coordinator_epoch, commit)
+        await self.hosted(index).complete_transaction(
+            producer_id, producer_epoch, coordinator_epoch, commit, transaction_version
+        )
 
 
 async def settled(reply: Any) -> Any:

@@ -31,7 +31,7 @@ class CoordinatorLog(Protocol):
     def refusal(self) -> Fault | None:
         """Why an append would be refused now, as far as that is known beforehand."""
 
-    def append(self, batch: bytearray, now_ms: int) -> int:
+    def append(self, batch: bytearray, now_ms: int, transaction_version: int = 0) -> int:
         """Write one batch as the leader; gives the offset after its last record. If it raises, nothing was written."""
 
     async def wait_committed(self, offset: int, timeout_ms: int) -> ErrorCode: ...
@@ -68,8 +68,14 @@ class PartitionLog:
             return Refused(ErrorCode.not_enough_replicas, f"{name}: fewer replicas in sync than min.insync.replicas")
         return None
 
-    def append(self, batch: bytearray, now_ms: int) -> int:
-        appended = self._partition.append(memoryview(batch), acks=-1, origin=AppendOrigin.COORDINATOR, now_ms=now_ms)
+    def append(self, batch: bytearray, now_ms: int, transaction_version: int = 0) -> int:
+        appended = self._partition.append(
+            memoryview(batch),
+            acks=-1,
+            origin=AppendOrigin.COORDINATOR,
+            now_ms=now_ms,
+            transaction_version=transaction_version,
+        )
         return int(appended.last_offset) + 1
 
     async def wait_committed(self, offset: int, timeout_ms: int) -> ErrorCode:

@@ -240,7 +240,12 @@ class HostedShard(Generic[S]):
         return future
 
     def complete_transaction(
-        self, producer_id: int, producer_epoch: int, coordinator_epoch: int, commit: bool
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        commit: bool,
+        transaction_version: int = 0,
     ) -> asyncio.Future[None]:
         """Write the end marker and let the shard act on it; done when the marker is committed."""
         self.require_active()
@@ -248,7 +253,7 @@ class HostedShard(Generic[S]):
         self.require_active()
         now_ms = self._clock()
         marker = build_end_txn_marker(commit, coordinator_epoch, producer_id, producer_epoch, now_ms)
-        end_offset = self._log.append(bytearray(marker), now_ms)
+        end_offset = self._log.append(bytearray(marker), now_ms, transaction_version)
         self.shard.replay_end_marker(producer_id, producer_epoch, commit)
         future: asyncio.Future[None] = self._loop.create_future()
         self._wait_for(end_offset, [_settle(future, None)])

@@ -197,10 +197,18 @@ class GroupCoordinator:
         )
 
     async def complete_transaction(
-        self, partition: int, producer_id: int, producer_epoch: int, coordinator_epoch: int, commit: bool
+        self,
+        partition: int,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        commit: bool,
+        transaction_version: int = 0,
     ) -> None:
         """WriteTxnMarkers for a partition of `__consumer_offsets`: writes the marker, applies or drops its offsets."""
-        await self.runtime.complete_transaction(partition, producer_id, producer_epoch, coordinator_epoch, commit)
+        await self.runtime.complete_transaction(
+            partition, producer_id, producer_epoch, coordinator_epoch, commit, transaction_version
+        )
 
     async def fetch_offsets(
         self,

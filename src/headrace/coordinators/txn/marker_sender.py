@@ -6,8 +6,8 @@ here are written directly, the others by WriteTxnMarkers to their leaders, and a
 up afresh, since they may have moved.
 
 What ends a task: all markers written; the shard given up (`forget`); a partition that has seen a newer coordinator.
-A partition whose topic is gone needs no marker. Neither does one that has seen a higher epoch of this producer: only
-the end of this very transaction can have let a higher epoch in.
+A partition whose topic is gone needs no marker. Neither does one that refuses its epoch: only the end of this very
+transaction can have let that epoch or a higher one in.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 WRITE_TXN_MARKERS: Final = 27
 _FIRST_PAUSE_SECONDS: Final = 0.02
 _LONGEST_PAUSE_SECONDS: Final = 1.0
-# Fields that WriteTxnMarkers has from version 2 on are left out for a peer that speaks 1.
+# What needs no further try: written, there already (see `marker_writer`), or a place where no marker can be.
 _DONE: Final = frozenset({ErrorCode.none, ErrorCode.invalid_producer_epoch, ErrorCode.unsupported_for_message_format})
 
 Outcomes = dict[TopicPartition, ErrorCode]

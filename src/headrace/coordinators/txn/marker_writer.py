@@ -3,6 +3,11 @@
 A marker for `__consumer_offsets` goes through the group coordinator, which then applies or drops the offsets of the
 transaction. Every marker also ends whatever verification of that producer is under way in the partition: what was
 verified belonged to the transaction that has just ended (see `verification`).
+
+Markers are sent until they are acknowledged, so one may arrive twice, the second time perhaps when the producer's next
+transaction is open. In version 2 each end has an epoch of its own, so the log refuses the second one by its epoch
+(INVALID_PRODUCER_EPOCH). To the coordinator that means "it is there"; it is told so only when what is there is
+committed.
 """
 
 from __future__ import annotations
@@ -41,7 +46,13 @@ class GroupTransactions(Protocol):
     """What the writer needs of the group coordinator's runtime."""
 
     async def complete_transaction(
-        self, index: int, producer_id: int, producer_epoch: int, coordinator_epoch: int, commit: bool
+        self,
+        partition: int,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        commit: bool,
+        transaction_version: int = 0,
     ) -> None: ...
 
 
@@ -79,23 +90,52 @@ class MarkerWriter:
                 marker.commit, marker.coordinator_epoch, marker.producer_id, marker.producer_epoch, now_ms
             )
             appended = partition.append(
-                memoryview(bytearray(data)), acks=-1, origin=AppendOrigin.COORDINATOR, now_ms=now_ms
+                memoryview(bytearray(data)),
+                acks=-1,
+                origin=AppendOrigin.COORDINATOR,
+                now_ms=now_ms,
+                transaction_version=marker.transaction_version,
             )
         except Fault as fault:
+            if fault.code is ErrorCode.invalid_producer_epoch:
+                return self._once_committed(partition, partition.log_end_offset, fault.code)
             return fault.code
-        outcome: ErrorCode | None = partition.committed(appended.last_offset + 1)
-        if outcome is not None:
-            return outcome
-        committed: asyncio.Future[ErrorCode] = asyncio.ensure_future(
-            partition.wait_committed(appended.last_offset + 1, self._timeout_ms)
-        )
-        return committed
+        return self._once_committed(partition, appended.last_offset + 1, ErrorCode.none)
+
+    def _once_committed(
+        self, partition: Any, end_offset: int, outcome: ErrorCode
+    ) -> ErrorCode | asyncio.Future[ErrorCode]:
+        """`outcome`, as soon as everything below `end_offset` is committed; or why that did not come about."""
+        committed: ErrorCode | None = partition.committed(end_offset)
+        if committed is not None:
+            return outcome if committed is ErrorCode.none else committed
+
+        async def wait() -> ErrorCode:
+            error: ErrorCode = await partition.wait_committed(end_offset, self._timeout_ms)
+            return outcome if error is ErrorCode.none else error
+
+        return asyncio.ensure_future(wait())
 
     async def _write_through_groups(self, where: TopicPartition, marker: EndMarker) -> ErrorCode:
         try:
             await self._groups.complete_transaction(
-                where.partition, marker.producer_id, marker.producer_epoch, marker.coordinator_epoch, marker.commit
+                where.partition,
+                marker.producer_id,
+                marker.producer_epoch,
+                marker.coordinator_epoch,
+                marker.commit,
+                marker.transaction_version,
             )
         except Fault as fault:
+            if fault.code is ErrorCode.invalid_producer_epoch:
+                return await self._already_there(where, fault.code)
             return ErrorCode.not_leader_or_follower if fault.code in _GROUP_COORDINATOR_MOVES else fault.code
         return ErrorCode.none
+
+    async def _already_there(self, where: TopicPartition, outcome: ErrorCode) -> ErrorCode:
+        try:
+            partition = self._partitions.led(where.topic, where.partition)
+        except Fault as fault:
+            return fault.code
+        found = self._once_committed(partition, partition.log_end_offset, outcome)
+        return found if isinstance(found, ErrorCode) else await found
