@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -50,6 +50,7 @@ _PASSING: Final = frozenset(
     }
 )
 _PASSING_PAUSE_S: Final = 0.05
+_THROTTLED_PAUSE_S: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,7 @@ class LeaderFetcher:
         self._session = FetchSession()
         self._channel: LeaderChannel | None = None
         self._limits = FetchLimits(settings.wait_max_ms, settings.min_bytes, settings.response_max_bytes)
+        self._moved: dict[PartitionKey, None] = {}  # whose position the session does not know yet
         self._not_before: dict[PartitionKey, float] = {}
         self._wanted = asyncio.Event()
         self._failures = 0
@@ -97,6 +99,7 @@ class LeaderFetcher:
         assert partition.topic_id is not None, "replication names topics by their id"
         key = (partition.topic_id, partition.index)
         self.partitions[key] = partition
+        self._moved[key] = None
         self._not_before.pop(key, None)
         self._wanted.set()
         if self._task is None:
@@ -106,7 +109,9 @@ class LeaderFetcher:
         assert partition.topic_id is not None
         key = (partition.topic_id, partition.index)
         self.partitions.pop(key, None)
+        self._moved.pop(key, None)
         self._not_before.pop(key, None)
+        self._session.drop(key)
 
     async def close(self) -> None:
         self.partitions.clear()
@@ -120,8 +125,8 @@ class LeaderFetcher:
 
     async def _run(self) -> None:
         while True:
-            positions, pause = self._due()
-            if not positions:
+            pause = self._settle_positions()
+            if not self._session.wanted:
                 self._wanted.clear()
                 try:
                     async with asyncio.timeout(pause):
@@ -130,7 +135,7 @@ class LeaderFetcher:
                     pass
                 continue
             try:
-                await self._fetch_once(positions)
+                await self._fetch_once()
                 self._failures = 0
             except (Fault, OSError) as error:
                 await self._failed(error)
@@ -139,25 +144,33 @@ class LeaderFetcher:
                 logger.exception("following broker %d failed", self.leader)
                 await self._failed(None)
 
-    def _due(self) -> tuple[dict[PartitionKey, FetchPosition], float | None]:
-        """Where to fetch from now, and how long to wait when there is nothing (None: until a partition is added)."""
-        now = asyncio.get_running_loop().time()
-        positions: dict[PartitionKey, FetchPosition] = {}
-        pause: float | None = None
-        for key, partition in self.partitions.items():
-            wait = self._not_before.get(key, 0.0) - now
-            if wait <= 0 and self._throttles.holds_back(partition):
-                wait = 0.1
-            if wait > 0:
-                pause = wait if pause is None else min(pause, wait)
-                continue
-            positions[key] = position_of(partition)
-        return positions, pause
+    def _settle_positions(self) -> float | None:
+        """Bring the session up to date. Gives how long to wait when it wants nothing (None: until one is added).
 
-    async def _fetch_once(self, positions: Mapping[PartitionKey, FetchPosition]) -> None:
+        Costs what moved, not what is followed: hundreds of idle partitions must not slow down the busy one.
+        """
+        now = asyncio.get_running_loop().time()
+        pause: float | None = None
+        if self._throttles.is_on:
+            for key, partition in self.partitions.items():
+                if key not in self._not_before and self._throttles.holds_back(partition):
+                    self._back_off(key, _THROTTLED_PAUSE_S)
+        for key, until in tuple(self._not_before.items()):
+            if until > now:
+                pause = until - now if pause is None else min(pause, until - now)
+            else:
+                del self._not_before[key]
+                self._moved[key] = None
+        for key in self._moved:
+            if key not in self._not_before:
+                self._session.want(key, position_of(self.partitions[key]))
+        self._moved.clear()
+        return pause
+
+    async def _fetch_once(self) -> None:
         channel = await self._connected()
         settings = self._settings
-        request = ReplicaFetch(self._own(), self._limits, settings.max_bytes, self._session.request(positions))
+        request = ReplicaFetch(self._own(), self._limits, settings.max_bytes, self._session.request())
         answer = await channel.fetch(request, (settings.wait_max_ms + settings.socket_timeout_ms) / 1000)
         if answer.error_code:
             code = ErrorCode(answer.error_code)
@@ -170,10 +183,11 @@ class LeaderFetcher:
         too_late: list[PartitionKey] = []
         for data in answer.partitions:
             key = (data.topic_id, data.partition)
-            sent = positions.get(key)
+            sent = self._session.wanted.get(key)
             partition = self.partitions.get(key)
             if sent is None or partition is None or position_of(partition)[:3] != sent[:3]:
                 continue
+            self._moved[key] = None
             if data.error_code == _OUT_OF_RANGE:
                 too_late.append(key)  # asked about afterwards: the next answer comes into the same buffer
             else:
@@ -238,6 +252,7 @@ class LeaderFetcher:
     # ---- trouble --------------------------------------------------------------------------------------------------
 
     def _back_off(self, key: PartitionKey, seconds: float) -> None:
+        self._session.drop(key)
         self._not_before[key] = asyncio.get_running_loop().time() + seconds
 
     async def _failed(self, error: Exception | None) -> None:

@@ -31,6 +31,11 @@ class Throttles:
         self._limits[LEADER].rate = int(config["leader.replication.throttled.rate"])
         self._limits[FOLLOWER].rate = int(config["follower.replication.throttled.rate"])
 
+    @property
+    def is_on(self) -> bool:
+        """Whether fetching is limited at all."""
+        return self._limits[FOLLOWER].rate < UNLIMITED
+
     # ---- as follower ----------------------------------------------------------------------------------------------
 
     def holds_back(self, partition: Partition) -> bool:

@@ -14,46 +14,67 @@ def at(offset: int) -> FetchPosition:
     return FetchPosition(offset, 3, 4, 0)
 
 
+def session_of(*wanted: tuple[tuple[uuid.UUID, int], int]) -> FetchSession:
+    session = FetchSession()
+    for key, offset in wanted:
+        session.want(key, at(offset))
+    return session
+
+
 def test_the_first_request_names_everything() -> None:
-    request = FetchSession().request({A: at(1), B: at(2)})
+    request = session_of((A, 1), (B, 2)).request()
     assert (request.session_id, request.epoch) == (0, 0)
     assert request.named == {A: at(1), B: at(2)}
 
 
 def test_later_requests_name_only_what_moved_and_what_is_gone() -> None:
-    session = FetchSession()
-    session.request({A: at(1), B: at(2)})
+    session = session_of((A, 1), (B, 2))
+    session.request()
     session.answered(77)
-    request = session.request({A: at(5), B: at(2)})
+    session.want(A, at(5))
+    session.want(B, at(2))
+    request = session.request()
     assert (request.session_id, request.epoch, request.named, request.forgotten) == (77, 1, {A: at(5)}, ())
     session.answered(77)
-    request = session.request({A: at(5)})
+    session.drop(B)
+    request = session.request()
     assert (request.epoch, request.named, request.forgotten) == (2, {}, (B,))
     session.answered(77)
-    assert session.request({A: at(5), B: at(2)}).named == {B: at(2)}, "what came back is named again"
+    session.want(B, at(2))
+    assert session.request().named == {B: at(2)}, "what came back is named again"
+
+
+def test_what_goes_and_comes_between_two_requests_is_not_forgotten() -> None:
+    session = session_of((A, 1))
+    session.request()
+    session.answered(77)
+    session.drop(A)
+    session.want(A, at(1))
+    request = session.request()
+    assert (request.named, request.forgotten) == ({A: at(1)}, ())
 
 
 def test_a_leader_that_keeps_no_session_gets_everything_each_time() -> None:
-    session = FetchSession()
-    session.request({A: at(1)})
+    session = session_of((A, 1))
+    session.request()
     session.answered(0)
-    assert session.request({A: at(1)}).named == {A: at(1)}
+    assert session.request().named == {A: at(1)}
 
 
 def test_after_an_error_a_new_session_begins() -> None:
-    session = FetchSession()
-    session.request({A: at(1)})
+    session = session_of((A, 1))
+    session.request()
     session.answered(77)
     session.reset()
-    request = session.request({A: at(1)})
+    request = session.request()
     assert (request.session_id, request.epoch, request.named) == (0, 0, {A: at(1)})
 
 
 def test_epochs_wrap_to_one() -> None:
-    session = FetchSession()
-    session.request({A: at(1)})
+    session = session_of((A, 1))
+    session.request()
     session.answered(77)
     session._next_epoch = 0x7FFFFFFF
-    assert session.request({}).epoch == 0x7FFFFFFF
+    assert session.request().epoch == 0x7FFFFFFF
     session.answered(77)
-    assert session.request({}).epoch == 1, "zero would ask for a new session"
+    assert session.request().epoch == 1, "zero would ask for a new session"

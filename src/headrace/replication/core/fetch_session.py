@@ -5,7 +5,8 @@
         └───────────── any error of the session or of the connection ────────┘
 
 A partition that is not named keeps its last position on the leader's side, so a follower with a thousand idle
-partitions sends a few bytes per fetch. Pure: positions in, a request's session part out.
+partitions sends a few bytes per fetch, and spends no time on them either.
+Pure: positions in, a request's session part out.
 """
 
 from __future__ import annotations
@@ -41,19 +42,38 @@ class SessionRequest:
 
 @dataclass
 class FetchSession:
-    id: int = NO_SESSION
-    _next_epoch: int = FIRST_EPOCH
-    _known: dict[PartitionKey, FetchPosition] = field(default_factory=dict)
+    """`wanted` is where each partition is fetched from; a request costs what changed since the last one."""
 
-    def request(self, wanted: Mapping[PartitionKey, FetchPosition]) -> SessionRequest:
+    id: int = NO_SESSION
+    wanted: dict[PartitionKey, FetchPosition] = field(default_factory=dict)
+    _next_epoch: int = FIRST_EPOCH
+    _told: set[PartitionKey] = field(default_factory=set)  # what the leader's session holds
+    # Dictionaries for their order: a run of the simulator must not depend on how ids hash.
+    _changed: dict[PartitionKey, None] = field(default_factory=dict)
+    _forgotten: dict[PartitionKey, None] = field(default_factory=dict)
+
+    def want(self, key: PartitionKey, position: FetchPosition) -> None:
+        if self.wanted.get(key) != position:
+            self.wanted[key] = position
+            self._changed[key] = None
+        self._forgotten.pop(key, None)
+
+    def drop(self, key: PartitionKey) -> None:
+        if self.wanted.pop(key, None) is not None:
+            self._changed.pop(key, None)
+            if key in self._told:
+                self._forgotten[key] = None
+
+    def request(self) -> SessionRequest:
         if self.id == NO_SESSION:
-            self._known = dict(wanted)
-            return SessionRequest(NO_SESSION, FIRST_EPOCH, wanted, ())
-        named = {key: position for key, position in wanted.items() if self._known.get(key) != position}
-        forgotten = tuple(key for key in self._known if key not in wanted)
-        for key in forgotten:
-            del self._known[key]
-        self._known.update(named)
+            named = dict(self.wanted)
+            self._told = set(named)
+        else:
+            named = {key: self.wanted[key] for key in self._changed}
+            self._told.difference_update(self._forgotten)
+            self._told.update(named)
+        forgotten = tuple(self._forgotten)
+        self._changed, self._forgotten = {}, {}
         return SessionRequest(self.id, self._next_epoch, named, forgotten)
 
     def answered(self, session_id: int) -> None:
@@ -68,6 +88,8 @@ class FetchSession:
             self._next_epoch = 1 if self._next_epoch == _LAST_EPOCH else self._next_epoch + 1
 
     def reset(self) -> None:
+        """The next request names everything again."""
         self.id = NO_SESSION
         self._next_epoch = FIRST_EPOCH
-        self._known = {}
+        self._told = set()
+        self._changed, self._forgotten = {}, {}
