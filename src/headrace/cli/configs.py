@@ -37,12 +37,12 @@ _UNCHANGED: Final = (4, 5)
 app = typer.Typer(no_args_is_help=True, help="Read and change configurations of topics, brokers and groups.")
 
 
-def complete_resource(incomplete: str) -> list[str]:
+def complete_resource(ctx: typer.Context, incomplete: str) -> list[str]:
     kind, slash, name = incomplete.partition("/")
     if not slash:
         return [f"{known}/" for known in KINDS if known.startswith(kind)]
     names = {"topic": complete_topic, "group": complete_group}.get(kind)
-    return [] if names is None else [f"{kind}/{found}" for found in names(name)]
+    return [] if names is None else [f"{kind}/{found}" for found in names(ctx, name)]
 
 
 Resource = Annotated[

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import difflib
+import os
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Annotated, Any, Final, TypeVar
 
@@ -27,13 +28,13 @@ LIST_GROUPS: Final = 16
 _COMPLETION_TIMEOUT_S: Final = 1.5
 
 
-def complete_topic(incomplete: str) -> list[str]:
+def complete_topic(ctx: typer.Context, incomplete: str) -> list[str]:
     """Live names of topics for the shell; nothing when no broker answers at once."""
-    return _complete(_topic_names, incomplete)
+    return complete_live(ctx, _topic_names, incomplete)
 
 
-def complete_group(incomplete: str) -> list[str]:
-    return _complete(_group_names, incomplete)
+def complete_group(ctx: typer.Context, incomplete: str) -> list[str]:
+    return complete_live(ctx, _group_names, incomplete)
 
 
 async def _topic_names(client: ClusterClient) -> list[str]:
@@ -46,9 +47,13 @@ async def _group_names(client: ClusterClient) -> list[str]:
     return sorted({str(group.group_id) for answer in answers for group in answer.groups})
 
 
-def _complete(names: Callable[[ClusterClient], Awaitable[list[str]]], incomplete: str) -> list[str]:
+def complete_live(
+    ctx: typer.Context, names: Callable[[ClusterClient], Awaitable[list[str]]], incomplete: str
+) -> list[str]:
+    """Asks the cluster of the line's own `--bootstrap`, else of the environment or the current context."""
+    where = ctx.params.get("bootstrap") or os.environ.get("HEADRACE_BOOTSTRAP")
     try:
-        found = connected(None, names, timeout=_COMPLETION_TIMEOUT_S)
+        found = connected(where, names, timeout=_COMPLETION_TIMEOUT_S)
     except Exception:
         return []  # a shell's prompt is no place for an error
     return [name for name in found if name.startswith(incomplete)]

@@ -97,6 +97,8 @@ def consume(
                     write(record)
     except KeyboardInterrupt:
         pass
+    except OSError as error:
+        stream.throw(error)  # not written, so not read: the group's position stays before this record
     finally:
         stream.close()
     if to is not None and output is Format.TABLE:

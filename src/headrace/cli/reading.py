@@ -67,13 +67,21 @@ def read(
                 if span is None or (span.end is not None and message.offset() >= span.end):
                     open_spans.pop(place, None)
                     continue
-                yield _seen(message)
-                if group is not None:
-                    consumer.store_offsets(message)
+                try:
+                    yield _seen(message)
+                except GeneratorExit:
+                    _store(consumer, group, message)  # the reader has enough, and has had this one
+                    raise
+                _store(consumer, group, message)
                 if span.end is not None and message.offset() + 1 >= span.end:
                     open_spans.pop(place, None)
     finally:
         consumer.close()
+
+
+def _store(consumer: Any, group: str | None, message: Any) -> None:
+    if group is not None:
+        consumer.store_offsets(message)
 
 
 def _close_if_done(open_spans: dict[TopicPartition, Span], place: TopicPartition, offset: int) -> None:

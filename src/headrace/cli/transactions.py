@@ -15,6 +15,7 @@ from headrace.cli.connecting import (
     Timeout,
     Yes,
     check_answer,
+    complete_live,
     connected,
     nearest,
     sure,
@@ -47,12 +48,12 @@ async def transaction_rows(client: ClusterClient, older_than_ms: int = -1) -> li
     return sorted(rows, key=lambda row: str(row["transactional_id"]))
 
 
-def complete_id(incomplete: str) -> list[str]:
-    try:
-        rows = connected(None, transaction_rows, timeout=1.5)
-    except Exception:
-        return []
-    return [row["transactional_id"] for row in rows if row["transactional_id"].startswith(incomplete)]
+async def _ids(client: ClusterClient) -> list[str]:
+    return [str(row["transactional_id"]) for row in await transaction_rows(client)]
+
+
+def complete_id(ctx: typer.Context, incomplete: str) -> list[str]:
+    return complete_live(ctx, _ids, incomplete)
 
 
 TransactionalId = Annotated[str, typer.Argument(help="The transactional id.", autocompletion=complete_id)]

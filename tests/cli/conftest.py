@@ -1,0 +1,75 @@
+"""The program run as a user runs it: a process of its own, a real broker, an empty home."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.testing import RunningBroker, broker
+
+PROGRAMS = Path(sys.executable).parent
+Run = Callable[..., "Ran"]
+
+
+@dataclass(frozen=True)
+class Ran:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def lines(self) -> list[Any]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+def environment(home: Path, bootstrap: str | None) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("HEADRACE", "XDG"))}
+    where = {} if bootstrap is None else {"HEADRACE_BOOTSTRAP": bootstrap}
+    return {**kept, "HOME": str(home), "PATH": f"{PROGRAMS}:{os.environ['PATH']}", "TERM": "xterm", **where}
+
+
+@pytest.fixture(scope="session")
+def running() -> Iterator[RunningBroker]:
+    with broker() as started:
+        yield started
+
+
+@pytest.fixture
+def headrace(running: RunningBroker, tmp_path: Path) -> Run:
+    def run(*words: str, stdin: str | bytes = "", env: Mapping[str, str] | None = None, timeout: float = 30) -> Ran:
+        done = subprocess.run(
+            [str(PROGRAMS / "headrace"), *words],
+            input=stdin.encode() if isinstance(stdin, str) else stdin,
+            capture_output=True,
+            env={**environment(tmp_path, running.bootstrap), **(env or {})},
+            cwd=tmp_path,
+            timeout=timeout,
+            check=False,
+        )
+        return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    return run
+
+
+@pytest.fixture
+def topic(running: RunningBroker) -> str:
+    """A topic of three partitions of its own."""
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    name = f"orders-{uuid.uuid4().hex[:8]}"
+    admin = AdminClient({"bootstrap.servers": running.bootstrap})
+    admin.create_topics([NewTopic(name, 3, 1)])[name].result(10)
+    return name

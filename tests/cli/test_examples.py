@@ -1,0 +1,73 @@
+"""Every example in the help works, run by a shell in the order of the page; the page is the one in docs."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from headrace.cli.reference import commands, examples, main
+from headrace.testing import RunningBroker, broker
+from tests.cli.conftest import environment
+
+# Belong to other tests: a cluster, Spark jobs and log directories have their own.
+ELSEWHERE = ("up", "pipeline", "mirror", "demo", "log", "start")
+EXAMPLES = [
+    (name, example) for name, command in commands() if name.split()[0] not in ELSEWHERE for example in examples(command)
+]
+
+
+def test_every_command_has_an_example() -> None:
+    without = [name for name, command in commands() if name.split()[0] not in ELSEWHERE and not examples(command)]
+    assert without == []
+
+
+def test_the_page_is_up_to_date() -> None:
+    assert main(["--check"]) == 0
+
+
+@pytest.fixture(scope="module")
+def prepared() -> RunningBroker:  # type: ignore[misc]
+    with broker() as running:
+        yield running
+
+
+@pytest.mark.parametrize(("name", "example"), EXAMPLES, ids=[example for _, example in EXAMPLES])
+def test_the_example_works(prepared: RunningBroker, tmp_path: Path, name: str, example: str) -> None:
+    prepare(prepared, name)
+    env = environment(tmp_path, prepared.bootstrap)
+    if name in ("context use", "context rm"):
+        subprocess.run(["headrace", "context", "add", "local", "127.0.0.1:9092"], env=env, check=True)
+    done = subprocess.run(
+        ["bash", "-c", example], env=env, cwd=tmp_path, capture_output=True, text=True, timeout=30, check=False
+    )
+    assert done.returncode == 0, done.stderr + done.stdout
+
+
+def prepare(running: RunningBroker, name: str) -> None:
+    """What the examples speak of: orders with records, the group billing, the transactional id payments-1."""
+    from confluent_kafka import Consumer, TopicPartition
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    admin = AdminClient({"bootstrap.servers": running.bootstrap})
+    known = admin.list_topics(timeout=10).topics
+    wanted = {"orders", "payments"} - set(known)
+    if name == "topics create":
+        wanted.discard("payments")
+        for future in admin.delete_topics(["payments"] if "payments" in known else []).values():
+            future.result(10)
+    for future in admin.create_topics([NewTopic(topic, 4, 1) for topic in wanted]).values() if wanted else ():
+        future.result(10)
+    producer = Producer({"bootstrap.servers": running.bootstrap})
+    for number in range(3):
+        producer.produce("orders", f'{{"amount": {number + 4}}}', key=str(number))
+    producer.flush()
+    if name.startswith("groups"):
+        consumer = Consumer({"bootstrap.servers": running.bootstrap, "group.id": "billing"})
+        consumer.commit(offsets=[TopicPartition("orders", 0, 0)], asynchronous=False)
+        consumer.close()
+    if name.startswith("transactions"):
+        sender = Producer({"bootstrap.servers": running.bootstrap, "transactional.id": "payments-1"})
+        sender.init_transactions(10)

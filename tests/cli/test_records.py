@@ -1,0 +1,101 @@
+"""Producing and consuming: lines, keys, documents, files, templates, filters, places."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.conftest import Run
+
+
+def test_lines_and_keyed_lines_come_back(headrace: Run, topic: str) -> None:
+    assert "sent 2 records" in headrace("produce", topic, "-p", "1", stdin="one\ntwo\n").err
+    assert headrace("produce", topic, "-K", "\\t", "-p", "1", stdin="alice\tten\n").code == 0
+    assert headrace("consume", topic).out == "one\ntwo\nten\n"
+    assert headrace("consume", topic, "-F", "%p/%o %k=%s\\n").out == "1/0 =one\n1/1 =two\n1/2 alice=ten\n"
+
+
+def test_documents_carry_key_headers_timestamp_and_partition(headrace: Run, topic: str) -> None:
+    record = '{"key": "k", "value": {"n": 7}, "headers": {"h": "x"}, "timestamp": 1700000000000, "partition": 2}\n'
+    assert headrace("produce", topic, "-F", "json", stdin=record).code == 0
+    [found] = headrace("consume", topic, "-o", "json").lines
+    assert (found["partition"], found["timestamp"]) == (2, 1700000000000)
+    assert (found["key"], found["value"], found["headers"]) == ("k", '{"n":7}', [["h", "x"]])
+    shown = headrace("consume", topic, "-F", "{key} {value.n} {header.h} {time}\\n").out
+    assert shown == "k 7 x 2023-11-14T22:13:20.000Z\n"
+    assert headrace("consume", topic, "--value", "json", "-o", "json").lines[0]["value"] == {"n": 7}
+    assert headrace("consume", topic, "--value", "hex").out == "7b226e223a377d\n"
+
+
+def test_a_wrong_document_is_named_by_line_and_column(headrace: Run, topic: str) -> None:
+    ran = headrace("produce", topic, "-F", "json", stdin='{"value": "fine"}\n{"value": oops}\n')
+    assert ran.code == 1
+    assert "standard input line 2 column 11: not JSON" in ran.err
+    ran = headrace("produce", topic, "-F", "json", stdin='{"valeu": 1}\n')
+    assert "line 1: unknown field 'valeu'" in ran.err
+
+
+@pytest.mark.parametrize("ending", ["ndjson", "csv", "parquet"])
+def test_what_is_exported_is_imported_again_unchanged(headrace: Run, topic: str, ending: str) -> None:
+    stdin = (
+        '{"key": "a", "value": "text, \\"marks\\" and\\nlines", "headers": [["h", "1"], ["h", null]], "partition": 1}\n'
+        '{"key": null, "value_base64": "/wA=", "timestamp": 1700000000123, "partition": 1}\n'
+        '{"key": "", "value": null, "partition": 2}\n'
+    )
+    assert headrace("produce", topic, "-F", "json", stdin=stdin).code == 0
+    assert headrace("consume", topic, "--to", f"all.{ending}").code == 0
+    first = headrace("consume", topic, "-o", "json").lines
+    copy = f"{topic}-copy"
+    headrace("topics", "create", copy, "-p", "3")
+    assert headrace("produce", copy, "--file", f"all.{ending}").code == 0
+    second = headrace("consume", copy, "-o", "json").lines
+    assert [{**row, "topic": copy} for row in first] == second
+    assert len(second) == 3
+
+
+def test_filters_choose_by_key_value_and_header(headrace: Run, topic: str) -> None:
+    rows = [f'{{"key": "k{n}", "value": {{"n": {n}}}, "headers": {{"odd": "{n % 2}"}}}}' for n in range(6)]
+    headrace("produce", topic, "-F", "json", "-p", "0", stdin="\n".join(rows))
+
+    def keys(where: str) -> str:
+        return headrace("consume", topic, "--where", where, "-F", "{key} ").out.strip()
+
+    assert keys('value.n >= 2 and header.odd == "1"') == "k3 k5"
+    assert keys('not (key startswith "k1" or value.n > 1)') == "k0"
+    wrong = headrace("consume", topic, "--where", "__import__('os')")
+    assert (wrong.code, "is expected at column" in wrong.err) == (2, True)
+
+
+def test_places_are_offsets_and_times(headrace: Run, topic: str) -> None:
+    rows = [f'{{"value": "v{n}", "timestamp": {1700000000000 + n * 60000}, "partition": 0}}' for n in range(5)]
+    headrace("produce", topic, "-F", "json", stdin="\n".join(rows))
+
+    def values(*words: str) -> str:
+        return headrace("consume", topic, "-p", "0", "-F", "%s ", *words).out.strip()
+
+    assert values("--from", "3") == "v3 v4"
+    assert values("--from", "-1") == "v4"
+    assert values("--from", "1", "--until", "3") == "v1 v2"
+    assert values("--from", "2023-11-14T22:15:00Z", "--until", "@1700000180000") == "v2"
+    assert values("--from", "10 minutes ago") == ""
+    assert headrace("consume", topic, "-c").out == "5\n"
+    assert headrace("consume", topic, "--from", "whenever").code == 2
+
+
+def test_following_stops_after_the_count_or_an_idle_while(headrace: Run, topic: str) -> None:
+    headrace("produce", topic, "a", "b", "c", "-p", "0")
+    assert headrace("consume", topic, "-f", "--from", "beginning", "-n", "2").out == "a\nb\n"
+    assert headrace("consume", topic, "-f", "--from", "beginning", "--idle", "0.5").out == "a\nb\nc\n"
+
+
+def test_tombstones_and_dry_runs(headrace: Run, topic: str) -> None:
+    assert "would send 1 records" in headrace("produce", topic, "x", "--dry-run").err
+    headrace("produce", topic, "NULL", "--null", "NULL", "-k", "gone")
+    [found] = headrace("consume", topic, "-o", "json").lines
+    assert (found["key"], found["value"]) == ("gone", None)
+
+
+def test_a_missing_topic_is_not_made_by_a_slip(headrace: Run, topic: str) -> None:
+    ran = headrace("produce", topic[:-1], "x")
+    assert ran.code == 1
+    assert f"Did you mean {topic!r}?" in ran.err
+    assert headrace("consume", topic[:-1]).code == 1
