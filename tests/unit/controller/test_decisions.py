@@ -132,6 +132,16 @@ class TestReports:
         assert answer.error is ErrorCode.none and answer.info is not None
         assert (answer.info.isr, answer.info.partition_epoch) == ((1, 2), 8)
 
+    def test_a_report_of_the_set_as_it_is_moves_the_partition_epoch(self) -> None:
+        """So that late copies of older reports are refused."""
+        image = cluster()
+        before = image.partition("t", 0)
+        assert before is not None
+        answer = decide_isr(image, 1, self.report(*((member, 1) for member in before.isr)), rules())
+        assert answer.error is ErrorCode.none and answer.info is not None
+        assert (answer.info.isr, answer.info.partition_epoch) == (before.isr, before.partition_epoch + 1)
+        assert answer.settled is not None
+
     @pytest.mark.parametrize(
         ("sender", "report", "code"),
         [

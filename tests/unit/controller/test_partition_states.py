@@ -56,6 +56,20 @@ def test_whoever_leaves_below_the_minimum_stays_eligible_and_may_lead_later() ->
     assert (back.leader, back.isr, back.eligible) == (2, (2,), (1,))
 
 
+def test_a_leader_that_restarted_leads_in_a_new_epoch() -> None:
+    """What it lost, and then writes, must not pass for records of its old epoch."""
+    alone = info(isr=(1,))
+    after = settled(settle(alone, rules(1), isr=(), restarted=frozenset({1})))
+    assert (after.leader, after.isr, after.leader_epoch) == (1, (1,), 6)
+
+
+def test_a_leader_that_commits_alone_leaves_nobody_eligible() -> None:
+    """What it acknowledges from now on, the others do not have."""
+    nobody = info(leader=NO_LEADER, isr=(), eligible=(1, 3))
+    assert settled(settle(nobody, rules(3, min_insync=1))).eligible == ()
+    assert settled(settle(nobody, rules(3, min_insync=2))).eligible == (1,)
+
+
 def test_enough_in_sync_replicas_make_the_others_ineligible() -> None:
     below = info(isr=(1,), eligible=(2, 3))
     after = settled(settle(below, rules(1, 2, min_insync=2), isr=(1, 2)))
