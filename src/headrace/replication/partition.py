@@ -249,12 +249,14 @@ class Partition(Replica):
             raise NotLeader(
                 f"{self.topic}-{self.index}: broker {follower} (epoch {broker_epoch}) is not a current replica of it"
             )
-        diverging = divergence(offset, last_fetched_epoch, self.epoch_end(last_fetched_epoch))
-        if diverging is not None:
-            return self.marks(diverging_epoch=diverging)
         log = self.log
+        end = log.log_end_offset
+        if last_fetched_epoch != self.leader_epoch or offset > end:
+            diverging = divergence(offset, last_fetched_epoch, self.epoch_end(last_fetched_epoch))
+            if diverging is not None:
+                return self.marks(diverging_epoch=diverging)
         found = None
-        if offset != log.log_end_offset:
+        if offset != end:
             if follower in isr.stored:
                 found = log.read(offset, max_bytes, min_one_batch=min_one)
             elif not self.around.throttles.holds_back_sending(self):

@@ -162,7 +162,7 @@ class InSyncReplicas:
 
     def advance(self, now_ms: int) -> bool:
         """Move the high watermark as far as the counted replicas allow. True when it moved."""
-        if len(self.stored) < self.effective_min_insync:
+        if self.high_watermark >= self.log_end or len(self.stored) < self.effective_min_insync:
             return False
         mark = self.log_end
         for broker, progress in self.followers.items():
