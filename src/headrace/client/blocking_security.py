@@ -12,12 +12,14 @@ import hashlib
 import hmac
 import os
 import re
-import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.kernel.errors import ErrorCode, Refused
+
+if TYPE_CHECKING:
+    import ssl
 
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _SCRAM_HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
@@ -71,6 +73,9 @@ class Security:
         return self.protocol.endswith("SSL")
 
     def tls_context(self) -> ssl.SSLContext:
+        # Loaded when needed: it is a third of what a short-lived planning process imports.
+        import ssl
+
         context = ssl.create_default_context(cafile=self.ca_file)
         context.check_hostname = self.check_hostname
         if self.certificate_file:

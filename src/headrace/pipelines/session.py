@@ -34,9 +34,9 @@ _LOCAL: Final = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
-    # Start-up and short jobs are what a local session is for.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto",
 }
+# Start-up and short jobs are what a local session is for; a long heavy job wants the full compiler.
+_QUICK_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 _QUIET_LOGGERS: Final = """status = error
 rootLogger.level = {level}
 rootLogger.appenderRef.console.ref = console
@@ -58,10 +58,15 @@ def is_local(master: str) -> bool:
     return master.startswith("local")
 
 
-def settings_for(master: str, settings: Mapping[str, str] | None = None, *, ui: bool = False) -> dict[str, str]:
+def settings_for(
+    master: str, settings: Mapping[str, str] | None = None, *, ui: bool = False, quick_start: bool = True
+) -> dict[str, str]:
     chosen = dict(_EVERYWHERE)
     if is_local(master):
         chosen |= _LOCAL
+        # Tables have paths of their own; Spark would leave an empty folder in every working directory.
+        chosen["spark.sql.warehouse.dir"] = str(cache_dir() / "warehouse")
+        chosen["spark.driver.extraJavaOptions"] = _QUICK_JVM if quick_start else "-Xshare:auto"
         chosen["spark.ui.enabled"] = str(ui).lower()
         if archive := _class_archive():
             chosen["spark.driver.extraJavaOptions"] += f" {archive}"
@@ -102,6 +107,7 @@ def spark_session(
     settings: Mapping[str, str] | None = None,
     ui: bool = False,
     log_level: str = "error",
+    quick_start: bool = True,
 ) -> SparkSession:
     """A classic session (no Spark Connect). `master` is local[*] unless given here or by SPARK_MASTER."""
     master = master or os.environ.get("SPARK_MASTER") or "local[*]"
@@ -111,7 +117,7 @@ def spark_session(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     os.environ.pop("SPARK_REMOTE", None)
-    chosen = settings_for(master, settings, ui=ui)
+    chosen = settings_for(master, settings, ui=ui, quick_start=quick_start)
     log_flag = f"-Dlog4j2.configurationFile={_log_settings(log_level).as_uri()}"
     chosen["spark.driver.extraJavaOptions"] = f"{chosen.get('spark.driver.extraJavaOptions', '')} {log_flag}".strip()
     # PySpark repeats every analysis error as one long JSON line beside the exception that says it.

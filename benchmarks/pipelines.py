@@ -1,0 +1,183 @@
+"""Spark beside Spark: `format("headrace")` on Headrace and Spark's own connector on Apache Kafka, in one session, in
+turns.
+
+Both sides run warm, on two cores, with the JVM's full compiler. Latency is from a record's own time to the moment a
+reader of the output topic has it.
+"""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.report import Row
+from benchmarks.servers import Headrace, Kafka, Server
+from headrace.client.blocking import LATEST, READ_COMMITTED, BlockingClient
+from headrace.client.blocking_fetch import FetchSettings, FetchStream
+from headrace.client.blocking_produce import BatchProducer, Section
+from headrace.pipelines.connector_jars import fetch_jars
+from headrace.pipelines.foreach_batch import to_topic
+from headrace.pipelines.progress import write_records
+from headrace.pipelines.session import spark_session
+from headrace.records.batch import HEADER_BYTES, batches
+from headrace.records.builder import Record, build_batch
+from headrace.records.reader import read_records
+
+ROWS = {
+    "1k": Row("batch read of 1 KB records → noop", "MB/s", 1.5),
+    "100b": Row("batch read of 100 B records → noop", "rows/s", 2.5),
+    "sink": Row("exactly-once sink beside the connector's at-least-once sink, 100 B", "rows/s", 0.7),
+    "p50": Row("micro-batch latency, flat map, p50", "ms", 1.1, higher_is_better=False),
+    "p99": Row("micro-batch latency, flat map, p99", "ms", 1.1, higher_is_better=False),
+    "once": Row("the same, written exactly once, p50", "ms", higher_is_better=False),
+    "count": Row("word count, default trigger, p50", "ms", 1.0, higher_is_better=False),
+    "realtime": Row("real-time mode (the connector on both), p50", "ms", 1.0, higher_is_better=False),
+}
+_FORMATS = {"headrace": "headrace", "apache kafka": "kafka"}
+_KB_RECORDS, _SMALL_RECORDS = 300_000, 1_500_000
+
+
+def run(directory: Path, rounds: int = 3) -> list[Row]:
+    jars = ",".join(map(str, fetch_jars(report=print)))
+    spark = spark_session("bench", master="local[2]", settings={"spark.jars": jars}, quick_start=False)
+    try:
+        with Kafka(directory / "kafka") as kafka, Headrace(directory / "headrace") as headrace:
+            servers = [kafka, headrace]
+            for server in servers:
+                _fill(server, "kb", _KB_RECORDS, 1000)
+                _fill(server, "small", _SMALL_RECORDS, 100)
+                _batches(spark, server, warm_up=True)
+            for number in range(rounds):
+                for server in servers:
+                    _batches(spark, server)
+                    _latencies(spark, server, directory / f"{server.name}-{number}", number)
+    finally:
+        spark.stop()
+    return list(ROWS.values())
+
+
+def _fill(server: Server, topic: str, count: int, size: int) -> None:
+    client = BlockingClient(server.bootstrap)
+    client.create_topic(topic, 2)
+    producer = BatchProducer(client)
+    now, per_batch = int(time.time() * 1000), max(900_000 // (size + 20), 1)
+    records = [Record(b"%08d" % i, b"x" * (size - 8), timestamp_ms=now) for i in range(per_batch)]
+    section = build_batch(records)[HEADER_BYTES:]
+    for number in range(-(-count // per_batch)):
+        producer.send((topic, number % 2), Section(section, per_batch, now, now))
+    producer.flush()
+    client.close()
+
+
+def _options(server: Server, **more: str) -> dict[str, str]:
+    return {"kafka.bootstrap.servers": server.bootstrap, **more}
+
+
+def _batches(spark: Any, server: Server, *, warm_up: bool = False) -> None:
+    kind = _FORMATS[server.name]
+    for topic, row, scale in (("kb", "1k", 1000 / 1e6), ("small", "100b", 1.0)):
+        frame = spark.read.format(kind).options(**_options(server, subscribe=topic)).load()
+        began = time.perf_counter()
+        frame.write.format("noop").mode("overwrite").save()
+        seconds = time.perf_counter() - began
+        if not warm_up:
+            ROWS[row].add(server.name, (_KB_RECORDS if topic == "kb" else _SMALL_RECORDS) * scale / seconds)
+    count = 400_000
+    rows = spark.range(count).selectExpr("string(id) AS key", "rpad(string(id), 100, 'x') AS value").coalesce(2)
+    client = BlockingClient(server.bootstrap)
+    client.create_topic("written", 2)
+    client.close()
+    began = time.perf_counter()
+    rows.write.format(kind).options(**_options(server, topic="written")).mode("append").save()
+    if not warm_up:
+        ROWS["sink"].add(server.name, count / (time.perf_counter() - began))
+
+
+def _latencies(spark: Any, server: Server, directory: Path, number: int) -> None:
+    kind = _FORMATS[server.name]
+    at_least = {} if kind == "kafka" else {"mode": "at-least-once"}
+    # A stream's first batches compile; the later half of the samples counts.
+    flat = _latency(spark, server, directory / "flat", f"flat-{number}", kind, at_least)
+    ROWS["p50"].add(server.name, statistics.median(flat))
+    ROWS["p99"].add(server.name, statistics.quantiles(flat, n=100)[98])
+    if kind == "headrace":
+        once = _latency(spark, server, directory / "once", f"once-{number}", kind, {})
+        ROWS["once"].add(server.name, statistics.median(once))
+    counted = _latency(spark, server, directory / "count", f"count-{number}", kind, at_least, count=True)
+    ROWS["count"].add(server.name, statistics.median(counted))
+    real = _latency(spark, server, directory / "real", f"real-{number}", "kafka", {}, realtime=True)
+    ROWS["realtime"].add(server.name, statistics.median(real))
+
+
+def _latency(
+    spark: Any,
+    server: Server,
+    directory: Path,
+    name: str,
+    kind: str,
+    sink: dict[str, str],
+    *,
+    count: bool = False,
+    realtime: bool = False,
+) -> list[float]:
+    client = BlockingClient(server.bootstrap)
+    source, target = f"{name}-in", f"{name}-out"
+    client.create_topic(source, 1)
+    client.create_topic(target, 1)
+    stream = (
+        spark.readStream.format(kind).options(**_options(server, subscribe=source, startingOffsets="earliest")).load()
+    )
+    words = stream.selectExpr("explode(split(string(value), ' ')) AS value")
+    if count:
+        words = words.groupBy("value").count().selectExpr("value AS key", "value")
+    writer = words.writeStream.option("checkpointLocation", str(directory)).outputMode(
+        "update" if count or realtime else "append"
+    )
+    given = _options(server, topic=target, **sink)
+    if kind == "headrace" and count:
+        writer = writer.foreachBatch(to_topic(name, given))
+    else:
+        writer = writer.format(kind).options(**given)
+    if realtime:
+        writer = writer.trigger(realTime="5 minutes")
+    query = writer.start()
+    try:
+        return _drive(server, client, source, target, samples=120)
+    finally:
+        query.stop()
+        client.close()
+
+
+def _drive(server: Server, client: BlockingClient, source: str, target: str, *, samples: int) -> list[float]:
+    """Sends a word that is its own time every 60 ms and reads the output; milliseconds from sending to reading."""
+    seen: list[float] = []
+    done = threading.Event()
+
+    def watch() -> None:
+        reader = BlockingClient(server.bootstrap)
+        at, pair = 0, (target, 0)
+        settings = FetchSettings(isolation=READ_COMMITTED, max_wait_ms=500, stall_timeout_s=120)
+        while not done.is_set() and len(seen) < samples:
+            for chunk in FetchStream(reader, pair, at, at + 1, settings):
+                now = time.time()
+                at = chunk.next_offset
+                for batch in batches(chunk.records):
+                    if not batch.is_control:
+                        seen.extend((now - float(record.value or 0)) * 1000 for record in read_records(batch))
+        reader.close()
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    for _ in range(samples):
+        now = time.time()
+        write_records(client, (source, 0), [Record(None, repr(now).encode(), timestamp_ms=int(now * 1000))])
+        time.sleep(0.06)
+    watcher.join(60)
+    done.set()
+    if len(seen) < samples // 2:
+        end = client.list_offsets({(target, 0): LATEST})
+        raise RuntimeError(f"{target}: {len(seen)} of {samples} words arrived (end {end})")
+    return seen[len(seen) // 2 :]
