@@ -12,7 +12,7 @@ from headrace.coordinators.codec.share_state import ShareKey, StateBatch
 from headrace.coordinators.share.core.share_state import NOT_STARTED
 from headrace.coordinators.share.state_coordinator import ShareStateCoordinator
 from headrace.handlers.context import RequestContext
-from headrace.kernel.errors import ErrorCode, Fault
+from headrace.kernel.errors import ErrorCode, Fault, UnknownPartition
 
 Ask = Callable[[ShareKey, Any], Awaitable[dict[str, Any]]]
 
@@ -25,6 +25,8 @@ async def _each(request: Any, ask: Ask, nothing: dict[str, Any]) -> dict[str, An
         for partition in topic.partitions:
             key = ShareKey(request.group_id, topic.topic_id, partition.partition)
             try:
+                if topic.topic_id is None:
+                    raise UnknownPartition("a topic without an id: queues are known by it")
                 answer = {"error_code": ErrorCode.none, "error_message": None, **await ask(key, partition)}
             except Fault as fault:
                 answer = {"error_code": fault.code, "error_message": fault.message, **nothing}
