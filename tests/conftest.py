@@ -16,6 +16,9 @@ from collections import Counter
 from pathlib import Path
 from types import ModuleType
 
+# Its pytest plugin imports it at the very end otherwise, which CPython 3.11 may not survive after threads with event
+# loops (SystemError: AST constructor recursion depth mismatch).
+import hypothesis  # noqa: F401
 import pytest
 
 from tests.reference import kafka as reference

@@ -177,6 +177,25 @@ def test_aiokafka_commits_aborts_and_is_fenced(running: RunningBroker, topic: st
     assert asyncio.run(scenario()) == [b"one", b"two"]
 
 
+def test_the_first_group_of_a_cluster_may_commit_its_first_offsets_in_a_transaction() -> None:
+    """Clients add the offsets before they look for the group's coordinator, so before its topic exists."""
+
+    async def scenario(bootstrap: str) -> None:
+        producer = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id="first")
+        await producer.start()
+        async with asyncio.timeout(20):
+            async with producer.transaction():
+                await producer.send_and_wait("fresh", b"x", partition=0)
+                await producer.send_offsets_to_transaction({AioTopicPartition("fresh", 0): 3}, "fresh-group")
+        await producer.stop()
+
+    with broker() as fresh:
+        asyncio.run(scenario(fresh.bootstrap))
+        consumer = Consumer({"bootstrap.servers": fresh.bootstrap, "group.id": "fresh-group", "log_level": 0})
+        assert consumer.committed([TopicPartition("fresh", 0)], 10)[0].offset == 3
+        consumer.close()
+
+
 def test_kafka_python_commits_and_aborts(running: RunningBroker, topic: str) -> None:
     producer = KafkaProducer(bootstrap_servers=running.bootstrap, transactional_id=topic)
     producer.init_transactions()

@@ -19,7 +19,7 @@ def transaction_handlers(coordinators: Coordinators, view: ClusterView) -> list[
     return [
         InitProducerId(transactions),
         AddPartitionsToTxn(transactions, view),
-        AddOffsetsToTxn(transactions, view),
+        AddOffsetsToTxn(transactions, coordinators.groups),
         EndTxn(transactions),
         DescribeTransactions(transactions),
         ListTransactions(transactions),
