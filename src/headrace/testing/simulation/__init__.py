@@ -8,5 +8,6 @@ store          ZooKeeper as its clients see it: stale reads, one-shot watches, s
 broker         the real replication and controller code of one broker on these parts
 cluster        brokers, store and network put together
 history        what was acknowledged and read, and the invariants checked after every step
+nemesis        what goes wrong, and when it hurts most
 scenario       a seeded run: load, faults, healing, convergence
 """
