@@ -6,13 +6,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from headrace.coordinators.codec.share_state import ShareKey, StateBatch
+from headrace.coordinators.share.core.runs import RecordState
 from headrace.coordinators.share.core.share_state import NOT_STARTED
 from headrace.coordinators.share.state_coordinator import ShareStateCoordinator
 from headrace.handlers.context import RequestContext
-from headrace.kernel.errors import ErrorCode, Fault, UnknownPartition
+from headrace.kernel.errors import ErrorCode, Fault, Refused, UnknownPartition
+
+_STATES: Final = frozenset(int(state) for state in RecordState)
 
 Ask = Callable[[ShareKey, Any], Awaitable[dict[str, Any]]]
 
@@ -69,6 +72,15 @@ class ReadShareGroupState:
         return await _each(request, ask, {"state_epoch": -1, "start_offset": NOT_STARTED, "state_batches": []})
 
 
+def _batch(given: Any) -> StateBatch:
+    if given.delivery_state not in _STATES or not 0 <= given.first_offset <= given.last_offset:
+        raise Refused(
+            ErrorCode.invalid_request,
+            f"offsets {given.first_offset} to {given.last_offset} in state {given.delivery_state}: no run of records",
+        )
+    return StateBatch(given.first_offset, given.last_offset, given.delivery_state, given.delivery_count)
+
+
 @dataclass(frozen=True)
 class WriteShareGroupState:
     states: ShareStateCoordinator
@@ -84,10 +96,7 @@ class WriteShareGroupState:
                 partition.leader_epoch,
                 partition.start_offset,
                 getattr(partition, "delivery_complete_count", -1),
-                [
-                    StateBatch(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count)
-                    for b in partition.state_batches
-                ],
+                [_batch(one) for one in partition.state_batches],
             )
             return {}
 
