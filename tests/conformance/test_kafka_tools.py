@@ -28,6 +28,7 @@ CLASSES = {
     "kafka-configs": "kafka.admin.ConfigCommand",
     "kafka-consumer-groups": f"{TOOLS}.consumer.group.ConsumerGroupCommand",
     "kafka-groups": f"{TOOLS}.GroupsCommand",
+    "kafka-share-groups": f"{TOOLS}.consumer.group.ShareGroupCommand",
     "kafka-get-offsets": f"{TOOLS}.GetOffsetShell",
     "kafka-delete-records": f"{TOOLS}.DeleteRecordsCommand",
     "kafka-log-dirs": f"{TOOLS}.LogDirsCommand",
@@ -170,6 +171,14 @@ CALLS = [
     Call("kafka-console-producer --topic written-{who} --reader-property parse.key=true --reader-property key.separator=:", stdin="a:1\nb:2\n"),
     Call("kafka-console-consumer --topic written-{who} --partition 0 --offset earliest --max-messages 2 --formatter-property print.key=true"),
     Call("kafka-console-producer --topic written-{who} --reader-property parse.key=true", stdin="no tab here\n", meant=ONE_SENTENCE),
+    Call("kafka-share-groups --reset-offsets --group queue-{who} --topic counts --to-latest --execute"),
+    Call("kafka-share-groups --describe --group queue-{who}"),
+    Call("kafka-share-groups --describe --group queue-{who} --state --verbose"),
+    Call("kafka-share-groups --describe --group queue-{who} --members"),
+    Call("kafka-share-groups --list --state", any_order=True),
+    Call("kafka-share-groups --describe --group nobody", meant="one sentence without the class name", code_differs=True),
+    Call("kafka-share-groups --delete-offsets --group queue-{who} --topic counts"),
+    Call("kafka-share-groups --delete --group queue-{who}"),
 ]  # fmt: skip
 
 

@@ -1,0 +1,284 @@
+"""kafka-share-groups: list, describe, reset and delete share groups (queues) and their offsets."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from headrace.cli.kafka_tools import group_view
+from headrace.cli.kafka_tools.consumer_groups import split_optional_values
+from headrace.cli.kafka_tools.group_offsets import ends, parse_datetime
+from headrace.cli.kafka_tools.options import Arguments, Option, UsageError
+from headrace.cli.kafka_tools.running import CONNECTION, Tool, ToolFailed, answer_error
+from headrace.cli.kafka_tools.tables import columns, fitted
+from headrace.client.cluster_client import ClusterClient
+from headrace.client.offsets import EARLIEST, LATEST
+from headrace.kernel.errors import Fault
+from headrace.kernel.ids import TopicPartition
+
+DELETE_GROUPS, SHARE_GROUP_DESCRIBE, DESCRIBE_OFFSETS, ALTER_OFFSETS, DELETE_OFFSETS = 42, 77, 90, 91, 92
+ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets")
+_RESETS = ("to-datetime", "to-earliest", "to-latest")
+OPTIONS = (
+    *CONNECTION,
+    Option("list", "List all share groups."),
+    Option("describe", "Show a group: offsets, members or state."),
+    Option("delete", "Delete groups."),
+    Option("reset-offsets", "Move where a group begins; it must be inactive."),
+    Option("delete-offsets", "Delete offsets of topics."),
+    Option("group", "The group.", "group", repeated=True),
+    Option("all-groups", "Every share group."),
+    Option("topic", "topic, or topic:0,1.", "topic", repeated=True),
+    Option("all-topics", "Every topic of the group."),
+    Option("members", "With --describe: the members."),
+    Option("offsets", "With --describe: offsets and lag (the default)."),
+    Option("verbose", "More columns."),
+    Option("dry-run", "Only show what would change."),
+    Option("execute", "Do change."),
+    Option("to-datetime", "To a time: YYYY-MM-DDThh:mm:ss.sss.", "datetime"),
+    Option("to-earliest", "To the beginning."),
+    Option("to-latest", "To the end."),
+    Option("timeout", "How long to wait for answers.", "ms", int, default=30000),
+)
+_optional: dict[str, str | None] = {}
+
+
+def check(arguments: Arguments) -> None:
+    action = arguments.exactly_one(*ACTIONS)
+    if action in ("describe", "delete") and not (arguments.given("group") or arguments["all-groups"]):
+        raise UsageError(f"Option [{action}] takes one of these options: [all-groups], [group]")
+    if action in ("reset-offsets", "delete-offsets") and len(arguments["group"]) != 1:
+        raise UsageError(f"Option [{action}] takes the option: [group]")
+    if action == "delete-offsets" and not arguments.given("topic"):
+        raise UsageError("Option [delete-offsets] takes the following options: [topic], [group]")
+    if action == "reset-offsets":
+        if arguments["dry-run"] == arguments["execute"]:
+            raise UsageError("Option [reset-offsets] takes exactly one of [dry-run] and [execute]")
+        if not (arguments.given("topic") or arguments["all-topics"]):
+            raise UsageError("Option [reset-offsets] takes one of these options: [all-topics], [topic]")
+        arguments.exactly_one(*_RESETS)
+
+
+async def run(arguments: Arguments, client: ClusterClient) -> int | None:
+    action = arguments.exactly_one(*ACTIONS)
+    if action == "list":
+        await list_groups(client)
+        return None
+    if action == "describe":
+        for name in await _chosen(arguments, client):
+            await describe(arguments, client, name)
+        return None
+    if action == "delete":
+        return await delete(await _chosen(arguments, client), client)
+    if action == "reset-offsets":
+        await reset(arguments, client)
+        return None
+    return await delete_offsets(arguments, client)
+
+
+async def _share_groups(client: ClusterClient) -> list[group_view.Listed]:
+    return [group for group in await group_view.listed(client) if group.type == "Share"]
+
+
+async def _chosen(arguments: Arguments, client: ClusterClient) -> list[str]:
+    if arguments["all-groups"]:
+        return [group.id for group in await _share_groups(client)]
+    return [str(name) for name in arguments["group"]]
+
+
+async def list_groups(client: ClusterClient) -> None:
+    found = await _share_groups(client)
+    if "state" not in _optional:
+        for group in found:
+            print(group.id)
+        return
+    wanted = [state.strip().lower() for state in (_optional["state"] or "").split(",") if state.strip()]
+    rows: list[list[object]] = [["GROUP", "STATE"]]
+    rows += [[group.id, group.state] for group in found if not wanted or group.state.lower() in wanted]
+    print(columns(rows, fitted(rows, [15, 15])))
+
+
+async def describe(arguments: Arguments, client: ClusterClient, name: str) -> None:
+    node = await client.coordinator(name)
+    body = {"group_ids": [name], "include_authorized_operations": False}
+    group = (await client.request(SHARE_GROUP_DESCRIBE, body, node=node)).groups[0]
+    if group.error_code:
+        raise ToolFailed(f"Executing share group command failed due to Share group {name} not found.")
+    if not group.members:
+        print(f"\nShare group '{name}' has no active members.", file=sys.stderr)
+    verbose = bool(arguments["verbose"])
+    if "state" in _optional:
+        _print_state(client, group, node, verbose)
+    elif arguments["members"]:
+        _print_members(group, verbose)
+    else:
+        await _print_offsets(client, name, node, verbose)
+
+
+async def _offsets(client: ClusterClient, name: str, node: int) -> list[tuple[str, Any]]:
+    """(topic, partition's answer) of everything the group has read."""
+    body = {"groups": [{"group_id": name, "topics": None}]}
+    group = (await client.request(DESCRIBE_OFFSETS, body, node=node)).groups[0]
+    if group.error_code:
+        raise ToolFailed(f"Executing share group command failed due to {answer_error(group)}")
+    found = [(str(topic.topic_name), part) for topic in group.topics for part in topic.partitions]
+    return sorted(found, key=lambda item: (item[0], int(item[1].partition_index)))
+
+
+async def _print_offsets(client: ClusterClient, name: str, node: int, verbose: bool) -> None:
+    heading: list[object] = ["GROUP", "TOPIC", "PARTITION", "START-OFFSET", "LAG"]
+    least = [15, 15, 10, 13, 0]
+    if verbose:
+        heading.insert(3, "LEADER-EPOCH")
+        least.insert(3, 13)
+    rows = [heading]
+    for topic, part in await _offsets(client, name, node):
+        known = int(part.start_offset) >= 0
+        lag = int(getattr(part, "lag", -1))
+        row: list[object] = [name, topic, int(part.partition_index)]
+        if verbose:
+            row.append(int(part.leader_epoch) if known else "-")
+        rows.append([*row, int(part.start_offset) if known else "-", lag if known and lag >= 0 else "-"])
+    print("\n" + columns(rows, fitted(rows, least)))
+
+
+def _print_members(group: Any, verbose: bool) -> None:
+    heading: list[object] = ["GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS", "ASSIGNMENT"]
+    least = [15, 15, 15, 15, 12, 0]
+    if verbose:
+        heading.insert(5, "MEMBER-EPOCH")
+        least.insert(5, 13)
+    rows = [heading]
+    for member in group.members:
+        topics = sorted(member.assignment.topic_partitions, key=lambda topic: str(topic.topic_name))
+        text = ",".join(f"{t.topic_name}:{','.join(str(int(p)) for p in sorted(t.partitions))}" for t in topics) or "-"
+        row: list[object] = [str(group.group_id), str(member.member_id), str(member.client_host), str(member.client_id)]
+        row.append(sum(len(topic.partitions) for topic in topics))
+        if verbose:
+            row.append(int(member.member_epoch))
+        rows.append([*row, text])
+    if len(rows) > 1:
+        print("\n" + columns(rows, fitted(rows, least)))
+
+
+def _print_state(client: ClusterClient, group: Any, node: int, verbose: bool) -> None:
+    where = client.metadata.nodes[node]
+    heading: list[object] = ["GROUP", "COORDINATOR (ID)", "STATE"]
+    row: list[object] = [str(group.group_id), f"{where.host}:{where.port}  ({where.id})", str(group.group_state)]
+    least = [15, 25, 15]
+    if verbose:
+        heading += ["GROUP-EPOCH", "ASSIGNMENT-EPOCH"]
+        row += [int(group.group_epoch), int(group.assignment_epoch)]
+        least += [12, 17]
+    rows = [[*heading, "#MEMBERS"], [*row, len(group.members)]]
+    print("\n" + columns(rows, fitted(rows, [*least, 0])))
+
+
+async def _partitions(arguments: Arguments, client: ClusterClient, name: str, node: int) -> list[TopicPartition]:
+    if arguments["all-topics"]:
+        found = await _offsets(client, name, node)
+        return [TopicPartition(topic, int(part.partition_index)) for topic, part in found]
+    chosen: list[TopicPartition] = []
+    for text in arguments["topic"]:
+        topic, _, numbers = str(text).partition(":")
+        known = sorted(partition for partition in await client.leaders([topic]))
+        try:
+            wanted = {int(number) for number in numbers.split(",")} if numbers else {p.partition for p in known}
+        except ValueError as error:
+            raise ToolFailed(f"--topic {text!r}: must be topic or topic:0,1") from error
+        chosen += [partition for partition in known if partition.partition in wanted]
+    return chosen
+
+
+async def reset(arguments: Arguments, client: ClusterClient) -> None:
+    name = str(arguments["group"][0])
+    node = await client.coordinator(name)
+    active = [
+        group for group in await _share_groups(client) if group.id == name and group.state not in ("Empty", "Dead")
+    ]
+    if active:
+        raise ToolFailed(f"Share group '{name}' is not empty.")
+    partitions = await _partitions(arguments, client, name, node)
+    time = EARLIEST if arguments["to-earliest"] else LATEST
+    if arguments.given("to-datetime"):
+        time = parse_datetime(arguments["to-datetime"])
+    found, last = await ends(client, partitions, time), await ends(client, partitions, LATEST)
+    targets: dict[TopicPartition, int] = {}
+    for partition in partitions:
+        at, end = found[partition], last[partition]
+        if isinstance(at, Fault):
+            raise at
+        if isinstance(end, Fault):
+            raise end
+        targets[partition] = end.offset if at.offset < 0 else at.offset
+    if arguments["execute"]:
+        topics: dict[str, list[dict[str, int]]] = {}
+        for partition, offset in targets.items():
+            entry = {"partition_index": partition.partition, "start_offset": offset}
+            topics.setdefault(partition.topic, []).append(entry)
+        body = {
+            "group_id": name,
+            "topics": [{"topic_name": topic, "partitions": parts} for topic, parts in topics.items()],
+        }
+        answer = await client.request(ALTER_OFFSETS, body, node=node)
+        if answer.error_code:
+            raise ToolFailed(f"Failed to reset offsets of share group {name}: {answer_error(answer)}")
+        for topic in answer.responses:
+            for part in topic.partitions:
+                if part.error_code:
+                    raise ToolFailed(f"{topic.topic_name}-{part.partition_index}: {answer_error(part)}")
+    rows: list[list[object]] = [["GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"]]
+    rows += [[name, partition.topic, partition.partition, offset] for partition, offset in sorted(targets.items())]
+    print("\n" + columns(rows, fitted(rows, [15, 15, 10, 0])))
+
+
+async def delete(names: list[str], client: ClusterClient) -> int | None:
+    known = {group.id for group in await _share_groups(client)}
+    wrong = []
+    for name in names:
+        if name not in known:
+            wrong.append(f"* Group '{name}' could not be deleted due to: Group '{name}' is not a share group.")
+            continue
+        result = (await client.to_coordinator(name, DELETE_GROUPS, {"groups_names": [name]})).results[0]
+        if result.error_code:
+            wrong.append(f"* Group '{name}' could not be deleted due to: {answer_error(result)}")
+    if wrong:
+        print("\nError: Deletion of some share groups failed:\n" + "\n".join(wrong))
+        return 1
+    print(f"Deletion of requested share groups ({', '.join(repr(name) for name in names)}) was successful.")
+    return None
+
+
+async def delete_offsets(arguments: Arguments, client: ClusterClient) -> int | None:
+    name = str(arguments["group"][0])
+    body = {"group_id": name, "topics": [{"topic_name": str(topic)} for topic in arguments["topic"]]}
+    answer = await client.to_coordinator(name, DELETE_OFFSETS, body)
+    if answer.error_code:
+        raise ToolFailed(f"Failed to delete offsets of share group {name}: {answer_error(answer)}")
+    rows: list[list[object]] = [["TOPIC", "STATUS"]]
+    failed = False
+    for topic in answer.responses:
+        failed = failed or bool(topic.error_code)
+        rows.append([str(topic.topic_name), f"Error: {answer_error(topic)}" if topic.error_code else "Successful"])
+    print("\n" + columns(rows, fitted(rows, [15, 0])))
+    return 1 if failed else None
+
+
+TOOL = Tool(
+    "This tool helps to list, describe, reset and delete share groups.",
+    OPTIONS,
+    run,
+    failure_prefix="\nError: ",
+    check=check,
+)
+
+
+def main(argv: list[str] | None = None) -> int:
+    rest, found = split_optional_values(list(sys.argv[1:] if argv is None else argv))
+    _optional.clear()
+    _optional.update(found)
+    return TOOL.main(rest)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
