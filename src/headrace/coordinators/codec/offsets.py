@@ -30,10 +30,13 @@ class OffsetValue(NamedTuple):
     topic_id: uuid.UUID | None = None
 
 
+# A consumer commits the same partitions again and again: its keys are made, and read back, once.
+@lru_cache(maxsize=16_384)
 def offset_key(group: str, topic: str, partition: int) -> bytes:
     return key_of(OFFSET_COMMIT, group, topic) + _INT32.pack(partition)
 
 
+@lru_cache(maxsize=16_384)
 def read_offset_key(key: bytes) -> tuple[str, str, int]:
     try:
         at = 4 + (key[2] << 8 | key[3])
