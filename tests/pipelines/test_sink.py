@@ -25,8 +25,9 @@ def read(spark: Any, cluster: Cluster, topic: str, **options: str) -> Any:
     return spark.read.format("headrace").options(**given).load()
 
 
-@pytest.mark.parametrize("mode", ["exactly-once", "at-least-once"])
-@pytest.mark.parametrize("codec", ["none", "lz4", "zstd"])
+@pytest.mark.parametrize(
+    ("mode", "codec"), [("exactly-once", "none"), ("exactly-once", "zstd"), ("at-least-once", "lz4")]
+)
 def test_rows_arrive_whole_on_java_s_partitions(spark: Any, cluster: Cluster, mode: str, codec: str) -> None:
     topic = cluster.topic(3)
     frame = spark.range(2000).select(
@@ -156,9 +157,9 @@ def values_of(cluster: Cluster, topic: str) -> Counter[bytes]:
 
 
 def test_killed_at_random_nothing_is_lost_and_nothing_doubled(headrace: Cluster, tmp_path: Path) -> None:
-    outcome = copy_with_kills(headrace.bootstrap, tmp_path, kills=2, rows=4_000, rows_per_batch=300)
+    outcome = copy_with_kills(headrace.bootstrap, tmp_path, kills=1, rows=3_000, rows_per_batch=300)
     assert (outcome.lost, outcome.doubled) == (0, 0)
-    assert outcome.kills == 2
+    assert outcome.kills == 1
 
 
 @pytest.mark.parametrize(
