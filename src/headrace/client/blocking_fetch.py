@@ -18,10 +18,10 @@ from typing import Final
 from headrace.client.blocking import (
     READ_UNCOMMITTED,
     BlockingClient,
-    BlockingConnection,
     TopicPartitionPair,
     is_retriable,
 )
+from headrace.client.blocking_connection import BlockingConnection
 from headrace.kernel.errors import CorruptBatch, ErrorCode, OffsetOutOfRange, Refused
 
 _FETCH_KEY: Final = 1

@@ -24,11 +24,11 @@ import crc32c
 
 from headrace.client.blocking import (
     BlockingClient,
-    BlockingConnection,
     TopicPartitionPair,
     is_retriable,
     offset_topics,
 )
+from headrace.client.blocking_connection import BlockingConnection
 from headrace.client.errors import NoAnswer, Unreachable
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 from headrace.records.batch import HEADER, HEADER_BYTES, LOG_OVERHEAD_BYTES, TRANSACTIONAL_BIT
