@@ -1,0 +1,58 @@
+"""A development cluster in the foreground: it serves, shows itself, and leaves nothing running."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headrace.cli.reference import commands, examples
+from tests.cli.conftest import PROGRAMS, Run, environment
+from tests.support.zookeeper import available
+
+pytestmark = pytest.mark.skipif(not available(), reason="needs Java and a ZooKeeper server")
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """The example of the help, on free ports."""
+    [example] = examples(dict(commands())["up"])
+    words = [*example.split()[1:], "--port", "0", "--zookeeper-port", "0", "--data", str(tmp_path / "data")]
+    process = subprocess.Popen(
+        [str(PROGRAMS / "headrace"), *words], stdout=subprocess.PIPE, text=True, env=environment(tmp_path, None)
+    )
+    yield process
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+        process.wait(30)
+    assert process.stdout is not None
+    process.stdout.close()
+
+
+def test_a_cluster_serves_shows_its_state_and_stops_cleanly(cluster: subprocess.Popen[str], headrace: Run) -> None:
+    assert cluster.stdout is not None
+    first = cluster.stdout.readline()
+    found = re.search(r"3 brokers serve (\S+)", first)
+    assert found, first
+    env = {"HEADRACE_BOOTSTRAP": found[1]}
+    assert cluster.stdout.readline().startswith("PROCESS")
+    pids = [int(cluster.stdout.readline().split()[2]) for _ in ("zookeeper", "broker-1", "broker-2", "broker-3")]
+    status = headrace("cluster", "status", "-o", "json", env=env).json
+    assert sorted(row["broker"] for row in status["brokers"]) == [1, 2, 3]
+    assert sum(row["controller"] for row in status["brokers"]) == 1
+    assert "x 3 replicas" in headrace("topics", "create", "kept", "-p", "3", env=env).out
+    assert headrace("produce", "kept", "a", "b", "c", env=env).code == 0
+    assert sorted(headrace("consume", "kept", env=env).out.split()) == ["a", "b", "c"]
+    os.kill(pids[1], signal.SIGKILL)
+    assert re.search(r"broker-\d: ended with -9", cluster.stdout.readline())
+    cluster.send_signal(signal.SIGINT)
+    assert cluster.wait(40) == 0
+    assert "stopped" in cluster.stdout.read()
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
