@@ -137,7 +137,6 @@ def test_many_partitions_keep_their_own_order(bootstrap: str, topic: str) -> Non
 
 def test_a_group_shares_a_topic_and_goes_on_where_it_stopped(bootstrap: str, topic: str) -> None:
     create(bootstrap, topic, partitions=4)
-    produce_all(bootstrap, topic, [{"key": str(n).encode(), "value": str(n).encode()} for n in range(400)])
     settings = {"bootstrap.servers": bootstrap, "group.id": f"g-{topic}", "auto.offset.reset": "earliest"}
 
     def drain(consumers: list[Consumer], enough: Callable[[list[Message]], bool]) -> list[Message]:
@@ -151,7 +150,10 @@ def test_a_group_shares_a_topic_and_goes_on_where_it_stopped(bootstrap: str, top
     consumers = [Consumer(settings) for _ in range(2)]
     for consumer in consumers:
         consumer.subscribe([topic])
-    found = drain(consumers, lambda found: len({m.value() for m in found}) >= 400)
+    # Once the group stands, nothing is delivered twice.
+    assert drain(consumers, lambda _: [len(one.assignment()) for one in consumers] == [2, 2]) == []
+    produce_all(bootstrap, topic, [{"key": str(n).encode(), "value": str(n).encode()} for n in range(400)])
+    found = drain(consumers, lambda found: len(found) >= 400)
     assert {int(m.value()) for m in found} == set(range(400))
     for consumer in consumers:
         consumer.close()  # commits what was delivered
