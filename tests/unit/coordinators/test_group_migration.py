@@ -100,7 +100,9 @@ def test_a_classic_member_joins_a_consumer_group_and_leaves_it() -> None:
     assert driver.answers["c1"].generation == 2
     reply = driver.sync("cs", first.member_id, 2)
     assert reply is not None and consumer_protocol.read_assignment(reply.assignment) == {}
-    left = driver.apply(driver.shard.leave("g", [LeavingMember(first.member_id), LeavingMember("nobody")], driver.now_ms))
+    left = driver.apply(
+        driver.shard.leave("g", [LeavingMember(first.member_id), LeavingMember("nobody")], driver.now_ms)
+    )
     assert [m.error for m in left] == [ErrorCode.none, ErrorCode.unknown_member_id]
     driver.reload()
     assert set(driver.shard.consumer_group("g").members) == {"n"}
