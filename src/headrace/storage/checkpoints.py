@@ -10,6 +10,7 @@ whether the content can be found elsewhere (nearly always in the log itself).
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from headrace.kernel.ids import TopicPartition, uuid_from_text, uuid_to_text
-from headrace.storage.files import write_small_file
+from headrace.storage.files import sync_file, write_small_file
 
 RECOVERY_POINT_FILE: Final = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK_FILE: Final = "replication-offset-checkpoint"
@@ -98,9 +99,15 @@ def read_topic_id(directory: Path) -> uuid.UUID | None:
         raise CorruptFile(f"{path}: has no topic_id of 22 characters") from None
 
 
-def write_topic_id(directory: Path, topic_id: uuid.UUID) -> None:
+def write_topic_id(directory: Path, topic_id: uuid.UUID, *, durable: bool = True) -> None:
     text = f"version: 0\ntopic_id: {uuid_to_text(topic_id)}\n"
-    write_small_file(directory / PARTITION_METADATA_FILE, text.encode())
+    write_small_file(directory / PARTITION_METADATA_FILE, text.encode(), durable=durable)
+
+
+def sync_topic_id(directory: Path) -> None:
+    """Brings an identity that was written without waiting to the disk."""
+    with contextlib.suppress(FileNotFoundError):
+        sync_file(directory / PARTITION_METADATA_FILE)
 
 
 def read_properties(path: Path) -> dict[str, str]:

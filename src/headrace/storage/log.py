@@ -23,7 +23,7 @@ from pathlib import Path
 
 from headrace.kernel.errors import OffsetOutOfRange, StorageFault
 from headrace.records.batch import BatchView, TimestampType
-from headrace.storage.checkpoints import LEADER_EPOCH_FILE, write_topic_id
+from headrace.storage.checkpoints import LEADER_EPOCH_FILE, sync_topic_id, write_topic_id
 from headrace.storage.core.retention import Verdict
 from headrace.storage.cutting import cut_all, cut_end, cut_start
 from headrace.storage.files import is_no_space, sync_directory
@@ -336,6 +336,7 @@ class Log:
                         raise
             if self.names_changed:
                 self.names_changed = False
+                sync_topic_id(self.directory)
                 sync_directory(self.directory)
                 sync_directory(self.directory.parent)
         except OSError as error:

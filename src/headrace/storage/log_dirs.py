@@ -236,7 +236,8 @@ class LogDirs:
         try:
             path.mkdir(exist_ok=True)
             if topic_id is not None:
-                write_topic_id(path, topic_id)
+                # Synced with the first flush: until then the log holds nothing that anybody was promised.
+                write_topic_id(path, topic_id, durable=False)
             log = open_log(
                 path,
                 key,
