@@ -14,6 +14,7 @@ from headrace.kernel.errors import Fault
 from headrace.records.batch import HEADER_BYTES, BatchView, check_extent
 from headrace.records.reader import read_records
 from headrace.storage.checkpoints import LEADER_EPOCH_FILE, CorruptFile, read_epochs, read_topic_id
+from headrace.storage.core.compaction import MAX_OFFSET_SPAN
 from headrace.storage.core.producers import Producer
 from headrace.storage.files import LOG_SUFFIX, SNAPSHOT_SUFFIX, offset_of_file, partition_of_directory
 from headrace.storage.log_config import LogConfig
@@ -114,8 +115,9 @@ def _verify_data(segment: Segment, found: Verdict, next_offset: int) -> int:
         for place, batch in batches_in(segment.path):
             position = place
             batch.check_crc()
-            if batch.base_offset < next_offset:
-                what = f"offset {batch.base_offset} comes after {next_offset - 1}"
+            # Offsets stand outside the checksum; one that a segment cannot hold is damage all the same.
+            if batch.base_offset < next_offset or batch.last_offset - segment.base_offset > MAX_OFFSET_SPAN:
+                what = f"offset {batch.base_offset} cannot follow {next_offset - 1} in this segment"
                 found.problems.append(Problem(segment.path, place, what))
                 return next_offset
             found.records += len(read_records(batch))
