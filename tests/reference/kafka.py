@@ -109,6 +109,9 @@ class ReferenceKafka:
             "share.coordinator.state.topic.replication.factor": "1",
             "share.coordinator.state.topic.min.isr": "1",
             "group.initial.rebalance.delay.ms": "0",
+            # Records that a test stamped years ago stay for as long as the node runs.
+            "log.retention.check.interval.ms": "86400000",
+            "log.initial.task.delay.ms": "86400000",
         } | (settings or {})
         self.process: subprocess.Popen[bytes] | None = None
 
