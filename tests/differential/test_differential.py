@@ -14,7 +14,7 @@ from tests.differential.meant import MEANT
 from tests.differential.servers import Server, differences, masked
 from tests.differential.table import Variant, prepare
 from tests.differential.variants import VARIANTS
-from tests.reference.kafka import ReferenceKafka
+from tests.reference.kafka import KEEPS_OLD_RECORDS, ReferenceKafka
 
 pytestmark = pytest.mark.needs("kafka")
 
@@ -32,7 +32,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Ser
     directory = tmp_path_factory.mktemp("differential")
     settings = SAME_SETTINGS | {"broker.id": "1"}
     with (
-        ReferenceKafka(directory / "kafka", settings=SAME_SETTINGS, heap="512m") as kafka,
+        ReferenceKafka(directory / "kafka", settings=SAME_SETTINGS | KEEPS_OLD_RECORDS, heap="512m") as kafka,
         broker(settings, data_dir=directory / "headrace") as ours,
     ):
         servers = Server("Kafka", kafka.port), Server("Headrace", ours.port)

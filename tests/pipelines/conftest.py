@@ -20,7 +20,7 @@ from headrace.records.batch import HEADER_BYTES
 from headrace.records.builder import Record, build_batch
 from headrace.records.compression import Codec
 from headrace.testing.process import broker_process
-from tests.reference.kafka import ReferenceKafka, ReferenceUnavailable
+from tests.reference.kafka import KEEPS_OLD_RECORDS, ReferenceKafka, ReferenceUnavailable
 
 _numbers = itertools.count()
 
@@ -96,7 +96,7 @@ class Cluster:
 def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Apache Kafka itself, beside which everything must behave alike."""
     try:
-        with ReferenceKafka(tmp_path_factory.mktemp("kafka"), heap="512m") as kafka:
+        with ReferenceKafka(tmp_path_factory.mktemp("kafka"), settings=KEEPS_OLD_RECORDS, heap="512m") as kafka:
             yield Cluster("apache", kafka.bootstrap, BlockingClient(kafka.bootstrap))
     except ReferenceUnavailable as unavailable:
         pytest.skip(str(unavailable))

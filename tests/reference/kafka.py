@@ -22,6 +22,8 @@ VERSION = "4.3.0"
 ROOT = Path(__file__).resolve().parents[2]
 JARS = ROOT / ".cache" / f"kafka-{VERSION}"
 _COMPLETE = JARS / ".complete"
+# For a node that lives through many tests: records that one of them stamped years ago stay for as long as it runs.
+KEEPS_OLD_RECORDS = {"log.retention.check.interval.ms": "86400000", "log.initial.task.delay.ms": "86400000"}
 
 
 class ReferenceUnavailable(RuntimeError):
@@ -109,9 +111,6 @@ class ReferenceKafka:
             "share.coordinator.state.topic.replication.factor": "1",
             "share.coordinator.state.topic.min.isr": "1",
             "group.initial.rebalance.delay.ms": "0",
-            # Records that a test stamped years ago stay for as long as the node runs.
-            "log.retention.check.interval.ms": "86400000",
-            "log.initial.task.delay.ms": "86400000",
         } | (settings or {})
         self.process: subprocess.Popen[bytes] | None = None
 
