@@ -13,6 +13,9 @@ help: ## This list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(DONE)/headrace ## Everything that running and testing need, into .venv
+# Compiled as pip does for an installed package: some environments forbid Python to do it as it goes, and a broker would
+# then compile itself at every start.
+	@$(BIN)/python -m compileall -q src
 
 # Each step leaves a file behind, so that nothing is done twice. A .venv that works is kept, whoever made it.
 $(DONE)/venv:

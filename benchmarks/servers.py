@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import os
 import resource
 import shutil
@@ -16,6 +17,7 @@ from pathlib import Path
 from tests.reference.kafka import ReferenceKafka, free_port
 
 HEADRACE = Path(sys.executable).with_name("headrace")
+_SOURCES = Path(__file__).parent.parent / "src"
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
@@ -79,6 +81,8 @@ class Headrace(Server):
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> Server:
+        # As pip leaves an installed package; where Python may not write bytecode, each start would compile it anew.
+        compileall.compile_dir(str(_SOURCES), quiet=2)
         self.directory.mkdir(parents=True, exist_ok=True)
         self.port = self.port or free_port()
         options = [part for name, value in self.settings.items() for part in ("--set", f"{name}={value}")]
