@@ -6,7 +6,6 @@ with RunningCluster(tmp_path) as cluster:
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from collections.abc import Callable, Mapping
@@ -38,11 +37,11 @@ class ClusterBroker(BrokerProcess):
     def pause(self) -> None:
         """SIGSTOP: alive and silent."""
         assert self.process is not None
-        os.kill(self.process.pid, signal.SIGSTOP)
+        self.process.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
         if self.process is not None:
-            os.kill(self.process.pid, signal.SIGCONT)
+            self.process.send_signal(signal.SIGCONT)
 
     @property
     def is_up(self) -> bool:
@@ -124,9 +123,11 @@ class RunningCluster:
     def admin(self) -> AdminClient:
         return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
 
-    def create_topic(self, name: str, partitions: int = 3, config: Mapping[str, str] | None = None) -> None:
+    def create_topic(
+        self, name: str, partitions: int = 3, config: Mapping[str, str] | None = None, *, replicas: int = 3
+    ) -> None:
         client = self.admin()
-        futures = client.create_topics([NewTopic(name, partitions, 3, config=dict(config or {}))])
+        futures = client.create_topics([NewTopic(name, partitions, replicas, config=dict(config or {}))])
         futures[name].result(30)
 
     def metadata(self, topic: str) -> dict[int, Any]:

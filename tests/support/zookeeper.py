@@ -7,6 +7,7 @@ with ZooKeeperServer(tmp_path) as server:
 from __future__ import annotations
 
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -27,9 +28,15 @@ def available() -> bool:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Below the ports that the system gives to clients: a server that was killed finds its port free when it is back."""
+    for port in random.SystemRandom().sample(range(15_000, 32_000), 200):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise RuntimeError("200 ports were tried and all are taken")
 
 
 class ZooKeeperServer:

@@ -45,6 +45,8 @@ log = logging.getLogger("headrace.broker")
 _STORE_DIRECTORY: Final = ".coordination"
 _FIRST_BROKER_ID: Final = 0
 _HAND_OVER_WITHIN_S: Final = 15.0
+# Without the store another controller may still answer, but not for long: our session is about to end anyway.
+_HAND_OVER_WITHOUT_STORE_S: Final = 2.0
 
 
 class CannotStart(Exception):
@@ -208,11 +210,29 @@ class Broker:
         """Leadership goes to others before the connections end; alone there is nobody to give it to."""
         if self.config.stands_alone or not self.config["controlled.shutdown.enable"]:
             return
+        handing = asyncio.ensure_future(self.parts.gateway.controlled_shutdown(timeout=_HAND_OVER_WITHIN_S))
         try:
-            if not await self.parts.gateway.controlled_shutdown(timeout=_HAND_OVER_WITHIN_S):
+            if not await self._while_it_may_work(handing):
+                log.warning("leadership could not be handed over: ZooKeeper is away")
+            elif not handing.result():
                 log.warning("stopping as leader of partitions that have nobody else in sync")
         except Fault as fault:
             log.warning("leadership could not be handed over: %s", fault.message)
+        finally:
+            handing.cancel()
+
+    async def _while_it_may_work(self, handing: asyncio.Future[bool]) -> bool:
+        """False when it is not done and the store has been away for too long to hope for it."""
+        assert self._member is not None
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + _HAND_OVER_WITHOUT_STORE_S
+        while not handing.done():
+            if self._member.membership.reaches_store:
+                give_up_at = loop.time() + _HAND_OVER_WITHOUT_STORE_S
+            elif loop.time() > give_up_at:
+                return False
+            await asyncio.wait([handing], timeout=0.1)
+        return True
 
     async def _undo(self, *, clean: bool = True) -> None:
         opened, self._opened = self._opened, []

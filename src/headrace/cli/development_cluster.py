@@ -126,17 +126,19 @@ class Cluster:
                 raise Failed(f"{member.name} does not serve within {_START_S} s; its log is {member.log}")
             time.sleep(0.05)
 
-    def stop(self) -> None:
-        """Brokers first, ZooKeeper last; what does not end in time is killed."""
-        for member in self._members[1:]:
-            member.process.terminate()
-        for member in (*self._members[1:], *self._members[:1]):
-            member.process.terminate()
-            try:
-                member.process.wait(_STOP_S)
-            except subprocess.TimeoutExpired:
-                member.process.kill()
-                member.process.wait()
+    def stop(self, impatient: Callable[[], bool] = lambda: False) -> None:
+        """Brokers first, ZooKeeper last; what does not end in time, or before patience does, is killed."""
+        for members in (self._members[1:], self._members[:1]):
+            for member in members:
+                member.process.terminate()
+            deadline = time.monotonic() + _STOP_S
+            while any(member.process.poll() is None for member in members):
+                if impatient() or time.monotonic() > deadline:
+                    for member in members:
+                        member.process.kill()
+                        member.process.wait()
+                    break
+                time.sleep(0.02)
 
 
 def _free_port() -> int:

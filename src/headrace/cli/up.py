@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
@@ -32,30 +33,32 @@ def up(
     from headrace.cli.connecting import key_values
 
     cluster = Cluster(brokers, data.absolute(), port, zookeeper_port, key_values(setting, "--set"))
-    stopping = False
+    asked = 0
 
     def stop(_number: int, _frame: FrameType | None) -> None:
-        nonlocal stopping
-        stopping = True
+        nonlocal asked
+        asked += 1
+
+    def stopping() -> bool:
+        return asked > 0
 
     signal.signal(signal.SIGINT, stop)
     signal.signal(signal.SIGTERM, stop)
     code = 0
     try:
-        cluster.start(lambda: stopping)
-        if not stopping:
+        cluster.start(stopping)
+        if not stopping():
             _say(f"{brokers} brokers serve {cluster.bootstrap} (data in {cluster.directory}; Ctrl-C stops all)")
-            code = _watch(cluster, lambda: stopping)
+            code = _watch(cluster, stopping)
     finally:
-        _say("stopping")
-        cluster.stop()
+        _say("stopping (once more to stop at once)")
+        cluster.stop(lambda: asked > 1)
     _say("stopped")
     raise typer.Exit(code)
 
 
-def _watch(cluster: Cluster, stopping: object) -> int:
+def _watch(cluster: Cluster, stopping: Callable[[], bool]) -> int:
     """Shows the state of each process until told to stop; 1 when all brokers have ended by themselves."""
-    assert callable(stopping)
     if sys.stdout.isatty():
         from rich.live import Live
 

@@ -49,6 +49,7 @@ class Membership:
         self._callbacks: list[Callable[[int], None]] = []
         self._again: asyncio.Task[None] | None = None
         self._closed = False
+        self.reaches_store = True
 
     def on_registered(self, callback: Callable[[int], None]) -> None:
         """Calls back with the new epoch on every registration."""
@@ -89,6 +90,7 @@ class Membership:
         self.epoch = -1
 
     def _session_changed(self, event: SessionEvent) -> None:
+        self.reaches_store = event is SessionEvent.CONNECTED
         if event is SessionEvent.EXPIRED:
             self.epoch = -1
         registering = self._again is not None and not self._again.done()

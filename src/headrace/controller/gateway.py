@@ -183,14 +183,17 @@ class ControllerGateway:
     ) -> Reply:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
+        told = ""
         while True:
             try:
                 if self.controller.is_active:
-                    return await locally()
+                    return await _by(deadline, locally())
                 connection = await self._connected()
                 return await remotely(connection, max(0.05, deadline - loop.time()))
             except (Deposed, Unreachable, NoAnswer) as fault:
-                logger.info("the controller did not take a request: %s", fault.message)
+                if fault.message != told:
+                    logger.info("the controller did not take a request: %s", fault.message)
+                    told = fault.message
                 if not isinstance(fault, Deposed):
                     await self._disconnect()
                 if loop.time() + _PAUSE_SECONDS >= deadline:
@@ -223,6 +226,15 @@ class ControllerGateway:
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close()
+
+
+async def _by(deadline: float, answer: Awaitable[Reply]) -> Reply:
+    """A controller that cannot reach the store waits for it, but nobody waits for that longer than they said."""
+    try:
+        async with asyncio.timeout_at(deadline):
+            return await answer
+    except TimeoutError:
+        raise NoAnswer("this broker is the controller, and the coordination store does not answer it") from None
 
 
 def _raise(error_code: int, what: str) -> None:

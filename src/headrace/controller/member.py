@@ -11,6 +11,7 @@ The order at a start: prepare, open the logs, listen, then `start`: a broker tha
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 
@@ -31,6 +32,7 @@ logger = logging.getLogger(__name__)
 
 # A registered broker waits this long for a controller to take notice of it.
 _ACCEPTED_WITHIN_SECONDS = 60.0
+_LEAVE_WITHIN_SECONDS = 2.0
 
 
 class ClusterMember:
@@ -89,8 +91,13 @@ class ClusterMember:
             )
 
     async def close(self) -> None:
-        await self._leadership.close()
-        await self.membership.close()
+        """Without the store's answer our nodes stay until the session ends by itself: that is no reason to wait."""
+        try:
+            async with asyncio.timeout(_LEAVE_WITHIN_SECONDS):
+                await self._leadership.close()
+                await self.membership.close()
+        except TimeoutError:
+            logger.warning("left without telling the coordination store, which does not answer")
         await self._follower.close()
 
 

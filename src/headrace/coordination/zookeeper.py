@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
@@ -45,12 +46,14 @@ from headrace.coordination.store import (
     StoreFault,
     Watch,
 )
+from headrace.coordination.waiting import until
 
 logger = logging.getLogger(__name__)
 
 LEASE_SHARE: Final = 2 / 3
 _HEARTBEATS_PER_SESSION: Final = 6
 _PAUSE: Final = 0.1
+_CLOSE_WITHIN: Final = 2.0
 
 _FAULTS: Final[dict[type[Exception], type[StoreFault]]] = {
     kazoo.NoNodeError: NoNode,
@@ -138,6 +141,9 @@ class ZooKeeperStore:
                 f"ZooKeeper at {self._connect_string} does not answer within {timeout:g} s: is it running, "
                 "and does zookeeper.connect name it?"
             ) from None
+        except BaseException:
+            await self.close()
+            raise
         self._heartbeat = asyncio.create_task(self._beat(), name="zookeeper heartbeat")
 
     async def _make_chroot(self) -> None:
@@ -263,7 +269,8 @@ class ZooKeeperStore:
         await self._call(self._client.sync_async, "/")
 
     async def close(self) -> None:
-        """Ends the session at once, and with it our ephemeral nodes."""
+        """Ends the session at once, and with it our ephemeral nodes. An ensemble that does not hear it ends the session
+        in its own time, so this does not wait for long."""
         if self._closed:
             return
         self._closed = True
@@ -272,11 +279,22 @@ class ZooKeeperStore:
             self._heartbeat.cancel()
             await asyncio.gather(self._heartbeat, return_exceptions=True)
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(None, self._stop_client)
+        stopped = asyncio.Event()
 
-    def _stop_client(self) -> None:
-        self._client.stop()
-        self._client.close()
+        def stop() -> None:
+            try:
+                self._client.stop()
+                self._client.close()
+            except Exception as error:  # kazoo names a connection that would not end; it is given up with its thread
+                logger.info("the connection to ZooKeeper did not end in order: %s", error or type(error).__name__)
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(stopped.set)
+
+        # Not in the loop's own threads: their end would be waited for.
+        threading.Thread(target=stop, name="zookeeper close", daemon=True).start()
+        await until(stopped, _CLOSE_WITHIN)
+        if not stopped.is_set():
+            logger.warning("ZooKeeper at %s did not hear that we leave", self._connect_string)
 
     # --- from kazoo's threads to the loop ------------------------------------------------------------------------
 

@@ -1,0 +1,133 @@
+"""Brokers whose ZooKeeper is not there: they wait for it with a bound, and they can always be stopped."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from headrace.testing.process import BrokerProcess
+from tests.support import zookeeper
+from tests.support.cluster import RunningCluster
+from tests.support.zookeeper import ZooKeeperServer, free_port
+
+pytestmark = [
+    pytest.mark.chaos,
+    pytest.mark.timeout(240),
+    pytest.mark.skipif(
+        not zookeeper.available(), reason="needs Java and ZooKeeper's jars (pip install headrace[spark])"
+    ),
+]
+
+# By its own clocks a stop takes five seconds without the store, and half a session more when the store is only silent;
+# the rest is for machines that are busy.
+STOPS_WITHIN_S = 30
+CLEAN_MARK = ".kafka_cleanshutdown"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+    with RunningCluster(tmp_path_factory.mktemp("cluster"), brokers=2) as running:
+        yield running
+
+
+@pytest.mark.parametrize("silent", [False, True], ids=["killed", "silent"])
+def test_all_brokers_stop_cleanly_without_zookeeper(cluster: RunningCluster, silent: bool) -> None:
+    """One of them is the controller, which has nobody to ask for its own controlled shutdown."""
+    name = f"kept-{silent}"
+    cluster.create_topic(name, 3, replicas=2)
+    cluster.wait_in_sync(name)
+    cluster.zookeeper.pause() if silent else cluster.zookeeper.kill()
+    ended = ending(list(cluster.brokers.values()))
+    cluster.zookeeper.resume() if silent else cluster.zookeeper.start()
+    for broker, (code, said) in zip(cluster.brokers.values(), ended, strict=True):
+        assert code == 0, said
+        assert "leadership could not be handed over" in said, said
+        assert "Traceback" not in said, said
+        assert (broker.data_dir / CLEAN_MARK).exists()
+        broker.start()
+    cluster.wait_in_sync(name)
+
+
+def ending(brokers: Sequence[BrokerProcess]) -> list[tuple[int, str]]:
+    """SIGTERM to all at once: each one's exit code, and what was said on the way."""
+    before = [len(broker.output) for broker in brokers]
+    deadline = time.monotonic() + STOPS_WITHIN_S
+    processes = []
+    for broker in brokers:
+        assert broker.process is not None
+        broker.process.send_signal(signal.SIGTERM)
+        processes.append(broker.process)
+    codes = [process.wait(max(0.1, deadline - time.monotonic())) for process in processes]
+    for broker in brokers:
+        broker.stop()
+    return [(code, broker.output[at:]) for code, broker, at in zip(codes, brokers, before, strict=True)]
+
+
+def test_start_waits_for_zookeeper_and_gives_up_with_a_sentence(tmp_path: Path) -> None:
+    began = time.monotonic()
+    with starting(tmp_path, free_port(), wait_ms=1500) as process:
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert time.monotonic() - began >= 1.5
+    assert "does not answer within 1.5 s: is it running, and does zookeeper.connect name it?" in said
+    assert "Traceback" not in said
+
+
+def test_start_goes_on_when_zookeeper_comes(tmp_path: Path) -> None:
+    port = free_port()
+    with starting(tmp_path, port, wait_ms=60_000) as process:
+        first = told(process)
+        assert "connecting to ZooKeeper" in first
+        assert "for up to 60 s" in first
+        with ZooKeeperServer(tmp_path / "zookeeper", port=port):
+            assert process.stdout is not None
+            assert "serves" in process.stdout.readline()
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(STOPS_WITHIN_S) == 0
+
+
+@pytest.mark.parametrize("listening", [False, True], ids=["absent", "silent"])
+def test_a_broker_that_waits_for_zookeeper_can_be_stopped(tmp_path: Path, listening: bool) -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        if listening:
+            silent.listen()
+        with starting(tmp_path, silent.getsockname()[1], wait_ms=600_000) as process:
+            assert "connecting to ZooKeeper" in told(process)
+            process.send_signal(signal.SIGTERM)
+            _, said = process.communicate(timeout=STOPS_WITHIN_S)
+    assert process.returncode == 0, said
+    assert "Traceback" not in said, said
+
+
+@contextmanager
+def starting(directory: Path, zookeeper_port: int, *, wait_ms: int) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-m", "headrace.cli", "start", "--data", str(directory / "data"), "--listen=127.0.0.1:0"]
+    command += [f"--set=zookeeper.connect=127.0.0.1:{zookeeper_port}", "--set=broker.id=1"]
+    command += [f"--set=zookeeper.connection.timeout.ms={wait_ms}"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        for stream in (process.stdout, process.stderr):
+            assert stream is not None
+            stream.close()
+
+
+def told(process: subprocess.Popen[str]) -> str:
+    """The first line about ZooKeeper."""
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "ZooKeeper" in line:
+            return line
+    raise AssertionError("it ended without a word about ZooKeeper")
