@@ -1,10 +1,13 @@
-"""The program run as a user runs it: a process of its own, a real broker, an empty home."""
+"""The program run as a user runs it: a process of its own, a real broker, an empty home.
+
+`headrace` runs are forked from a process that has loaded the program (tests/support/programs.py); what the examples and
+the terminal tests start is the installed command itself.
+"""
 
 from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -15,6 +18,7 @@ from typing import Any
 import pytest
 
 from headrace.testing import RunningBroker, broker
+from tests.support.programs import Programs
 
 PROGRAMS = Path(sys.executable).parent
 Run = Callable[..., "Ran"]
@@ -47,17 +51,22 @@ def running() -> Iterator[RunningBroker]:
         yield started
 
 
+@pytest.fixture(scope="session")
+def programs() -> Iterator[Programs]:
+    with Programs() as loaded:
+        yield loaded
+
+
 @pytest.fixture
-def headrace(running: RunningBroker, tmp_path: Path) -> Run:
+def headrace(running: RunningBroker, programs: Programs, tmp_path: Path) -> Run:
     def run(*words: str, stdin: str | bytes = "", env: Mapping[str, str] | None = None, timeout: float = 30) -> Ran:
-        done = subprocess.run(
-            [str(PROGRAMS / "headrace"), *words],
-            input=stdin.encode() if isinstance(stdin, str) else stdin,
-            capture_output=True,
+        done = programs.run(
+            "headrace.cli",
+            words,
+            stdin=stdin.encode() if isinstance(stdin, str) else stdin,
             env={**environment(tmp_path, running.bootstrap), **(env or {})},
             cwd=tmp_path,
             timeout=timeout,
-            check=False,
         )
         return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
 
