@@ -67,8 +67,10 @@ class Parts:
 
 def wire(config: LiveConfig, view: ClusterView, log_dirs: LogDirs, member: ClusterMember, inter_broker: str) -> Parts:
     """Subscribes to the image in the order in which its parts may act on it: settings (already), logs, coordinators."""
+    # The lease is asked for by every append: without a hop through the member.
+    lease_held = member.membership.lease_held
     replication = Replication.for_broker(
-        config(), log_dirs, view, topic_log_config(config), listener=inter_broker, lease_held=member.lease_held
+        config(), log_dirs, view, topic_log_config(config), listener=inter_broker, lease_held=lease_held
     )
     partitions = replication.partitions
     partitions.registered_as(_NOT_REGISTERED)

@@ -46,6 +46,7 @@ class Dispatcher:
         # Asked once: checking a protocol costs more than serving a small request.
         self._frame_handlers = {h.api_key: h for h in table if isinstance(h, FrameHandler)}
         self._handlers: dict[int, Handler] = {h.api_key: h for h in table if not isinstance(h, FrameHandler)}
+        self._versions = {h.api_key: h.versions for h in table}
 
     def serve(self, frame: memoryview, connection: Connection) -> Reply:
         started = time.perf_counter()
@@ -54,30 +55,36 @@ class Dispatcher:
         except MalformedRequest as bad:
             log.warning("%s: closed, %s", connection, bad)
             return CLOSE
-        handler = self._table.get(header.api_key)
-        if handler is None or header.api_version not in handler.versions:
+        api_key = header.api_key
+        if header.api_version not in self._versions.get(api_key, ()):
             return self._refuse_version(header, connection)
-        now_ms = time.time_ns() // 1_000_000
         context = RequestContext(
-            header, connection.peer_host, connection.listener, ANONYMOUS, now_ms, connection.throttle
+            header,
+            connection.peer_host,
+            connection.listener,
+            ANONYMOUS,
+            time.time_ns() // 1_000_000,
+            connection.throttle,
         )
         try:
-            frame_handler = self._frame_handlers.get(header.api_key)
+            frame_handler = self._frame_handlers.get(api_key)
             if frame_handler is not None:
                 reply = frame_handler.serve_frame(frame, at, context)
             else:
                 request = read_request(header, frame, at)
-                reply = self._call(self._handlers[header.api_key], request, context, connection)
+                reply = self._call(self._handlers[api_key], request, context, connection)
         except MalformedRequest as bad:
             log.warning("%s: closed, %s", connection, bad)
             return CLOSE
         except Exception as error:
+            handler = self._table.get(api_key)
+            assert handler is not None
             reply = self._failed(handler, None, context, connection, error)
         if isinstance(reply, Later):
-            reply.answer = self._metrics.timed(header.api_key, started, reply.answer)
+            reply.answer = self._metrics.timed(api_key, started, reply.answer)
         else:
             took_s = time.perf_counter() - started
-            self._metrics.served(header.api_key, took_s)
+            self._metrics.served(api_key, took_s)
             if self._metering.quotas.limits_requests:
                 self._metering.took_time(context, took_s * 1000)
         return reply

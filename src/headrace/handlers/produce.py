@@ -28,10 +28,12 @@ from headrace.replication.partition import Partition
 from headrace.replication.partitions import Partitions
 from headrace.wire.node_endpoints import NodeEndpoint
 from headrace.wire.produce import (
+    LOG_START_FROM,
     PartitionOutcome,
     PartitionRecords,
     ProduceRequest,
     encode_produce_response,
+    encode_taken,
     read_produce_request,
 )
 
@@ -107,7 +109,7 @@ class Produce:
     def _append_all(
         self, request: ProduceRequest, context: RequestContext, refused: dict[Place, Fault], size_bytes: int
     ) -> bytearray | Close | Later | None:
-        acks = request.acks
+        acks, version, now_ms = request.acks, context.header.api_version, context.received_at_ms
         topics: Topics = []
         commits: list[Commit] = []
         to_sync: list[Commit] = []
@@ -123,9 +125,9 @@ class Produce:
                         raise refused[topic, index]
                     if acks not in (1, -1, 0):
                         raise Refused(ErrorCode.invalid_required_acks, f"acks={acks}: must be -1, 0 or 1")
-                    checked = check_records(records, context.version)
+                    checked = check_records(records, version)
                     partition = self._partition(topic, index, context)
-                    appended = partition.append(checked, acks=acks, now_ms=context.received_at_ms)
+                    appended = partition.append(checked, acks=acks, now_ms=now_ms)
                 except Fault as fault:
                     failed = True
                     outcomes.append(self._refused(topic, index, partition, fault))
@@ -191,11 +193,18 @@ class Produce:
         )
 
     def _encode(self, topics: Topics, context: RequestContext, failed: bool, wait_ms: int) -> bytearray:
+        header = context.header
+        version = header.api_version
+        if not wait_ms and len(topics) == 1 and version >= LOG_START_FROM:
+            topic, outcomes = topics[0]
+            if len(outcomes) == 1 and not outcomes[0].error_code:
+                index, _, offset, append_time_ms, log_start, *_ = outcomes[0]
+                return encode_taken(version, header.correlation_id, topic, index, offset, append_time_ms, log_start)
         endpoints: tuple[NodeEndpoint, ...] = ()
-        if failed and context.version >= 10:
+        if failed and version >= 10:
             leaders = {o.current_leader[0] for _, outcomes in topics for o in outcomes if o.current_leader is not None}
             endpoints = self.leaders.endpoints(leaders, context.listener)
-        return encode_produce_response(context.version, context.header.correlation_id, topics, wait_ms, endpoints)
+        return encode_produce_response(version, header.correlation_id, topics, wait_ms, endpoints)
 
     async def _when_synced(
         self,

@@ -196,6 +196,7 @@ class Connection:
         buffer = self._buffer
         assert buffer is not None
         start, end = self._start, self._end
+        queue, serve, max_frame_bytes = self._queue, self._serve, self._max_frame_bytes
         needed = 0
         while end - start >= 4:
             if not self._may_serve():
@@ -204,8 +205,8 @@ class Connection:
                 if not self._may_serve():
                     break
             (size,) = _read_length(buffer, start)
-            if not 0 <= size <= self._max_frame_bytes:
-                log.warning("%s: closed, a frame of %d bytes (at most %d are taken)", self, size, self._max_frame_bytes)
+            if not 0 <= size <= max_frame_bytes:
+                log.warning("%s: closed, a frame of %d bytes (at most %d are taken)", self, size, max_frame_bytes)
                 self.close()
                 return
             stop = start + 4 + size
@@ -213,7 +214,7 @@ class Connection:
                 needed = 4 + size
                 break
             try:
-                reply = self._serve(buffer[start + 4 : stop], self)
+                reply = serve(buffer[start + 4 : stop], self)
             except Exception:
                 log.exception("%s: closed, its request could not be served", self)
                 reply = CLOSE
@@ -222,7 +223,9 @@ class Connection:
                 self._flush()
                 self.close()
                 return
-            if reply is not None:
+            if type(reply) is bytearray and not self._places:
+                queue.push(reply)
+            elif reply is not None:
                 self._take(reply)
         self._start = start
         self._flush()

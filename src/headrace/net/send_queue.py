@@ -1,7 +1,8 @@
 """Answers on their way out of one connection: bytes, and slices of files that leave by sendfile.
 
-`flush` sends as much as the socket takes. Small answers are gathered into one system call; bytes in front of a file
-slice are sent with MSG_MORE, so that an answer's head and its records share packets.
+`flush` sends as much as the socket takes. Small answers are copied behind each other as they come, so that those of one
+round are one piece and leave by one system call; bytes in front of a file slice are sent with MSG_MORE, so that an
+answer's head and its records share packets.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from headrace.net.replies import Bytes, FileSlice, Parts
 # How much one connection may send before others have their turn: about a millisecond's worth on a fast link.
 _TURN_BYTES: Final = 4 * 1024 * 1024
 _MOST_GATHERED: Final = 512
+# Up to this size copying an answer costs less than keeping it as a piece of its own.
+_COPIED_BYTES: Final = 1024
 
 
 class FileShrank(OSError):
@@ -23,18 +26,29 @@ class FileShrank(OSError):
 
 
 class SendQueue:
-    __slots__ = ("_parts", "_sent_of_first", "size_bytes")
+    __slots__ = ("_parts", "_sent_of_first", "_small", "size_bytes")
 
     def __init__(self) -> None:
         self._parts: deque[Bytes | FileSlice] = deque()
         self._sent_of_first = 0
+        # The last piece, while it is one that small answers are copied to.
+        self._small: bytearray | None = None
         self.size_bytes = 0
 
     def push(self, part: Bytes) -> None:
-        self._parts.append(part)
-        self.size_bytes += len(part)
+        size = len(part)
+        self.size_bytes += size
+        if size > _COPIED_BYTES:
+            self._small = None
+            self._parts.append(part)
+        elif self._small is None:
+            self._small = bytearray(part)
+            self._parts.append(self._small)
+        else:
+            self._small += part
 
     def push_all(self, parts: Parts) -> None:
+        self._small = None
         for part in parts:
             if isinstance(part, bytes | bytearray | memoryview):
                 length = len(part)
@@ -46,6 +60,7 @@ class SendQueue:
 
     def clear(self) -> None:
         self._parts.clear()
+        self._small = None
         self._sent_of_first = self.size_bytes = 0
 
     def flush(self, sock: socket.socket) -> int:
@@ -62,7 +77,10 @@ class SendQueue:
             except (BlockingIOError, InterruptedError):
                 break
             total += sent
-            self._drop(sent)
+            if sent == self.size_bytes:
+                self.clear()
+            else:
+                self._drop(sent)
         return total
 
     def _send_bytes(self, sock: socket.socket) -> int:
@@ -103,4 +121,6 @@ class SendQueue:
                 break
             sent -= length
             parts.popleft()
+            if first is self._small:
+                self._small = None
         self._sent_of_first = sent

@@ -17,12 +17,14 @@ from typing import Final
 from headrace.kernel.errors import CorruptBatch, ErrorCode, Refused
 from headrace.records.batch import (
     CODEC_MASK,
+    CONTROL_BIT,
     CURRENT_MAGIC,
     HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
     NO_SEQUENCE,
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
     BatchView,
     TimestampType,
     check_extent,
@@ -32,6 +34,8 @@ from headrace.records.compression import Codec
 from headrace.records.reader import SMALLEST_BODY_BYTES, iter_records, read_records
 from headrace.records.varint import read_varint
 
+# Compared for every batch: a plain number costs less than a member of an enumeration.
+_LAST_CODEC: Final = int(Codec.ZSTD)
 UNBOUNDED_MS: Final = 0x7FFFFFFFFFFFFFFF
 # Bytes up to the magic, and the least that a record of the oldest format took: below it, Kafka calls a length corrupt.
 _LENGTH_AND_MAGIC_BYTES: Final = 17
@@ -63,6 +67,11 @@ def single_batch(data: memoryview) -> BatchView:
 
     A torn rest after it is dropped, as Kafka does.
     """
+    if len(data) >= HEADER_BYTES:
+        batch = BatchView(data)
+        if batch.magic == CURRENT_MAGIC and batch.batch_length == len(data) - LOG_OVERHEAD_BYTES:
+            batch.check_crc()
+            return batch
     size = _whole_size(data, 0)
     if size is None:
         raise Refused(ErrorCode.invalid_record, f"{len(data)} bytes do not hold a whole batch: a partition needs one")
@@ -106,31 +115,33 @@ def check_shape(batch: BatchView, *, from_client: bool) -> None:
             ErrorCode.invalid_record,
             f"a batch of {count} records spans {batch.last_offset_delta + 1} offsets: must be 0 to {count - 1}",
         )
-    if batch.attributes & CODEC_MASK > Codec.ZSTD:
-        raise CorruptBatch(f"compression codec {batch.attributes & CODEC_MASK}: must be 0 to 4")
+    attributes = batch.attributes
+    codec = attributes & CODEC_MASK
+    if codec > _LAST_CODEC:
+        raise CorruptBatch(f"compression codec {codec}: must be 0 to 4")
     if not from_client:
         return
     if batch.base_offset != 0:
         raise Refused(ErrorCode.invalid_record, f"a client's batch begins at offset {batch.base_offset}: must be 0")
-    if batch.is_control:
+    if attributes & CONTROL_BIT:
         raise Refused(ErrorCode.invalid_record, "a client sent a control batch: only coordinators write these")
     if batch.producer_id >= 0 and batch.base_sequence < 0:
         raise Refused(
             ErrorCode.invalid_record,
             f"sequence {batch.base_sequence} with producer id {batch.producer_id}: sequences start at 0",
         )
-    if batch.is_transactional and batch.producer_id < 0:
+    if attributes & TRANSACTIONAL_BIT and batch.producer_id < 0:
         raise Refused(
             ErrorCode.invalid_record, "a transactional batch without a producer id: call InitProducerId first"
         )
-    if not batch.attributes & CODEC_MASK:
+    if not codec:
         _check_first_record(batch, count)
 
 
 def _check_first_record(batch: BatchView, count: int) -> None:
     """The first record stands for the others: noise or a wrong count hardly ever passes, and the cost is one number."""
     start = batch.position + HEADER_BYTES
-    end = batch.position + batch.size_bytes
+    end = batch.position + batch.batch_length + LOG_OVERHEAD_BYTES
     length, at = read_varint(batch.buffer, start)
     left = end - at - length
     if length < SMALLEST_BODY_BYTES or left < (count - 1) * (SMALLEST_BODY_BYTES + 1) or (count == 1 and left):

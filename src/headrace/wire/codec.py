@@ -30,6 +30,7 @@ from headrace.wire.extents import checked
 from headrace.wire.schema_writer import Write, writer_for
 
 _FIXED_HEADER: Final = struct.Struct(">hhi")
+_HEADER_TO_CLIENT_ID: Final = struct.Struct(">hhih")
 _INT16: Final = struct.Struct(">h")
 API_VERSIONS: Final = 18
 _DESCRIBE_TRANSACTIONS: Final = 65
@@ -134,17 +135,16 @@ def skip_tagged_fields(buffer: bytes | bytearray | memoryview, at: int) -> int:
 def read_request_header(frame: bytes | bytearray | memoryview) -> tuple[RequestHeader, int]:
     """The header and where the body begins. Raises MalformedRequest."""
     try:
-        api_key, version, correlation_id = _FIXED_HEADER.unpack_from(frame, 0)
-        (length,) = _INT16.unpack_from(frame, 8)
+        api_key, version, correlation_id, length = _HEADER_TO_CLIENT_ID.unpack_from(frame, 0)
         at = 10
         client_id: str | None = None
         if length >= 0:
-            if at + length > len(frame):
-                raise MalformedRequest(f"a client id of {length} bytes in a frame of {len(frame)}")
-            client_id = str(frame[at : at + length], "utf-8")
             at += length
+            if at > len(frame):
+                raise MalformedRequest(f"a client id of {length} bytes in a frame of {len(frame)}")
+            client_id = str(frame[10:at], "utf-8")
         if _request_header_is_flexible(api_key, version):
-            at = skip_tagged_fields(frame, at)
+            at = at + 1 if frame[at] == 0 else skip_tagged_fields(frame, at)
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise MalformedRequest(f"a request header that cannot be read ({error})") from error
     return RequestHeader(api_key, version, correlation_id, client_id), at

@@ -21,6 +21,7 @@ _ACKS_TIMEOUT: Final = struct.Struct(">hi")
 _PARTITION_V3: Final = struct.Struct(">ihqq")
 _PARTITION_V5: Final = struct.Struct(">ihqqq")
 
+LOG_START_FROM: Final = 5
 FLEXIBLE_FROM: Final = 9
 TOPIC_IDS_FROM: Final = 13
 
@@ -115,14 +116,17 @@ def _read_legacy(frame: memoryview, at: int) -> tuple[ProduceRequest, int]:
 
 
 def _read_flexible(frame: memoryview, at: int, version: int) -> tuple[ProduceRequest, int]:
-    length, at = read_uvarint(frame, at)
+    # Numbers are nearly always one byte; looking at it here spares a call for each.
+    size = len(frame)
+    length, at = (frame[at], at + 1) if frame[at] < 0x80 else read_uvarint(frame, at)
     transactional_id = None
     if length:
         end = _checked(frame, at, length - 1)
         transactional_id = str(frame[at:end], "utf-8")
         at = end
     acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(frame, at)
-    topic_count, at = read_uvarint(frame, at + 6)
+    at += 6
+    topic_count, at = (frame[at], at + 1) if frame[at] < 0x80 else read_uvarint(frame, at)
     topics = []
     for _ in range(_checked_count(frame, at, topic_count - 1, 3)):
         topic: str | bytes
@@ -130,25 +134,58 @@ def _read_flexible(frame: memoryview, at: int, version: int) -> tuple[ProduceReq
             end = _checked(frame, at, 16)
             topic = bytes(frame[at:end])
         else:
-            length, at = read_uvarint(frame, at)
+            length, at = (frame[at], at + 1) if frame[at] < 0x80 else read_uvarint(frame, at)
             end = _checked(frame, at, length - 1)
             topic = str(frame[at:end], "utf-8")
-        partition_count, at = read_uvarint(frame, end)
+        partition_count, at = (frame[end], end + 1) if frame[end] < 0x80 else read_uvarint(frame, end)
         partitions = []
         for _ in range(_checked_count(frame, at, partition_count - 1, 6)):
             (index,) = _I32.unpack_from(frame, at)
             length, at = read_uvarint(frame, at + 4)
             records = None
             if length:
-                end = _checked(frame, at, length - 1)
+                end = at + length - 1
+                if end > size:
+                    _checked(frame, at, length - 1)
                 records = frame[at:end]
                 at = end
             at = at + 1 if frame[at] == 0 else skip_tagged_fields(frame, at)
             partitions.append(PartitionRecords(index, records))
         at = at + 1 if frame[at] == 0 else skip_tagged_fields(frame, at)
         topics.append(TopicRecords(topic, partitions))
-    at = skip_tagged_fields(frame, at)
+    at = at + 1 if frame[at] == 0 else skip_tagged_fields(frame, at)
     return ProduceRequest(transactional_id, acks, timeout_ms, topics), at
+
+
+# Answers that differ from each other in six numbers only, by version and topic; see `encode_taken`.
+_templates: dict[tuple[int, str | bytes], tuple[bytearray, int]] = {}
+# Topic names are bounded by what there is, not by what clients ask for: an answer without an error names a real topic.
+_TEMPLATES_KEPT: Final = 10_000
+
+
+def encode_taken(
+    version: int, correlation_id: int, topic: str | bytes, index: int, offset: int, append_time_ms: int, log_start: int
+) -> bytearray:
+    """The answer to a request whose one batch was taken, by far the most frequent one: a template filled in."""
+    found = _templates.get((version, topic))
+    if found is None:
+        if len(_templates) >= _TEMPLATES_KEPT:
+            _templates.clear()
+        found = _templates[version, topic] = _template(version, topic)
+    template, at = found
+    out = template[:]
+    _I32.pack_into(out, 4, correlation_id)
+    _PARTITION_V5.pack_into(out, at, index, 0, offset, append_time_ms, log_start)
+    return out
+
+
+def _template(version: int, topic: str | bytes) -> tuple[bytearray, int]:
+    """An answer for that topic, and where the numbers of its partition begin."""
+    assert version >= LOG_START_FROM
+    marked = encode_produce_response(version, 0, [(topic, [PartitionOutcome(-1, -1, -1, -1, -1)])])
+    plain = encode_produce_response(version, 0, [(topic, [PartitionOutcome(0, 0, 0, 0, 0)])])
+    assert len(marked) == len(plain)
+    return plain, next(at for at, (one, two) in enumerate(zip(marked, plain, strict=True)) if one != two)
 
 
 def encode_produce_response(

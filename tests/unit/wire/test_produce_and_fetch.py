@@ -11,7 +11,7 @@ import pytest
 from headrace.wire.codec import MalformedRequest, encode_request, read_request_header, read_response
 from headrace.wire.fetch import FetchedPartition, encode_fetch_response
 from headrace.wire.node_endpoints import NodeEndpoint
-from headrace.wire.produce import PartitionOutcome, encode_produce_response, read_produce_request
+from headrace.wire.produce import PartitionOutcome, encode_produce_response, encode_taken, read_produce_request
 
 TOPIC_ID = uuid.UUID(int=0x0102030405060708090A0B0C0D0E0F10)
 RECORDS = bytes(range(200)) * 3
@@ -54,6 +54,15 @@ def test_a_cut_produce_request_is_refused_wherever_it_is_cut(version: int) -> No
     for length in range(at, len(frame)):
         with pytest.raises(MalformedRequest):
             read_produce_request(frame[:length], at, version)
+
+
+@pytest.mark.parametrize("version", range(5, 14))
+def test_the_short_way_to_a_produce_answer_gives_the_same_bytes(version: int) -> None:
+    topic = TOPIC_ID.bytes if version >= 13 else "orders"
+    for outcome in (PartitionOutcome(0, 0, 41, -1, 5), PartitionOutcome(1 << 30, 0, 1 << 60, 1234, 1 << 59)):
+        index, _, offset, append_time_ms, log_start, *_ = outcome
+        short = encode_taken(version, 77, topic, index, offset, append_time_ms, log_start)
+        assert short == encode_produce_response(version, 77, [(topic, [outcome])])
 
 
 @pytest.mark.parametrize("version", range(3, 14))
