@@ -4,6 +4,10 @@
     2                       entries            topic_id: <22 chars>     directory.id=…
     orders 0 17             one per line                                version=1
 
+One is ours alone: `aborted-transactions-checkpoint` says up to which offset the aborted-transaction indexes of a
+partition are known, and the digest of each that is not empty (`orders 0 170 2,0:2:1a2b3c4d,90:1:99887766`). Kafka
+passes it over.
+
 A reader of such a file meets what a crash or an editor left; it says so with CorruptFile, and its caller decides
 whether the content can be found elsewhere (nearly always in the log itself).
 """
@@ -13,16 +17,19 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
 from headrace.kernel.ids import TopicPartition, uuid_from_text, uuid_to_text
 from headrace.storage.files import sync_file, write_small_file
+from headrace.storage.txn_index import NO_ENTRIES, Digest
 
 RECOVERY_POINT_FILE: Final = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK_FILE: Final = "replication-offset-checkpoint"
 LOG_START_FILE: Final = "log-start-offset-checkpoint"
+ABORTED_FILE: Final = "aborted-transactions-checkpoint"
 LEADER_EPOCH_FILE: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA_FILE: Final = "partition.metadata"
 META_PROPERTIES_FILE: Final = "meta.properties"
@@ -67,6 +74,41 @@ def read_offsets(path: Path) -> dict[TopicPartition, int]:
 
 def write_offsets(path: Path, offsets: Mapping[TopicPartition, int]) -> None:
     _write_table(path, [f"{tp.topic} {tp.partition} {offset}" for tp, offset in offsets.items()], durable=True)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownAborted:
+    """What the aborted-transaction indexes of a partition's segments must hold, for those that end by `up_to`."""
+
+    up_to: int = 0
+    digests: Mapping[int, Digest] = field(default_factory=dict)
+
+    def of(self, base_offset: int, end_offset: int) -> Digest | None:
+        """Of the segment with that range; None when it is not known."""
+        return self.digests.get(base_offset, NO_ENTRIES) if end_offset <= self.up_to else None
+
+
+def read_aborted(path: Path) -> dict[TopicPartition, KnownAborted]:
+    try:
+        return {
+            TopicPartition(topic, int(index)): KnownAborted(int(up_to), dict(map(_digest, digests.split(",")[1:])))
+            for topic, index, up_to, digests in _read_table(path, 4)
+        }
+    except ValueError as wrong:
+        raise CorruptFile(f"{path}: {wrong}") from None
+
+
+def _digest(text: str) -> tuple[int, Digest]:
+    base_offset, count, crc = text.split(":")
+    return int(base_offset), Digest(int(count), int(crc, 16))
+
+
+def write_aborted(path: Path, known: Mapping[TopicPartition, KnownAborted]) -> None:
+    rows = []
+    for tp, aborted in known.items():
+        digests = "".join(f",{base}:{digest.entries}:{digest.crc:08x}" for base, digest in aborted.digests.items())
+        rows.append(f"{tp.topic} {tp.partition} {aborted.up_to} {len(aborted.digests)}{digests}")
+    _write_table(path, rows, durable=True)
 
 
 def read_epochs(path: Path) -> list[tuple[int, int]]:

@@ -142,8 +142,7 @@ class Cleaner:
                 old = [by_base[facts.base_offset] for facts in members]
                 done.replacements.append((old, self._copy(job, old, offsets, transactions, done)))
         except BaseException:
-            for _, fresh in done.replacements:
-                fresh.remove()
+            discard(done)
             raise
         return done
 
@@ -293,14 +292,18 @@ def install(log: Log, cleaned: Cleaned, now_ms: int) -> bool:
     """Puts the new segments in their places; False when the log changed meanwhile (retention, truncation)."""
     current = {id(segment) for segment in log.segments}
     if not all(id(old) in current for olds, _ in cleaned.replacements for old in olds):
-        for _, fresh in cleaned.replacements:
-            fresh.remove()
+        discard(cleaned)
         return False
     for olds, fresh in cleaned.replacements:
         _install_one(log, olds, fresh, now_ms)
     if cleaned.replacements:
         log.producers.drop_snapshots(keep={segment.base_offset for segment in log.segments} | {log.log_end_offset})
     return True
+
+
+def discard(cleaned: Cleaned) -> None:
+    for _, fresh in cleaned.replacements:
+        fresh.remove()
 
 
 def _install_one(log: Log, olds: list[Segment], fresh: Segment, now_ms: int) -> None:
@@ -312,9 +315,11 @@ def _install_one(log: Log, olds: list[Segment], fresh: Segment, now_ms: int) -> 
     at = next(i for i, segment in enumerate(log.segments) if id(segment) in gone)
     kept = [segment for segment in log.segments if id(segment) not in gone]
     kept.insert(at, fresh)
+    # Before files change their names: a flush in a thread passes over segments that the log no longer has, and over
+    # the new one, which is synced.
+    log.set_segments(tuple(kept))
     for old in olds:
         old.close()
         old.change_suffix("", DELETED_SUFFIX)
         log.trash.put(old.files, now_ms + log.config.file_delete_delay_ms)
     fresh.change_suffix(SWAP_SUFFIX, "")
-    log.set_segments(tuple(kept))

@@ -14,8 +14,9 @@ from typing import Any, Final
 from headrace.kernel.errors import Fault
 from headrace.kernel.ids import TopicPartition
 from headrace.storage.checkpoints import CorruptFile, read_offsets, write_offsets
-from headrace.storage.cleaner import Cleaned, Cleaner, dirt_of, install, prepare
+from headrace.storage.cleaner import Cleaned, Cleaner, dirt_of, discard, install, prepare
 from headrace.storage.core.compaction import Dirt
+from headrace.storage.files import is_no_space
 from headrace.storage.log import Log
 from headrace.storage.log_dir import LogDir
 from headrace.storage.log_dirs import LogDirs
@@ -77,22 +78,35 @@ class CompactionRounds:
         job = prepare(log, dirt, replicated_up_to=self._replicated_up_to(log), now_ms=now_ms)
         try:
             cleaned = await self._in_thread(lambda: self._cleaner.clean(job))
+            # A topic of the same name may stand in the directory by now: its files must not be touched.
+            if self._log_dirs.log(*partition) is not log or log.offline_reason is not None:
+                discard(cleaned)
+                return None
             if not install(log, cleaned, now_ms):
                 return None
         except (Fault, OSError) as error:
-            if self._log_dirs.log(*partition) is log:
+            # Retention, truncation or deletion may have taken the files away while they were read: that is no fault.
+            if self._log_dirs.log(*partition) is log and set(job.segments) <= set(log.segments):
                 self._set_aside.add(partition)
                 logger.error("compaction of %s failed and is set aside until the next start: %s", partition, error)
             return None
-        home = self._log_dirs.directory_of(log)
-        self._checkpoint(log)[partition] = cleaned.clean_up_to
-        write_offsets(home.path / CHECKPOINT_FILE, self._checkpoint(log))
+        self._note_clean(log, partition, cleaned.clean_up_to)
         saved = cleaned.bytes_read and 1 - cleaned.bytes_written / max(1, sum(s.size_bytes for s in job.segments))
         logger.info(
             "compacted %s up to offset %d: %d keys, %.1f MB written, %.0f%% saved",
             partition, cleaned.clean_up_to, cleaned.keys, cleaned.bytes_written / 1e6, 100 * saved,
         )  # fmt: skip
         return cleaned
+
+    def _note_clean(self, log: Log, partition: TopicPartition, offset: int) -> None:
+        home = self._log_dirs.directory_of(log)
+        self._checkpoint(log)[partition] = offset
+        try:
+            write_offsets(home.path / CHECKPOINT_FILE, self._checkpoint(log))
+        except OSError as error:
+            # Without space the old file stays, and the next start cleans once more than it must.
+            if not is_no_space(error):
+                self._log_dirs.take_offline(home, f"{error.strerror} on {error.filename or home.path}")
 
     def _checkpoint(self, log: Log) -> dict[TopicPartition, int]:
         home = self._log_dirs.directory_of(log)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from headrace.storage.core.retention import SegmentFacts, Verdict, expired
 from headrace.storage.files import DELETED_SUFFIX, sync_directory
+from headrace.storage.hints import check_newest
 from headrace.storage.segment import Segment
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def cut_start(log: Log, now_ms: int) -> Verdict:
     verdict = _expired(log, now_ms)
     for segment in log.segments[: verdict.count]:
         # A timestamp out of a file that only hints must not cost data that is not old.
-        segment.check_hints()
+        check_newest(segment)
     verdict = _expired(log, now_ms) if verdict.count else verdict
     if verdict.count == 0:
         return verdict

@@ -6,7 +6,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.kernel.errors import ErrorCode, Refused
-from headrace.records.batch import BatchView
+from headrace.records.batch import BatchView, TimestampType
 from headrace.records.control import read_control
 from headrace.records.reader import read_records
 from headrace.records.validation import admit, single_batch
@@ -40,7 +40,13 @@ def admitted_batch(log: Log, data: memoryview | bytearray | bytes, now_ms: int, 
             ErrorCode.message_too_large,
             f"{log.topic}-{log.partition}: batch of {len(view)} bytes, max.message.bytes={config.max_message_bytes}",
         )
-    batch = admit(single_batch(view), config.rules, now_ms, from_client=from_client)
+    if from_client:
+        batch = admit(single_batch(view), config.rules, now_ms, from_client=True)
+    else:
+        # This broker sealed it a moment ago, one whole batch with one checksum: looking again would find the same.
+        batch = BatchView(view)
+        if config.rules.timestamp_type is TimestampType.LOG_APPEND_TIME:
+            batch.patch_log_append_time(now_ms)
     if batch.size_bytes > config.segment_bytes:
         raise Refused(
             ErrorCode.record_list_too_large,

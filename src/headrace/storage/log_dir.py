@@ -18,13 +18,17 @@ from typing import Final
 from headrace.kernel.errors import StorageFault
 from headrace.kernel.ids import TopicPartition, uuid_from_text, uuid_to_text
 from headrace.storage.checkpoints import (
+    ABORTED_FILE,
     HIGH_WATERMARK_FILE,
     LOG_START_FILE,
     META_PROPERTIES_FILE,
     RECOVERY_POINT_FILE,
     CorruptFile,
+    KnownAborted,
+    read_aborted,
     read_offsets,
     read_properties,
+    write_aborted,
     write_offsets,
     write_properties,
 )
@@ -53,6 +57,7 @@ class LogDir:
         self.was_clean = False
         self.previous_broker_epoch = -1
         self._lock_fd = -1
+        self._aborted: dict[TopicPartition, KnownAborted] | None = None
 
     @property
     def is_online(self) -> bool:
@@ -141,10 +146,17 @@ class LogDir:
         recovery_points = self._offsets(RECOVERY_POINT_FILE)
         starts = self._offsets(LOG_START_FILE)
         high_watermarks = self._offsets(HIGH_WATERMARK_FILE)
-        known = recovery_points.keys() | starts.keys() | high_watermarks.keys()
+        try:
+            aborted = read_aborted(self.path / ABORTED_FILE)
+        except CorruptFile:
+            aborted = {}
+        known = recovery_points.keys() | starts.keys() | high_watermarks.keys() | aborted.keys()
         return {
             partition: Marks(
-                recovery_points.get(partition, 0), starts.get(partition, 0), high_watermarks.get(partition, 0)
+                recovery_points.get(partition, 0),
+                starts.get(partition, 0),
+                high_watermarks.get(partition, 0),
+                aborted.get(partition, KnownAborted()),
             )
             for partition in known
         }
@@ -156,9 +168,14 @@ class LogDir:
             return {}
 
     def checkpoint(self, logs: list[Log]) -> None:
-        """All three files, from what the logs say now. No space is no reason to stop: the old files still hold."""
+        """All four files, from what the logs say now. No space is no reason to stop: the old files still hold.
+
+        Any other failure of the disk is the caller's to act on, who knows the logs that go offline with it.
+        """
         offsets = [(TopicPartition(log.topic, log.partition), log) for log in logs]
         try:
+            # First, because a recovery point vouches for the indexes below it too.
+            self._checkpoint_aborted({tp: known_aborted(log) for tp, log in offsets})
             write_offsets(self.path / RECOVERY_POINT_FILE, {tp: log.recovery_point for tp, log in offsets})
             # Only a start that the segments' names do not show needs writing down.
             starts = {
@@ -168,5 +185,16 @@ class LogDir:
             write_offsets(self.path / HIGH_WATERMARK_FILE, {tp: log.high_watermark for tp, log in offsets})
         except OSError as error:
             if not is_no_space(error):
-                self.take_offline(f"{error.strerror} on {error.filename or self.path}")
-                raise StorageFault(f"log directory {self.path} is offline: {self.offline_reason}") from error
+                raise StorageFault(f"{error.strerror} on {error.filename or self.path}") from error
+
+    def _checkpoint_aborted(self, known: dict[TopicPartition, KnownAborted]) -> None:
+        if known != self._aborted:
+            write_aborted(self.path / ABORTED_FILE, known)
+            self._aborted = known
+
+
+def known_aborted(log: Log) -> KnownAborted:
+    # The recovery point first: what is below it no longer changes, whatever the loop appends meanwhile.
+    up_to = log.recovery_point
+    digests = {segment.base_offset: segment.txn_index.digest for segment in log.segments}
+    return KnownAborted(up_to, {base: digest for base, digest in digests.items() if digest.entries})

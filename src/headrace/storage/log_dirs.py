@@ -299,8 +299,8 @@ class LogDirs:
             if directory.is_online:
                 try:
                     directory.checkpoint(self._logs_in(directory))
-                except StorageFault:
-                    self.take_offline(directory, directory.offline_reason or "checkpoint failed")
+                except StorageFault as fault:
+                    self.take_offline(directory, fault.message)
 
     def flush_due(self, now_ms: int) -> None:
         """Flushes the logs that flush.messages or flush.ms say are due, and what rolled segments left. May run in a
@@ -387,10 +387,20 @@ class LogDirs:
                 except StorageFault as fault:
                     self.take_offline(directory, fault.message)
             if clean and directory.is_online:
-                directory.checkpoint(logs)
-                directory.leave_clean_mark(broker_epoch)
+                self._leave_clean(directory, logs, broker_epoch)
             directory.unlock()
         self._logs.clear()
+
+    def _leave_clean(self, directory: LogDir, logs: list[Log], broker_epoch: int) -> None:
+        """Without the mark the next start checks this directory; the others keep theirs."""
+        try:
+            directory.checkpoint(logs)
+            directory.leave_clean_mark(broker_epoch)
+        except StorageFault as fault:
+            self.take_offline(directory, fault.message)
+        except OSError as error:
+            if not is_no_space(error):
+                self._failed(directory, error)
 
 
 def _is_kraft_metadata(partition: TopicPartition) -> bool:

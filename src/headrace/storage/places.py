@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from headrace.kernel.errors import CorruptBatch
-from headrace.records.batch import CURRENT_MAGIC, HEADER_BYTES, LOG_OVERHEAD_BYTES
+from headrace.records.batch import CONTROL_BIT, CURRENT_MAGIC, HEADER_BYTES, LOG_OVERHEAD_BYTES
 from headrace.storage.files import SharedFile
 
-# Of a header: base offset, length, leader epoch, magic, last offset delta, max timestamp.
-_WALK: Final = struct.Struct(">qiib6xi8xq")
+# Of a header: base offset, length, leader epoch, magic, attributes, last offset delta, max timestamp.
+_WALK: Final = struct.Struct(">qiib4xhi8xq")
 _SMALLEST_LENGTH: Final = HEADER_BYTES - LOG_OVERHEAD_BYTES
 # One index interval of small batches is walked with one read.
 _CHUNK_BYTES: Final = 4096 + HEADER_BYTES
@@ -33,6 +33,11 @@ class BatchPlace(NamedTuple):
     last_offset: int
     max_timestamp_ms: int
     leader_epoch: int
+    attributes: int
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL_BIT)
 
 
 def walk(file: SharedFile, position: int, end: int) -> Iterator[BatchPlace]:
@@ -45,9 +50,9 @@ def walk(file: SharedFile, position: int, end: int) -> Iterator[BatchPlace]:
             chunk, chunk_start, at = os.pread(fd, _CHUNK_BYTES, position), position, 0
             if len(chunk) < _WALK.size:
                 raise CorruptBatch(f"{file.path}: the file ends inside a batch header at byte {position}")
-        base_offset, length, epoch, magic, delta, max_timestamp_ms = _WALK.unpack_from(chunk, at)
+        base_offset, length, epoch, magic, attributes, delta, max_timestamp_ms = _WALK.unpack_from(chunk, at)
         size = length + LOG_OVERHEAD_BYTES
         if magic != CURRENT_MAGIC or length < _SMALLEST_LENGTH or position + size > end:
             raise CorruptBatch(f"{file.path}: no batch at byte {position}")
-        yield BatchPlace(position, size, base_offset, base_offset + delta, max_timestamp_ms, epoch)
+        yield BatchPlace(position, size, base_offset, base_offset + delta, max_timestamp_ms, epoch, attributes)
         position += size

@@ -14,13 +14,13 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.kernel.errors import Fault
 from headrace.kernel.ids import TopicPartition
 from headrace.storage.checking import Checking, Damage, Progress, repair_hints
-from headrace.storage.checkpoints import CorruptFile, read_topic_id
+from headrace.storage.checkpoints import CorruptFile, KnownAborted, read_topic_id
 from headrace.storage.cutting import rebuild_producers
 from headrace.storage.files import (
     CLEANED_SUFFIX,
@@ -31,11 +31,14 @@ from headrace.storage.files import (
     offset_of_file,
     tolerated_no_space,
 )
+from headrace.storage.hints import check_newest
 from headrace.storage.log import Log
 from headrace.storage.log_config import LogConfig
+from headrace.storage.places import BatchPlace
 from headrace.storage.segment import Segment
 from headrace.storage.swaps import complete_swaps
 from headrace.storage.trash import Trash
+from headrace.storage.txn_index import NO_ENTRIES, Digest
 
 __all__ = ["Damage", "Marks", "Progress", "open_log"]
 
@@ -47,6 +50,7 @@ class Marks:
     recovery_point: int = 0
     log_start_offset: int = 0
     high_watermark: int = 0
+    aborted: KnownAborted = field(default_factory=KnownAborted)
 
 
 def open_log(
@@ -82,15 +86,18 @@ def open_log(
     if not segments:
         segments = [Segment.create(directory, marks.log_start_offset, config, now_ms=now_ms)]
     elif not segments[-1].offset_index.file.is_active:
+        # Before anything is appended: later its newest timestamp could hide that an index was cut short.
+        check_newest(segments[-1])
         segments[-1].activate(config)
     log.set_segments(tuple(segments))
-    end = segments[-1].next_offset()
+    last = segments[-1].last_place()
+    end = segments[-1].base_offset if last is None else last.last_offset + 1
     log_start = max(marks.log_start_offset, segments[0].base_offset)
     if log_start > end:
         # Records were deleted up to a point that the data no longer reaches: nothing of it is readable.
         log.truncate_fully_and_start_at(log_start, now_ms=now_ms)
         return log
-    _settle_epochs(log, log_start, end, rebuild=not epochs_sound or _epochs_missing(log))
+    _settle_epochs(log, log_start, end, rebuild=not epochs_sound or _epochs_missing(log, last))
     if suspect is None:
         rebuild_producers(log, log_start, end)
     log.producers.drop_snapshots(keep={segment.base_offset for segment in segments})
@@ -132,16 +139,33 @@ def _first_suspect(segments: list[Segment], marks: Marks, *, clean: bool) -> int
             suspect += 1
     for at, segment in enumerate(segments[:suspect]):
         try:
-            if not segment.txn_index.looks_sound(segment.base_offset) or not segment.open_indexes():
+            sound = segment.open_indexes()
+            end = segments[at + 1].base_offset if at + 1 < len(segments) else segment.next_offset()
+            if not sound or not _aborted_sound(segment, marks.aborted.of(segment.base_offset, end)):
                 repair_hints(segment, segments[:at], marks.log_start_offset)
-            if at == len(segments) - 1:
-                segment.next_offset()
         except Fault:
             return at
     return suspect
 
 
-def _epochs_missing(log: Log) -> bool:
+def _aborted_sound(segment: Segment, known: Digest | None) -> bool:
+    """Whether the index of aborted transactions is the one that was written.
+
+    Where no checkpoint tells (Kafka wrote the directory, or somebody removed the file), a segment with markers has to
+    be read once; one without has nothing to tell.
+    """
+    index = segment.txn_index
+    if not index.looks_sound(segment.base_offset):
+        return False
+    if known is not None:
+        return index.digest == known
+    return index.digest == NO_ENTRIES and not any(place.is_control for place in segment.places())
+
+
+def _epochs_missing(log: Log, last: BatchPlace | None) -> bool:
+    """Whether the file is gone, or older than the data."""
+    if last is not None and last.leader_epoch > log.leader_epochs.latest:
+        return True
     return not log.leader_epochs.path.exists() and log.segments[-1].base_offset + log.segments[-1].size_bytes > 0
 
 

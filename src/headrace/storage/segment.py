@@ -2,7 +2,7 @@
 
 The active segment is written at its end and keeps its indexes in memory; a sealed one opens files only when asked, so
 that ten thousand old segments cost neither descriptors nor start-up time. Indexes are hints: the walk over batch
-headers that follows every lookup checks what it reads, and a hint that leads astray is rebuilt from the data.
+headers that follows every lookup checks what it reads, and a hint that leads astray is rebuilt (`hints`).
 
 Owned by its log, on the log's task. Threads may call `sync` and the reading methods of a sealed segment.
 """
@@ -29,6 +29,7 @@ from headrace.storage.files import (
     is_no_space,
     write_fully,
 )
+from headrace.storage.hints import Belief, check_hints, rebuild_indexes
 from headrace.storage.log_config import LogConfig
 from headrace.storage.offset_index import OffsetIndex
 from headrace.storage.places import BatchPlace, Slice, walk
@@ -57,8 +58,9 @@ class Segment:
         self._config = config
         self._roll_jitter_ms = 0
         self._recent: dict[int, int] = {}
-        # Hints that were found on disk are looked at before their first use; those made here need no look.
-        self._hints_checked = True
+        # Indexes that were found on disk are looked at before their first use; those made here need no look.
+        self.belief = Belief.WHOLE
+        self._is_synced = False
 
     # --- opening and closing -------------------------------------------------------------------------------------
 
@@ -86,7 +88,7 @@ class Segment:
         facts = segment.path.stat()
         segment.size_bytes = facts.st_size
         segment.created_ms = int(facts.st_mtime * 1000)
-        segment._hints_checked = False
+        segment.belief = Belief.NONE
         return segment
 
     def open_indexes(self) -> bool:
@@ -117,6 +119,7 @@ class Segment:
         """Ends writing: the newest timestamp goes to the time index, files shrink to what they hold."""
         if not self.offset_index.file.is_active:
             return
+        self._is_synced = False
         self.txn_index.write_back()
         if self.max_timestamp_ms >= 0:
             self.time_index.maybe_append(self.max_timestamp_ms, self.offset_of_max_timestamp)
@@ -125,9 +128,12 @@ class Segment:
         os.ftruncate(self.file.fileno(), self.size_bytes)
         self._recent.clear()
 
-    def close(self) -> None:
-        """Lets go of the descriptors; readers that hold a slice keep theirs."""
+    def let_go_of_file(self) -> None:
+        """It is opened again when it is asked for; readers that hold a slice keep theirs."""
         self._file = None
+
+    def close(self) -> None:
+        self.let_go_of_file()
         self.offset_index.file.drop()
         self.time_index.file.drop()
 
@@ -135,6 +141,10 @@ class Segment:
         self.close()
         for path in self.files:
             path.unlink(missing_ok=True)
+
+    @property
+    def holds_file(self) -> bool:
+        return self._file is not None
 
     @property
     def file(self) -> SharedFile:
@@ -158,11 +168,21 @@ class Segment:
             index.path = index.path.with_name(index.path.name.removesuffix(old) + new)
 
     def sync(self) -> None:
-        """Data first, then the hints. Called from a thread; the files stay in place while it runs."""
-        os.fsync(self.file.fileno())
-        self.offset_index.file.sync()
-        self.time_index.file.sync()
-        self.txn_index.sync()
+        """Data first, then the hints. Called from a thread, while the loop may append, rename or let go of the file."""
+        if self._is_synced:
+            return
+        # Set first: what is written meanwhile takes it back.
+        self._is_synced = True
+        try:
+            # Held here, or the number could be another file's by the time that the system is asked.
+            file = self.file
+            os.fsync(file.fileno())
+            self.offset_index.file.sync()
+            self.time_index.file.sync()
+            self.txn_index.sync()
+        except BaseException:
+            self._is_synced = False
+            raise
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
@@ -182,6 +202,7 @@ class Segment:
             position += size
 
     def _write(self, data: memoryview, position: int) -> None:
+        self._is_synced = False
         fd = self.file.fileno()
         try:
             written = os.pwrite(fd, data, position)
@@ -245,6 +266,7 @@ class Segment:
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.txn_index.truncate_to(offset)
+        self._is_synced = False
         os.ftruncate(self.file.fileno(), position)
         self.size_bytes = position
         self._recent.clear()
@@ -278,7 +300,8 @@ class Segment:
         return walk(self.file, position, self.size_bytes if end is None else end)
 
     def batch_at(self, place: BatchPlace) -> BatchView:
-        data = os.pread(self.file.fileno(), place.size_bytes, place.position)
+        file = self.file  # held while a thread reads: the loop may let go of it
+        data = os.pread(file.fileno(), place.size_bytes, place.position)
         if len(data) != place.size_bytes:
             raise CorruptBatch(f"{self.path}: the file ends inside the batch at byte {place.position}")
         return BatchView(memoryview(data))
@@ -292,14 +315,15 @@ class Segment:
         known = self._recent.get(offset)
         if known is not None:
             return known
-        self.check_hints()
+        check_hints(self)
         try:
-            return self._walk_to(self.offset_index.position_at_or_below(offset), offset)
+            return self.walk_to(self.offset_index.position_at_or_below(offset), offset)
         except CorruptBatch:
-            self.rebuild_indexes()
-            return self._walk_to(self.offset_index.position_at_or_below(offset), offset)
+            rebuild_indexes(self)
+            return self.walk_to(self.offset_index.position_at_or_below(offset), offset)
 
-    def _walk_to(self, position: int, offset: int) -> int | None:
+    def walk_to(self, position: int, offset: int) -> int | None:
+        """The first batch from the boundary `position` on that ends at or after `offset`."""
         if not 0 <= position <= self.size_bytes:
             raise CorruptBatch(f"{self.path}: the index leads to byte {position} of {self.size_bytes}")
         first = True
@@ -340,21 +364,25 @@ class Segment:
             fitting = place.position + place.size_bytes
         return fitting - start
 
-    def next_offset(self) -> int:
-        """The offset after the last batch, found by walking from the last hint."""
+    def last_place(self) -> BatchPlace | None:
+        """The last batch, found by walking from the last hint."""
         count = self.offset_index.file.count
-        position = self.offset_index.entry(count - 1)[1] if count else 0
-        offset = self.base_offset
-        for place in self.places(position):
-            offset = place.last_offset + 1
-        return offset
+        last = None
+        for place in self.places(self.offset_index.entry(count - 1)[1] if count else 0):
+            last = place
+        return last
+
+    def next_offset(self) -> int:
+        last = self.last_place()
+        return self.base_offset if last is None else last.last_offset + 1
 
     # --- repair ----------------------------------------------------------------------------------------------------
 
     def reset_indexes(self) -> None:
         """Empty indexes, to be filled by `index_batch` while somebody walks the data."""
         config = self._config
-        self._hints_checked = True
+        self.belief = Belief.WHOLE
+        self._is_synced = False
         self.close()
         self._tune(config)
         self.offset_index.file.activate(
@@ -374,35 +402,3 @@ class Segment:
         if self._bytes_since_entry > self._config.index_interval_bytes:
             self._add_entries(last_offset, position)
         self._bytes_since_entry += size
-
-    def check_hints(self) -> None:
-        """Rebuilds indexes whose entries do not rise, or whose newest timestamp the data does not confirm."""
-        if self._hints_checked:
-            return
-        self._hints_checked = True
-        if self.offset_index.is_rising() and self.time_index.is_rising() and self._newest_confirmed():
-            return
-        self.rebuild_indexes()
-
-    def _newest_confirmed(self) -> bool:
-        if self.max_timestamp_ms < 0:
-            return True
-        try:
-            at = self.offset_index.position_at_or_below(self.offset_of_max_timestamp)
-            position = self._walk_to(at, self.offset_of_max_timestamp)
-            place = None if position is None else next(self.places(position), None)
-        except CorruptBatch:
-            return False
-        return place is not None and place.max_timestamp_ms == self.max_timestamp_ms
-
-    def rebuild_indexes(self) -> None:
-        """Offset and time index anew from the data."""
-        was_active = self.offset_index.file.is_active
-        self.reset_indexes()
-        for place in self.places(0):
-            self.index_batch(place.position, place.size_bytes, place.last_offset, place.max_timestamp_ms)
-        if was_active:
-            self.offset_index.file.write_back()
-            self.time_index.file.write_back()
-        else:
-            self.seal()

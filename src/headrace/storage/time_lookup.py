@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from headrace.records.batch import BatchView
 from headrace.records.reader import iter_records
+from headrace.storage.hints import check_hints, check_newest
 from headrace.storage.segment import Segment
 
 
@@ -21,8 +22,10 @@ class TimestampOffset(NamedTuple):
 
 def first_at_or_after(segments: Sequence[Segment], timestamp_ms: int, log_start_offset: int) -> TimestampOffset | None:
     for at, segment in enumerate(segments):
-        below_start = at + 1 < len(segments) and segments[at + 1].base_offset <= log_start_offset
-        if below_start or segment.max_timestamp_ms < timestamp_ms:
+        if at + 1 < len(segments) and segments[at + 1].base_offset <= log_start_offset:
+            continue
+        check_newest(segment)
+        if segment.max_timestamp_ms < timestamp_ms:
             continue
         found = _first_in(segment, timestamp_ms, log_start_offset)
         if found is not None:
@@ -31,7 +34,7 @@ def first_at_or_after(segments: Sequence[Segment], timestamp_ms: int, log_start_
 
 
 def _first_in(segment: Segment, timestamp_ms: int, log_start_offset: int) -> TimestampOffset | None:
-    segment.check_hints()
+    check_hints(segment)
     start = max(segment.time_index.offset_at_or_below(timestamp_ms), log_start_offset)
     position = segment.position_of(start)
     if position is None:
@@ -53,6 +56,8 @@ def newest(segments: Sequence[Segment], log_start_offset: int) -> TimestampOffse
         for at, segment in enumerate(segments)
         if segment.size_bytes > 0 and not (at + 1 < len(segments) and segments[at + 1].base_offset <= log_start_offset)
     ]
+    for segment in alive:
+        check_newest(segment)
     best: TimestampOffset | None = None
     for segment in sorted(alive, key=lambda one: (-one.max_timestamp_ms, one.base_offset)):
         if best is not None and segment.max_timestamp_ms < best.timestamp_ms:
@@ -64,7 +69,7 @@ def newest(segments: Sequence[Segment], log_start_offset: int) -> TimestampOffse
 
 
 def _newest_in(segment: Segment, log_start_offset: int) -> TimestampOffset | None:
-    segment.check_hints()
+    check_hints(segment)
     if segment.offset_of_max_timestamp >= log_start_offset:
         position = segment.position_of(segment.offset_of_max_timestamp)
         place = None if position is None else next(segment.places(position), None)

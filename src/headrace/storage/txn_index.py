@@ -1,7 +1,9 @@
 """The aborted-transaction index of a segment: which producer's records between which offsets are to be skipped.
 
 An entry is 34 bytes: version i16 (0), producer id, first offset, last offset (of the abort marker), last stable offset
-at that moment (four i64). Entries stand in the order of their markers. Most segments never have the file at all.
+at that moment (four i64). Entries stand in the order of their markers. Most segments never have the file at all, so
+that a lost file would look like no aborted transactions, and readers of committed records would be given the others.
+Therefore the log dir's checkpoint keeps a digest of every file (see `checkpoints`), and what differs is made anew.
 """
 
 from __future__ import annotations
@@ -12,7 +14,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
 
 from headrace.storage.files import sync_file, tolerated_no_space, write_fully
 
@@ -28,19 +32,39 @@ class AbortedTransaction:
     last_stable_offset: int
 
 
+class Digest(NamedTuple):
+    """How many entries there are, and the CRC-32C of their bytes."""
+
+    entries: int
+    crc: int
+
+
+NO_ENTRIES: Final = Digest(0, 0)
+
+
 class TxnIndex:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._entries: list[AbortedTransaction] | None = None
         # How many entries the file holds: a full disk may make it lag behind.
         self._written = 0
+        # Replaced, never changed: the thread that writes checkpoints reads it.
+        self._digest = NO_ENTRIES
 
     @property
     def entries(self) -> list[AbortedTransaction]:
         if self._entries is None:
-            self._entries = list(self._read())
-            self._written = len(self._entries)
+            entries = list(self._read())
+            self._written = len(entries)
+            self._digest = Digest(len(entries), crc32c(_packed(entries)))
+            self._entries = entries
         return self._entries
+
+    @property
+    def digest(self) -> Digest:
+        if self._entries is None:
+            _ = self.entries
+        return self._digest
 
     def _read(self) -> Iterator[AbortedTransaction]:
         try:
@@ -65,6 +89,7 @@ class TxnIndex:
     def append(self, aborted: AbortedTransaction) -> None:
         """The marker is in the log already, so its entry counts at once; without space the file follows later."""
         self.entries.append(aborted)
+        self._digest = Digest(self._digest.entries + 1, crc32c(_packed([aborted]), self._digest.crc))
         with tolerated_no_space():
             self.write_back()
 
@@ -73,10 +98,7 @@ class TxnIndex:
         if self._entries is None or self._written == len(self._entries):
             return
         missing = self._entries[self._written :]
-        data = b"".join(
-            _ENTRY.pack(0, one.producer_id, one.first_offset, one.last_offset, one.last_stable_offset)
-            for one in missing
-        )
+        data = _packed(missing)
         fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             write_fully(fd, memoryview(data), self._written * ENTRY_BYTES)
@@ -102,12 +124,19 @@ class TxnIndex:
             os.truncate(self.path, len(kept) * ENTRY_BYTES)
             self._written = len(kept)
         self._entries = kept
+        self._digest = Digest(len(kept), crc32c(_packed(kept)))
 
     def reset(self) -> None:
         self.path.unlink(missing_ok=True)
-        self._entries, self._written = [], 0
+        self._entries, self._written, self._digest = [], 0, NO_ENTRIES
 
     def sync(self) -> None:
         self.write_back()
         if self.path.exists():
             sync_file(self.path)
+
+
+def _packed(entries: list[AbortedTransaction]) -> bytes:
+    return b"".join(
+        _ENTRY.pack(0, one.producer_id, one.first_offset, one.last_offset, one.last_stable_offset) for one in entries
+    )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import shutil
+import threading
 from pathlib import Path
 
 import pytest
@@ -22,7 +24,9 @@ from headrace.storage.files import CLEANED_SUFFIX, SWAP_SUFFIX
 from headrace.storage.leading import AppendOrigin
 from headrace.storage.log import Log
 from headrace.storage.log_config import LogConfig
+from headrace.storage.log_dir import known_aborted
 from headrace.storage.log_dirs import LogDirs, StorageSettings
+from headrace.storage.recovery import Marks
 from tests.support.logs import NOW_MS, open_at, read_batches
 
 HOUR_MS = 3_600_000
@@ -286,10 +290,17 @@ def test_a_crash_at_any_step_of_the_swap_leaves_the_old_or_the_new_log(tmp_path:
     log = open_at(directory, COMPACT)
     for n in range(40):
         put(log, (f"k{n % 5}", str(n)))
+        if n % 10 == 4:
+            put(log, (f"k{n % 3}", "never"), producer=(77, n // 10, 0))
+        if n % 10 == 6:
+            end(log, 77, commit=False, epoch=n // 10)
         if n % 10 == 9:
             log.roll()
     log.flush()
     expected = latest(visible(log))
+    # What the checkpoints of the log dir said before the round: the new segments have other aborted transactions.
+    marks = Marks(recovery_point=48, high_watermark=48, aborted=known_aborted(log))
+    assert len(marks.aborted.digests) == 4
     images: list[Path] = []
 
     real_rename = Path.rename
@@ -307,13 +318,103 @@ def test_a_crash_at_any_step_of_the_swap_leaves_the_old_or_the_new_log(tmp_path:
     finally:
         Path.rename = real_rename  # type: ignore[method-assign]
     assert len(images) > 10
-    for image in images:
-        reopened = open_at(image, COMPACT)
+    for number, image in enumerate(images):
+        # As after the crash of a process (hints below the recovery point are trusted), and as after the loss of all.
+        reopened = open_at(image, COMPACT, marks=marks if number % 2 else None)
         reopened.advance_high_watermark(reopened.log_end_offset)
         assert latest(visible(reopened)) == expected, image
-        assert reopened.log_end_offset == 40
+        assert reopened.log_end_offset == 48
         assert not [path for path in image.iterdir() if path.name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX))]
         reopened.close()
+
+
+async def thread(work):  # type: ignore[no-untyped-def]
+    return await asyncio.to_thread(work)
+
+
+def dirty_dirs(directory: Path, config: LogConfig = COMPACT) -> tuple[LogDirs, Log]:
+    """A log with three sealed segments that are worth a round."""
+    dirs = LogDirs.open(StorageSettings((directory,), node_id=1), config_of=lambda topic: config, now_ms=NOW_MS)
+    log = dirs.create("orders", 0)
+    for n in range(30):
+        put(log, (f"k{n % 3}", str(n)))
+        if n % 10 == 9:
+            log.roll()
+    return dirs, log
+
+
+def test_a_round_leaves_a_topic_of_the_same_name_alone_that_came_meanwhile(tmp_path: Path) -> None:
+    async def go() -> None:
+        dirs, _ = dirty_dirs(tmp_path)
+
+        async def slow(work):  # type: ignore[no-untyped-def]
+            cleaned = await thread(work)
+            dirs.delete("orders", 0, now_ms=NOW_MS)
+            put(dirs.create("orders", 0), ("new", "kept"))
+            return cleaned
+
+        rounds = CompactionRounds(dirs, CleanerSettings(), slow)
+        assert await rounds.run_one(NOW_MS) is None
+        fresh = dirs.log("orders", 0)
+        assert fresh is not None and visible(fresh) == [(0, b"new", b"kept")] and fresh.active_segment.path.exists()
+        assert not [path for path in fresh.directory.iterdir() if path.name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX))]
+        dirs.close()
+
+    asyncio.run(go())
+
+
+def test_a_log_whose_files_went_while_it_was_read_is_cleaned_the_next_time(tmp_path: Path) -> None:
+    async def go() -> None:
+        dirs, log = dirty_dirs(tmp_path)
+        meddling = True
+
+        async def slow(work):  # type: ignore[no-untyped-def]
+            if meddling:
+                log.advance_log_start(10)
+                dirs.delete_old_segments(NOW_MS)
+                dirs.purge_trash(NOW_MS + HOUR_MS)
+            return await thread(work)
+
+        rounds = CompactionRounds(dirs, CleanerSettings(), slow)
+        assert await rounds.run_one(NOW_MS) is None
+        meddling = False
+        assert await rounds.run_one(NOW_MS) is not None, "it was not set aside"
+        assert [value for _, _, value in visible(log)] == [b"27", b"28", b"29"]
+        dirs.close()
+
+    asyncio.run(go())
+
+
+def test_flushes_go_on_in_threads_while_segments_are_replaced_and_deleted(tmp_path: Path) -> None:
+    """Names change under a flush that runs in a thread: none of that is a fault of the disk."""
+    config = dataclasses.replace(COMPACT, segment_bytes=400, cleanup_policy=frozenset({"compact", "delete"}))
+
+    async def go() -> None:
+        dirs, log = dirty_dirs(tmp_path, config)
+        rounds = CompactionRounds(dirs, CleanerSettings(), thread)
+        stop = threading.Event()
+
+        def flush() -> None:
+            while not stop.is_set():
+                log.recovery_point = 0
+                log.flush()
+
+        flushing = asyncio.create_task(thread(flush))
+        for n in range(60):
+            put(log, (f"k{n % 7}", str(n) * 20))
+            if n % 6 == 5:
+                await rounds.run_one(NOW_MS)
+            if n % 20 == 19:
+                log.advance_log_start(log.segments[1].base_offset)
+                dirs.delete_old_segments(NOW_MS)
+            await asyncio.sleep(0)
+        stop.set()
+        await flushing
+        assert log.offline_reason is None and not dirs.offline
+        assert latest(visible(log)).keys() >= {b"k0", b"k6"}
+        dirs.close()
+
+    asyncio.run(go())
 
 
 def test_rounds_take_the_dirtiest_log_and_remember_how_far_they_came(tmp_path: Path) -> None:
@@ -327,10 +428,7 @@ def test_rounds_take_the_dirtiest_log_and_remember_how_far_they_came(tmp_path: P
         for log in (few, many):
             log.roll()
 
-        async def in_thread(work):  # type: ignore[no-untyped-def]
-            return await asyncio.to_thread(work)
-
-        rounds = CompactionRounds(dirs, CleanerSettings(), in_thread)
+        rounds = CompactionRounds(dirs, CleanerSettings(), thread)
         while await rounds.run_one(NOW_MS) is not None:
             pass
         assert len(visible(many)) == 3

@@ -15,8 +15,10 @@ import pytest
 
 from headrace.kernel.errors import StorageFault
 from headrace.kernel.ids import TopicPartition, uuid_to_text
+from headrace.records.control import build_end_txn_marker
 from headrace.storage.checkpoints import read_offsets, read_properties
 from headrace.storage.files import SharedFile
+from headrace.storage.leading import AppendOrigin
 from headrace.storage.log_config import LogConfig
 from headrace.storage.log_dir import DirectoryInUse
 from headrace.storage.log_dirs import LogDirs, StorageSettings
@@ -67,6 +69,32 @@ def test_kafkas_small_files_are_there_in_kafkas_words(tmp_path: Path) -> None:
     assert not (tmp_path / ".kafka_cleanshutdown").exists()
     dirs.close(broker_epoch=9)
     assert json.loads((tmp_path / ".kafka_cleanshutdown").read_text()) == {"version": 0, "brokerEpoch": 9}
+
+
+@pytest.mark.parametrize("checkpoint", ["there", "missing", "torn"])
+def test_a_lost_index_of_aborted_transactions_is_noticed_at_the_start(tmp_path: Path, checkpoint: str) -> None:
+    dirs = opened(tmp_path, config=LogConfig(segment_bytes=400))
+    log = dirs.create("orders", 0)
+    for sequence in range(6):
+        append(log, a_batch(1, value=bytes(50), producer=(5, 0, sequence), transactional=True))
+        marker = build_end_txn_marker(sequence % 2 == 0, 0, 5, 0, NOW_MS)
+        log.append_as_leader(marker, leader_epoch=0, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
+    aborted = [(2, 3), (6, 7), (10, 11)]
+    dirs.close()
+    indexes = sorted((tmp_path / "orders-0").glob("*.txnindex"))
+    assert len(indexes) >= 2
+    for index in indexes:
+        index.unlink()
+    file = tmp_path / "aborted-transactions-checkpoint"
+    if checkpoint == "missing":
+        file.unlink()
+    if checkpoint == "torn":
+        os.truncate(file, file.stat().st_size - 4)
+    again = opened(tmp_path)
+    found = again.logs()[0].aborted_transactions(0, 12)
+    assert [(one.first_offset, one.last_offset) for one in found] == aborted
+    assert sorted((tmp_path / "orders-0").glob("*.txnindex")) == indexes
+    again.close()
 
 
 def test_a_crash_is_noticed_and_recovery_tells_how_far_it_is(tmp_path: Path) -> None:
@@ -283,6 +311,32 @@ def test_a_disk_error_takes_one_directory_offline_and_no_other(
     assert dirs.create("orders", 9).directory.parent.name == "b"
     dirs.close()
     assert not (tmp_path / "a" / ".kafka_cleanshutdown").exists() and (tmp_path / "b" / ".kafka_cleanshutdown").exists()
+
+
+@pytest.mark.parametrize("closing", [False, True])
+def test_a_checkpoint_that_fails_takes_its_directory_offline_with_its_logs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closing: bool
+) -> None:
+    dirs = opened(tmp_path / "a", tmp_path / "b")
+    logs = [dirs.create("orders", index) for index in range(2)]
+    for log in logs:
+        append(log, a_batch())
+        log.flush()
+        log.close()
+    seen: list[str] = []
+    dirs.on_offline(lambda directory: seen.append(directory.path.name))
+    fail_with(errno.EIO, monkeypatch, "pwrite", tmp_path / "a")
+    if closing:
+        dirs.close()
+    else:
+        dirs.checkpoint()
+    monkeypatch.undo()
+    assert seen == ["a"]
+    if not closing:
+        assert [log.offline_reason is None for log in logs] == [False, True]
+        dirs.close()
+    marks = [(tmp_path / name / ".kafka_cleanshutdown").exists() for name in ("a", "b")]
+    assert marks == [False, True], "the directory that failed is checked at the next start, the other is not"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
