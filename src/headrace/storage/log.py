@@ -23,10 +23,11 @@ from pathlib import Path
 
 from headrace.kernel.errors import OffsetOutOfRange, StorageFault
 from headrace.records.batch import BatchView, TimestampType
-from headrace.storage.checkpoints import LEADER_EPOCH_FILE, sync_topic_id, write_topic_id
+from headrace.storage.checkpoints import LEADER_EPOCH_FILE, write_topic_id
 from headrace.storage.core.retention import Verdict
 from headrace.storage.cutting import cut_all, cut_end, cut_start
-from headrace.storage.files import is_no_space, sync_directory
+from headrace.storage.files import is_no_space
+from headrace.storage.flushing import flush
 from headrace.storage.following import append_leaders_batches, leaders_batches
 from headrace.storage.leader_epochs import LeaderEpochs
 from headrace.storage.leading import Appended, AppendOrigin, admitted_batch, answer_for_producer
@@ -318,32 +319,11 @@ class Log:
         return fresh
 
     def flush(self) -> None:
-        """Everything appended so far reaches the disk; the recovery point follows. May run in a thread.
-
-        An fsync that failed is never tried again: the kernel may have dropped the pages and would say yes the next
-        time.
-        """
-        end, segments, cuts = self._next_offset, self.segments, self.cuts
-        if end <= self.recovery_point:
-            return
+        """Everything appended so far reaches the disk; the recovery point follows. May run in a thread."""
         try:
-            for segment in segments[max(0, bisect_right(self._bases, self.recovery_point) - 1) :]:
-                try:
-                    segment.sync()
-                except FileNotFoundError:
-                    # Retention may have taken the segment away while we were at it; then nobody needs it synced.
-                    if segment in self.segments:
-                        raise
-            if self.names_changed:
-                self.names_changed = False
-                sync_topic_id(self.directory)
-                sync_directory(self.directory)
-                sync_directory(self.directory.parent)
+            flush(self)
         except OSError as error:
             raise self.disk_fault(error) from error
-        # A log that was cut meanwhile may hold other records at these offsets.
-        if cuts == self.cuts:
-            self.recovery_point = max(self.recovery_point, end)
 
     def truncate_to(self, offset: int, *, now_ms: int = 0) -> None:
         """Cuts records from `offset` on (and the batch that holds it)."""

@@ -13,11 +13,10 @@ import contextlib
 import shutil
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
 
 from headrace.kernel.errors import Fault, StorageFault
 from headrace.kernel.ids import TopicPartition
@@ -30,45 +29,13 @@ from headrace.storage.files import (
     partition_of_directory,
 )
 from headrace.storage.log import Log
-from headrace.storage.log_config import DAY_MS, LogConfig
+from headrace.storage.log_config import LogConfig
 from headrace.storage.log_dir import LogDir
 from headrace.storage.recovery import Damage, Marks, Progress, open_log
+from headrace.storage.settings import BrokerSettings, StorageSettings
 from headrace.storage.trash import Trash
 
-
-class BrokerSettings(Protocol):
-    def __getitem__(self, name: str, /) -> Any: ...
-
-
-@dataclass(frozen=True)
-class StorageSettings:
-    directories: Sequence[Path]
-    node_id: int = 0
-    threads_per_directory: int = 2
-    producer_expiration_ms: int = DAY_MS
-
-    @classmethod
-    def from_broker_config(cls, broker: BrokerSettings) -> StorageSettings:
-        directories = broker["log.dirs"] or broker["log.dir"]
-        if isinstance(directories, str):
-            directories = directories.split(",")
-        return cls(
-            [Path(str(directory).strip()) for directory in directories],
-            node_id=_node_id(broker),
-            threads_per_directory=broker["num.recovery.threads.per.data.dir"],
-            producer_expiration_ms=broker["producer.id.expiration.ms"],
-        )
-
-
-def _node_id(broker: BrokerSettings) -> int:
-    for name in ("node.id", "broker.id"):
-        try:
-            value = broker[name]
-        except KeyError:
-            continue
-        if value is not None and int(value) >= 0:
-            return int(value)
-    return 0
+__all__ = ["DirectoryReport", "LogDirs", "StorageSettings"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,7 +91,7 @@ def open_log(
         segments[-1].activate(config)
     log.set_segments(tuple(segments))
     last = segments[-1].last_place()
-    end = segments[-1].base_offset if last is None else last.last_offset + 1
+    end = _end_of(segments[-1], last)
     log_start = max(marks.log_start_offset, segments[0].base_offset)
     if log_start > end:
         # Records were deleted up to a point that the data no longer reaches: nothing of it is readable.
@@ -140,12 +140,16 @@ def _first_suspect(segments: list[Segment], marks: Marks, *, clean: bool) -> int
     for at, segment in enumerate(segments[:suspect]):
         try:
             sound = segment.open_indexes()
-            end = segments[at + 1].base_offset if at + 1 < len(segments) else segment.next_offset()
+            end = segments[at + 1].base_offset if at + 1 < len(segments) else _end_of(segment, segment.last_place())
             if not sound or not _aborted_sound(segment, marks.aborted.of(segment.base_offset, end)):
                 repair_hints(segment, segments[:at], marks.log_start_offset)
         except Fault:
             return at
     return suspect
+
+
+def _end_of(segment: Segment, last: BatchPlace | None) -> int:
+    return segment.base_offset if last is None else last.last_offset + 1
 
 
 def _aborted_sound(segment: Segment, known: Digest | None) -> bool:

@@ -372,10 +372,6 @@ class Segment:
             last = place
         return last
 
-    def next_offset(self) -> int:
-        last = self.last_place()
-        return self.base_offset if last is None else last.last_offset + 1
-
     # --- repair ----------------------------------------------------------------------------------------------------
 
     def reset_indexes(self) -> None:
