@@ -1,12 +1,17 @@
-"""What every fault test ends with, and the damages done to files."""
+"""What every fault test ends with, the damages done to files, and the faults that are drawn at random."""
 
 from __future__ import annotations
 
+import random
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 from tests.cluster.history import check
 from tests.cluster.load import Load
 from tests.support.cluster import RunningCluster, wait_for
+from tests.support.network import STORE
 
 MIN_ACKED = 300
 
@@ -69,3 +74,104 @@ def flip_newest_segments(data_dir: Path, topic: str) -> None:
             newest.write_bytes(data)
             flipped += 1
     assert flipped > 0, "there was nothing to flip"
+
+
+# ---- drawn at random: each leaves the cluster broken, `RunningCluster.heal` mends it
+
+
+def kill_all(cluster: RunningCluster, *_: object) -> None:
+    """SIGKILL to all before any is waited for."""
+    for broker in cluster.brokers.values():
+        if broker.process is not None:
+            broker.process.kill()
+    for broker in cluster.brokers.values():
+        broker.kill()
+
+
+def kill_leader(cluster: RunningCluster, topic: str, chance: random.Random) -> None:
+    cluster.brokers[cluster.leader(topic, chance.randrange(3))].kill()
+    time.sleep(chance.uniform(0, cluster.session_timeout_s + 2))
+
+
+def kill_someone(cluster: RunningCluster, topic: str, chance: random.Random) -> None:
+    cluster.brokers[chance.choice(list(cluster.brokers))].kill()
+    time.sleep(chance.uniform(0, cluster.session_timeout_s + 2))
+
+
+def kill_controller(cluster: RunningCluster, topic: str, chance: random.Random) -> None:
+    cluster.brokers[controller_of(cluster)].kill()
+    time.sleep(chance.uniform(0, cluster.session_timeout_s + 2))
+
+
+def kill_two_leaders(cluster: RunningCluster, topic: str, chance: random.Random) -> None:
+    partition = chance.randrange(3)
+    first = cluster.leader(topic, partition)
+    cluster.brokers[first].kill()
+    deadline = time.monotonic() + 15
+    while time.monotonic() < deadline:
+        now = cluster.leader(topic, partition)
+        if now != first:
+            cluster.brokers[now].kill()
+            return
+        time.sleep(0.02)
+
+
+def freeze(cluster: RunningCluster, topic: str, chance: random.Random) -> None:
+    cluster.brokers[cluster.leader(topic, chance.randrange(3))].pause()
+    time.sleep(chance.uniform(0.5, cluster.session_timeout_s + 3))
+
+
+def stop_zookeeper(cluster: RunningCluster, topic: str, chance: random.Random) -> None:
+    cluster.zookeeper.kill()
+    time.sleep(chance.uniform(0, cluster.session_timeout_s + 2))
+    cluster.zookeeper.start()
+
+
+def restart_one(cluster: RunningCluster, topic: str, chance: random.Random) -> None:
+    broker = cluster.brokers[chance.choice(list(cluster.brokers))]
+    broker.stop()
+    broker.start()
+
+
+def cut_from_zookeeper(cluster: RunningCluster, topic: str, chance: random.Random) -> None:
+    _cut(cluster, cluster.leader(topic, chance.randrange(3)), [STORE], chance)
+    time.sleep(chance.uniform(1, cluster.session_timeout_s + 3))
+
+
+def cut_from_others(cluster: RunningCluster, topic: str, chance: random.Random) -> None:
+    leader = cluster.leader(topic, chance.randrange(3))
+    others = cluster.others(leader)
+    _cut(cluster, leader, chance.sample(others, chance.randint(1, len(others))), chance)
+    time.sleep(chance.uniform(1, 7))
+
+
+def _cut(cluster: RunningCluster, broker: int, others: list[int], chance: random.Random) -> None:
+    assert cluster.network is not None
+    incoming, outgoing = chance.choice([(True, True), (True, False), (False, True)])
+    cluster.network.cut(broker, others, incoming=incoming, outgoing=outgoing)
+
+
+def lose_tail(cluster: RunningCluster, topic: str, chance: random.Random) -> None:
+    """Only while the others are whole: what is damaged everywhere cannot be kept."""
+    cluster.wait_in_sync(topic)
+    broker = cluster.brokers[chance.choice(cluster.others(cluster.leader(topic)))]
+    broker.kill()
+    cut_newest_segments(broker.data_dir, topic)
+    broker.start()
+    cluster.wait_in_sync(topic)
+
+
+Fault = Callable[[RunningCluster, str, random.Random], None]
+CUTS: Final[tuple[Fault, ...]] = (cut_from_zookeeper, cut_from_others)
+FAULTS: Final[tuple[Fault, ...]] = (
+    kill_leader,
+    kill_someone,
+    kill_controller,
+    kill_all,
+    kill_two_leaders,
+    freeze,
+    stop_zookeeper,
+    restart_one,
+    lose_tail,
+    *CUTS,
+)

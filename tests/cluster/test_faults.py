@@ -1,49 +1,66 @@
-"""Three broker processes and a real ZooKeeper under load, while parts of them are killed, frozen, restarted and
-damaged.
+"""Three broker processes and a real ZooKeeper under load, while they are killed, frozen, cut off, filled and damaged.
 
 Every send, acknowledgement and read is recorded; afterwards the counts of lost, moved, doubled, disordered, vanished
 and undelivered records must be zero, and the replicas must hold the same bytes. A run that acknowledged too little is
-void.
+void. Where network namespaces can be made, each broker has one, and links are cut by dropping their packets; one broker
+has a small disk that can be filled.
 """
 
 from __future__ import annotations
 
+import os
+import random
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 
-from tests.cluster.faults import conclude, controller_of, cut_newest_segments
+from tests.cluster import faults
+from tests.cluster.faults import conclude, controller_of
 from tests.cluster.load import Load
-from tests.support import zookeeper
-from tests.support.cluster import SESSION_TIMEOUT_MS, RunningCluster
+from tests.support import network, small_disk, zookeeper
+from tests.support.cluster import RunningCluster, wait_for
+from tests.support.effort import is_long
+from tests.support.network import STORE, Network
+from tests.support.small_disk import SmallDisk
+
+CHAOS_S = 60 * float(os.environ.get("MINUTES") or (5 if is_long() else 0.4))
+SEED = int(os.environ.get("CHAOS_SEED") or 1)
+SMALL = 3  # the broker with the small disk
 
 pytestmark = [
     pytest.mark.chaos,
-    pytest.mark.timeout(240),
+    pytest.mark.timeout(300 + 2 * CHAOS_S),
     pytest.mark.skipif(
         not zookeeper.available(), reason="needs Java and ZooKeeper's jars (pip install headrace[spark])"
     ),
 ]
+NO_NETWORK = network.why_not()
+NO_DISK = small_disk.why_not()
+needs_network = pytest.mark.skipif(NO_NETWORK is not None, reason=str(NO_NETWORK))
+needs_disk = pytest.mark.skipif(NO_DISK is not None, reason=str(NO_DISK))
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
-    with RunningCluster(tmp_path_factory.mktemp("cluster")) as running:
-        yield running
+    directory = tmp_path_factory.mktemp("cluster")
+    with ExitStack() as stack:
+        built = stack.enter_context(Network(brokers=3)) if NO_NETWORK is None else None
+        running = RunningCluster(directory, network=built)
+        if NO_DISK is None:
+            stack.enter_context(SmallDisk(running.data_dir(SMALL), megabytes=256))
+        yield stack.enter_context(running)
 
 
 @pytest.fixture
-def topic(cluster: RunningCluster, request: pytest.FixtureRequest) -> str:
-    """A topic of this test's own, on a whole cluster."""
-    for broker in cluster.brokers.values():
-        broker.resume()
-        if not broker.is_up:
-            broker.start()
-    name = request.node.name.replace("test_", "").replace("_", "-").split("[")[0]
-    cluster.create_topic(name)
-    cluster.wait_in_sync(name)
-    return name
+def net(cluster: RunningCluster) -> Iterator[Network]:
+    assert cluster.network is not None
+    yield cluster.network
+    cluster.network.mend()
+
+
+# ---- killed, frozen, restarted
 
 
 def test_leader_killed(cluster: RunningCluster, topic: str) -> None:
@@ -54,13 +71,12 @@ def test_leader_killed(cluster: RunningCluster, topic: str) -> None:
         cluster.brokers[leader].start()
         load.wait_for_acks(100)
         conclude(cluster, load, topic)
-        assert gap < SESSION_TIMEOUT_MS / 1000 + 20, f"writes stood still for {gap:.1f} s"
+        assert gap < cluster.session_timeout_s + 20, f"writes stood still for {gap:.1f} s"
 
 
 def test_follower_killed(cluster: RunningCluster, topic: str) -> None:
     with Load(cluster, topic) as load:
-        leader = cluster.leader(topic)
-        follower = next(number for number in cluster.brokers if number != leader)
+        follower = cluster.others(cluster.leader(topic))[0]
         cluster.brokers[follower].kill()
         load.wait_for_acks(100)
         cluster.brokers[follower].start()
@@ -80,10 +96,8 @@ def test_controller_killed(cluster: RunningCluster, topic: str) -> None:
 
 def test_all_killed_at_once(cluster: RunningCluster, topic: str) -> None:
     with Load(cluster, topic) as load:
-        for broker in cluster.brokers.values():
-            broker.kill()
-        for broker in cluster.brokers.values():
-            broker.start()
+        faults.kill_all(cluster)
+        cluster.heal()
         load.wait_for_acks(200)
         conclude(cluster, load, topic)
 
@@ -92,7 +106,7 @@ def test_leader_frozen_longer_than_its_session(cluster: RunningCluster, topic: s
     with Load(cluster, topic) as load:
         leader = cluster.leader(topic)
         cluster.brokers[leader].pause()
-        time.sleep(SESSION_TIMEOUT_MS / 1000 + 2)  # the fault itself: silence for that long
+        time.sleep(cluster.session_timeout_s + 2)  # the fault itself: silence for that long
         load.wait_for_acks(50)
         cluster.brokers[leader].resume()
         load.wait_for_acks(100)
@@ -102,7 +116,7 @@ def test_leader_frozen_longer_than_its_session(cluster: RunningCluster, topic: s
 def test_zookeeper_killed_and_back(cluster: RunningCluster, topic: str) -> None:
     with Load(cluster, topic) as load:
         cluster.zookeeper.kill()
-        time.sleep(SESSION_TIMEOUT_MS / 1000 + 1)  # longer than any lease
+        time.sleep(cluster.session_timeout_s + 1)  # longer than any lease
         cluster.zookeeper.start()
         load.wait_for_acks(200)
         conclude(cluster, load, topic)
@@ -118,14 +132,60 @@ def test_rolling_restart(cluster: RunningCluster, topic: str) -> None:
         conclude(cluster, load, topic)
 
 
+# ---- cut off
+
+
+@needs_network
+@pytest.mark.needs("ip", "nft")
+@pytest.mark.parametrize("way", ["both", "unheard", "deaf"])
+def test_leader_cut_from_zookeeper(cluster: RunningCluster, net: Network, topic: str, way: str) -> None:
+    """`unheard`: what it says does not arrive. `deaf`: what is said to it does not arrive."""
+    with Load(cluster, topic) as load:
+        leader = cluster.leader(topic)
+        net.cut(leader, [STORE], incoming=way != "unheard", outgoing=way != "deaf")
+        # It must have stopped serving by its own clock before another leads, which the history checks.
+        wait_for(lambda: cluster.leader(topic) != leader, 60, "another leader")
+        load.wait_for_acks(100)
+        net.mend()
+        load.wait_for_acks(100)
+        conclude(cluster, load, topic)
+
+
+@needs_network
+@pytest.mark.needs("ip", "nft")
+@pytest.mark.parametrize("way", ["both", "unheard", "deaf"])
+def test_leader_cut_from_its_followers(cluster: RunningCluster, net: Network, topic: str, way: str) -> None:
+    with Load(cluster, topic) as load:
+        leader = cluster.leader(topic)
+        net.cut(leader, cluster.others(leader), incoming=way != "unheard", outgoing=way != "deaf")
+        time.sleep(6)  # the fault: longer than replica.lag.time.max.ms
+        net.mend()
+        load.wait_for_acks(200, timeout=120)
+        conclude(cluster, load, topic)
+
+
+@needs_network
+@pytest.mark.needs("ip", "nft")
+def test_a_broker_cut_from_everybody(cluster: RunningCluster, net: Network, topic: str) -> None:
+    with Load(cluster, topic) as load:
+        leader = cluster.leader(topic)
+        net.cut(leader, [network.CLIENTS, STORE, *cluster.others(leader)])
+        load.wait_for_acks(100)
+        net.mend()
+        load.wait_for_acks(100)
+        conclude(cluster, load, topic)
+
+
+# ---- disks
+
+
 def test_a_replica_that_lost_its_tail(cluster: RunningCluster, topic: str) -> None:
     with Load(cluster, topic) as load:
         load.wait_for_acks(200)
         leader = cluster.leader(topic)
-        follower = next(number for number in cluster.brokers if number != leader)
-        broker = cluster.brokers[follower]
+        broker = cluster.brokers[cluster.others(leader)[0]]
         broker.kill()
-        cut_newest_segments(broker.data_dir, topic)
+        faults.cut_newest_segments(broker.data_dir, topic)
         broker.start()
         load.wait_for_acks(50)
         cluster.wait_in_sync(topic)
@@ -134,3 +194,35 @@ def test_a_replica_that_lost_its_tail(cluster: RunningCluster, topic: str) -> No
         load.wait_for_acks(100)
         cluster.brokers[leader].start()
         conclude(cluster, load, topic)
+
+
+def test_a_replica_with_a_flipped_byte(cluster: RunningCluster, topic: str) -> None:
+    with Load(cluster, topic) as load:
+        load.wait_for_acks(200)
+        broker = cluster.brokers[cluster.others(cluster.leader(topic))[0]]
+        broker.kill()
+        faults.flip_newest_segments(broker.data_dir, topic)
+        broker.start()
+        load.wait_for_acks(100)
+        cluster.wait_in_sync(topic)
+        conclude(cluster, load, topic)
+
+
+# ---- all of it
+
+
+def test_random_faults(cluster: RunningCluster, topic: str) -> None:
+    chance = random.Random(SEED)
+    drawn = [fault for fault in faults.FAULTS if cluster.network is not None or fault not in faults.CUTS]
+    done: dict[str, int] = {}
+    with Load(cluster, topic) as load:
+        end = time.monotonic() + CHAOS_S
+        while time.monotonic() < end:
+            fault = chance.choice(drawn)
+            done[fault.__name__] = done.get(fault.__name__, 0) + 1
+            fault(cluster, topic, chance)
+            cluster.heal()
+            load.wait_for_acks(50, timeout=120)
+        conclude(cluster, load, topic)
+    gap = load.longest_gap_s
+    print(f"{sum(done.values())} faults {done}, {load.acked} acknowledged, none lost, longest silence {gap:.1f} s")

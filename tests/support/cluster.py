@@ -16,7 +16,7 @@ from typing import Any, Final
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from headrace.testing.process import BrokerProcess
-from tests.support.links import Link, Links
+from tests.support.network import STORE, Network
 from tests.support.zookeeper import ZooKeeperServer, free_port
 
 SESSION_TIMEOUT_MS: Final = 3000
@@ -49,7 +49,7 @@ class ClusterBroker(BrokerProcess):
 
 
 class RunningCluster:
-    """With `links`, brokers reach ZooKeeper and each other through links that can be cut, one for each direction."""
+    """With a `network`, every broker has a network namespace of its own, and `network.cut` parts them."""
 
     def __init__(
         self,
@@ -57,16 +57,19 @@ class RunningCluster:
         *,
         brokers: int = 3,
         settings: Mapping[str, str] | None = None,
-        links: Links | None = None,
+        network: Network | None = None,
     ) -> None:
-        self.links = links
-        self.to_store: dict[int, Link] = {}  # by broker: its way to ZooKeeper
-        self.to_broker: dict[int, Link] = {}  # by broker: the others' way to it
+        self.network = network
         self.directory = directory
         self.settings = {**SETTINGS, **(settings or {})}
-        self.zookeeper = ZooKeeperServer(directory / "zookeeper")
+        host = "127.0.0.1" if network is None else network.address(STORE)
+        self.zookeeper = ZooKeeperServer(directory / "zookeeper", host=host)
         self.brokers: dict[int, ClusterBroker] = {}
         self._count = brokers
+
+    @property
+    def session_timeout_s(self) -> float:
+        return int(self.settings["zookeeper.session.timeout.ms"]) / 1000
 
     def __enter__(self) -> RunningCluster:
         self.zookeeper.start()
@@ -91,30 +94,30 @@ class RunningCluster:
 
     def add_broker(self, number: int) -> ClusterBroker:
         own = {"broker.id": str(number), "zookeeper.connect": self.zookeeper.connect, **self.settings}
-        if self.links is not None:
-            own |= self._linked(number, self.links)
-        broker = ClusterBroker(own, self.directory / f"broker-{number}")
+        directory, network = self.data_dir(number), self.network
+        if network is None:
+            broker = ClusterBroker(own, directory, port=free_port())
+        else:
+            broker = ClusterBroker(
+                own, directory, host=network.address(number), port=9092, within=network.command(number)
+            )
         self.brokers[number] = broker
         return broker
 
-    def _linked(self, number: int, links: Links) -> dict[str, str]:
-        clients, others = free_port(), free_port()
-        self.to_store[number] = links.to(self.zookeeper.port)
-        self.to_broker[number] = links.to(others)
-        return {
-            "zookeeper.connect": f"127.0.0.1:{self.to_store[number].port}",
-            "listeners": f"PLAINTEXT://127.0.0.1:{clients},INTERNAL://127.0.0.1:{others}",
-            "advertised.listeners": (
-                f"PLAINTEXT://127.0.0.1:{clients},INTERNAL://127.0.0.1:{self.to_broker[number].port}"
-            ),
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT",
-            "inter.broker.listener.name": "INTERNAL",
-        }
+    def data_dir(self, number: int) -> Path:
+        return self.directory / f"broker-{number}"
 
-    def mend_all(self) -> None:
-        for link in (*self.to_store.values(), *self.to_broker.values()):
-            if link.is_cut:
-                link.mend()
+    def heal(self) -> None:
+        """Whatever was cut, frozen or killed works again."""
+        if self.network is not None:
+            self.network.mend()
+        for broker in self.brokers.values():
+            broker.resume()
+            if not broker.is_up:
+                broker.start()
+
+    def others(self, number: int) -> list[int]:
+        return [other for other in self.brokers if other != number]
 
     @property
     def bootstrap(self) -> str:

@@ -24,6 +24,10 @@ class MemoryLog:
         self.refuses_with: Fault | None = None
         self._waiters: list[tuple[int, asyncio.Future[ErrorCode]]] = []
 
+    @property
+    def is_committed(self) -> bool:
+        return self.committed_offset >= self.end_offset
+
     def refusal(self) -> Fault | None:
         return self.refuses_with
 

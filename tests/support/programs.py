@@ -4,14 +4,16 @@ A test wants what a user gets (own process, environment, directory, streams, exi
 for each of hundreds of runs. So one process loads the modules and then only forks:
 
     with Programs() as programs:
-        done = programs.run("headrace.cli", ["topics", "ls"], env=…, cwd=…, stdin=b"", timeout=30)
+        done = programs.run("headrace.cli:main", ["topics", "ls"], env=…, cwd=…, stdin=b"", timeout=30)
         done.returncode, done.stdout, done.stderr
 
-The forked child runs the module as `python -m` would. Start-up itself is proven by tests that use the real commands.
+The forked child calls the function as an installed command does, or runs the module as `python -m` does. Start-up
+itself is proven by tests that use the real commands.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import runpy
@@ -115,8 +117,12 @@ def _become(request: dict[str, object]) -> None:
         os.environ.clear()
         os.environ.update(request["env"])  # type: ignore[call-overload]
         os.chdir(str(request["cwd"]))
-        sys.argv = [str(request["module"]), *request["words"]]  # type: ignore[misc]
-        runpy.run_module(str(request["module"]), run_name="__main__", alter_sys=True)
+        module, _, function = str(request["module"]).partition(":")
+        sys.argv = [module.split(".")[0], *request["words"]]  # type: ignore[misc]
+        if function:
+            getattr(importlib.import_module(module), function)()
+        else:
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
         code = 0
     except SystemExit as ended:
         code = ended.code

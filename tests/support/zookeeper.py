@@ -28,7 +28,7 @@ def available() -> bool:
 
 
 def free_port() -> int:
-    """Below the ports that the system gives to clients: a server that was killed finds its port free when it is back."""
+    """Below the ports that the system gives to clients: a server that was killed finds its port free again."""
     for port in random.SystemRandom().sample(range(15_000, 32_000), 200):
         with socket.socket() as probe:
             try:
@@ -42,8 +42,17 @@ def free_port() -> int:
 class ZooKeeperServer:
     """One server. `pause` and `resume` freeze it, `kill` and `start` crash and restart it on the same data and port."""
 
-    def __init__(self, directory: Path, *, port: int | None = None, tick_ms: int = 500, extra: str = "") -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        host: str = "127.0.0.1",
+        port: int | None = None,
+        tick_ms: int = 500,
+        extra: str = "",
+    ) -> None:
         self.directory = directory
+        self.host = host
         self.port = free_port() if port is None else port
         self.tick_ms = tick_ms
         self.extra = extra
@@ -51,13 +60,13 @@ class ZooKeeperServer:
 
     @property
     def connect(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return f"{self.host}:{self.port}"
 
     def start(self, timeout: float = 30) -> ZooKeeperServer:
         self.directory.mkdir(parents=True, exist_ok=True)
         file = self.directory / "zoo.cfg"
         file.write_text(
-            f"dataDir={self.directory / 'data'}\nclientPort={self.port}\nclientPortAddress=127.0.0.1\n"
+            f"dataDir={self.directory / 'data'}\nclientPort={self.port}\nclientPortAddress={self.host}\n"
             f"tickTime={self.tick_ms}\nmaxClientCnxns=0\nadmin.enableServer=false\nminSessionTimeout=1000\n"
             f"4lw.commands.whitelist=ruok,stat,srvr\n{self.extra}"
         )
@@ -78,7 +87,7 @@ class ZooKeeperServer:
     def ask(self, command: str) -> str:
         """The answer to one of ZooKeeper's four-letter commands; empty when there is none."""
         try:
-            with socket.create_connection(("127.0.0.1", self.port), timeout=1) as connection:
+            with socket.create_connection((self.host, self.port), timeout=1) as connection:
                 connection.sendall(command.encode())
                 connection.settimeout(2)
                 answer = b""

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -20,12 +20,22 @@ _STOP_TIMEOUT_S: Final = 30
 
 
 class BrokerProcess:
-    """Starts at construction and waits until it serves. `start` again after `stop` or `kill`, on the same port."""
+    """Starts at construction and waits until it serves. `start` again after `stop` or `kill`, on the same port.
+    `within`: the beginning of a command that puts the broker elsewhere (a network namespace, say) and becomes it."""
 
-    def __init__(self, settings: Mapping[str, str], data_dir: Path, *, port: int = 0) -> None:
+    def __init__(
+        self,
+        settings: Mapping[str, str],
+        data_dir: Path,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        within: Sequence[str] = (),
+    ) -> None:
         self.settings = {**TEST_SETTINGS, **settings}
         self.data_dir = data_dir
-        self.host, self.port = "127.0.0.1", port
+        self.host, self.port = host, port
+        self._within = within
         self.log_file = data_dir.parent / f"{data_dir.name}.log"
         self.process: subprocess.Popen[str] | None = None
         self.start()
@@ -41,8 +51,8 @@ class BrokerProcess:
 
     def start(self) -> None:
         assert self.process is None, "it runs already"
-        command = [sys.executable, "-m", "headrace.cli", "start", "--data", str(self.data_dir)]
-        command += ["--listen", f"{self.host}:{self.port}"]
+        command = [*self._within, sys.executable, "-m", "headrace.cli", "start", "--data", str(self.data_dir)]
+        command += ["--listen", f"PLAINTEXT://{self.host}:{self.port}"]
         for name, value in self.settings.items():
             command += ["--set", f"{name}={value}"]
         with self.log_file.open("a") as log:
