@@ -54,8 +54,8 @@ docs: setup ## Writes the generated pages again
 bench: setup ## Beside Apache Kafka on this machine: a table and build/bench/*.json
 	$(BIN)/python -m benchmarks
 
-chaos: setup programs ## Kills, cuts and fills brokers for longer than `make test` does (MINUTES=30 of random faults)
-	HEADRACE_EFFORT=long MINUTES=$(MINUTES) $(PYTEST) -m chaos
+chaos: setup programs ## Kills, cuts and fills brokers: MINUTES=30 of random faults, or CYCLES=200 of kill -9 with figures
+	HEADRACE_EFFORT=long MINUTES=$(MINUTES) CYCLES=$(CYCLES) $(PYTEST) $(if $(CYCLES),-s tests/cluster/test_cycles.py,-m chaos)
 
 simulate: setup ## The cluster on virtual time, many seeds (SEEDS=1000 of them)
 	HEADRACE_EFFORT=long SEEDS=$(SEEDS) $(PYTEST) tests/simulation

@@ -21,7 +21,10 @@ class Load:
         self.history = History(delivered=set())
         self.sent = 0
         self.failed: list[str] = []
-        self.longest_gap_s = 0.0
+        self.longest_gap_s = 0.0  # without any acknowledgement
+        self._silence_s = 0.0  # of one partition, since `listen`
+        self._last_ack_of: dict[int, float] = {}
+        self._acks_of: dict[int, int] = {}
         self._cluster = cluster
         self._topic = topic
         self._pause_s = 10 / rate  # producers send ten at a time
@@ -55,6 +58,22 @@ class Load:
         began, target = time.monotonic(), self.acked + more
         wait_for(lambda: self.acked >= target, timeout, f"{more} more acknowledgements")
         return time.monotonic() - began
+
+    def listen(self) -> None:
+        """From now on `silence_s` is counted."""
+        with self._lock:
+            self._silence_s = 0.0
+
+    def silence_s(self, timeout: float = 60) -> float:
+        """The longest that any partition was without an acknowledgement since `listen`, ended by one on each."""
+        with self._lock:
+            before = dict(self._acks_of)
+        wait_for(
+            lambda: all(self._acks_of[partition] > count for partition, count in before.items()),
+            timeout,
+            "an acknowledgement by every partition",
+        )
+        return self._silence_s
 
     # ---- producers ------------------------------------------------------------------------------------------------
 
@@ -94,9 +113,13 @@ class Load:
                 now = time.monotonic()
                 self.longest_gap_s = max(self.longest_gap_s, now - self._last_ack)
                 self._last_ack = now
+                partition = message.partition()
+                self._silence_s = max(self._silence_s, now - self._last_ack_of.get(partition, now))
+                self._last_ack_of[partition] = now
+                self._acks_of[partition] = self._acks_of.get(partition, 0) + 1
                 # A retry that the broker knew already may be acknowledged without its offset.
                 offset = message.offset()
-                self.history.acked[value] = Place(message.partition(), ANY_OFFSET if offset is None else offset)
+                self.history.acked[value] = Place(partition, ANY_OFFSET if offset is None else offset)
 
         return answered
 
