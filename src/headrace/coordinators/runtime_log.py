@@ -8,12 +8,31 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from headrace.kernel.errors import ErrorCode, Fault, NotLeader, Refused
+from headrace.replication.partition import Partition
 from headrace.storage.log import AppendOrigin
 
 _READ_BYTES: Final = 5 * 1024 * 1024  # offsets.load.buffer.size: what one step of loading may hold in memory
+
+
+# What a failed write means to a client of a coordinator (Kafka's table): ask again, or look for the coordinator again.
+_WRITE_ERRORS: Final = {
+    ErrorCode.unknown_topic_or_partition: ErrorCode.coordinator_not_available,
+    ErrorCode.not_enough_replicas: ErrorCode.coordinator_not_available,
+    ErrorCode.not_enough_replicas_after_append: ErrorCode.coordinator_not_available,
+    ErrorCode.request_timed_out: ErrorCode.coordinator_not_available,
+    ErrorCode.not_leader_or_follower: ErrorCode.not_coordinator,
+    ErrorCode.fenced_leader_epoch: ErrorCode.not_coordinator,
+    ErrorCode.kafka_storage_error: ErrorCode.not_coordinator,
+    ErrorCode.message_too_large: ErrorCode.unknown_server_error,
+    ErrorCode.record_list_too_large: ErrorCode.unknown_server_error,
+}
+
+
+def coordinator_error(error: ErrorCode) -> ErrorCode:
+    return _WRITE_ERRORS.get(error, error)
 
 
 class CoordinatorLog(Protocol):
@@ -24,6 +43,10 @@ class CoordinatorLog(Protocol):
     @property
     def committed_offset(self) -> int:
         """Everything below is committed (the high watermark)."""
+
+    @property
+    def is_committed(self) -> bool:
+        """Whether everything in it is committed."""
 
     @property
     def max_batch_bytes(self) -> int: ...
@@ -43,20 +66,25 @@ class CoordinatorLog(Protocol):
 class PartitionLog:
     """CoordinatorLog over `replication.partition.Partition`."""
 
-    def __init__(self, partition: Any) -> None:
+    def __init__(self, partition: Partition) -> None:
         self._partition = partition
 
     @property
     def end_offset(self) -> int:
-        return int(self._partition.log_end_offset)
+        return self._partition.log.log_end_offset
 
     @property
     def committed_offset(self) -> int:
-        return int(self._partition.high_watermark)
+        return self._partition.log.high_watermark
+
+    @property
+    def is_committed(self) -> bool:
+        log = self._partition.log
+        return log.high_watermark >= log.log_end_offset
 
     @property
     def max_batch_bytes(self) -> int:
-        return int(self._partition.log.config.max_message_bytes)
+        return self._partition.log.config.max_message_bytes
 
     def refusal(self) -> Fault | None:
         partition = self._partition
@@ -76,11 +104,10 @@ class PartitionLog:
             now_ms=now_ms,
             transaction_version=transaction_version,
         )
-        return int(appended.last_offset) + 1
+        return appended.last_offset + 1
 
     async def wait_committed(self, offset: int, timeout_ms: int) -> ErrorCode:
-        error: ErrorCode = await self._partition.wait_committed(offset, timeout_ms)
-        return error
+        return await self._partition.wait_committed(offset, timeout_ms)
 
     def read_from_start(self) -> Iterator[bytes]:
         log = self._partition.log

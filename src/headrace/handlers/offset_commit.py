@@ -3,26 +3,38 @@
 v2 retention time (until v4) · v6 leader epoch · v7 static members · v8 flexible
 v9 members of consumer groups (KIP-848) · v10 topic ids instead of names
 A consumer that assigns its partitions itself commits with generation -1 and no member id. An unknown topic costs only
-its own partitions.
+its own partitions. Most commits of a lone broker are committed when they are written, and are answered inline.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+import uuid
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from headrace.cluster.view import ClusterView
 from headrace.coordinators.group.coordinator import GroupCoordinator
 from headrace.coordinators.group.core.offset_requests import CommitRequest
-from headrace.coordinators.group.core.offsets import PartitionCommit, TopicCommit
+from headrace.coordinators.group.core.offsets import TopicCommit
 from headrace.coordinators.runtime import settled
 from headrace.handlers.context import RequestContext
 from headrace.kernel.errors import ErrorCode, Fault
-from headrace.wire.codec import millis
+from headrace.net.replies import Later, Reply
+from headrace.wire.offset_commit import (
+    TOPIC_IDS_FROM,
+    PartitionCommit,
+    Topic,
+    encode_offset_commit_response,
+    read_offset_commit_request,
+)
 
-_TOPIC_IDS_FROM: Final = 10
-_LONGEST_RETENTION_VERSION: Final = 4
+_UNKNOWN_PARTITION: Final = int(ErrorCode.unknown_topic_or_partition)
+_TOO_LARGE: Final = int(ErrorCode.offset_metadata_too_large)
+_KNOWS_MEMBER_EPOCHS_FROM: Final = 9
+
+# Per topic (partition, error code); what is still to be committed is added when the coordinator has spoken.
+Answers = list[tuple[Topic, list[tuple[int, int]]]]
+Taken = list[tuple[TopicCommit, list[tuple[int, int]]]]
 
 
 @dataclass(frozen=True)
@@ -33,91 +45,82 @@ class OffsetCommit:
     api_key: ClassVar[int] = 8
     versions: ClassVar[range] = range(2, 11)
 
-    def __call__(self, request: Any, context: RequestContext) -> dict[str, Any] | Awaitable[dict[str, Any]]:
-        version = context.version
-        answers: list[dict[str, Any]] = []
-        taken: list[tuple[TopicCommit, dict[str, Any]]] = []
-        for topic in request.topics:
-            name, topic_id, unknown = self._topic(topic, version)
-            answer: dict[str, Any] = {"name": name, "topic_id": topic_id}
-            answers.append(answer)
-            exist = 0 if unknown is not None else len(self.view.current.topics[name].partitions)
-            answer["partitions"] = [
-                {
-                    "partition_index": p.partition_index,
-                    "error_code": unknown or ErrorCode.unknown_topic_or_partition,
-                }
-                for p in topic.partitions
-                if not 0 <= p.partition_index < exist
-            ]
-            commits = [
-                PartitionCommit(
-                    p.partition_index,
-                    p.committed_offset,
-                    getattr(p, "committed_leader_epoch", -1),
-                    p.committed_metadata or "",
-                )
-                for p in topic.partitions
-                if 0 <= p.partition_index < exist
-            ]
-            if commits:
-                taken.append((TopicCommit(name, topic_id, commits), answer))
+    def serve_frame(self, frame: memoryview, body_at: int, context: RequestContext) -> Reply:
+        header = context.header
+        version = header.api_version
+        request = read_offset_commit_request(frame, body_at, version)
+        answers: Answers = []
+        taken: Taken = []
+        for topic, commits in request.topics:
+            outcomes: list[tuple[int, int]] = []
+            answers.append((topic, outcomes))
+            found = self._found(topic, commits, version, outcomes)
+            if found is not None:
+                taken.append((found, outcomes))
         if not taken:
-            return {"topics": answers}
+            return encode_offset_commit_response(version, header.correlation_id, answers)
         try:
             reply = self.groups.commit_offsets(
                 CommitRequest(
                     request.group_id,
                     request.member_id,
-                    getattr(request, "group_instance_id", None),
-                    request.generation_id_or_member_epoch,
+                    request.instance_id,
+                    request.generation,
                     [commit for commit, _ in taken],
-                    millis(request.retention_time) if version <= _LONGEST_RETENTION_VERSION else -1,
+                    request.retention_ms,
                     version,
                 )
             )
         except Fault as fault:
-            return _answered(answers, taken, fault.code, frozenset(), version)
+            _answer(taken, fault.code, frozenset(), version)
+            return encode_offset_commit_response(version, header.correlation_id, answers)
         if isinstance(reply, set):
-            return _answered(answers, taken, ErrorCode.none, reply, version)
-        return self._later(answers, taken, reply, version)
+            _answer(taken, ErrorCode.none, reply, version)
+            return encode_offset_commit_response(version, header.correlation_id, answers)
+        return Later(self._later(answers, taken, reply, version, header.correlation_id))
 
-    async def _later(
-        self, answers: list[dict[str, Any]], taken: list[tuple[TopicCommit, dict[str, Any]]], reply: Any, version: int
-    ) -> dict[str, Any]:
+    async def _later(self, answers: Answers, taken: Taken, reply: Any, version: int, correlation_id: int) -> bytearray:
         try:
-            return _answered(answers, taken, ErrorCode.none, await settled(reply), version)
+            _answer(taken, ErrorCode.none, await settled(reply), version)
         except Fault as fault:
-            return _answered(answers, taken, fault.code, frozenset(), version)
+            _answer(taken, fault.code, frozenset(), version)
+        return encode_offset_commit_response(version, correlation_id, answers)
 
-    def _topic(self, topic: Any, version: int) -> tuple[str, Any, ErrorCode | None]:
-        """(name, id, why it is refused)"""
+    def _found(
+        self, topic: Topic, commits: list[PartitionCommit], version: int, outcomes: list[tuple[int, int]]
+    ) -> TopicCommit | None:
+        """What of a topic's commits can be taken; the others are answered in `outcomes`."""
         image = self.view.current
-        if version >= _TOPIC_IDS_FROM:
-            name = image.topic_names.get(topic.topic_id) if topic.topic_id is not None else None
-            return name or "", topic.topic_id, None if name is not None else ErrorCode.unknown_topic_id
-        info = image.topics.get(topic.name)
+        if version >= TOPIC_IDS_FROM:
+            assert isinstance(topic, bytes)
+            name = image.topic_names.get(uuid.UUID(bytes=topic), "")
+        else:
+            assert isinstance(topic, str)
+            name = topic
+        info = image.topics.get(name)
         if info is None:
-            return topic.name, None, ErrorCode.unknown_topic_or_partition
-        return topic.name, info.id, None
+            unknown = int(ErrorCode.unknown_topic_id) if version >= TOPIC_IDS_FROM else _UNKNOWN_PARTITION
+            outcomes += [(commit.partition, unknown) for commit in commits]
+            return None
+        exist = len(info.partitions)
+        for commit in commits:
+            if not 0 <= commit.partition < exist:
+                outcomes += [(c.partition, _UNKNOWN_PARTITION) for c in commits if not 0 <= c.partition < exist]
+                commits = [c for c in commits if 0 <= c.partition < exist]
+                break
+        return TopicCommit(name, info.id, commits) if commits else None
 
 
-def _answered(
-    answers: list[dict[str, Any]],
-    taken: list[tuple[TopicCommit, dict[str, Any]]],
-    error: ErrorCode,
-    too_long: Any,
-    version: int,
-) -> dict[str, Any]:
+def _answer(taken: Taken, error: ErrorCode, too_long: Any, version: int) -> None:
     # Members of the new protocol learn of a fence by the epoch; versions before it know only their own words for it.
-    if version < 9 and error is ErrorCode.stale_member_epoch:
+    if version < _KNOWS_MEMBER_EPOCHS_FROM and error is ErrorCode.stale_member_epoch:
         error = ErrorCode.illegal_generation
-    for commit, answer in taken:
-        answer["partitions"] += [
-            {
-                "partition_index": p.partition,
-                "error_code": ErrorCode.offset_metadata_too_large if (commit.topic, p.partition) in too_long else error,
-            }
-            for p in commit.partitions
-        ]
-    return {"topics": answers}
+    code = int(error)
+    for commit, outcomes in taken:
+        if too_long:
+            outcomes += [
+                (c.partition, _TOO_LARGE if (commit.topic, c.partition) in too_long else code)
+                for c in commit.partitions
+            ]
+        else:
+            outcomes += [(c.partition, code) for c in commit.partitions]

@@ -13,12 +13,13 @@ from typing import Any, ClassVar, Final
 from headrace.cluster.view import ClusterView
 from headrace.coordinators.group.coordinator import GroupCoordinator
 from headrace.coordinators.group.core.offset_requests import CommitRequest
-from headrace.coordinators.group.core.offsets import PartitionCommit, TopicCommit
+from headrace.coordinators.group.core.offsets import TopicCommit
 from headrace.coordinators.runtime import settled
 from headrace.coordinators.txn.verification import TransactionVerification
 from headrace.handlers.context import RequestContext
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.kernel.ids import GROUP_METADATA_TOPIC, TopicPartition
+from headrace.wire.offset_commit import PartitionCommit
 
 _KNOWS_LOADING_FROM: Final = 2
 _KNOWS_ABORTABLE_FROM: Final = 4

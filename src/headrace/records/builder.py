@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from crc32c import crc32c
+
 from headrace.records.batch import (
     CONTROL_BIT,
+    CRC_START,
     CURRENT_MAGIC,
     HEADER,
     HEADER_BYTES,
@@ -19,7 +23,6 @@ from headrace.records.batch import (
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
-    BatchView,
     TimestampType,
 )
 from headrace.records.compression import Codec, compress
@@ -27,6 +30,7 @@ from headrace.records.varint import write_varint
 
 CREATE_TIME: Final = TimestampType.CREATE_TIME
 LOG_APPEND_TIME: Final = TimestampType.LOG_APPEND_TIME
+_CRC: Final = struct.Struct(">I")
 
 
 @dataclass(slots=True)
@@ -77,14 +81,14 @@ def build_batch(
         attributes,
         len(records) - 1,
         base_timestamp_ms,
-        max(record.timestamp_ms for record in records),
+        base_timestamp_ms if len(records) == 1 else max(record.timestamp_ms for record in records),
         producer_id,
         producer_epoch,
         base_sequence,
         len(records),
     )
     out += section
-    BatchView(memoryview(out)).seal()
+    _CRC.pack_into(out, CRC_START - _CRC.size, crc32c(memoryview(out)[CRC_START:]))
     return bytes(out)
 
 
@@ -97,8 +101,15 @@ def write_record_body(record: Record, timestamp_delta: int, offset_delta: int) -
         if part is None:
             body.append(1)
         else:
-            write_varint(body, len(part))
+            length = len(part)
+            if length < 64:
+                body.append(length << 1)
+            else:
+                write_varint(body, length)
             body += part
+    if not record.headers:
+        body.append(0)
+        return body
     write_varint(body, len(record.headers))
     for name, value in record.headers:
         encoded = name.encode()

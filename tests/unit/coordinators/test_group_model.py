@@ -8,8 +8,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from headrace.coordinators.group.core.classic_messages import LeavingMember
 from headrace.coordinators.group.core.offset_requests import CommitRequest
-from headrace.coordinators.group.core.offsets import PartitionCommit, TopicCommit
+from headrace.coordinators.group.core.offsets import TopicCommit
 from headrace.kernel.errors import ErrorCode, Refused
+from headrace.wire.offset_commit import PartitionCommit
 from tests.support.group_driver import GroupDriver, image_of, topic_id
 
 ORDERS = topic_id("orders")
@@ -192,7 +193,8 @@ class ClassicGroupHistory(RuleBasedStateMachine):
         if at >= len(self.ids) or self.ids[at] not in self.known:
             return
         member = self.ids[at]
-        generation = self.known[member][0] - behind
+        # Never below zero: a negative generation is a commit outside the group, which an empty group may take.
+        generation = max(self.known[member][0] - behind, 0)
         self.offset += 1
         topics = [TopicCommit("orders", ORDERS, [PartitionCommit(0, self.offset, -1, "")])]
         group = self.driver.shard.groups["g"]

@@ -18,6 +18,7 @@ from headrace.coordinators.group.core.offsets import Offsets
 from headrace.coordinators.group.core.share_group import ShareGroup
 
 Group = ClassicGroup | ConsumerGroup
+_OFFSETS: Final = frozenset({offsets.OFFSET_COMMIT, offsets.LEGACY_OFFSET_COMMIT})
 _KEY_WORDS: Final = {
     consumer_groups.GROUP_METADATA: 1,
     consumer_groups.TARGET_METADATA: 1,
@@ -46,7 +47,7 @@ class GroupRecords:
     def replay(self, key: bytes, value: bytes | None, offset: int, producer_id: int) -> None:
         try:
             record_type = key_type(key)
-            if record_type in (offsets.OFFSET_COMMIT, offsets.LEGACY_OFFSET_COMMIT):
+            if record_type in _OFFSETS:
                 group_id = self._committed.replay(key, value, offset, producer_id)
                 if group_id is not None and group_id not in self._groups:
                     # Offsets without members: a consumer that assigns its partitions itself.

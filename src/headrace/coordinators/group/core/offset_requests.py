@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from headrace.coordinators.codec.offsets import OffsetValue, offset_key, offset_value
@@ -20,8 +19,7 @@ from headrace.records.builder import Record
 Group = ClassicGroup | ConsumerGroup
 
 
-@dataclass(frozen=True, slots=True)
-class CommitRequest:
+class CommitRequest(NamedTuple):
     group_id: str
     member_id: str
     instance_id: str | None

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from headrace.coordinators.codec.offsets import OffsetValue, offset_key, read_offset_key, read_offset_value
 from headrace.coordinators.group.core.effects import Effects
+from headrace.wire.offset_commit import PartitionCommit
 
 
 class Committed(NamedTuple):
@@ -180,13 +181,6 @@ def _take(by_group: dict[str, Topics], group_id: str, topic: str, partition: int
         del topics[topic]
     if not topics:
         del by_group[group_id]
-
-
-class PartitionCommit(NamedTuple):
-    partition: int
-    offset: int
-    leader_epoch: int
-    metadata: str
 
 
 class TopicCommit(NamedTuple):

@@ -248,15 +248,18 @@ class GroupShard:
         """The reply is the set of partitions whose metadata is too long. Raises Refused."""
         self._check_no_share_group(request.group_id, ErrorCode.group_id_not_found)
         records, too_long = self.offsets.commit(request, now_ms)
-        effects = Effects()
-        effects.records = records
         group = self.groups.get(request.group_id)
-        if isinstance(group, ClassicGroup) and group.state in (ClassicState.STABLE, ClassicState.PREPARING_REBALANCE):
+        if (
+            isinstance(group, ClassicGroup)
+            and (member := group.members.get(request.member_id)) is not None
+            and group.state in (ClassicState.STABLE, ClassicState.PREPARING_REBALANCE)
+        ):
             # A member of a classic group that commits is alive.
-            member = group.members.get(request.member_id)
-            if member is not None:
-                self._rebalances.keep_alive(group, member, effects)
-        return effects.result(too_long)
+            effects = Effects()
+            effects.records = records
+            self._rebalances.keep_alive(group, member, effects)
+            return effects.result(too_long)
+        return Result(records, too_long)
 
     # --- groups as a whole --------------------------------------------------------------------------------------
 

@@ -1,0 +1,88 @@
+"""Who waits for which offset of a coordinator's log to be committed, in the order of the log.
+
+One task waits for commits, however many wait: the first in the queue is always the next to be committed. Where records
+are committed as they are written (a broker alone) nobody waits and no task is made.
+Owned by the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.coordinators.runtime_log import CoordinatorLog, coordinator_error
+from headrace.kernel.errors import ErrorCode, Refused
+
+Tell = Callable[[ErrorCode], None]
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """Someone to be told once the log is committed up to `end_offset`."""
+
+    end_offset: int
+    deadline: float
+    tell: Tell
+
+
+class CommitQueue:
+    def __init__(self, log: CoordinatorLog, timeout_ms: int) -> None:
+        self._log = log
+        self._timeout_ms = timeout_ms
+        self._loop = asyncio.get_running_loop()
+        self._waiting: deque[_Waiting] = deque()
+        self._drain_task: asyncio.Task[None] | None = None
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether everything that was written is committed, and everyone has been told."""
+        return not self._waiting and self._log.is_committed
+
+    def wait_for(self, end_offset: int, tell: list[Tell]) -> None:
+        if self._log.committed_offset >= end_offset and not self._waiting:
+            for each in tell:
+                each(ErrorCode.none)
+            return
+        deadline = self._loop.time() + self._timeout_ms / 1000
+        self._waiting.extend(_Waiting(end_offset, deadline, each) for each in tell)
+        if self._drain_task is None or self._drain_task.done():
+            self._drain_task = self._loop.create_task(self._drain())
+
+    def abandon(self, error: ErrorCode) -> None:
+        """Nobody waits any longer: all are told `error`."""
+        waiting, self._waiting = self._waiting, deque()
+        for entry in waiting:
+            entry.tell(error)
+
+    async def _drain(self) -> None:
+        while self._waiting:
+            first = self._waiting[0]
+            left_ms = max(round((first.deadline - self._loop.time()) * 1000), 1)
+            error = await self._log.wait_committed(first.end_offset, left_ms)
+            committed = self._log.committed_offset
+            while self._waiting and self._waiting[0].end_offset <= committed:
+                self._waiting.popleft().tell(ErrorCode.none)
+            if error is ErrorCode.none:
+                continue
+            # The records are written and may well be committed later; only these waits are over (as in Kafka).
+            timed_out = error is ErrorCode.request_timed_out
+            now = self._loop.time()
+            while self._waiting and (not timed_out or self._waiting[0].deadline <= now + 0.001):
+                self._waiting.popleft().tell(error)
+
+
+def settle(future: asyncio.Future[Any], reply: Any) -> Tell:
+    """Tells `future` the reply when the log is committed, or why it is not."""
+
+    def tell(error: ErrorCode) -> None:
+        if future.done():
+            return
+        if error is ErrorCode.none:
+            future.set_result(reply)
+        else:
+            future.set_exception(Refused(coordinator_error(error), f"the write was not committed ({error.name})"))
+
+    return tell

@@ -1,0 +1,198 @@
+"""OffsetCommit by hand: the request without an object per field, the answer without a mapping per partition.
+
+Versions 2–10. v2–v4 retention time · v6 leader epoch · v7 static members · v8 flexible · v10 topic ids, no names.
+Every consumer commits every few seconds, most of them one partition: by schema, reading costs as much as the rest.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from headrace.wire.codec import MalformedRequest, read_uvarint, skip_tagged_fields
+from headrace.wire.schema_writer import write_uvarint
+from headrace.wire.strings import compact_string, nullable_string
+
+_I16: Final = struct.Struct(">h")
+_I32: Final = struct.Struct(">i")
+_I64: Final = struct.Struct(">q")
+_PARTITION: Final = struct.Struct(">iq")
+_PARTITION_EPOCH: Final = struct.Struct(">iqi")
+_OUTCOME: Final = struct.Struct(">ih")
+_OUTCOME_TAGS: Final = struct.Struct(">ihb")
+_FRAME: Final = struct.Struct(">ii")
+
+EPOCH_FROM: Final = 6
+INSTANCE_FROM: Final = 7
+FLEXIBLE_FROM: Final = 8
+TOPIC_IDS_FROM: Final = 10
+LAST_WITH_RETENTION: Final = 4
+
+# The name up to v9, the sixteen bytes of the id from v10.
+Topic = str | bytes
+
+
+class PartitionCommit(NamedTuple):
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str
+
+
+class OffsetCommitRequest(NamedTuple):
+    group_id: str
+    generation: int
+    member_id: str
+    instance_id: str | None
+    retention_ms: int
+    topics: list[tuple[Topic, list[PartitionCommit]]]
+
+
+def read_offset_commit_request(frame: memoryview, at: int, version: int) -> OffsetCommitRequest:
+    """Raises MalformedRequest."""
+    data = bytes(frame)
+    try:
+        read = _read_flexible if version >= FLEXIBLE_FROM else _read_legacy
+        request, end = read(data, at, version)
+    except (struct.error, IndexError, UnicodeDecodeError) as error:
+        raise MalformedRequest(f"an offset_commit v{version} request that cannot be read ({error})") from error
+    if end > len(data):
+        raise MalformedRequest(f"an offset_commit v{version} request that is longer than its frame")
+    return request
+
+
+def _checked_end(data: bytes, at: int, length: int) -> int:
+    """The end of `length` bytes at `at`; slicing alone would silently give fewer, and -1 is a null."""
+    end = at + length
+    if length < 0 or end > len(data):
+        raise MalformedRequest(f"a field of {length} bytes where {len(data) - at} are left")
+    return end
+
+
+def _checked_count(data: bytes, at: int, count: int, smallest: int) -> int:
+    if count < 0 or count * smallest > len(data) - at:
+        raise MalformedRequest(f"a list of {count} where {len(data) - at} bytes are left")
+    return count
+
+
+def _legacy_text(data: bytes, at: int) -> tuple[str, int]:
+    (length,) = _I16.unpack_from(data, at)
+    end = _checked_end(data, at + 2, length)
+    return str(data[at + 2 : end], "utf-8"), end
+
+
+def _read_legacy(data: bytes, at: int, version: int) -> tuple[OffsetCommitRequest, int]:
+    group_id, at = _legacy_text(data, at)
+    (generation,) = _I32.unpack_from(data, at)
+    member_id, at = _legacy_text(data, at + 4)
+    retention_ms, instance_id = -1, None
+    if version <= LAST_WITH_RETENTION:
+        (retention_ms,) = _I64.unpack_from(data, at)
+        at += 8
+    if version >= INSTANCE_FROM:
+        if data[at] == 0xFF:
+            at += 2
+        else:
+            instance_id, at = _legacy_text(data, at)
+    (topic_count,) = _I32.unpack_from(data, at)
+    at += 4
+    topics: list[tuple[Topic, list[PartitionCommit]]] = []
+    for _ in range(_checked_count(data, at, topic_count, 6)):
+        name, at = _legacy_text(data, at)
+        (count,) = _I32.unpack_from(data, at)
+        at += 4
+        commits: list[PartitionCommit] = []
+        for _ in range(_checked_count(data, at, count, 14)):
+            partition, offset = _PARTITION.unpack_from(data, at)
+            at += 12
+            leader_epoch = -1
+            if version >= EPOCH_FROM:
+                (leader_epoch,) = _I32.unpack_from(data, at)
+                at += 4
+            metadata = ""
+            if data[at] == 0xFF:
+                at += 2
+            else:
+                metadata, at = _legacy_text(data, at)
+            commits.append(PartitionCommit(partition, offset, leader_epoch, metadata))
+        topics.append((name, commits))
+    return OffsetCommitRequest(group_id, generation, member_id, instance_id, retention_ms, topics), at
+
+
+def _compact_text(data: bytes, at: int) -> tuple[str, int]:
+    length = data[at]
+    if length < 0x80:
+        at += 1
+    else:
+        length, at = read_uvarint(data, at)
+    end = _checked_end(data, at, length - 1)
+    return str(data[at:end], "utf-8"), end
+
+
+def _read_flexible(data: bytes, at: int, version: int) -> tuple[OffsetCommitRequest, int]:
+    group_id, at = _compact_text(data, at)
+    (generation,) = _I32.unpack_from(data, at)
+    member_id, at = _compact_text(data, at + 4)
+    instance_id = None
+    if data[at]:
+        instance_id, at = _compact_text(data, at)
+    else:
+        at += 1
+    topic_count, at = read_uvarint(data, at)
+    topics: list[tuple[Topic, list[PartitionCommit]]] = []
+    for _ in range(_checked_count(data, at, topic_count - 1, 3)):
+        topic: Topic
+        if version >= TOPIC_IDS_FROM:
+            end = _checked_end(data, at, 16)
+            topic = data[at:end]
+            at = end
+        else:
+            topic, at = _compact_text(data, at)
+        count, at = read_uvarint(data, at)
+        commits: list[PartitionCommit] = []
+        for _ in range(_checked_count(data, at, count - 1, 18)):
+            partition, offset, leader_epoch = _PARTITION_EPOCH.unpack_from(data, at)
+            at += 16
+            metadata = ""
+            if data[at] > 1:
+                metadata, at = _compact_text(data, at)
+            else:
+                at += 1
+            at = at + 1 if data[at] == 0 else skip_tagged_fields(data, at)
+            commits.append(PartitionCommit(partition, offset, leader_epoch, metadata))
+        at = at + 1 if data[at] == 0 else skip_tagged_fields(data, at)
+        topics.append((topic, commits))
+    at = at + 1 if data[at] == 0 else skip_tagged_fields(data, at)
+    return OffsetCommitRequest(group_id, generation, member_id, instance_id, -1, topics), at
+
+
+def encode_offset_commit_response(
+    version: int, correlation_id: int, topics: Sequence[tuple[Topic, Sequence[tuple[int, int]]]]
+) -> bytearray:
+    """The whole frame, length prefix included; per topic (partition, error code)."""
+    if version >= FLEXIBLE_FROM:
+        # Length, correlation id, no tags in the header, no throttle time.
+        out = bytearray(13)
+        write_uvarint(out, len(topics) + 1)
+        for topic, outcomes in topics:
+            if isinstance(topic, bytes):
+                out += topic
+            else:
+                compact_string(out, topic)
+            write_uvarint(out, len(outcomes) + 1)
+            for partition, error in outcomes:
+                out += _OUTCOME_TAGS.pack(partition, error, 0)
+            out.append(0)
+        out.append(0)
+    else:
+        out = bytearray(12 if version >= 3 else 8)
+        out += _I32.pack(len(topics))
+        for topic, outcomes in topics:
+            assert isinstance(topic, str)
+            nullable_string(out, topic)
+            out += _I32.pack(len(outcomes))
+            for partition, error in outcomes:
+                out += _OUTCOME.pack(partition, error)
+    _FRAME.pack_into(out, 0, len(out) - 4, correlation_id)
+    return out
