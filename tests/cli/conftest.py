@@ -61,7 +61,7 @@ def programs() -> Iterator[Programs]:
 def headrace(running: RunningBroker, programs: Programs, tmp_path: Path) -> Run:
     def run(*words: str, stdin: str | bytes = "", env: Mapping[str, str] | None = None, timeout: float = 30) -> Ran:
         done = programs.run(
-            "headrace.cli",
+            "headrace.cli:main",
             words,
             stdin=stdin.encode() if isinstance(stdin, str) else stdin,
             env={**environment(tmp_path, running.bootstrap), **(env or {})},

@@ -1,18 +1,10 @@
-"""Groups, transactions, the doctor, completion: what they tell."""
+"""Groups, transactions, completion, the bench: what they tell."""
 
 from __future__ import annotations
 
-import socket
-import ssl
-import subprocess
-import threading
-import time
-from pathlib import Path
-
-import pytest
 from confluent_kafka import Producer
 
-from headrace.testing import RunningBroker, broker
+from headrace.testing import RunningBroker
 from tests.cli.conftest import Run
 
 
@@ -49,64 +41,6 @@ def test_an_open_transaction_is_listed_described_and_ended(headrace: Run, runnin
     assert headrace("transactions", "end", "till-1", "--yes").code == 0
     assert headrace("transactions", "describe", "till-1", "-o", "json").json["state"] != "Ongoing"
     assert "Did you mean 'till-1'?" in headrace("transactions", "describe", "till-2").err
-
-
-def test_the_doctor_finds_a_healthy_cluster_well(headrace: Run) -> None:
-    ran = headrace("doctor", "--watch-lag", "0", "-o", "json")
-    assert [row["check"] for row in ran.json if row["state"] == "fail"] == []
-    assert ran.code == 0
-
-
-def test_the_doctor_tells_what_cannot_work_and_what_to_do(headrace: Run, tmp_path: Path) -> None:
-    nothing = headrace("doctor", "-b", "127.0.0.1:1")
-    assert (nothing.code, "nothing listens on 127.0.0.1:1" in nothing.out, "do: " in nothing.out) == (1, True, True)
-    with broker({"advertised.listeners": "PLAINTEXT://127.0.0.1:1"}) as elsewhere:
-        port = elsewhere.call(lambda: elsewhere.broker.listeners.bound[0].port)
-        ran = headrace("doctor", "-b", f"127.0.0.1:{port}", "--timeout", "2")
-    assert ran.code == 1
-    assert "advertises 127.0.0.1:1" in ran.out
-    assert "advertised.listeners" in ran.out
-
-
-def test_the_doctor_knows_too_few_replicas_and_a_clock_ahead(headrace: Run, topic: str) -> None:
-    ahead_ms = int(time.time() * 1000) + 1_800_000
-    headrace("configs", "set", f"topic/{topic}", "min.insync.replicas=2")
-    headrace("produce", topic, "-F", "json", "--acks", "1", stdin=f'{{"value": "x", "timestamp": {ahead_ms}}}')
-    ran = headrace("doctor", "--watch-lag", "0")
-    headrace("topics", "rm", topic, "--yes")
-    assert ran.code == 1
-    assert "min.insync.replicas=1" in ran.out
-    assert f"{topic} has 1 replicas and asks for 2 in sync" in ran.out
-    assert "records of the future" in ran.out
-
-
-def test_the_doctor_knows_tls_when_it_meets_it(headrace: Run, tmp_path: Path) -> None:
-    pem = tmp_path / "server.pem"
-    request = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-days", "1"]
-    files = ["-keyout", str(pem), "-out", str(tmp_path / "cert.pem")]
-    made = subprocess.run([*request, *files], capture_output=True, check=False)
-    if made.returncode:
-        pytest.skip("needs openssl")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tmp_path / "cert.pem", pem)
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def serve() -> None:
-            while True:
-                try:
-                    client, _ = server.accept()
-                except OSError:
-                    return
-                try:
-                    context.wrap_socket(client, server_side=True).close()
-                except OSError:
-                    client.close()
-
-        threading.Thread(target=serve, daemon=True).start()
-        ran = headrace("doctor", "-b", f"127.0.0.1:{server.getsockname()[1]}", "--timeout", "2")
-    assert ran.code == 1
-    assert "speaks TLS" in ran.out
-    assert "security.protocol=SSL" in ran.out
 
 
 def test_the_shell_completes_commands_and_live_names(headrace: Run, topic: str) -> None:

@@ -48,6 +48,17 @@ def test_a_cluster_serves_shows_its_state_and_stops_cleanly(cluster: subprocess.
     assert "x 3 replicas" in headrace("topics", "create", "kept", "-p", "3", env=env).out
     assert headrace("produce", "kept", "a", "b", "c", env=env).code == 0
     assert sorted(headrace("consume", "kept", env=env).out.split()) == ["a", "b", "c"]
+    headrace("configs", "set", "topic/kept", "min.insync.replicas=3", env=env)
+    os.kill(pids[3], signal.SIGTERM)
+    assert re.search(r"broker-3: ended with 0", cluster.stdout.readline())
+    findings = headrace("doctor", "--watch-lag", "0", "-o", "json", env=env).json
+    told = [row["found"] for row in findings if row["check"] == "replicas" and row["found"].startswith("kept-")]
+    assert len(told) == 3
+    for found in told:
+        assert "has 2 in-sync replicas, min.insync.replicas is 3, so acks=all is refused: broker 3 is out" in found
+        assert re.search(r"since (broker \d took the lead at )?\d\d:\d\d:\d\d \(\d+ seconds? ago\)", found), found
+    assert any("out of sync since " in found for found in told), told
+    assert {row["do"] for row in findings if row["check"] == "replicas"} == {"start broker 3"}
     os.kill(pids[1], signal.SIGKILL)
     assert re.search(r"broker-\d: ended with -9", cluster.stdout.readline())
     cluster.send_signal(signal.SIGINT)

@@ -23,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import traceback
+import types
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -120,6 +121,8 @@ def _become(request: dict[str, object]) -> None:
         module, _, function = str(request["module"]).partition(":")
         sys.argv = [module.split(".")[0], *request["words"]]  # type: ignore[misc]
         if function:
+            # An installed command is a script, not a module of a package; programs look there for their own name.
+            sys.modules["__main__"] = types.ModuleType("__main__")
             getattr(importlib.import_module(module), function)()
         else:
             runpy.run_module(module, run_name="__main__", alter_sys=True)

@@ -10,6 +10,7 @@ from headrace.handlers.delete_records import DeleteRecords
 from headrace.handlers.describe_cluster import DescribeCluster
 from headrace.handlers.describe_log_dirs import DescribeLogDirs
 from headrace.handlers.describe_producers import DescribeProducers
+from headrace.handlers.describe_quorum import DescribeQuorum
 from headrace.handlers.describe_topic_partitions import DescribeTopicPartitions
 from headrace.handlers.fetch import Fetch
 from headrace.handlers.fetch_sessions import FetchSessions
@@ -48,6 +49,7 @@ def data_handlers(
         DescribeTopicPartitions(view, int(config["max.request.partition.size.limit"])),
         DescribeCluster(view),
         DescribeProducers(partitions),
+        DescribeQuorum(partitions),
         DescribeLogDirs(log_dirs),
         SaslHandshake(),
         SaslAuthenticate(),

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from headrace.cli.connecting import Bootstrap, Output, Timeout, bootstrap_address
-from headrace.cli.diagnosis import Finding, State, examine
+from headrace.cli.connecting import Bootstrap, Failed, Output, Timeout, bootstrap_address
+from headrace.cli.diagnosis import Finding, Patience, State, examine
 from headrace.cli.output import Format, show
+from headrace.config import parse_properties
 
 app = typer.Typer()
 
 
 @app.command()
 def doctor(
+    config: Annotated[
+        Path | None, typer.Option("--config", help="The client's properties: its bootstrap.servers, security.protocol.")
+    ] = None,
     watch: Annotated[float, typer.Option("--watch-lag", min=0, help="Seconds to watch whether lag grows.")] = 1.0,
+    min_free: Annotated[float, typer.Option("--min-free", min=0, max=100, help="Per cent of a disk to be free.")] = 10,
     bootstrap: Bootstrap = None,
     output: Output = Format.TABLE,
     timeout: Timeout = 5.0,
@@ -25,9 +31,12 @@ def doctor(
 
     $ headrace doctor
 
-    $ headrace doctor --watch-lag 0.2 -o json
+    $ headrace doctor --watch-lag 0.2 --min-free 1 -o json
     """
-    findings = asyncio.run(examine(bootstrap_address(bootstrap), timeout=timeout, watch_s=watch))
+    settings = {} if config is None else _client_settings(config)
+    address = bootstrap_address(bootstrap or settings.get("bootstrap.servers"))
+    protocol = settings.get("security.protocol", "PLAINTEXT").upper()
+    findings = asyncio.run(examine(address, Patience(timeout, watch, min_free), protocol=protocol))
     if output is not Format.TABLE:
         show([finding.document() for finding in findings], output)
     else:
@@ -40,6 +49,13 @@ def doctor(
             else f"\n{len(findings)} checks, all well"
         )
     raise typer.Exit(1 if any(finding.state is State.FAIL for finding in findings) else 0)
+
+
+def _client_settings(file: Path) -> dict[str, str]:
+    try:
+        return dict(parse_properties(file.read_text()))
+    except OSError as error:
+        raise Failed(f"cannot read {file}: {error.strerror}") from error
 
 
 def _lines(finding: Finding) -> str:

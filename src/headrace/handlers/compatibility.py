@@ -56,7 +56,7 @@ _NOTES: Final = {
     31: "SECURITY_DISABLED, as Kafka answers without an authorizer",
     34: "replicas stay in their directory: moving one is refused",
     36: "refused with ILLEGAL_SASL_STATE: listeners do not authenticate yet",
-    55: "refused: there is no Raft quorum to describe",
+    55: "the Raft log is refused, there is none; a leader tells how far the replicas of its partitions are",
 }
 
 

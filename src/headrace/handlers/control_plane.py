@@ -22,7 +22,6 @@ from headrace.handlers.delete_topics import DeleteTopics
 from headrace.handlers.describe_acls import DescribeAcls
 from headrace.handlers.describe_client_quotas import DescribeClientQuotas
 from headrace.handlers.describe_configs import DescribeConfigs
-from headrace.handlers.describe_quorum import DescribeQuorum
 from headrace.handlers.elect_leaders import ElectLeaders
 from headrace.handlers.envelope import Envelope
 from headrace.handlers.incremental_alter_configs import IncrementalAlterConfigs
@@ -58,7 +57,6 @@ def control_plane_handlers(
         ListPartitionReassignments(view),
         AlterReplicaLogDirs(config, directory_of),
         UpdateFeatures(gateway),
-        DescribeQuorum(),
         DescribeClientQuotas(view),
         AlterClientQuotas(gateway),
         DescribeAcls(),

@@ -93,7 +93,7 @@ class Partitions:
         self.serves_consumers_from_followers = serves_consumers_from_followers
         self.live_brokers: Mapping[int, int] = {}
         self.monotonic_ms = monotonic_ms
-        self._wall_ms = wall_ms
+        self.wall_ms = wall_ms
         self.lease_held = lease_held
         self.throttles = Throttles(broker_id, lambda: self._applied, monotonic_ms)
         self.isr_changes: IsrChanges = isr_changes or _NobodyToAsk()
@@ -234,10 +234,10 @@ class Partitions:
         log = self._logs.log(topic.name, index)
         if log is not None and log.topic_id is not None and log.topic_id != topic.id:
             logger.warning("%s-%d on disk belongs to an older topic of that name: deleted", topic.name, index)
-            self._logs.delete(topic.name, index, now_ms=self._wall_ms())
+            self._logs.delete(topic.name, index, now_ms=self.wall_ms())
             log = None
         if log is None or log.topic_id is None:
-            return self._logs.create(topic.name, index, topic.id, config, now_ms=self._wall_ms())
+            return self._logs.create(topic.name, index, topic.id, config, now_ms=self.wall_ms())
         if log.config != config:
             log.update_config(config)
         return log
@@ -251,7 +251,7 @@ class Partitions:
             self._by_id.pop((partition.topic_id, index), None)
         partition.close()
         self._tell(partition)
-        self._logs.delete(topic, index, now_ms=self._wall_ms())
+        self._logs.delete(topic, index, now_ms=self.wall_ms())
 
     def _tell(self, partition: Partition) -> None:
         for callback in tuple(self._subscribers):

@@ -74,6 +74,7 @@ class InSyncReplicas:
         "in_doubt",
         "leader",
         "leader_epoch",
+        "led_since_ms",
         "live",
         "log_end",
         "max_lag_ms",
@@ -103,6 +104,7 @@ class InSyncReplicas:
         self.broker_epoch = broker_epoch
         self.leader_epoch = leader_epoch
         self.partition_epoch = partition_epoch
+        self.led_since_ms = now_ms
         self.epoch_start = log_end
         self.log_end = log_end
         self.high_watermark = high_watermark

@@ -1,0 +1,8 @@
+"""What the doctor looks at, one subject a file; `findings` is what each gives.
+
+reach       the address as given, the protocol spoken there, and the addresses that brokers advertise
+replicas    partitions without a leader or with too few in-sync replicas: which, and since when
+machines    disks nearly full, clocks that differ
+groups      why a group rebalances, why lag grows, transactions left open
+history     the generations of a group, as the coordinator wrote them down
+"""

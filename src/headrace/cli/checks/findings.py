@@ -1,0 +1,41 @@
+"""A finding: what was seen, and what to do about it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class State(StrEnum):
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    check: str
+    state: State
+    found: str
+    remedy: str | None = None
+
+    def document(self) -> dict[str, Any]:
+        return {"check": self.check, "state": self.state.value, "found": self.found, "do": self.remedy}
+
+
+def well(check: str, found: str) -> list[Finding]:
+    return [Finding(check, State.OK, found)]
+
+
+def since(time_ms: int, now_ms: int) -> str:
+    """`03:11:05 (2 minutes ago)`: the hour on this machine, and how long that is."""
+    clock = time.strftime("%H:%M:%S", time.localtime(time_ms / 1000))
+    seconds = max(0, now_ms - time_ms) // 1000
+    for unit, size in (("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1)):
+        if seconds >= size or size == 1:
+            count = seconds // size
+            day = "" if seconds < 86400 / 2 else time.strftime("%Y-%m-%d ", time.localtime(time_ms / 1000))
+            return f"{day}{clock} ({count} {unit}{'' if count == 1 else 's'} ago)"
+    raise AssertionError("the last unit takes everything")

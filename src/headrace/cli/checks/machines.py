@@ -1,0 +1,95 @@
+"""Disks nearly full, clocks that differ."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final
+
+from headrace.cli.checks.findings import Finding, State, well
+from headrace.cli.checks.replicas import DESCRIBE_QUORUM
+from headrace.cli.cluster import disk_rows
+from headrace.cli.connecting import existing_topics
+from headrace.cli.output import size_text
+from headrace.client.cluster_client import ClusterClient
+from headrace.client.offsets import MAX_TIMESTAMP, list_offsets
+from headrace.kernel.errors import Fault
+
+# Leases, retention and time-outs stand a second of difference; a minute moves records out of their day.
+_SKEW_MS: Final = 2_000
+_RECORDS_AHEAD_MS: Final = 60_000
+_HARDLY_ANY_PERCENT: Final = 2
+
+
+async def disks(client: ClusterClient, min_free_percent: float) -> list[Finding]:
+    findings, seen = [], 0
+    for row in await disk_rows(client):
+        seen += 1
+        where = f"{row['directory']} of broker {row['broker']}"
+        if row["error"]:
+            findings.append(
+                Finding("disks", State.FAIL, f"{where} is offline ({row['error']})", "look at the disk, then restart")
+            )
+        elif row["total"] and row["free"] is not None and 100 * row["free"] < row["total"] * min_free_percent:
+            share = 100 * row["free"] // row["total"]
+            state = State.FAIL if share < _HARDLY_ANY_PERCENT else State.WARN
+            findings.append(
+                Finding(
+                    "disks", state, f"{where} is nearly full: {size_text(row['free'])} of {size_text(row['total'])} "
+                    f"free ({share} %), the log holds {size_text(row['held'])}",
+                    "shorten retention (headrace configs set topic/NAME retention.ms=…), delete topics, or add a disk",
+                )
+            )  # fmt: skip
+    return findings or well("disks", f"{seen} log directories with room")
+
+
+async def clocks(client: ClusterClient) -> list[Finding]:
+    """Each broker's clock beside this machine's, and records that come from the future, which a wrong clock makes."""
+    topics = await existing_topics(client, None)
+    findings = await _brokers_beside_us(client, topics)
+    if not topics:
+        return findings or well("clocks", "no records to compare with")
+    leaders = await client.leaders([str(t.name) for t in topics])
+    newest = await list_offsets(client, dict.fromkeys(leaders, MAX_TIMESTAMP), leaders)
+    now_ms = int(time.time() * 1000)
+    ahead = {
+        p: answer.timestamp_ms - now_ms
+        for p, answer in newest.items()
+        if not isinstance(answer, Fault) and answer.timestamp_ms - now_ms > _RECORDS_AHEAD_MS
+    }
+    if ahead:
+        worst = max(ahead, key=lambda p: ahead[p])
+        findings.append(
+            Finding(
+                "clocks", State.WARN, f"{len(ahead)} partitions hold records of the future; {worst} by "
+                f"{ahead[worst] / 1000:.0f} s", "set the clocks by NTP on this machine, the brokers and the producers; "
+                "retention by time waits for records of the future",
+            )
+        )  # fmt: skip
+    return findings or well("clocks", "brokers and records agree with this machine's clock")
+
+
+async def _brokers_beside_us(client: ClusterClient, topics: list[Any]) -> list[Finding]:
+    """A leader tells its time with how far its replicas are; a broker that leads nothing is not asked."""
+    led = {int(p.leader_id): (str(t.name), int(p.partition_index)) for t in topics for p in t.partitions}
+    findings = []
+    for broker, (topic, index) in sorted(led.items()):
+        body = {"topics": [{"topic_name": topic, "partitions": [{"partition_index": index}]}]}
+        asked_ms = time.time() * 1000
+        try:
+            answer = await client.request(DESCRIBE_QUORUM, body, node=broker)
+        except (Fault, TimeoutError):
+            continue
+        answered_ms = time.time() * 1000
+        states = [s for t in answer.topics for p in t.partitions for s in (*p.current_voters, *p.observers)]
+        theirs_ms = next((int(s.last_caught_up_timestamp) for s in states if int(s.replica_id) == broker), -1)
+        # It was read between our two looks at the clock, so only what lies outside of them is a difference.
+        skew_ms = max(theirs_ms - answered_ms, 0) or min(theirs_ms - asked_ms, 0)
+        if theirs_ms > 0 and abs(skew_ms) > _SKEW_MS:
+            findings.append(
+                Finding(
+                    "clocks", State.WARN, f"the clock of broker {broker} is {abs(skew_ms) / 1000:.0f} s "
+                    f"{'ahead of' if skew_ms > 0 else 'behind'} this machine's",
+                    "set both clocks by NTP: times of records, retention and `--from '10 minutes ago'` go by them",
+                )
+            )  # fmt: skip
+    return findings

@@ -1,0 +1,118 @@
+"""Connecting as the client would: the name, the port, the protocol spoken there, the addresses that brokers advertise.
+
+The doctor itself speaks plain text. A client's file (`--config`) that asks for TLS is held against the port by a TLS
+handshake, because the two mistakes look alike to a client: it hangs or its connection is cut, without a word why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from typing import Final
+
+from headrace.cli.checks.findings import Finding, State, well
+from headrace.client.cluster_client import ClusterClient
+from headrace.client.connection import Connection
+from headrace.kernel.errors import Fault
+
+_NAME: Final = "bootstrap"
+_ENCRYPTED: Final = ("SSL", "SASL_SSL")
+
+
+async def reach(host: str, port: int, timeout: float, protocol: str = "PLAINTEXT") -> Finding:
+    """The address as given, to a client with that `security.protocol`."""
+    where = f"{host}:{port}"
+    if (trouble := await _no_connection(host, port, timeout)) is not None:
+        return trouble
+    try:
+        connection = await Connection.open(host, port, client_id="headrace-doctor", timeout=timeout)
+    except (Fault, TimeoutError) as fault:
+        if await _speaks_tls(host, port, timeout):
+            return _tls_found(where, protocol)
+        return Finding(
+            _NAME, State.FAIL, f"{where} answers, but not as a Kafka broker does ({fault})",
+            "check that the port is a broker's: 2181 is ZooKeeper's, 8080 a web server's; a SASL listener also refuses",
+        )  # fmt: skip
+    served = len(connection.versions)
+    await connection.close()
+    if protocol in _ENCRYPTED:
+        return Finding(
+            _NAME, State.FAIL, f"{where} speaks plain text, the client is set to security.protocol={protocol}: its TLS "
+            "handshake is cut off", f"set security.protocol={'SASL_' * protocol.startswith('SASL')}PLAINTEXT in the "
+            "client, or use the port of an SSL listener",
+        )  # fmt: skip
+    return Finding(_NAME, State.OK, f"{where} is a Kafka broker with {served} APIs")
+
+
+async def _no_connection(host: str, port: int, timeout: float) -> Finding | None:
+    where = f"{host}:{port}"
+    try:
+        async with asyncio.timeout(timeout):
+            await asyncio.get_running_loop().getaddrinfo(host, port)
+    except (socket.gaierror, TimeoutError):
+        return Finding(
+            _NAME, State.FAIL, f"the name {host!r} is not known here", "check the spelling, DNS or /etc/hosts"
+        )
+    try:
+        async with asyncio.timeout(timeout):
+            _, writer = await asyncio.open_connection(host, port)
+        writer.close()
+    except TimeoutError:
+        return Finding(
+            _NAME, State.FAIL, f"{where} does not answer within {timeout:g} s",
+            "check the address and whether a firewall drops the packets",
+        )  # fmt: skip
+    except OSError as error:
+        return Finding(
+            _NAME, State.FAIL, f"nothing listens on {where} ({error.strerror or error})",
+            "start the broker (headrace start, headrace up) or check the port and its `listeners`",
+        )  # fmt: skip
+    return None
+
+
+def _tls_found(where: str, protocol: str) -> Finding:
+    if protocol in _ENCRYPTED:
+        return Finding(
+            _NAME, State.WARN, f"{where} speaks TLS, as security.protocol={protocol} asks; what is behind it the "
+            "doctor cannot see, it speaks plain text only", "run it against a PLAINTEXT listener",
+        )  # fmt: skip
+    return Finding(
+        _NAME, State.FAIL, f"{where} speaks TLS, the client is set to security.protocol={protocol}",
+        f"set security.protocol={'SASL_' * protocol.startswith('SASL')}SSL in the client, or use the port of a "
+        "PLAINTEXT listener",
+    )  # fmt: skip
+
+
+async def _speaks_tls(host: str, port: int, timeout: float) -> bool:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        async with asyncio.timeout(timeout):
+            _, writer = await asyncio.open_connection(host, port, ssl=context)
+        writer.close()
+    except ssl.SSLError as error:
+        # A server that asks for a client's certificate speaks TLS too; one that does not speak it gives garbage.
+        return "CERTIFICATE" in str(error).upper()
+    except (OSError, TimeoutError):
+        return False
+    return True
+
+
+async def advertised(client: ClusterClient) -> list[Finding]:
+    """What clients are sent to after the first contact."""
+    name, findings = "advertised addresses", []
+    nodes = sorted(client.metadata.nodes.values(), key=lambda n: n.id)
+    for node in nodes:
+        try:
+            await client.connection(node.id)
+        except (Fault, TimeoutError) as fault:
+            findings.append(
+                Finding(
+                    name, State.FAIL,
+                    f"broker {node.id} advertises {node.host}:{node.port}, not reachable from here ({fault})",
+                    f"set advertised.listeners of broker {node.id} to an address that clients can reach; "
+                    "the bootstrap address is only used for the first contact",
+                )
+            )  # fmt: skip
+    return findings or well(name, f"all reachable: {', '.join(f'{n.host}:{n.port}' for n in nodes)}")
