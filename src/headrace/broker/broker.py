@@ -109,7 +109,7 @@ class Broker:
         self._member = member = ClusterMember(
             store, view, live, self._own_info(broker_id, config), clean_start=self._is_clean()
         )
-        self.parts = wire(live, view, self.log_dirs, member, self.listeners.inter_broker)
+        self.parts = wire(live, view, self.log_dirs, member, self.listeners)
         self._opened.append("parts")
         self.watching = Watching(self.parts, self.connections, self.log_dirs, view, member)
         self.connections.hold_back = self.parts.metering.connected

@@ -14,7 +14,7 @@ from headrace.broker.live_config import LiveConfig
 from headrace.broker.peers import BrokerPeers
 from headrace.broker.transaction_handlers import transaction_handlers
 from headrace.cluster.view import ClusterView
-from headrace.config import BrokerConfig
+from headrace.config import BrokerConfig, Listeners
 from headrace.config.key import INT_MAX
 from headrace.controller.gateway import ControllerGateway
 from headrace.controller.member import ClusterMember
@@ -23,6 +23,7 @@ from headrace.handlers.control_plane import control_plane_handlers
 from headrace.handlers.dispatcher import Dispatcher
 from headrace.handlers.features import ClusterFeatures
 from headrace.handlers.metering import Metering
+from headrace.handlers.replica_only import ReplicaOnly
 from headrace.handlers.request_metrics import RequestMetrics
 from headrace.handlers.table import HandlerTable
 from headrace.quota.quotas import Quotas
@@ -65,8 +66,11 @@ class Parts:
         await self.peers.close()
 
 
-def wire(config: LiveConfig, view: ClusterView, log_dirs: LogDirs, member: ClusterMember, inter_broker: str) -> Parts:
+def wire(
+    config: LiveConfig, view: ClusterView, log_dirs: LogDirs, member: ClusterMember, listeners: Listeners
+) -> Parts:
     """Subscribes to the image in the order in which its parts may act on it: settings (already), logs, coordinators."""
+    inter_broker = listeners.inter_broker
     # The lease is asked for by every append: without a hop through the member.
     lease_held = member.membership.lease_held
     replication = Replication.for_broker(
@@ -101,7 +105,7 @@ def wire(config: LiveConfig, view: ClusterView, log_dirs: LogDirs, member: Clust
     ):
         table.add(handler)
     metrics = RequestMetrics()
-    dispatcher = Dispatcher(table, metrics, metering)
+    dispatcher = Dispatcher(table, metrics, metering, ReplicaOnly(listeners.brokers_own))
     return Parts(dispatcher, table, metrics, metering, partitions, replication, coordinators, gateway, peers)
 
 

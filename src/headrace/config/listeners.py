@@ -47,6 +47,8 @@ class Listeners:
     """What clients are told, by name. A port of 0 here means 'the one that the system chose': see `with_ports`."""
     inter_broker: str
     """Name of the listener that brokers use among themselves."""
+    brokers_own: str | None = None
+    """The same, when `inter.broker.listener.name` sets it apart from others that clients use."""
 
     def with_ports(self, ports: dict[str, int]) -> Listeners:
         """The same after binding: ports that the system chose stand where 0 stood."""
@@ -102,7 +104,9 @@ def resolve_listeners(config: BrokerConfig) -> Listeners:
         raise ConfigError("listeners", ",".join(config["listeners"]), "must name at least one listener for clients")
     _refuse_twice("listeners", bound, ports_too=True)
     advertised = _advertised(config, bound, protocols, leave_out)
-    return Listeners(bound, advertised, _inter_broker(config, advertised))
+    inter_broker = _inter_broker(config, advertised)
+    is_own = bool(config["inter.broker.listener.name"]) and len(bound) > 1
+    return Listeners(bound, advertised, inter_broker, inter_broker if is_own else None)
 
 
 def _protocol_map(config: BrokerConfig) -> dict[str, str]:

@@ -16,6 +16,7 @@ from headrace.handlers.api_versions import unsupported_version_answer
 from headrace.handlers.context import ANONYMOUS, RequestContext
 from headrace.handlers.error_answers import error_answer
 from headrace.handlers.metering import Metering
+from headrace.handlers.replica_only import ReplicaOnly
 from headrace.handlers.request_metrics import RequestMetrics
 from headrace.handlers.table import Answer, FrameHandler, Handler, HandlerTable, RefusesItself
 from headrace.kernel.errors import ErrorCode, Fault
@@ -39,8 +40,15 @@ _FETCH: Final = 1
 class Dispatcher:
     """Serves the frames of every connection. Owned by the event loop."""
 
-    def __init__(self, table: HandlerTable, metrics: RequestMetrics, metering: Metering | None = None) -> None:
+    def __init__(
+        self,
+        table: HandlerTable,
+        metrics: RequestMetrics,
+        metering: Metering | None = None,
+        replica_only: ReplicaOnly | None = None,
+    ) -> None:
         self._table = table
+        self._replica_only = ReplicaOnly() if replica_only is None else replica_only
         self._metrics = metrics
         self._metering = Metering() if metering is None else metering
         # Asked once: checking a protocol costs more than serving a small request.
@@ -91,6 +99,7 @@ class Dispatcher:
 
     def _call(self, handler: Handler, request: Any, context: RequestContext, connection: Connection) -> Reply:
         try:
+            self._replica_only.check(handler.api_key, context.header.api_version, request, context.listener)
             answer = handler(request, context)
         except Exception as error:
             return self._failed(handler, request, context, connection, error)

@@ -38,8 +38,25 @@ async def _each(request: Any, ask: Ask, nothing: dict[str, Any]) -> dict[str, An
     return {"results": results}
 
 
+class _OfBrokers:
+    """What a client gets that asks as if it were a broker: the refusal, partition by partition."""
+
+    nothing: ClassVar[dict[str, Any]] = {}
+
+    def refuse(self, request: Any, context: RequestContext, error_code: int, message: str) -> dict[str, Any]:
+        refused = {"error_code": error_code, "error_message": message, **self.nothing}
+        results = [
+            {
+                "topic_id": topic.topic_id,
+                "partitions": [{"partition": one.partition, **refused} for one in topic.partitions],
+            }
+            for topic in request.topics
+        ]
+        return {"results": results}
+
+
 @dataclass(frozen=True)
-class InitializeShareGroupState:
+class InitializeShareGroupState(_OfBrokers):
     states: ShareStateCoordinator
 
     api_key: ClassVar[int] = 83
@@ -54,11 +71,12 @@ class InitializeShareGroupState:
 
 
 @dataclass(frozen=True)
-class ReadShareGroupState:
+class ReadShareGroupState(_OfBrokers):
     states: ShareStateCoordinator
 
     api_key: ClassVar[int] = 84
     versions: ClassVar[range] = range(1)
+    nothing: ClassVar[dict[str, Any]] = {"state_epoch": -1, "start_offset": NOT_STARTED, "state_batches": []}
 
     async def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:
         async def ask(key: ShareKey, partition: Any) -> dict[str, Any]:
@@ -69,7 +87,7 @@ class ReadShareGroupState:
                 "state_batches": [batch._asdict() for batch in found.batches],
             }
 
-        return await _each(request, ask, {"state_epoch": -1, "start_offset": NOT_STARTED, "state_batches": []})
+        return await _each(request, ask, self.nothing)
 
 
 def _batch(given: Any) -> StateBatch:
@@ -82,7 +100,7 @@ def _batch(given: Any) -> StateBatch:
 
 
 @dataclass(frozen=True)
-class WriteShareGroupState:
+class WriteShareGroupState(_OfBrokers):
     states: ShareStateCoordinator
 
     api_key: ClassVar[int] = 85
@@ -104,7 +122,7 @@ class WriteShareGroupState:
 
 
 @dataclass(frozen=True)
-class DeleteShareGroupState:
+class DeleteShareGroupState(_OfBrokers):
     states: ShareStateCoordinator
 
     api_key: ClassVar[int] = 86
@@ -119,19 +137,23 @@ class DeleteShareGroupState:
 
 
 @dataclass(frozen=True)
-class ReadShareGroupStateSummary:
+class ReadShareGroupStateSummary(_OfBrokers):
     states: ShareStateCoordinator
 
     api_key: ClassVar[int] = 87
     versions: ClassVar[range] = range(2)
+    nothing: ClassVar[dict[str, Any]] = {
+        "state_epoch": 0,
+        "leader_epoch": 0,
+        "start_offset": NOT_STARTED,
+        "delivery_complete_count": -1,
+    }
 
     async def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:
-        nothing = {"state_epoch": 0, "leader_epoch": 0, "start_offset": NOT_STARTED, "delivery_complete_count": -1}
-
         async def ask(key: ShareKey, partition: Any) -> dict[str, Any]:
             found = await self.states.summary(key)
             if found is None:
-                return nothing
+                return self.nothing
             return {
                 "state_epoch": found.state_epoch,
                 "leader_epoch": found.leader_epoch,
@@ -139,4 +161,4 @@ class ReadShareGroupStateSummary:
                 "delivery_complete_count": found.delivery_complete_count,
             }
 
-        return await _each(request, ask, nothing)
+        return await _each(request, ask, self.nothing)

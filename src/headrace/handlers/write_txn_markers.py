@@ -1,7 +1,7 @@
 """WriteTxnMarkers (key 27, versions 1–2): a transaction coordinator (or an administrator) ends a transaction here.
 
 v1 flexible · v2 the transaction version of the marker
-Needs cluster rights where an authorizer is on.
+For brokers, where they have a listener of their own (`replica_only`).
 """
 
 from __future__ import annotations
@@ -56,6 +56,25 @@ class WriteTxnMarkers:
                     for index, written in topic["partitions"]
                 ]
         return {"markers": begun}
+
+    def refuse(self, request: Any, context: RequestContext, error_code: int, message: str) -> dict[str, Any]:
+        markers = [
+            {
+                "producer_id": int(marker.producer_id),
+                "topics": [
+                    {
+                        "name": str(topic.name),
+                        "partitions": [
+                            {"partition_index": int(index), "error_code": error_code}
+                            for index in topic.partition_indexes
+                        ],
+                    }
+                    for topic in marker.topics
+                ],
+            }
+            for marker in request.markers
+        ]
+        return {"markers": markers}
 
 
 async def _outcome(written: ErrorCode | asyncio.Future[ErrorCode]) -> ErrorCode:
