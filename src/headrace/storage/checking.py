@@ -8,23 +8,20 @@ the one that lies, and the log ends before it.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
-from headrace.kernel.errors import CorruptBatch, Fault
+from headrace.kernel.errors import Fault
 from headrace.kernel.ids import TopicPartition
-from headrace.records.batch import CURRENT_MAGIC, HEADER_BYTES, LOG_OVERHEAD_BYTES, BatchView, check_extent
+from headrace.records.batch import BatchView
 from headrace.storage.core.recovery import verdict
 from headrace.storage.cutting import rebuild_producers
 from headrace.storage.files import tolerated_no_space
 from headrace.storage.log import Log
+from headrace.storage.places import scan
 from headrace.storage.producer_state import ProducerState
 from headrace.storage.segment import Segment
-
-# Large enough to make reads few, small enough to still be in the processor's cache when its checksum is made.
-_SCAN_BYTES: Final = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +117,7 @@ class Checking:
         segment.txn_index.reset()
         expected, position = segment.base_offset, 0
         try:
-            for position, batch in scan(segment):
+            for position, batch in scan(segment.file, segment.size_bytes):
                 reason = verdict(batch, base_offset=segment.base_offset, expected_offset=expected)
                 if reason is not None:
                     return position, expected, reason, batch.base_offset if batch.base_offset < expected else None
@@ -185,28 +182,3 @@ def replay_from(segment: Segment, offset: int, producers: ProducerState) -> None
     for batch in segment.batches(position) if position is not None else ():
         if batch.producer_id >= 0 and batch.base_offset >= offset:
             producers.replay(batch)
-
-
-def scan(segment: Segment) -> Iterator[tuple[int, BatchView]]:
-    """Every batch with its position, read in large pieces; raises CorruptBatch at a byte where none can begin."""
-    fd, end = segment.file.fileno(), segment.size_bytes
-    buffer = bytearray(min(_SCAN_BYTES, max(end, HEADER_BYTES)))
-    position = 0
-    while position < end:
-        filled = os.preadv(fd, [buffer], position)
-        view = memoryview(buffer)[: min(filled, end - position)]
-        at, last = 0, len(view) - HEADER_BYTES
-        while at <= last:
-            batch = BatchView(view, at)
-            size = batch.batch_length + LOG_OVERHEAD_BYTES
-            if batch.magic != CURRENT_MAGIC or size < HEADER_BYTES or size > len(view) - at:
-                if size > len(view) - at and position + at + size <= end:
-                    break
-                check_extent(view, at)
-            yield position + at, batch
-            at += size
-        if at == 0:
-            if len(view) < HEADER_BYTES or len(view) >= end - position:
-                raise CorruptBatch(f"only {len(view)} bytes are left, too few for a batch")
-            buffer = bytearray(min(len(buffer) * 2, end - position))
-        position += at

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 from headrace.kernel.errors import CorruptBatch
 from headrace.records import raw
@@ -29,6 +30,7 @@ from headrace.storage.files import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, 
 from headrace.storage.log import Log
 from headrace.storage.log_config import LogConfig
 from headrace.storage.offset_map import OffsetMap
+from headrace.storage.places import scan
 from headrace.storage.segment import Segment
 from headrace.storage.txn_index import AbortedTransaction
 
@@ -155,7 +157,7 @@ class Cleaner:
             following = job.segments[at + 1].base_offset if at + 1 < len(job.segments) else None
             if following is not None and following <= job.dirt.first_dirty_offset:
                 continue
-            for batch in segment.batches():
+            for _, batch in scan(segment.file, segment.size_bytes):
                 if offsets.is_full or batch.base_offset >= job.dirt.first_uncleanable_offset:
                     return offsets
                 self._throttle(batch.size_bytes)
@@ -175,9 +177,13 @@ class Cleaner:
             return
         if batch.last_offset < first_dirty:
             return
-        for place in raw.places(batch, raw.opened(batch)):
-            if place.key is not None and place.offset >= first_dirty:
-                offsets.put(place.key, place.offset)
+        records = raw.layout(batch)
+        if batch.base_offset >= first_dirty and None not in records.keys:
+            offsets.note(cast("list[bytes]", records.keys), records.offsets)
+            return
+        for key, offset in zip(records.keys, records.offsets, strict=True):
+            if key is not None and offset >= first_dirty:
+                offsets.note([key], [offset])
 
     # --- the copy --------------------------------------------------------------------------------------------------
 
@@ -189,7 +195,7 @@ class Cleaner:
         )
         try:
             for segment in old:
-                for batch in segment.batches():
+                for _, batch in scan(segment.file, segment.size_bytes):
                     done.bytes_read += batch.size_bytes
                     batch.check_crc()
                     kept = self._kept(job, batch, offsets, transactions)
@@ -218,7 +224,6 @@ class Cleaner:
         horizon_ms = batch.delete_horizon_ms
         passed = horizon_ms is not None and horizon_ms <= job.now_ms and batch.last_offset < job.replicated_up_to
         discard = False
-        marks_horizon = False
         if batch.is_control:
             commit = _is_commit(batch)
             spent = commit is not None and transactions.marker_is_spent(
@@ -226,36 +231,32 @@ class Cleaner:
             )
             if not (spent and passed):
                 if spent and horizon_ms is None:
-                    section = raw.opened(batch)
-                    everything = list(raw.places(batch, section))
-                    return raw.rebuilt(batch, section, everything, job.now_ms + job.config.delete_retention_ms)
+                    records = raw.layout(batch)
+                    return raw.rebuilt(batch, records, range(batch.record_count), self._horizon_ms(job))
                 return batch.data
             discard = True
         elif batch.is_transactional:
             discard = transactions.is_aborted(batch.producer_id, batch.last_offset)
-        section = b"" if discard else raw.opened(batch)
-        kept = []
-        if not discard:
-            for place in raw.places(batch, section):
-                if self._is_current(place, offsets):
-                    if not place.has_value:
-                        if passed:
-                            continue
-                        marks_horizon = horizon_ms is None
-                    kept.append(place)
+        if discard:
+            return raw.rebuilt(batch, None, (), None) if _is_producers_last(job, batch) else None
+        records = raw.layout(batch)
+        kept = offsets.current(records.keys, records.offsets)
+        marks_horizon = False
+        if records.tombstones:
+            tombstones = set(records.tombstones)
+            if passed:
+                kept = [number for number in kept if number not in tombstones]
+            elif horizon_ms is None:
+                marks_horizon = not tombstones.isdisjoint(kept)
         if not kept:
-            return raw.rebuilt(batch, section, [], None) if _is_producers_last(job, batch) else None
+            return raw.rebuilt(batch, None, (), None) if _is_producers_last(job, batch) else None
         if len(kept) == batch.record_count and not marks_horizon:
             return batch.data
-        fresh_horizon_ms = job.now_ms + job.config.delete_retention_ms if marks_horizon else None
-        return raw.rebuilt(batch, section, kept, fresh_horizon_ms)
+        return raw.rebuilt(batch, records, kept, self._horizon_ms(job) if marks_horizon else None)
 
     @staticmethod
-    def _is_current(place: raw.Place, offsets: OffsetMap) -> bool:
-        if place.offset >= offsets.end_offset:
-            return True
-        # A record without a key can never be superseded; it has no place in a compacted topic and goes.
-        return place.key is not None and place.offset >= offsets.newest(place.key)
+    def _horizon_ms(job: Job) -> int:
+        return job.now_ms + job.config.delete_retention_ms
 
     def _throttle(self, moved: int) -> None:
         if self._bytes_per_second is None:

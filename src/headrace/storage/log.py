@@ -29,6 +29,7 @@ from headrace.storage.cutting import cut_all, cut_end, cut_start
 from headrace.storage.files import is_no_space
 from headrace.storage.flushing import flush
 from headrace.storage.following import append_leaders_batches, leaders_batches
+from headrace.storage.fresh import make_files
 from headrace.storage.leader_epochs import LeaderEpochs
 from headrace.storage.leading import Appended, AppendOrigin, admitted_batch, answer_for_producer
 from headrace.storage.log_config import LogConfig
@@ -70,6 +71,8 @@ class Log:
         # Counts cuts at the end, so that a flush in a thread notices one; and whether new files await a directory sync.
         self.cuts = 0
         self.names_changed = True
+        # A new log that has no files yet; see `promises`.
+        self.is_promised = False
         self._on_disk_fault = on_disk_fault
         self._bases: list[int] = []
         self._active: Segment
@@ -139,6 +142,8 @@ class Log:
         """
         if self.offline_reason is not None:
             raise self._offline_fault()
+        if self.is_promised:
+            self.make_files()
         from_client = origin is AppendOrigin.CLIENT
         batch = admitted_batch(self, data, now_ms, from_client=from_client)
         if batch.producer_id >= 0:
@@ -178,6 +183,7 @@ class Log:
         """Writes batches as the leader wrote them. A torn batch at the end of a fetch is left for the next one."""
         if self.offline_reason is not None:
             raise self._offline_fault()
+        self.make_files()
         batches, length = leaders_batches(self, memoryview(data))
         if not batches:
             return Appended(-1, -1, -1, self._log_start_offset)
@@ -267,6 +273,8 @@ class Log:
 
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
         """The first record at or after `timestamp_ms`, in order of offsets."""
+        if self.is_promised:
+            return None
         return first_at_or_after(self.segments, timestamp_ms, self._log_start_offset)
 
     def offset_of_max_timestamp(self) -> TimestampOffset | None:
@@ -294,8 +302,17 @@ class Log:
             self.leader_epochs.truncate_from_start(offset)
             self.producers.log_start_advanced(offset)
 
+    def make_files(self) -> None:
+        """The files of a log that began in memory."""
+        if self.is_promised:
+            try:
+                make_files(self)
+            except OSError as error:
+                raise self.disk_fault(error) from error
+
     def roll(self, base_offset: int | None = None, *, now_ms: int | None = None) -> Segment:
         """Ends the active segment and begins one at `base_offset` (the log end unless a leader left a gap)."""
+        self.make_files()
         old = self._active
         base = self._next_offset if base_offset is None else max(base_offset, self._next_offset)
         if old.size_bytes == 0 and old.base_offset == base:
@@ -334,6 +351,7 @@ class Log:
 
     def truncate_fully_and_start_at(self, offset: int, *, now_ms: int = 0) -> None:
         """An empty log that begins at `offset`: for a follower whose leader no longer has what it lacks."""
+        self.make_files()
         try:
             cut_all(self, offset, now_ms)
         except OSError as error:
@@ -341,6 +359,8 @@ class Log:
 
     def delete_old_segments(self, now_ms: int) -> Verdict:
         """One round of retention; says how many segments went and why."""
+        if self.is_promised:
+            return Verdict(0, "")
         try:
             return cut_start(self, now_ms)
         except OSError as error:
@@ -351,6 +371,7 @@ class Log:
 
     def assign_topic_id(self, topic_id: uuid.UUID) -> None:
         if self.topic_id != topic_id:
+            self.make_files()
             write_topic_id(self.directory, topic_id)
             self.topic_id = topic_id
 
@@ -359,7 +380,9 @@ class Log:
         leaves it.
         """
         if clean and self.offline_reason is None:
+            self.make_files()
             try:
+                self.leader_epochs.save_if_changed()
                 self._active.seal()
                 self.flush()
                 self.producers.take_snapshot(self._next_offset, durable=True)

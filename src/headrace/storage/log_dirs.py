@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from headrace.kernel.errors import Fault, StorageFault
@@ -31,6 +32,7 @@ from headrace.storage.files import (
 from headrace.storage.log import Log
 from headrace.storage.log_config import LogConfig
 from headrace.storage.log_dir import LogDir
+from headrace.storage.promises import Promises
 from headrace.storage.recovery import Damage, Marks, Progress, open_log
 from headrace.storage.settings import BrokerSettings, StorageSettings
 from headrace.storage.trash import Trash
@@ -55,6 +57,8 @@ class LogDirs:
         self.settings = settings
         self.directories = [LogDir(path) for path in settings.directories]
         self.trash = Trash()
+        # Set by a broker that serves: from then on new logs begin in memory.
+        self.promises: Promises | None = None
         self.damages: list[Damage] = []
         self._config_of = config_of
         self._logs: dict[TopicPartition, Log] = {}
@@ -200,6 +204,12 @@ class LogDirs:
             return existing
         home = self._choose(directory)
         path = home.path / str(key)
+        if self.promises is not None and not path.exists():
+            log = self.promises.log(
+                path, key, config, topic_id, now_ms=now_ms, trash=self.trash, on_disk_fault=partial(self._failed, home)
+            )
+            self._add(key, log, home)
+            return log
         try:
             path.mkdir(exist_ok=True)
             if topic_id is not None:
@@ -249,6 +259,8 @@ class LogDirs:
         home = self._home.pop(key)
         log.offline_reason = "deleted"
         log.close(clean=False)
+        if log.is_promised:
+            return True
         # Kafka's name for it; cut so that the longest topic name still fits into a file name.
         suffix = f".{uuid.uuid4().hex}{DELETED_DIR_SUFFIX}"
         renamed = log.directory.with_name(str(key)[: 255 - len(suffix)] + suffix)

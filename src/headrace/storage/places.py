@@ -1,4 +1,4 @@
-"""Where batches stand in a data file, found by reading their headers and nothing else."""
+"""The batches of a data file: where they stand (`walk`, which reads headers and nothing else), or whole (`scan`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from headrace.kernel.errors import CorruptBatch
-from headrace.records.batch import CONTROL_BIT, CURRENT_MAGIC, HEADER_BYTES, LOG_OVERHEAD_BYTES
+from headrace.records.batch import (
+    CONTROL_BIT,
+    CURRENT_MAGIC,
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    BatchView,
+    check_extent,
+)
 from headrace.storage.files import SharedFile
 
 # Of a header: base offset, length, leader epoch, magic, attributes, last offset delta, max timestamp.
@@ -16,6 +23,8 @@ _WALK: Final = struct.Struct(">qiib4xhi8xq")
 _SMALLEST_LENGTH: Final = HEADER_BYTES - LOG_OVERHEAD_BYTES
 # One index interval of small batches is walked with one read.
 _CHUNK_BYTES: Final = 4096 + HEADER_BYTES
+# Large enough to make reads few, small enough to still be in the processor's cache when its checksum is made.
+_SCAN_BYTES: Final = 1024 * 1024
 
 
 class Slice(NamedTuple):
@@ -56,3 +65,31 @@ def walk(file: SharedFile, position: int, end: int) -> Iterator[BatchPlace]:
             raise CorruptBatch(f"{file.path}: no batch at byte {position}")
         yield BatchPlace(position, size, base_offset, base_offset + delta, max_timestamp_ms, epoch, attributes)
         position += size
+
+
+def scan(file: SharedFile, end: int) -> Iterator[tuple[int, BatchView]]:
+    """Every batch up to `end` with its position, read in large pieces; raises CorruptBatch where none can begin.
+
+    A batch is good until the next one is asked for: the buffer under it is used again.
+    """
+    fd = file.fileno()
+    buffer = bytearray(min(_SCAN_BYTES, max(end, HEADER_BYTES)))
+    position = 0
+    while position < end:
+        filled = os.preadv(fd, [buffer], position)
+        view = memoryview(buffer)[: min(filled, end - position)]
+        at, last = 0, len(view) - HEADER_BYTES
+        while at <= last:
+            batch = BatchView(view, at)
+            size = batch.batch_length + LOG_OVERHEAD_BYTES
+            if batch.magic != CURRENT_MAGIC or size < HEADER_BYTES or size > len(view) - at:
+                if size > len(view) - at and position + at + size <= end:
+                    break
+                check_extent(view, at)
+            yield position + at, batch
+            at += size
+        if at == 0:
+            if len(view) < HEADER_BYTES or len(view) >= end - position:
+                raise CorruptBatch(f"only {len(view)} bytes are left, too few for a batch")
+            buffer = bytearray(min(len(buffer) * 2, end - position))
+        position += at

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from aiokafka.record.memory_records import MemoryRecords
@@ -9,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.kernel.errors import CorruptBatch, Fault
-from headrace.records.batch import BatchView
+from headrace.records import raw
+from headrace.records.batch import HEADER_BYTES, BatchView
 from headrace.records.builder import Record, build_batch
 from headrace.records.compression import Codec
 from headrace.records.reader import read_records
@@ -94,3 +97,34 @@ def test_a_damaged_record_section_is_a_fault_and_nothing_else(records: list[Reco
         read_records(BatchView(memoryview(raw)))
     except Fault as fault:
         assert isinstance(fault, CorruptBatch)
+
+
+@given(some_records, codecs, st.integers(0, 2**40), st.data())
+def test_a_batch_that_loses_records_keeps_the_others_as_they_were(
+    records: list[Record], codec: Codec, base_offset: int, data: st.DataObject
+) -> None:
+    """Compaction's way: the records are found as places in the bytes, some are dropped, and again."""
+    batch = BatchView(memoryview(build_batch(records, base_offset=base_offset, codec=codec)))
+    expected = [(base_offset + at, *plain(record)) for at, record in enumerate(records)]
+    for horizon_ms in (None, 1_700_000_000_000):
+        found = raw.layout(batch)
+        assert list(found.offsets) == [offset for offset, *_ in expected]
+        assert found.keys == [key for _, key, *_ in expected]
+        assert found.tombstones == [at for at, (_, _, value, *_) in enumerate(expected) if value is None]
+        kept = sorted(data.draw(st.sets(st.sampled_from(range(len(expected))), min_size=1)))
+        batch = BatchView(memoryview(raw.rebuilt(batch, found, kept, horizon_ms)))
+        batch.check_crc()
+        expected = [expected[at] for at in kept]
+        assert [(record.offset, *plain(record)) for record in read_records(batch)] == expected
+        assert batch.max_timestamp_ms == max(timestamp_ms for *_, timestamp_ms in expected)
+        assert (batch.base_offset, batch.last_offset) == (base_offset, base_offset + len(records) - 1)
+
+
+@given(some_records, st.data())
+def test_damaged_records_are_refused_by_whoever_looks_for_places(records: list[Record], data: st.DataObject) -> None:
+    damaged = bytearray(build_batch(records))
+    for _ in range(data.draw(st.integers(1, 3))):
+        damaged[data.draw(st.integers(HEADER_BYTES, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    with contextlib.suppress(CorruptBatch):
+        found = raw.layout(BatchView(memoryview(damaged)))
+        assert found.starts[-1] == len(found.section) and len(found.keys) == len(records)
