@@ -43,7 +43,7 @@ class SimulatedAppend:
 
 
 class _EpochsInMemory(LeaderEpochs):
-    def assign(self, epoch: int, start_offset: int, *, durable: bool = True) -> None:
+    def assign(self, epoch: int, start_offset: int) -> None:
         if epoch >= 0:
             self.note(epoch, start_offset)
 
