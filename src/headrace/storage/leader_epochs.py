@@ -57,7 +57,7 @@ class LeaderEpochs:
 
     def announce(self, epoch: int, start_offset: int) -> None:
         """As `assign`, but written with the first append and not forced to disk: until there is a record of this epoch,
-        who reads the file misses nothing. A broker that leads thousands of partitions starts in time by that.
+        who reads the file misses nothing. By that a broker that leads thousands of partitions starts and stops in time.
         """
         if epoch > self.latest and epoch >= 0:
             self._pairs = [*(pair for pair in self._pairs if pair[1] < start_offset), (epoch, start_offset)]

@@ -183,10 +183,10 @@ class Log:
         """Writes batches as the leader wrote them. A torn batch at the end of a fetch is left for the next one."""
         if self.offline_reason is not None:
             raise self._offline_fault()
-        self.make_files()
         batches, length = leaders_batches(self, memoryview(data))
         if not batches:
             return Appended(-1, -1, -1, self._log_start_offset)
+        self.make_files()
         newest_ms = max(batch.max_timestamp_ms for batch in batches)
         try:
             append_leaders_batches(self, memoryview(data)[:length], batches, newest_ms if now_ms is None else now_ms)
@@ -382,10 +382,10 @@ class Log:
         if clean and self.offline_reason is None:
             self.make_files()
             try:
-                self.leader_epochs.save_if_changed()
                 self._active.seal()
                 self.flush()
-                self.producers.take_snapshot(self._next_offset, durable=True)
+                if self._next_offset > self._log_start_offset or self.producers.entries:
+                    self.producers.take_snapshot(self._next_offset, durable=True)
             except OSError as error:
                 raise self.disk_fault(error) from error
         for segment in self.segments:

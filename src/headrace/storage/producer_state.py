@@ -11,6 +11,7 @@ producer is in a snapshot, as in Kafka: the other four matter only to requests t
 
 from __future__ import annotations
 
+import os
 import struct
 from pathlib import Path
 from typing import Final
@@ -81,7 +82,8 @@ class ProducerState(Producers):
         return log_start_offset
 
     def snapshot_offsets(self) -> list[int]:
-        found = (offset_of_file(path.name) for path in self.directory.glob("*" + SNAPSHOT_SUFFIX))
+        names = [entry.name for entry in os.scandir(self.directory)]
+        found = (offset_of_file(name) for name in names if name.endswith(SNAPSHOT_SUFFIX))
         return [offset for offset in found if offset is not None]
 
     def drop_snapshots(self, *, keep: set[int]) -> None:
