@@ -49,7 +49,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster
         built = stack.enter_context(Network(brokers=3)) if NO_NETWORK is None else None
         running = RunningCluster(directory, network=built)
         if NO_DISK is None:
-            stack.enter_context(SmallDisk(running.data_dir(SMALL), megabytes=256))
+            stack.enter_context(SmallDisk(running.data_dir(SMALL)))
         yield stack.enter_context(running)
 
 
@@ -206,6 +206,31 @@ def test_a_replica_with_a_flipped_byte(cluster: RunningCluster, topic: str) -> N
         load.wait_for_acks(100)
         cluster.wait_in_sync(topic)
         conclude(cluster, load, topic)
+
+
+@needs_disk
+def test_a_full_disk(cluster: RunningCluster, topic: str) -> None:
+    """It leads a third of the partitions and follows the rest; all are written on, and it comes back with room."""
+    with Load(cluster, topic) as load:
+        assert any(info.leader == SMALL for info in cluster.metadata(topic).values())
+        disk = SmallDisk(cluster.data_dir(SMALL))
+        disk.fill()
+        try:
+            wait_for(
+                lambda: all(
+                    info.leader not in (-1, SMALL) and SMALL not in info.isrs
+                    for info in cluster.metadata(topic).values()
+                ),
+                60,
+                "others to lead and commit",
+            )
+            load.silence_s()  # every partition is written
+            load.wait_for_acks(200)
+        finally:
+            disk.make_room()
+        cluster.wait_in_sync(topic)
+        conclude(cluster, load, topic)
+        assert cluster.brokers[SMALL].is_running, "a full disk is no reason to stop"
 
 
 # ---- all of it

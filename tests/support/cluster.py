@@ -45,7 +45,12 @@ class ClusterBroker(BrokerProcess):
 
     @property
     def is_up(self) -> bool:
+        """As far as the test itself has not stopped it."""
         return self.process is not None
+
+    @property
+    def is_running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
 
 
 class RunningCluster:

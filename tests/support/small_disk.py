@@ -1,6 +1,6 @@
-"""A directory on a disk of a few megabytes (a tmpfs), which can be filled to the last byte and emptied again.
+"""A directory on a small disk (a tmpfs), which can be filled to the last byte and emptied again.
 
-with SmallDisk(directory, megabytes=64) as disk:
+with SmallDisk(directory) as disk:
     disk.fill()         # from now on every write there fails with ENOSPC
     disk.make_room()
 
@@ -20,7 +20,7 @@ def why_not() -> str | None:
 
 
 class SmallDisk:
-    def __init__(self, directory: Path, *, megabytes: int) -> None:
+    def __init__(self, directory: Path, *, megabytes: int = 512) -> None:
         self.directory = directory
         self._megabytes = megabytes
         self._ballast = directory / "ballast"

@@ -9,6 +9,7 @@ from pathlib import Path
 from headrace.broker.auto_creation import TopicCreation
 from headrace.broker.coordinators import Coordinators
 from headrace.broker.data_handlers import data_handlers
+from headrace.broker.full_disks import FullDisks
 from headrace.broker.group_handlers import group_handlers
 from headrace.broker.live_config import LiveConfig
 from headrace.broker.peers import BrokerPeers
@@ -47,6 +48,7 @@ class Parts:
     coordinators: Coordinators
     gateway: ControllerGateway
     peers: BrokerPeers
+    full_disks: FullDisks
 
     def start(self) -> None:
         self.replication.start()
@@ -62,6 +64,7 @@ class Parts:
     async def close(self) -> None:
         await self.coordinators.close()
         await self.replication.close()
+        await self.full_disks.close()
         await self.gateway.close()
         await self.peers.close()
 
@@ -81,6 +84,8 @@ def wire(
     member.membership.on_registered(partitions.registered_as)
     config.subscribe(replication.settings_changed)
     gateway = ControllerGateway(member.controller, view, inter_broker, lambda: (member.broker_id, member.epoch))
+    full_disks = FullDisks(gateway)
+    partitions.when_no_room = full_disks.no_room_for
     peers = BrokerPeers(view, inter_broker)
     creation = TopicCreation(config, view, gateway)
     coordinators = Coordinators(config(), view, partitions, member.broker_id, gateway, creation, peers)
@@ -106,7 +111,9 @@ def wire(
         table.add(handler)
     metrics = RequestMetrics()
     dispatcher = Dispatcher(table, metrics, metering, ReplicaOnly(listeners.brokers_own))
-    return Parts(dispatcher, table, metrics, metering, partitions, replication, coordinators, gateway, peers)
+    return Parts(
+        dispatcher, table, metrics, metering, partitions, replication, coordinators, gateway, peers, full_disks
+    )
 
 
 def _limit_connections(quotas: Quotas, config: BrokerConfig) -> None:

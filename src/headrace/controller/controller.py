@@ -179,8 +179,11 @@ class Controller:
             )
         )
 
-    async def replicas_lost(self, broker_id: int, broker_epoch: int, lost: Sequence[TopicPartition]) -> None:
-        await self._run(partition_operations.lose_replicas(self, broker_id, broker_epoch, lost))
+    async def replicas_lost(
+        self, broker_id: int, broker_epoch: int, lost: Sequence[TopicPartition], full: Sequence[TopicPartition] = ()
+    ) -> None:
+        """`lost` with a disk that failed; `full`: on a disk that takes nothing more for now."""
+        await self._run(partition_operations.lose_replicas(self, broker_id, broker_epoch, lost, full))
 
     # --- brokers -------------------------------------------------------------------------------------------------
 

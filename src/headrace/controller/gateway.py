@@ -41,6 +41,8 @@ ALLOCATE_PRODUCER_IDS: Final = 67
 ASSIGN_REPLICAS_TO_DIRS: Final = 73
 # Kafka's id for "a directory that is gone".
 LOST_DIRECTORY: Final = UUID(int=1)
+# Ours, from the ids that Kafka keeps for such meanings and does not use: "a directory without room".
+FULL_DIRECTORY: Final = UUID(int=99)
 _PAUSE_SECONDS: Final = 0.1
 _CONNECT_SECONDS: Final = 5.0
 DEFAULT_TIMEOUT_SECONDS: Final = 30.0
@@ -151,11 +153,14 @@ class ControllerGateway:
 
         return await self._to_controller(locally, remotely, timeout)
 
-    async def replicas_lost(self, lost: Sequence[TopicPartition], *, timeout: float = DEFAULT_TIMEOUT_SECONDS) -> None:
-        """Says that these replicas of this broker are gone with their disk, so that others lead instead."""
+    async def replicas_lost(
+        self, lost: Sequence[TopicPartition], *, full: bool = False, timeout: float = DEFAULT_TIMEOUT_SECONDS
+    ) -> None:
+        """Says that these replicas of this broker are gone with their disk (or their disk is `full`), so that others
+        lead instead."""
 
         async def locally() -> None:
-            await self.controller.replicas_lost(*self._own(), lost)
+            await self.controller.replicas_lost(*self._own(), () if full else lost, lost if full else ())
 
         async def remotely(connection: Connection, left: float) -> None:
             broker_id, epoch = self._own()
@@ -165,10 +170,10 @@ class ControllerGateway:
                 if known is not None:
                     topics.setdefault(known.id, []).append({"partition_index": index})
             rows = [{"topic_id": topic_id, "partitions": rows} for topic_id, rows in topics.items()]
-            directories = [{"id_": LOST_DIRECTORY, "topics": rows}]
+            directories = [{"id_": FULL_DIRECTORY if full else LOST_DIRECTORY, "topics": rows}]
             body = {"broker_id": broker_id, "broker_epoch": epoch, "directories": directories}
             answer = await connection.request(ASSIGN_REPLICAS_TO_DIRS, body, version=0, timeout=left)
-            _raise(answer.error_code, "replicas on a failed disk")
+            _raise(answer.error_code, f"replicas on a {'full' if full else 'failed'} disk")
 
         await self._to_controller(locally, remotely, timeout)
 

@@ -93,13 +93,23 @@ def alter_reassignments(
 
 
 def lose_replicas(
-    controller: Controller, broker_id: int, broker_epoch: int, lost: Sequence[TopicPartition]
+    controller: Controller,
+    broker_id: int,
+    broker_epoch: int,
+    lost: Sequence[TopicPartition],
+    full: Sequence[TopicPartition],
 ) -> Callable[[ClusterImage], Decision[None]]:
     def decide(image: ClusterImage) -> Decision[None]:
         check_broker_epoch(image, broker_id, broker_epoch)
-        decided = elections.replicas_lost(image, broker_id, lost, controller.topic_rules(image))
-        report_elections(controller, decided)
-        return Decision(None, decided.changes)
+        rules_of = controller.topic_rules(image)
+        changes: list[Change] = []
+        for decided in (
+            elections.replicas_lost(image, broker_id, lost, rules_of),
+            elections.replicas_full(image, broker_id, [one for one in full if one not in lost], rules_of),
+        ):
+            report_elections(controller, decided)
+            changes += decided.changes
+        return Decision(None, changes)
 
     return decide
 

@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
-from headrace.kernel.errors import CorruptBatch, ErrorCode, Fault
+from headrace.kernel.errors import CorruptBatch, ErrorCode, Fault, StorageFault
 from headrace.replication.core.fetch_session import FetchPosition, FetchSession, PartitionKey
 from headrace.replication.core.leader import EpochEnd
 from headrace.replication.leader_channel import LeaderChannel, ReplicaFetch, WireChannel
@@ -213,6 +213,8 @@ class LeaderFetcher:
             self._back_off(key, self._settings.backoff_ms / 1000)
         except Fault as fault:
             logger.error("%r cannot follow broker %d: %s", partition, self.leader, fault)
+            if isinstance(fault, StorageFault):
+                partition.could_not_write()
             self._back_off(key, self._settings.backoff_ms / 1000)
         else:
             self._throttles.copied(partition, len(data.records))

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from headrace.cluster.core.image import PartitionInfo
-from headrace.kernel.errors import ErrorCode, NotLeader, OffsetOutOfRange, Refused
+from headrace.kernel.errors import ErrorCode, NotLeader, OffsetOutOfRange, Refused, StorageFault
 from headrace.replication.core.isr import InSyncReplicas, IsrProposal
 from headrace.replication.core.leader import (
     NO_EPOCH,
@@ -109,15 +109,19 @@ class Partition(Replica):
                 f"min.insync.replicas={isr.min_insync} asks for more",
             )
         log = self.log
-        appended = log.append_as_leader(
-            records,
-            leader_epoch=self.leader_epoch,
-            now_ms=now_ms,
-            origin=origin,
-            verification=verification,
-            verify=verify,
-            transaction_version=transaction_version,
-        )
+        try:
+            appended = log.append_as_leader(
+                records,
+                leader_epoch=self.leader_epoch,
+                now_ms=now_ms,
+                origin=origin,
+                verification=verification,
+                verify=verify,
+                transaction_version=transaction_version,
+            )
+        except StorageFault:
+            self.could_not_write()
+            raise
         end = log.log_end_offset
         if isr.followers:
             self._uncommitted_bytes += len(records)

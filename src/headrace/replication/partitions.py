@@ -25,6 +25,7 @@ from headrace.kernel.errors import ErrorCode, Fault, NotLeader, StorageFault, Un
 from headrace.replication.core.isr import UNKNOWN_BROKER_EPOCH, IsrProposal
 from headrace.replication.core.leader import ReadableReplica, preferred_read_replica
 from headrace.replication.partition import Partition
+from headrace.replication.replica import Replica
 from headrace.replication.throttles import Throttles
 from headrace.storage.log import Log
 from headrace.storage.log_config import LogConfig
@@ -97,6 +98,7 @@ class Partitions:
         self.lease_held = lease_held
         self.throttles = Throttles(broker_id, lambda: self._applied, monotonic_ms)
         self.isr_changes: IsrChanges = isr_changes or _NobodyToAsk()
+        self.when_no_room: Callable[[Replica], None] | None = None
         self._logs = logs
         self._view = view
         self._log_config_for = log_config_for
@@ -157,6 +159,10 @@ class Partitions:
         self._subscribers.append(callback)
         return lambda: self._subscribers.remove(callback) if callback in self._subscribers else None
 
+    def no_room_for(self, replica: Replica) -> None:
+        if self.when_no_room is not None:
+            self.when_no_room(replica)
+
     # ---- following the image --------------------------------------------------------------------------------------
 
     def registered_as(self, broker_epoch: int) -> None:
@@ -185,8 +191,9 @@ class Partitions:
         for topic in delta.deleted:
             for index in range(len(topic.partitions)):
                 self._drop(topic.name, index)
+        configs: dict[str, LogConfig] = {}  # made once per topic: a large one has thousands of partitions
         for topic, index, _, info in delta.changed:
-            self._assign(topic, index, info, image)
+            self._assign(topic, index, info, image, configs)
         if delta.brokers_joined or delta.brokers_left:
             for partition in self.all():
                 partition.brokers_changed(self.live_brokers)
@@ -209,15 +216,20 @@ class Partitions:
                     partition.log.update_config(config)
                     partition.config_changed()
 
-    def _assign(self, topic: TopicInfo, index: int, info: PartitionInfo, image: ClusterImage) -> None:
+    def _assign(
+        self, topic: TopicInfo, index: int, info: PartitionInfo, image: ClusterImage, configs: dict[str, LogConfig]
+    ) -> None:
         key = (topic.name, index)
         if self.broker_id not in info.replicas:
             self._drop(*key)
             return
         partition = self._by_name.get(key)
         if partition is None:
+            config = configs.get(topic.name)
+            if config is None:
+                config = configs[topic.name] = self._log_config_for(topic.name, image)
             try:
-                log = self._open_log(topic, index, image)
+                log = self._open_log(topic, index, config)
             except (Fault, OSError) as fault:
                 logger.error("%s-%d cannot be held here: %s", topic.name, index, fault)
                 self._offline[key] = str(fault)
@@ -229,8 +241,7 @@ class Partitions:
         if partition.update(info):
             self._tell(partition)
 
-    def _open_log(self, topic: TopicInfo, index: int, image: ClusterImage) -> Log:
-        config = self._log_config_for(topic.name, image)
+    def _open_log(self, topic: TopicInfo, index: int, config: LogConfig) -> Log:
         log = self._logs.log(topic.name, index)
         if log is not None and log.topic_id is not None and log.topic_id != topic.id:
             logger.warning("%s-%d on disk belongs to an older topic of that name: deleted", topic.name, index)

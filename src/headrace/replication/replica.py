@@ -54,6 +54,7 @@ class Surroundings(Protocol):
     def lease_held(self) -> bool: ...
     def ask_for_isr(self, partition: Partition, proposal: IsrProposal) -> None: ...
     def preferred_replica(self, partition: Partition, offset: int, client_rack: str) -> int: ...
+    def no_room_for(self, replica: Replica) -> None: ...
 
 
 class Replica:
@@ -118,6 +119,11 @@ class Replica:
             diverging_epoch,
             preferred_read_replica,
         )
+
+    def could_not_write(self) -> None:
+        """A disk that failed takes its directory offline, which is told of as a whole; here it is only full."""
+        if self.log.offline_reason is None:
+            self.around.no_room_for(self)
 
     # ---- following ------------------------------------------------------------------------------------------------
 

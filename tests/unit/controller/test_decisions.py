@@ -16,6 +16,7 @@ from headrace.controller.core.isr_changes import IsrReport, decide_isr
 from headrace.controller.core.partition_states import Election
 from headrace.controller.core.topics import Chance, NewTopic
 from headrace.kernel.errors import ErrorCode, Fault, Refused
+from headrace.kernel.ids import TopicPartition
 
 
 def broker(broker_id: int, epoch: int = 1, rack: str | None = None) -> BrokerInfo:
@@ -99,12 +100,21 @@ class TestMembership:
 
     def test_a_failed_disk_takes_its_replicas_out(self) -> None:
         image = cluster()
-        from headrace.kernel.ids import TopicPartition
-
         now = after(image, elections.replicas_lost(image, 1, [TopicPartition("t", 0)], rules()))
         info = now.partition("t", 0)
         assert info is not None
         assert (info.leader, info.isr) == (2, (2, 3))
+
+    def test_a_full_disk_costs_leadership_and_the_place_in_the_isr_but_not_eligibility(self) -> None:
+        zero = [TopicPartition("t", 0)]
+        now = after(image := cluster(), elections.replicas_full(image, 1, zero, rules(2)))
+        assert (info := now.partition("t", 0)) is not None
+        assert (info.leader, info.isr, info.eligible) == (2, (2, 3), ())
+        now = after(now, elections.replicas_full(now, 2, zero, rules(2)))
+        assert (info := now.partition("t", 0)) is not None
+        assert (info.leader, info.isr, info.eligible) == (3, (3,), (2,))
+        assert elections.replicas_full(now, 3, zero, rules(2)).changes == [], "nobody else could go on"
+        assert elections.replicas_full(now, 1, zero, rules(2)).changes == [], "it is out already"
 
     def test_leadership_goes_back_when_it_is_uneven(self) -> None:
         away = PartitionInfo(2, 5, 7, (1, 2, 3), (1, 2, 3))

@@ -16,6 +16,7 @@ from headrace.kernel.errors import (
     NotLeader,
     OffsetOutOfRange,
     Refused,
+    StorageFault,
     UnknownLeaderEpoch,
 )
 from headrace.replication.core.isr import IsrProposal
@@ -43,12 +44,16 @@ class Broker:
         self.now_ms = 0
         self.has_lease = True
         self.asked: list[IsrProposal] = []
+        self.without_room: list[object] = []
         self.live_brokers: Mapping[int, int] = {1: 101, 2: 102, 3: 103}
         self.image = ClusterImage()
         self.throttles = Throttles(1, lambda: self.image, self.monotonic_ms)
 
     def monotonic_ms(self) -> int:
         return self.now_ms
+
+    def no_room_for(self, replica: object) -> None:
+        self.without_room.append(replica)
 
     def lease_held(self) -> bool:
         return self.has_lease
@@ -99,6 +104,22 @@ def test_a_lone_replica_acknowledges_at_once(broker: Broker) -> None:
     assert partition.committed(end) is ErrorCode.none
     assert partition.high_watermark == 2
     assert values(partition.read(0, 1000).slice) == [1, 2]
+
+
+def test_a_disk_without_room_is_told_of_and_a_failed_one_is_not(broker: Broker) -> None:
+    partition = partition_on(broker, LED)
+
+    def full(*_: object, **__: object) -> None:
+        raise StorageFault("no space left")
+
+    partition.log.append_as_leader = full  # type: ignore[assignment, method-assign]
+    with pytest.raises(StorageFault):
+        append(partition, 1)
+    assert broker.without_room == [partition]
+    partition.log.offline_reason = "it failed"
+    with pytest.raises(StorageFault):
+        append(partition, 1)
+    assert broker.without_room == [partition]
 
 
 def test_an_acknowledgement_waits_for_the_members(broker: Broker) -> None:

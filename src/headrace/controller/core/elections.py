@@ -124,6 +124,21 @@ def replicas_lost(image: ClusterImage, broker_id: int, lost: Iterable[TopicParti
     return decided
 
 
+def replicas_full(image: ClusterImage, broker_id: int, full: Iterable[TopicPartition], rules_of: RulesOf) -> Decided:
+    """A disk of a live broker is full: these replicas leave the ISR where others are left in it that can lead, so that
+    writing goes on without them. They lost nothing, so they stay eligible, and return by catching up."""
+    decided = Decided()
+    for name, index in full:
+        info = image.partition(name, index)
+        others = [] if info is None else [r for r in info.isr if r != broker_id and may_lead(image, r)]
+        if info is None or broker_id not in info.isr or not others:
+            continue
+        topic = rules_of(name)
+        rules = Rules(lambda r: r != broker_id and may_lead(image, r), topic.min_insync, topic.unclean_allowed)
+        decided.add(name, index, settle(info, rules, isr=[r for r in info.isr if r != broker_id]))
+    return decided
+
+
 def _settle_all(
     after: ClusterImage,
     decided: Decided,

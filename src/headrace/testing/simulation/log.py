@@ -86,6 +86,7 @@ class SimulatedLog:
         self.durable_end = 0
         self.log_start_offset = 0
         self.high_watermark = 0
+        self.offline_reason: str | None = None
         self.leader_epochs = _EpochsInMemory(Path(), lambda: self.log_end_offset)
 
     @property
