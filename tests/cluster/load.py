@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from tests.cluster.history import ANY_OFFSET, History, Place, Value
 from tests.support.cluster import RunningCluster, wait_for
+from tests.support.java_client import JavaProgram
 
 _QUIET = {"log_level": 0, "socket.timeout.ms": 6000, "topic.metadata.refresh.interval.ms": 1000}
 
@@ -46,6 +47,7 @@ class Load:
     def __exit__(self, *_: Any) -> None:
         self._stop.set()
         self._drained.set()
+        self._read_enough()
         for thread in (*self._producers, self._reader):
             thread.join(60)
 
@@ -112,18 +114,22 @@ class Load:
                 if error is not None:
                     self.failed.append(f"{value}: {error}")
                     return
-                now = time.monotonic()
-                self.longest_gap_s = max(self.longest_gap_s, now - self._last_ack)
-                self._last_ack = now
-                partition = message.partition()
-                self._silence_s = max(self._silence_s, now - self._last_ack_of.get(partition, now))
-                self._last_ack_of[partition] = now
-                self._acks_of[partition] = self._acks_of.get(partition, 0) + 1
                 # A retry that the broker knew already may be acknowledged without its offset.
                 offset = message.offset()
-                self.history.acked[value] = Place(partition, ANY_OFFSET if offset is None else offset)
+                self._acknowledged(value, Place(message.partition(), ANY_OFFSET if offset is None else offset))
 
         return answered
+
+    def _acknowledged(self, value: Value, place: Place) -> None:
+        """Under the lock."""
+        now = time.monotonic()
+        self.longest_gap_s = max(self.longest_gap_s, now - self._last_ack)
+        self._last_ack = now
+        partition = place.partition
+        self._silence_s = max(self._silence_s, now - self._last_ack_of.get(partition, now))
+        self._last_ack_of[partition] = now
+        self._acks_of[partition] = self._acks_of.get(partition, 0) + 1
+        self.history.acked[value] = place
 
     # ---- the group ------------------------------------------------------------------------------------------------
 
@@ -150,6 +156,9 @@ class Load:
         finally:
             consumer.close()
 
+    def _read_enough(self) -> None:
+        """`_drained` is set."""
+
     # ---- the end --------------------------------------------------------------------------------------------------
 
     def finish(self) -> History:
@@ -166,9 +175,48 @@ class Load:
         except AssertionError:
             pass  # the checker names what is missing
         self._drained.set()
+        self._read_enough()
         self._reader.join(60)
         history.final = read_all(self._cluster, self._topic)
         return history
+
+
+class JavaLoad(Load):
+    """The same by Apache Kafka's Java clients, in a process of their own."""
+
+    def __init__(self, cluster: RunningCluster, topic: str, *, rate: int = 400) -> None:
+        super().__init__(cluster, topic, producers=1)
+        self._flushed = threading.Event()
+        self._program = JavaProgram("LoadClient", cluster.bootstrap, topic, "java", str(rate))
+
+    def _produce(self, name: str) -> None:
+        self._stop.wait()
+        if self._program.process.poll() is None:
+            self._program.tell("stop")
+        if not self._flushed.wait(90):
+            self.failed.append("java: not everything was answered within 90 s")
+
+    def _consume(self) -> None:
+        assert self._program.process.stdout is not None
+        assert self.history.delivered is not None
+        for line in self._program.process.stdout:
+            what, *words = line.split()
+            if what == "ack":
+                with self._lock:
+                    self._acknowledged(Value.decode(words[2].encode()), Place(int(words[0]), int(words[1])))
+            elif what == "read":
+                value = Value.decode(words[2].encode())
+                self.history.delivered.add(value)
+                self.history.reads.append((Place(int(words[0]), int(words[1])), value))
+            elif what == "flushed":
+                self.sent = int(words[0])
+                self._flushed.set()
+            else:
+                self.failed.append(line)
+        self._flushed.set()
+
+    def _read_enough(self) -> None:
+        self._program.close()
 
 
 def read_all(cluster: RunningCluster, topic: str) -> dict[int, list[tuple[int, Value]]]:

@@ -18,7 +18,7 @@ import pytest
 
 from tests.cluster import faults
 from tests.cluster.faults import conclude, controller_of
-from tests.cluster.load import Load
+from tests.cluster.load import JavaLoad, Load
 from tests.support import network, small_disk, zookeeper
 from tests.support.cluster import RunningCluster, wait_for
 from tests.support.effort import is_long
@@ -129,6 +129,19 @@ def test_rolling_restart(cluster: RunningCluster, topic: str) -> None:
             broker.start()
             cluster.wait_in_sync(topic)
         load.wait_for_acks(100)
+        conclude(cluster, load, topic)
+
+
+@pytest.mark.needs("kafka", "javac")
+def test_leader_killed_then_all_under_java_clients(cluster: RunningCluster, topic: str) -> None:
+    with JavaLoad(cluster, topic) as load:
+        cluster.brokers[cluster.leader(topic)].kill()
+        load.silence_s()
+        cluster.heal()
+        cluster.wait_in_sync(topic)
+        faults.kill_all(cluster)
+        cluster.heal()
+        load.wait_for_acks(200)
         conclude(cluster, load, topic)
 
 
