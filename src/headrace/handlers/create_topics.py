@@ -42,10 +42,11 @@ class CreateTopics:
             context.peer_host,
             lambda: self._create(request, context),
             timeout=timeout,
+            opened=True,
         )
-        if not request.validate_only:
+        names = [str(row["name"]) for row in answer["topics"] if not int(row["error_code"])]
+        if names and not request.validate_only:
             # Whoever asks this very broker next should find the topics, as with a broker that is the controller itself.
-            names = [str(topic.name) for topic in request.topics]
             await self.gateway.view.wait_until(lambda image: all(n in image.topics for n in names), min(timeout, 0.5))
         return answer
 

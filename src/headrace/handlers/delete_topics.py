@@ -36,8 +36,9 @@ class DeleteTopics:
             context.peer_host,
             lambda: self._delete(request, context),
             timeout=timeout,
+            opened=True,
         )
-        names = [name for name, _ in _asked(request) if name is not None]
+        names = [str(row["name"]) for row in answer["responses"] if row["name"] and not int(row["error_code"])]
         await self.gateway.view.wait_until(lambda image: not any(n in image.topics for n in names), min(timeout, 0.5))
         return answer
 

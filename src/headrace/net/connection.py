@@ -389,7 +389,8 @@ class Connection:
         if self._throttled is not None:
             self._throttled.cancel()
         for task in self._waits or ():
-            task.cancel()
+            # Not now: one that has not had its first step would leave the coroutines inside it unawaited.
+            self._loop.call_soon(task.cancel)
         if self._buffer is not None:
             self._pool.give_back(self._buffer)
             self._buffer = None
