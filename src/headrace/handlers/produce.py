@@ -30,7 +30,6 @@ from headrace.wire.node_endpoints import NodeEndpoint
 from headrace.wire.produce import (
     LOG_START_FROM,
     PartitionOutcome,
-    PartitionRecords,
     ProduceRequest,
     encode_produce_response,
     encode_taken,
@@ -94,7 +93,7 @@ class Produce:
             if unverified:
                 # The records must outlive this frame, and nothing behind them may be appended before them.
                 for _, partitions in request.topics:
-                    partitions[:] = [PartitionRecords(p, _copy(r)) for p, r in partitions]
+                    partitions[:] = [(index, _copy(records)) for index, records in partitions]
                 return Later(self._when_verified(request, unverified, context, len(frame)))
         return self._append_all(request, context, {}, len(frame))
 

@@ -46,6 +46,7 @@ _I32: Final = struct.Struct(">i")
 _U32: Final = struct.Struct(">I")
 _I16: Final = struct.Struct(">h")
 _OFFSET_AND_LENGTH: Final = struct.Struct(">qi")
+_PLACE: Final = struct.Struct(">qii")
 
 
 class TimestampType(IntEnum):
@@ -169,19 +170,17 @@ class BatchView:
         return int(crc32c(checked))
 
     def check_crc(self) -> None:
-        computed = self.computed_crc()
+        at = self.position
+        computed = crc32c(self.buffer[at + CRC_START : at + self.batch_length + LOG_OVERHEAD_BYTES])
         if computed != self.crc:
             raise CorruptBatch(
                 f"batch at offset {self.base_offset}: checksum {self.crc:#010x}, its bytes give {computed:#010x}"
             )
 
-    def patch_base_offset(self, offset: int) -> None:
-        _I64.pack_into(self.buffer, self.position, offset)
-        self.base_offset = offset
-
-    def patch_leader_epoch(self, epoch: int) -> None:
-        _I32.pack_into(self.buffer, self.position + 12, epoch)
-        self.partition_leader_epoch = epoch
+    def patch_place(self, offset: int, leader_epoch: int) -> None:
+        """Where the batch stands in its log, and under which leader it got there."""
+        _PLACE.pack_into(self.buffer, self.position, offset, self.batch_length, leader_epoch)
+        self.base_offset, self.partition_leader_epoch = offset, leader_epoch
 
     def patch_log_append_time(self, now_ms: int) -> None:
         """Marks every record as taken at `now_ms`; the checksum is made anew because it covers the timestamps."""

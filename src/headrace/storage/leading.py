@@ -6,7 +6,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.kernel.errors import ErrorCode, Refused
-from headrace.records.batch import BatchView, TimestampType
+from headrace.records.batch import LOG_OVERHEAD_BYTES, BatchView, TimestampType
 from headrace.records.control import read_control
 from headrace.records.reader import read_records
 from headrace.records.validation import admit, single_batch
@@ -47,7 +47,7 @@ def admitted_batch(log: Log, data: memoryview | bytearray | bytes, now_ms: int, 
         batch = BatchView(view)
         if config.rules.timestamp_type is TimestampType.LOG_APPEND_TIME:
             batch.patch_log_append_time(now_ms)
-    if batch.size_bytes > config.segment_bytes:
+    if batch.batch_length + LOG_OVERHEAD_BYTES > config.segment_bytes:
         raise Refused(
             ErrorCode.record_list_too_large,
             f"{log.topic}-{log.partition}: batch of {batch.size_bytes} bytes, segment.bytes={config.segment_bytes}",

@@ -160,8 +160,7 @@ class Log:
         first_offset = self._next_offset
         last_offset = first_offset + batch.last_offset_delta
         timestamp_ms = batch.max_timestamp_ms
-        batch.patch_base_offset(first_offset)
-        batch.patch_leader_epoch(leader_epoch)
+        batch.patch_place(first_offset, leader_epoch)
         segment = self._active
         try:
             epochs = self.leader_epochs
@@ -169,7 +168,7 @@ class Log:
                 epochs.assign(leader_epoch, first_offset)
             elif epochs.unsaved:
                 epochs.save_if_changed()
-            if segment.should_roll(batch.size_bytes, last_offset, timestamp_ms, now_ms, self.config):
+            if segment.should_roll(len(batch.buffer), last_offset, timestamp_ms, now_ms, self.config):
                 segment = self.roll(first_offset, now_ms=now_ms)
             segment.append(batch.buffer, first_offset, last_offset, timestamp_ms)
             self._next_offset = last_offset + 1

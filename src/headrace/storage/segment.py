@@ -18,7 +18,7 @@ from typing import Final
 
 from headrace.kernel.errors import CorruptBatch
 from headrace.records.batch import BatchView
-from headrace.storage.core.roll import ActiveSegment, should_roll
+from headrace.storage.core.roll import should_roll
 from headrace.storage.files import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -56,7 +56,7 @@ class Segment:
         self._first_timestamp_ms: int | None = None
         self._bytes_since_entry = 0
         self._config = config
-        self._roll_jitter_ms = 0
+        self.roll_jitter_ms = 0
         self._recent: dict[int, int] = {}
         # Indexes that were found on disk are looked at before their first use; those made here need no look.
         self.belief = Belief.WHOLE
@@ -106,7 +106,7 @@ class Segment:
 
     def _tune(self, config: LogConfig) -> None:
         self._config = config
-        self._roll_jitter_ms = random.randrange(config.segment_jitter_ms) if config.segment_jitter_ms > 0 else 0
+        self.roll_jitter_ms = random.randrange(config.segment_jitter_ms) if config.segment_jitter_ms > 0 else 0
 
     def activate(self, config: LogConfig) -> None:
         """Makes a loaded segment the one that is written."""
@@ -240,16 +240,8 @@ class Segment:
             self._bytes_since_entry = 0
 
     def should_roll(self, size: int, last_offset: int, max_timestamp_ms: int, now_ms: int, config: LogConfig) -> bool:
-        facts = ActiveSegment(
-            self.base_offset,
-            self.size_bytes,
-            self.created_ms,
-            self.first_timestamp_ms,
-            self._roll_jitter_ms,
-            self.offset_index.is_full or self.time_index.is_full,
-        )
         return should_roll(
-            facts,
+            self,
             incoming_bytes=size,
             incoming_last_offset=last_offset,
             incoming_timestamp_ms=max_timestamp_ms,
@@ -257,6 +249,10 @@ class Segment:
             segment_bytes=config.segment_bytes,
             segment_ms=config.segment_ms,
         )
+
+    @property
+    def indexes_full(self) -> bool:
+        return self.offset_index.is_full or self.time_index.is_full
 
     def truncate_to(self, offset: int, *, now_ms: int) -> None:
         """Cuts everything from the batch that holds `offset` on. The segment must be active."""

@@ -26,15 +26,11 @@ FLEXIBLE_FROM: Final = 9
 TOPIC_IDS_FROM: Final = 13
 
 
-class PartitionRecords(NamedTuple):
-    partition: int
-    records: memoryview | None
-
-
-class TopicRecords(NamedTuple):
-    # The name up to v12, the sixteen bytes of the id from v13.
-    topic: str | bytes
-    partitions: list[PartitionRecords]
+# Plain tuples, because two of them are made for every small request.
+# (partition, its records)
+PartitionRecords = tuple[int, memoryview | None]
+# (the name up to v12 or the sixteen bytes of the id from v13, its partitions)
+TopicRecords = tuple[str | bytes, list[PartitionRecords]]
 
 
 @dataclass(slots=True)
@@ -93,14 +89,14 @@ def _read_legacy(frame: memoryview, at: int) -> tuple[ProduceRequest, int]:
     acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(frame, at)
     (topic_count,) = _I32.unpack_from(frame, at + 6)
     at += 10
-    topics = []
+    topics: list[TopicRecords] = []
     for _ in range(_checked_count(frame, at, topic_count, 6)):
         (length,) = _I16.unpack_from(frame, at)
         end = _checked(frame, at + 2, length)
         name = str(frame[at + 2 : end], "utf-8")
         (partition_count,) = _I32.unpack_from(frame, end)
         at = end + 4
-        partitions = []
+        partitions: list[PartitionRecords] = []
         for _ in range(_checked_count(frame, at, partition_count, 8)):
             (index,) = _I32.unpack_from(frame, at)
             (length,) = _I32.unpack_from(frame, at + 4)
@@ -110,8 +106,8 @@ def _read_legacy(frame: memoryview, at: int) -> tuple[ProduceRequest, int]:
                 end = _checked(frame, at, length)
                 records = frame[at:end]
                 at = end
-            partitions.append(PartitionRecords(index, records))
-        topics.append(TopicRecords(name, partitions))
+            partitions.append((index, records))
+        topics.append((name, partitions))
     return ProduceRequest(transactional_id, acks, timeout_ms, topics), at
 
 
@@ -127,7 +123,7 @@ def _read_flexible(frame: memoryview, at: int, version: int) -> tuple[ProduceReq
     acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(frame, at)
     at += 6
     topic_count, at = (frame[at], at + 1) if frame[at] < 0x80 else read_uvarint(frame, at)
-    topics = []
+    topics: list[TopicRecords] = []
     for _ in range(_checked_count(frame, at, topic_count - 1, 3)):
         topic: str | bytes
         if version >= TOPIC_IDS_FROM:
@@ -138,7 +134,7 @@ def _read_flexible(frame: memoryview, at: int, version: int) -> tuple[ProduceReq
             end = _checked(frame, at, length - 1)
             topic = str(frame[at:end], "utf-8")
         partition_count, at = (frame[end], end + 1) if frame[end] < 0x80 else read_uvarint(frame, end)
-        partitions = []
+        partitions: list[PartitionRecords] = []
         for _ in range(_checked_count(frame, at, partition_count - 1, 6)):
             (index,) = _I32.unpack_from(frame, at)
             length, at = read_uvarint(frame, at + 4)
@@ -150,9 +146,9 @@ def _read_flexible(frame: memoryview, at: int, version: int) -> tuple[ProduceReq
                 records = frame[at:end]
                 at = end
             at = at + 1 if frame[at] == 0 else skip_tagged_fields(frame, at)
-            partitions.append(PartitionRecords(index, records))
+            partitions.append((index, records))
         at = at + 1 if frame[at] == 0 else skip_tagged_fields(frame, at)
-        topics.append(TopicRecords(topic, partitions))
+        topics.append((topic, partitions))
     at = at + 1 if frame[at] == 0 else skip_tagged_fields(frame, at)
     return ProduceRequest(transactional_id, acks, timeout_ms, topics), at
 

@@ -18,8 +18,7 @@ from tests.support.logs import NOW_MS, a_batch
 def test_offsets_and_epoch_are_set_without_touching_the_checksum() -> None:
     data = a_batch(3, codec=Codec.ZSTD)
     batch = BatchView(memoryview(data))
-    batch.patch_base_offset(1_000_000_000_000)
-    batch.patch_leader_epoch(7)
+    batch.patch_place(1_000_000_000_000, 7)
     again = BatchView(memoryview(data))
     again.check_crc()
     assert (again.base_offset, again.last_offset, again.partition_leader_epoch) == (

@@ -42,9 +42,7 @@ def test_a_produce_request_of_every_version_is_read(version: int, transactional_
     assert (request.transactional_id, request.acks, request.timeout_ms) == (transactional_id, -1, 1500)
     ((topic, partitions),) = request.topics
     assert topic == (TOPIC_ID.bytes if version >= 13 else "orders")
-    assert [p.partition for p in partitions] == [3, 4]
-    assert partitions[0].records == RECORDS
-    assert partitions[1].records is None
+    assert partitions == [(3, RECORDS), (4, None)]
 
 
 @pytest.mark.parametrize("version", range(3, 14))

@@ -7,18 +7,26 @@ comes, so that a replayed history rolls as it did when it was fresh. Mirrors Kaf
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final, Protocol
 
 MAX_RELATIVE_OFFSET: Final = 0x7FFFFFFF
 
 
-class ActiveSegment(NamedTuple):
-    base_offset: int
-    size_bytes: int
-    created_ms: int
-    first_timestamp_ms: int | None
-    roll_jitter_ms: int
-    indexes_full: bool
+class ActiveSegment(Protocol):
+    """What is asked of a segment; the segment itself, because the question comes with every append."""
+
+    @property
+    def base_offset(self) -> int: ...
+    @property
+    def size_bytes(self) -> int: ...
+    @property
+    def created_ms(self) -> int: ...
+    @property
+    def first_timestamp_ms(self) -> int | None: ...
+    @property
+    def roll_jitter_ms(self) -> int: ...
+    @property
+    def indexes_full(self) -> bool: ...
 
 
 def should_roll(
@@ -37,8 +45,9 @@ def should_roll(
         return False
     if segment.size_bytes > segment_bytes - incoming_bytes:
         return True
-    if segment.first_timestamp_ms is not None and segment.first_timestamp_ms >= 0 and incoming_timestamp_ms >= 0:
-        waited_ms = incoming_timestamp_ms - segment.first_timestamp_ms
+    first_ms = segment.first_timestamp_ms
+    if first_ms is not None and first_ms >= 0 and incoming_timestamp_ms >= 0:
+        waited_ms = incoming_timestamp_ms - first_ms
     else:
         waited_ms = now_ms - segment.created_ms
     return waited_ms > segment_ms - segment.roll_jitter_ms

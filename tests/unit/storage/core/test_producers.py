@@ -23,7 +23,7 @@ class Partition:
         duplicate = self.producers.check(batch)
         if duplicate is not None:
             return duplicate.first_offset
-        batch.patch_base_offset(self.end)
+        batch.patch_place(self.end, 0)
         self.producers.appended(batch)
         self.end += count
         return batch.base_offset
@@ -33,7 +33,7 @@ class Partition:
     ) -> None:
         self.producers.check_marker(pid, epoch, coordinator, version)
         batch = BatchView(memoryview(bytearray(build_end_txn_marker(commit, coordinator, pid, epoch, NOW_MS))))
-        batch.patch_base_offset(self.end)
+        batch.patch_place(self.end, 0)
         self.producers.marker_appended(batch, commit=commit, coordinator_epoch=coordinator)
         self.end += 1
 

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.storage.core.retention import SegmentFacts, Verdict, expired
-from headrace.storage.core.roll import ActiveSegment, should_roll
+from headrace.storage.core.roll import should_roll
 
 DAY = 86_400_000
 
 
-def rolls(segment: ActiveSegment, **incoming: int) -> bool:
+class Segment(NamedTuple):
+    base_offset: int = 0
+    size_bytes: int = 500
+    created_ms: int = 0
+    first_timestamp_ms: int | None = 0
+    roll_jitter_ms: int = 0
+    indexes_full: bool = False
+
+
+def rolls(segment: Segment, **incoming: int) -> bool:
     facts = {"incoming_bytes": 100, "incoming_last_offset": 10, "incoming_timestamp_ms": 1000, "now_ms": 1000}
     return should_roll(segment, segment_bytes=1000, segment_ms=DAY, **{**facts, **incoming})
-
-
-def segment(**changes: object) -> ActiveSegment:
-    facts = {"base_offset": 0, "size_bytes": 500, "created_ms": 0, "first_timestamp_ms": 0, "roll_jitter_ms": 0}
-    return ActiveSegment(**{**facts, "indexes_full": False, **changes})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -43,7 +49,7 @@ def segment(**changes: object) -> ActiveSegment:
 def test_a_segment_ends_for_size_time_index_or_offsets(
     facts: dict[str, object], incoming: dict[str, int], ends: bool
 ) -> None:
-    assert rolls(segment(**facts), **incoming) is ends
+    assert rolls(Segment(**facts), **incoming) is ends
 
 
 def facts(*sizes_and_ages: tuple[int, int]) -> list[SegmentFacts]:
