@@ -40,7 +40,8 @@ class Programs:
     def __enter__(self) -> Programs:
         command = [sys.executable, "-m", "tests.support.programs"]
         root = Path(__file__).resolve().parents[2]
-        self._parent = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=root)
+        # Unbuffered: what `select` waits for must not sit in a buffer of ours already.
+        self._parent = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=root, bufsize=0)
         return self
 
     def __exit__(
