@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from tests.support.logs import a_batch, append, open_at
+from headrace.cli.log import app
+from headrace.records.control import build_end_txn_marker
+from headrace.storage.leading import AppendOrigin
+from headrace.storage.log_config import LogConfig
+from tests.support.logs import NOW_MS, a_batch, append, open_at
 
 BATCHES = 5
 
@@ -19,6 +26,19 @@ def data(tmp_path: Path) -> Path:
     log = open_at(tmp_path / "data" / "orders-0")
     for _ in range(BATCHES):
         append(log, a_batch(3))
+    log.close()
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def rich(tmp_path: Path) -> Path:
+    """A log of several segments that has every kind of file, each with entries."""
+    log = open_at(tmp_path / "data" / "orders-0", LogConfig(segment_bytes=1500, index_interval_bytes=100))
+    for at in range(12):
+        batch = a_batch(2, value=bytes(80), timestamps=[NOW_MS + at] * 2, producer=(7, 0, 2 * at), transactional=True)
+        append(log, batch, epoch=at // 4)
+        marker = build_end_txn_marker(at % 2 == 0, 0, 7, 0, NOW_MS + at)
+        log.append_as_leader(marker, leader_epoch=at // 4, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
     log.close()
     return tmp_path / "data"
 
@@ -47,3 +67,66 @@ def test_a_flipped_byte_is_named_and_cut(data: Path, byte: int) -> None:
     assert headrace_log("recover", str(data), "--yes").returncode == 0
     [row] = json.loads(headrace_log("verify", str(data), "-o", "json").stdout)
     assert (row["end_offset"], row["problems"]) == (6, [])
+
+
+def flipped(byte: int) -> Callable[[Path], None]:
+    def flip(path: Path) -> None:
+        content = bytearray(path.read_bytes())
+        content[byte] ^= 0x41
+        path.write_bytes(content)
+
+    return flip
+
+
+def shortened(by: int) -> Callable[[Path], None]:
+    return lambda path: os.truncate(path, path.stat().st_size - by)
+
+
+# (section of the dump, file, harm, the byte that must be named)
+HARMS: list[tuple[str, str, Callable[[Path], None], int | Callable[[int], int]]] = [
+    ("batches", "{}.log", shortened(1), lambda size: size - 78),
+    ("index", "{}.index", flipped(8), 8),
+    ("index", "{}.index", flipped(13), 8),
+    ("index", "{}.index", shortened(3), lambda size: size - 8),
+    ("index", "{}.index", Path.unlink, -1),
+    ("timeindex", "{}.timeindex", flipped(12 + 6), 12),
+    ("timeindex", "{}.timeindex", flipped(12 + 11), 12),
+    ("timeindex", "{}.timeindex", shortened(12), lambda size: size - 12),
+    ("timeindex", "{}.timeindex", shortened(5), lambda size: size - 12),
+    ("aborted", "{}.txnindex", flipped(34), 34),
+    ("aborted", "{}.txnindex", flipped(34 + 25), 34),
+    ("aborted", "{}.txnindex", shortened(34), lambda size: size - 34),
+    ("aborted", "{}.txnindex", Path.unlink, -1),
+    ("producers", "{}.snapshot", flipped(1), 0),
+    ("producers", "{}.snapshot", flipped(30), 2),
+    ("producers", "{}.snapshot", shortened(4), lambda size: size - 4),
+    ("epochs", "leader-epoch-checkpoint", flipped(0), 0),
+    ("epochs", "leader-epoch-checkpoint", flipped(8), 8),
+    ("epochs", "leader-epoch-checkpoint", shortened(4), lambda size: size - 5),
+]
+
+
+@pytest.mark.parametrize(("section", "name", "harm", "byte"), HARMS)
+def test_the_first_bad_byte_of_every_kind_of_file_is_named_and_repaired(
+    rich: Path, section: str, name: str, harm: Callable[[Path], None], byte: int | Callable[[int], int]
+) -> None:
+    partition = rich / "orders-0"
+    bases = sorted(path.stem for path in partition.glob("*.log"))
+    assert len(bases) >= 3
+    file = partition / name.format(bases[1] if section != "batches" else bases[-1])
+    expected = byte(file.stat().st_size) if callable(byte) else byte
+    harm(file)
+    run = CliRunner()
+    [row] = json.loads(run.invoke(app, ["verify", str(rich), "-o", "json"]).stdout)
+    assert [(found["file"], found["byte"]) for found in row["problems"]] == [(str(file), expected)]
+    table = run.invoke(app, ["verify", str(partition)])
+    place = "" if expected < 0 else f" at byte {expected}"
+    assert table.exit_code == 1 and f"PROBLEM {file}{place}: {row['problems'][0]['what']}" in table.stdout
+    dumped = run.invoke(app, ["dump", str(partition), "-w", section, "-o", "json"])
+    assert dumped.exit_code == 1
+    assert [found["byte"] for found in json.loads(dumped.stdout)["orders-0"]["problems"]] == [expected]
+    assert f"PROBLEM {file}" in run.invoke(app, ["dump", str(partition), "-w", "all", "--records"]).stdout
+    recovered = run.invoke(app, ["recover", str(partition), "--yes", "-o", "json"])
+    [row] = json.loads(recovered.stdout)
+    assert file.name in row["cut" if section == "batches" else "made_anew"]
+    assert run.invoke(app, ["verify", str(rich)]).exit_code == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,8 +14,8 @@ from headrace.kernel.ids import uuid_to_text
 from headrace.records.batch import BatchView
 from headrace.records.reader import read_records
 from headrace.storage import inspection
-from headrace.storage.checkpoints import read_topic_id
-from headrace.storage.files import SNAPSHOT_SUFFIX
+from headrace.storage.checkpoints import LEADER_EPOCH_FILE, CorruptFile, read_topic_id
+from headrace.storage.files import INDEX_SUFFIX, LOG_SUFFIX, SNAPSHOT_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX
 
 app = typer.Typer(help="Look into log directories, check them, repair them.", no_args_is_help=True)
 
@@ -41,17 +42,19 @@ def dump(
     if not sections:
         raise typer.BadParameter(f"--what {what!r}: must be one of {', '.join(_SECTIONS)} or all")
     document: dict[str, Any] = {}
-    failed = False
+    damaged = False
     for partition in _partitions(directory):
         found: dict[str, Any] = {"topic_id": _topic_id(partition)}
         for name, make in sections.items():
             rows: list[dict[str, Any]] = []
-            try:
+            # What cannot be read is named below, with its place.
+            with contextlib.suppress(Fault, CorruptFile, OSError):
                 make(partition, rows, records)
-            except Fault as fault:
-                failed = True
-                found["problem"] = f"{partition}: {fault.message}"
             found[name] = rows
+        shown = tuple(_FILES[name] for name in sections)
+        problems = [p for p in inspection.verify(partition).problems if p.path.name.endswith(shown)]
+        damaged = damaged or bool(problems)
+        found["problems"] = [_problem_row(problem) for problem in problems]
         document[partition.name] = found
     if output is not Format.TABLE:
         show_one(document, output)
@@ -61,10 +64,11 @@ def dump(
             for section in sections:
                 typer.echo(f"\n{section}")
                 show(found[section], output, empty="  none")
-            if "problem" in found:
-                typer.echo(f"\nPROBLEM {found['problem']}")
+            for problem in found["problems"]:
+                place = f" at byte {problem['byte']}" if problem["byte"] >= 0 else ""
+                typer.echo(f"\nPROBLEM {problem['file']}{place}: {problem['what']}")
             typer.echo("")
-    raise typer.Exit(1 if failed else 0)
+    raise typer.Exit(1 if damaged else 0)
 
 
 @app.command()
@@ -87,7 +91,7 @@ def verify(directory: Directory, output: Output = Format.TABLE) -> None:
                 "size": size_text(found.size_bytes) if output is Format.TABLE else found.size_bytes,
                 "first_offset": found.first_offset,
                 "end_offset": found.end_offset,
-                "problems": [str(problem) for problem in found.problems]
+                "problems": [_problem_row(problem) for problem in found.problems]
                 if output is not Format.TABLE
                 else len(found.problems),
             }
@@ -122,12 +126,15 @@ def recover(
     for path in partitions:
         name = partition_of_directory(path.name)
         assert name is not None, path
+        found = inspection.verify(path).problems
         damages: list[Damage] = []
         log = open_log(path, name, LogConfig(), clean=False, on_damage=damages.append)
         log.close()
         cut = "; ".join(f"{d.path.name} from byte {d.position}: {d.reason}" for d in damages)
         row = {"partition": path.name, "first_offset": log.log_start_offset, "end_offset": log.log_end_offset}
-        rows.append({**row, "cut": cut or "nothing"})
+        hints = [problem for problem in found if problem.path.suffix != LOG_SUFFIX]
+        made_anew = "; ".join(f"{p.path.name} at byte {p.position}: {p.what}" for p in hints)
+        rows.append({**row, "cut": cut or "nothing", "made_anew": made_anew or "nothing"})
     show(rows, output)
 
 
@@ -149,6 +156,10 @@ def _partitions(directory: Path) -> list[Path]:
         typer.echo(f"{directory}: no partition directory (topic-0) there", err=True)
         raise typer.Exit(1)
     return found
+
+
+def _problem_row(problem: inspection.Problem) -> dict[str, Any]:
+    return {"file": str(problem.path), "byte": problem.position, "what": problem.what}
 
 
 def _topic_id(partition: Path) -> str | None:
@@ -198,15 +209,22 @@ def _batches(partition: Path, rows: list[dict[str, Any]], records: bool) -> None
 def _index(partition: Path, rows: list[dict[str, Any]], records: bool) -> None:
     for segment in inspection.segments_in(partition):
         segment.offset_index.file.open_sealed()
+        # What follows the entries of an index that is being written is zeros.
         rows += [
-            {"segment": segment.base_offset, "offset": o, "position": p} for o, p in segment.offset_index.entries()
+            {"segment": segment.base_offset, "offset": o, "position": p}
+            for o, p in segment.offset_index.entries()
+            if p > 0
         ]
 
 
 def _time_index(partition: Path, rows: list[dict[str, Any]], records: bool) -> None:
     for segment in inspection.segments_in(partition):
         segment.time_index.file.open_sealed()
-        rows += [{"segment": segment.base_offset, "timestamp": t, "offset": o} for t, o in segment.time_index.entries()]
+        rows += [
+            {"segment": segment.base_offset, "timestamp": t, "offset": o}
+            for t, o in segment.time_index.entries()
+            if t > 0
+        ]
 
 
 def _aborted(partition: Path, rows: list[dict[str, Any]], records: bool) -> None:
@@ -242,6 +260,15 @@ def _text(data: bytes | None) -> str | None:
     return None if data is None else data.decode(errors="backslashreplace")
 
 
+# Which files a section shows, by how their names end.
+_FILES = {
+    "batches": LOG_SUFFIX,
+    "index": INDEX_SUFFIX,
+    "timeindex": TIME_INDEX_SUFFIX,
+    "aborted": TXN_INDEX_SUFFIX,
+    "epochs": LEADER_EPOCH_FILE,
+    "producers": SNAPSHOT_SUFFIX,
+}
 _SECTIONS = {
     "batches": _batches,
     "index": _index,

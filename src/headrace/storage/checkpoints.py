@@ -18,7 +18,6 @@ import contextlib
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -37,7 +36,11 @@ _VERSION: Final = "0"
 
 
 class CorruptFile(Exception):
-    """A small file that does not say what it should; `str()` names file and line."""
+    """A small file that does not say what it should; `str()` names file and line, `position` its first bad byte."""
+
+    def __init__(self, message: str, position: int = 0) -> None:
+        super().__init__(message)
+        self.position = position
 
 
 def _read_table(path: Path, columns: int) -> list[list[str]]:
@@ -45,19 +48,26 @@ def _read_table(path: Path, columns: int) -> list[list[str]]:
         lines = path.read_text().split("\n")
     except FileNotFoundError:
         return []
-    except UnicodeDecodeError:
-        raise CorruptFile(f"{path}: not text") from None
+    except UnicodeDecodeError as wrong:
+        raise CorruptFile(f"{path}: not text", wrong.start) from None
     if lines and lines[-1] == "":
         lines.pop()
     if len(lines) < 2 or lines[0] != _VERSION or not lines[1].isdigit():
-        raise CorruptFile(f"{path}: must begin with version 0 and the number of entries")
+        position = len(_VERSION) + 1 if lines and lines[0] == _VERSION else 0
+        raise CorruptFile(f"{path}: must begin with version 0 and the number of entries", position)
     rows = [line.split(" ") for line in lines[2:]]
-    if len(rows) != int(lines[1]):
-        raise CorruptFile(f"{path}: says {lines[1]} entries, holds {len(rows)}")
     for number, row in enumerate(rows, start=3):
         if len(row) != columns:
-            raise CorruptFile(f"{path}, line {number}: needs {columns} words")
+            raise CorruptFile(f"{path}, line {number}: needs {columns} words", _line_start(lines, number))
+    if len(rows) != int(lines[1]):
+        position = _line_start(lines, min(len(rows), int(lines[1])) + 3)
+        raise CorruptFile(f"{path}: says {lines[1]} entries, holds {len(rows)}", position)
     return rows
+
+
+def _line_start(lines: list[str], number: int) -> int:
+    """The byte at which a line begins; they count from 1."""
+    return sum(len(line.encode()) + 1 for line in lines[: number - 1])
 
 
 def _write_table(path: Path, rows: list[str], *, durable: bool) -> None:
@@ -113,12 +123,18 @@ def write_aborted(path: Path, known: Mapping[TopicPartition, KnownAborted]) -> N
 
 def read_epochs(path: Path) -> list[tuple[int, int]]:
     """(epoch, start offset) pairs as written."""
-    try:
-        pairs = [(int(epoch), int(offset)) for epoch, offset in _read_table(path, 2)]
-    except ValueError as wrong:
-        raise CorruptFile(f"{path}: {wrong}") from None
-    if any(one[0] >= two[0] or one[1] > two[1] for one, two in pairwise(pairs)):
-        raise CorruptFile(f"{path}: epochs and offsets must rise")
+    rows = _read_table(path, 2)
+    written = [_VERSION, str(len(rows)), *(" ".join(row) for row in rows)]
+    pairs: list[tuple[int, int]] = []
+    for number, (epoch, offset) in enumerate(rows, start=3):
+        try:
+            pair = int(epoch), int(offset)
+        except ValueError as wrong:
+            raise CorruptFile(f"{path}, line {number}: {wrong}", _line_start(written, number)) from None
+        if pairs and (pairs[-1][0] >= pair[0] or pairs[-1][1] > pair[1]):
+            what = f"{path}, line {number}: epochs and offsets must rise"
+            raise CorruptFile(what, _line_start(written, number))
+        pairs.append(pair)
     return pairs
 
 

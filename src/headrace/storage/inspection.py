@@ -1,4 +1,5 @@
 """Looking at a log without changing it: what every file of a partition says, and the first byte that is wrong.
+Indexes are held against the data in `hint_inspection`.
 
 Nothing is opened for writing and nothing is repaired, so it may be used beside a running broker; what the broker writes
 meanwhile may show as a torn end of the active segment.
@@ -11,20 +12,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.kernel.errors import Fault
-from headrace.records.batch import HEADER_BYTES, BatchView, check_extent
+from headrace.records.batch import BatchView, check_extent
 from headrace.records.reader import read_records
-from headrace.storage.checkpoints import LEADER_EPOCH_FILE, CorruptFile, read_epochs, read_topic_id
+from headrace.storage.checkpoints import (
+    LEADER_EPOCH_FILE,
+    PARTITION_METADATA_FILE,
+    CorruptFile,
+    read_epochs,
+    read_topic_id,
+)
 from headrace.storage.core.compaction import MAX_OFFSET_SPAN
 from headrace.storage.core.producers import Producer
 from headrace.storage.files import LOG_SUFFIX, SNAPSHOT_SUFFIX, offset_of_file, partition_of_directory
+from headrace.storage.hint_inspection import Contents, faults_in_hints
 from headrace.storage.log_config import LogConfig
-from headrace.storage.producer_state import decode_snapshot
+from headrace.storage.producer_state import ProducerState, decode_snapshot, fault_in_snapshot
 from headrace.storage.segment import Segment
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something wrong in a file; `position` is its first bad byte, -1 where the file as a whole is meant."""
+    """Something wrong in a file; `position` is its first bad byte, -1 for a file that is missing."""
 
     path: Path
     position: int
@@ -85,31 +93,29 @@ def producers_in(path: Path) -> list[Producer] | None:
 def verify(directory: Path) -> Verdict:
     """Every batch, checksum, record, index entry and small file of a partition is looked at."""
     found = Verdict(directory)
-    previous_end = -1
-    for segment in segments_in(directory):
+    producers = ProducerState(directory)
+    previous_end, epoch = -1, -1
+    segments = segments_in(directory)
+    for segment in segments:
         found.segments += 1
         found.size_bytes += segment.size_bytes
         if found.first_offset < 0:
             found.first_offset = segment.base_offset
         if segment.base_offset < previous_end:
             what = f"the segment begins at {segment.base_offset}, but the one before ends at {previous_end}"
-            found.problems.append(Problem(segment.path, -1, what))
-        previous_end = _verify_data(segment, found, max(previous_end, segment.base_offset))
-        _verify_indexes(segment, found)
+            found.problems.append(Problem(segment.path, 0, what))
+        contents = Contents(segment)
+        previous_end = _verify_data(contents, found, max(previous_end, segment.base_offset), producers)
+        found.problems += [Problem(*wrong) for wrong in faults_in_hints(contents, is_last=segment is segments[-1])]
+        epoch = max([epoch, *(batch.leader_epoch for batch in contents.batches)])
     found.end_offset = previous_end
-    try:
-        epochs_in(directory)
-        read_topic_id(directory)
-    except (CorruptFile, ValueError) as error:
-        found.problems.append(Problem(directory, -1, str(error)))
-    for snapshot in sorted(directory.glob("*" + SNAPSHOT_SUFFIX)):
-        if producers_in(snapshot) is None:
-            found.problems.append(Problem(snapshot, -1, "not a whole producer snapshot (wrong checksum or length)"))
+    _verify_small_files(directory, found, epoch)
     return found
 
 
-def _verify_data(segment: Segment, found: Verdict, next_offset: int) -> int:
+def _verify_data(contents: Contents, found: Verdict, next_offset: int, producers: ProducerState) -> int:
     """Walks the data file; gives the offset after its last good batch."""
+    segment = contents.segment
     position = 0
     try:
         for place, batch in batches_in(segment.path):
@@ -122,6 +128,7 @@ def _verify_data(segment: Segment, found: Verdict, next_offset: int) -> int:
                 return next_offset
             found.records += len(read_records(batch))
             found.batches += 1
+            contents.note(place, batch, producers)
             next_offset = batch.last_offset + 1
             position = place + batch.size_bytes
     except Fault as fault:
@@ -129,26 +136,23 @@ def _verify_data(segment: Segment, found: Verdict, next_offset: int) -> int:
     return next_offset
 
 
-def _verify_indexes(segment: Segment, found: Verdict) -> None:
-    for index in (segment.offset_index, segment.time_index):
-        if not index.file.open_sealed():
-            found.problems.append(Problem(index.file.path, -1, "missing, or not a whole number of entries"))
-            return
-    for offset, position in segment.offset_index.entries():
-        # An active index file is longer than what it holds; its end is zeros.
-        if position == 0 and offset == segment.base_offset:
-            continue
-        if position + HEADER_BYTES > segment.size_bytes:
-            what = f"entry for offset {offset} points at byte {position} of a file of {segment.size_bytes}"
-            found.problems.append(Problem(segment.offset_index.file.path, -1, what))
-            return
-        try:
-            first = next(segment.places(position))
-        except (Fault, StopIteration):
-            what = f"entry for offset {offset} points at byte {position}, where no batch begins"
-            found.problems.append(Problem(segment.offset_index.file.path, -1, what))
-            return
-        if not first.base_offset <= offset <= first.last_offset:
-            what = f"entry for offset {offset} points at a batch of {first.base_offset} to {first.last_offset}"
-            found.problems.append(Problem(segment.offset_index.file.path, -1, what))
-            return
+def _verify_small_files(directory: Path, found: Verdict, latest_epoch: int) -> None:
+    path = directory / LEADER_EPOCH_FILE
+    try:
+        epochs = epochs_in(directory)
+        if latest_epoch > max((epoch for epoch, _ in epochs), default=-1):
+            size = path.stat().st_size if path.exists() else 0
+            found.problems.append(
+                Problem(path, size, f"knows nothing of epoch {latest_epoch}, which wrote the log's end")
+            )
+    except CorruptFile as wrong:
+        found.problems.append(Problem(path, wrong.position, str(wrong).removeprefix(str(path)).lstrip(":, ")))
+    try:
+        read_topic_id(directory)
+    except CorruptFile as wrong:
+        path = directory / PARTITION_METADATA_FILE
+        found.problems.append(Problem(path, wrong.position, str(wrong).removeprefix(str(path)).lstrip(":, ")))
+    for snapshot in sorted(directory.glob("*" + SNAPSHOT_SUFFIX)):
+        fault = fault_in_snapshot(snapshot.read_bytes())
+        if fault is not None:
+            found.problems.append(Problem(snapshot, *fault))

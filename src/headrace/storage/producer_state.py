@@ -121,13 +121,25 @@ def encode_snapshot(entries: list[Producer]) -> bytes:
     return bytes(out)
 
 
+def fault_in_snapshot(data: bytes) -> tuple[int, str] | None:
+    """The first bad byte and what is wrong there, or None for a whole snapshot."""
+    if len(data) < _HEAD.size:
+        return len(data), f"ends inside its head of {_HEAD.size} bytes"
+    version, crc, count = _HEAD.unpack_from(data)
+    if version != _VERSION:
+        return 0, f"version {version} is not {_VERSION}"
+    expected = _HEAD.size + count * _ENTRY.size
+    if len(data) != expected:
+        return max(_CRC_START, min(len(data), expected)), f"{count} producers take {expected} bytes, not {len(data)}"
+    computed = crc32c(memoryview(data)[_CRC_START:])
+    if crc != computed:
+        return 2, f"checksum {crc:#010x} where the bytes give {computed:#010x}"
+    return None
+
+
 def decode_snapshot(data: bytes) -> list[Producer] | None:
     """The producers, or None when the bytes are not a whole snapshot."""
-    if len(data) < _HEAD.size:
-        return None
-    version, crc, count = _HEAD.unpack_from(data)
-    sound = version == _VERSION and crc == crc32c(memoryview(data)[_CRC_START:])
-    if not sound or len(data) != _HEAD.size + count * _ENTRY.size:
+    if fault_in_snapshot(data) is not None:
         return None
     producers = []
     for at in range(_HEAD.size, len(data), _ENTRY.size):
