@@ -1,9 +1,9 @@
 """Kafka's record batches as Arrow columns, decoded with numpy instead of record by record.
 
 A v2 record is a chain of variable-length integers, so one thing must be done in order: walking from record to record by
-their lengths. That walk is a tight Python loop; everything else (timestamps, offsets, where keys and values lie) is
-decoded for all records at once. Keys and values are then gathered by Arrow straight out of the fetched bytes: no Python
-object is made for a record.
+their lengths. That walk is a tight Python loop, or a leap over records of one size; everything else (timestamps,
+offsets, where keys and values lie) is decoded for all records at once. Keys and values are then gathered by Arrow
+straight out of the fetched bytes: no Python object is made for a record.
 
 Small batches would drown in numpy's fixed cost per call, so all batches of a fetched chunk are decoded together:
 uncompressed ones where they lie, compressed ones from one joined buffer.
@@ -41,6 +41,8 @@ _SMALLEST_RECORD: Final = 7
 _LARGEST_BATCH: Final = 1 << 30
 # Arrow's binary columns address 2 GiB; far below that, pieces are also handed on sooner.
 _JOINED_BYTES: Final = 64 << 20
+# Fewer records of one size than this are walked faster one by one.
+_SHORT_RUN: Final = 32
 
 HEADERS_TYPE: Final = pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())])))
 _PLAIN_FIELDS: Final = [
@@ -224,37 +226,73 @@ def _one_buffer(group: list[_Batch]) -> tuple[memoryview | bytes, list[int]]:
 def _walk(buffer: memoryview | bytes, begins: list[int], group: list[_Batch], name: str) -> tuple[Ints, Ints]:
     """Where each record's body begins and ends."""
     data = buffer if isinstance(buffer, bytes) else buffer.cast("B")
-    starts: list[int] = []
-    ends: list[int] = []
-    begun, ended = starts.append, ends.append
+    bytes_ = np.frombuffer(buffer, np.uint8)
+    found: list[Ints] = []
     for begin, batch in zip(begins, group, strict=True):
-        at, stop = begin, begin + len(batch.payload)
+        stop = begin + len(batch.payload)
+        at, places = _equal_steps(bytes_, begin, stop, batch.count)
+        found += places
+        left = batch.count - sum(map(len, places))
+        singly: list[int] = []
+        note = singly.append
         try:
-            for _ in range(batch.count):
+            for _ in range(left):
+                note(at)
                 byte = data[at]
-                at += 1
-                if byte >= 0x80:
+                if byte < 0x80:
+                    at += 1 + (byte >> 1)
+                    continue
+                more = data[at + 1]
+                if more < 0x80:
+                    at += 2 + ((byte & 0x7F | more << 7) >> 1)
+                    continue
+                size, shift, at = byte & 0x7F | (more & 0x7F) << 7, 14, at + 2
+                while more >= 0x80:
                     more = data[at]
                     at += 1
-                    size = byte & 0x7F | (more & 0x7F) << 7
-                    shift = 14
-                    while more >= 0x80:
-                        more = data[at]
-                        at += 1
-                        size |= (more & 0x7F) << shift
-                        shift += 7
-                else:
-                    size = byte
-                begun(at)
+                    size |= (more & 0x7F) << shift
+                    shift += 7
                 at += size >> 1
-                ended(at)
-                if at > stop:
-                    break
         except IndexError:
             at = stop + 1
         if at > stop:
             raise CorruptBatch(f"{name}: a record in the batch at offset {batch.base_offset} is longer than its batch")
-    return np.array(starts, np.int64), np.array(ends, np.int64)
+        found.append(np.array(singly, np.int64))
+    try:
+        sizes, starts = _varints(bytes_, np.concatenate(found))
+    except IndexError as error:
+        raise CorruptBatch(f"{name}: the length of a record never ends") from error
+    return starts, starts + sizes
+
+
+def _equal_steps(data: npt.NDArray[np.uint8], begin: int, stop: int, count: int) -> tuple[int, list[Ints]]:
+    """The records from `begin` on as long as they come in long runs of one size: where the walk goes on, and where
+    those records lie.
+
+    A record whose length prefix has the same bytes as the one before is as long as that one. So a run is found by one
+    comparison of all the places where prefixes would lie, up to the first that differs. Records of one size are common
+    (measurements, fixed layouts), and their walk then costs nothing; with sizes that vary the first run is short, and
+    the walk goes step by step.
+    """
+    at, places = begin, []
+    while count > _SHORT_RUN:
+        size, width = int(data[at]), 1
+        if size >= 0x80 and at + 1 < stop:
+            size, width = size & 0x7F | int(data[at + 1]) << 7, 2
+        step = width + (size >> 1)
+        if (width == 2 and data[at + 1] >= 0x80) or at + step > stop:
+            break
+        run = min(count, (stop - at) // step)
+        prefixes = data[at : at + run * step : step]
+        same = prefixes == prefixes[0]
+        if width == 2:
+            same &= data[at + 1 : at + 1 + (run - 1) * step + 1 : step] == data[at + 1]
+        length = run if same.all() else int(np.argmin(same))
+        if length < _SHORT_RUN:
+            break
+        places.append(at + step * np.arange(length, dtype=np.int64))
+        at, count = at + length * step, count - length
+    return at, places
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.client.blocking_produce import Section
+from headrace.pipelines.errors import PipelineError
 from headrace.records.varint import write_varint
 
 Ints = npt.NDArray[np.int64]
@@ -119,8 +120,9 @@ def _header_block(row: list[dict[str, Any]] | None) -> bytes:
     out = bytearray()
     write_varint(out, len(row or ()))
     for header in row or ():
-        key = header["key"].encode()
-        value = header["value"]
+        if header is None or header["key"] is None:
+            raise PipelineError("a row's header is null or has no key: Kafka's headers need one")
+        key, value = header["key"].encode(), header["value"]
         write_varint(out, len(key))
         out += key
         write_varint(out, -1 if value is None else len(value))

@@ -16,7 +16,7 @@ from pyspark.pipelines.source_code_location import SourceCodeLocation
 from pyspark.sql import functions as f
 
 from headrace.pipelines.connectors import ConnectorSpec, End
-from headrace.pipelines.databases import Database
+from headrace.pipelines.databases import Database, quoted
 from headrace.pipelines.errors import OptionError
 from headrace.pipelines.graph import BatchSink
 
@@ -46,8 +46,11 @@ def target_output(spec: ConnectorSpec) -> tuple[Output, Callable[[DataFrame], Da
             return BatchSink(spec.name, None, at, delta_writer(_path(spec, end), spec.name)), _as_is
         case "jdbc":
             end.only("url", "table", "keys")
+            if "table" not in end.settings and spec.source.kind != "cdc":
+                raise OptionError(f'{end.place}: "table" is missing')
             write = table_writer(Database(end.text("url")), end.settings.get("table"), end.names("keys"), spec.name)
             return BatchSink(spec.name, None, at, write), _as_is
+    end.only()
     return BatchSink(spec.name, None, at, lambda frame, _batch: frame.show(truncate=False)), _as_is
 
 
@@ -63,18 +66,20 @@ def _path(spec: ConnectorSpec, end: End) -> str:
 def topic_rows(frame: DataFrame, end: End) -> DataFrame:
     """`value` and `key` as the sink takes them: one column as it is, or all columns as JSON."""
     columns = [name for name in frame.columns if not name.startswith("_")]
-    if value := end.settings.get("value"):
-        body = f.col(str(value))
+    if "value" in end.settings:
+        if (value := end.text("value")) not in frame.columns:
+            raise OptionError(f"{end.place}: value {value!r} is not a column; there are {', '.join(columns)}")
+        body = f.col(value)
     elif columns == ["value"] or {"key", "value"} >= set(columns):
         body = f.col("value")
     else:
         body = f.to_json(f.struct(*columns), {"ignoreNullFields": "false"})
     chosen = [body.cast("string").alias("value")]
-    key = end.settings.get("key") or ("key" if "key" in columns else None)
+    key = end.text("key") if "key" in end.settings else "key" if "key" in columns else None
     if key is not None:
         if key not in frame.columns:
             raise OptionError(f"{end.place}: key {key!r} is not a column; there are {', '.join(columns)}")
-        chosen.append(f.col(str(key)).cast("string").alias("key"))
+        chosen.append(f.col(key).cast("string").alias("key"))
     return frame.select(*chosen)
 
 
@@ -129,14 +134,19 @@ def _apply_changes(database: Database, connection: Any, rows: Any, table: str | 
     for row in rows:
         target = table or row.table.split(".")[-1]
         if row.op == "truncate":
-            cursor.execute(f'DELETE FROM "{target}"')
+            cursor.execute(f"DELETE FROM {quoted(target)}")
             continue
         key = json.loads(row.key)
         before = json.loads(row.before) if row.before else {}
-        old_key = {name: before.get(name, value) for name, value in key.items()}
-        # An update may have changed the key itself: the old row goes, the new one comes.
-        if row.op == "delete" or (row.op == "update" and old_key != key):
-            cursor.execute(database.delete_sql(target, list(key)), tuple(old_key.values()))
-        if row.op != "delete":
-            after = json.loads(row.after)
-            cursor.execute(database.upsert_sql(target, list(after), list(key)), tuple(after.values()))
+        # An update may have changed the key itself: the row is the one of the old key.
+        old_key = tuple(before.get(name, value) for name, value in key.items())
+        if row.op == "delete":
+            cursor.execute(database.delete_sql(target, list(key)), old_key)
+            continue
+        after = json.loads(row.after)
+        if row.op == "update":
+            # Only what was sent: a large value that did not change is not in `after`.
+            cursor.execute(database.update_sql(target, list(after), list(key)), (*after.values(), *old_key))
+            if cursor.rowcount:
+                continue
+        cursor.execute(database.upsert_sql(target, list(after), list(key)), tuple(after.values()))

@@ -47,14 +47,18 @@ class End:
         value = self.settings.get(name, default)
         if value is None:
             raise OptionError(f'{self.place}: "{name}" is missing')
+        if isinstance(value, (list, dict)):
+            raise OptionError(f'{self.place}: "{name}" is {_kind(value)}: must be a text')
         return str(value)
 
     def names(self, name: str) -> list[str]:
         value = self.settings.get(name) or []
+        if isinstance(value, dict):
+            raise OptionError(f'{self.place}: "{name}" is a mapping: must be a list, or names with commas')
         return [part.strip() for part in value.split(",")] if isinstance(value, str) else [str(part) for part in value]
 
     def options(self) -> dict[str, str]:
-        return {str(key): _spark_text(value) for key, value in (self.settings.get("options") or {}).items()}
+        return _texts(self.settings.get("options"), f"{self.place}.options")
 
     def only(self, *known: str) -> End:
         if unknown := next((name for name in self.settings if name not in known), None):
@@ -83,8 +87,21 @@ class ConnectorSpec:
         return PipelineSpec(self.file.parent.resolve(), self.name, self.storage, None, configuration, ())
 
 
-def _spark_text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _kind(value: Any) -> str:
+    kinds = {dict: "a mapping", list: "a list", str: "a text", bool: "a boolean"}
+    return kinds.get(type(value), f"{value!r}")
+
+
+def _texts(given: Any, place: str) -> dict[str, str]:
+    """A mapping of names to Spark's spelling of their values."""
+    if not isinstance(given or {}, dict):
+        raise OptionError(f"{place} is {_kind(given)}: must be a mapping such as {{name: value}}")
+    for name, value in (given or {}).items():
+        if isinstance(value, (list, dict)):
+            raise OptionError(f'{place}: "{name}" is {_kind(value)}: must be a text')
+    return {
+        str(key): str(value).lower() if isinstance(value, bool) else str(value) for key, value in (given or {}).items()
+    }
 
 
 def is_connector(path: Path) -> bool:
@@ -94,7 +111,7 @@ def is_connector(path: Path) -> bool:
 def load_connector(file: Path, bootstrap: str | None = None) -> ConnectorSpec:
     try:
         data = yaml.safe_load(file.read_text())
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise OptionError(f"{file}: not YAML: {' '.join(str(error).split())}") from error
     except OSError as error:
         raise OptionError(f"{file}: {error.strerror}") from error
@@ -102,18 +119,23 @@ def load_connector(file: Path, bootstrap: str | None = None) -> ConnectorSpec:
         raise OptionError(f"{file}: must be a mapping with from and to")
     if unknown := next((key for key in data if key not in _FIELDS), None):
         raise OptionError(f"{file}: field {unknown!r} is unknown{nearest(str(unknown), _FIELDS)}")
-    name = str(data.get("name") or file.stem)
+    if isinstance(data.get("bootstrap"), list):
+        data["bootstrap"] = ",".join(map(str, data["bootstrap"]))
+    for key in ("name", "bootstrap", "storage", "select", "trigger"):
+        if not isinstance(data.get(key) or "", str):
+            raise OptionError(f'{file}: "{key}" is {_kind(data[key])}: must be a text')
+    name = data.get("name") or file.stem
     brokers = bootstrap or data.get("bootstrap") or os.environ.get("HEADRACE_BOOTSTRAP")
     return ConnectorSpec(
         file=file,
         name=name,
         bootstrap=brokers,
-        storage=os.path.expandvars(str(data.get("storage") or f"storage/{name}")),
+        storage=os.path.expandvars(data.get("storage") or f"storage/{name}"),
         source=_end(file, data, "from", SOURCES),
         select=data.get("select"),
         target=_end(file, data, "to", TARGETS),
         trigger=data.get("trigger"),
-        configuration={str(key): _spark_text(value) for key, value in (data.get("configuration") or {}).items()},
+        configuration=_texts(data.get("configuration"), f"{file}: configuration"),
     )
 
 
@@ -128,6 +150,8 @@ def _end(file: Path, data: Mapping[str, Any], field: str, kinds: tuple[str, ...]
         raise OptionError(f"{file}: {field}: {kind!r} is unknown{nearest(str(kind), kinds)}: use {', '.join(kinds)}")
     if isinstance(settings, str):
         settings = {"name" if kind == "topic" else "path": settings}
+    if not isinstance(settings or {}, dict):
+        raise OptionError(f"{file}: {field}.{kind} is {_kind(settings)}: must be a mapping of its settings")
     settings = {
         key: os.path.expandvars(value) if isinstance(value, str) else value for key, value in (settings or {}).items()
     }
@@ -153,7 +177,8 @@ def run_connector(
     from headrace.pipelines.session import spark_session
 
     spec = load_connector(file, bootstrap)
-    spark = spark_session(spec.name, master=master)
+    static = {name: value for name, value in spec.configuration.items() if name.startswith("spark.")}
+    spark = spark_session(spec.name, master=master, settings=static)
     try:
         run = connector_run(spec, spark, once=once, report=report)
 

@@ -104,19 +104,24 @@ class Database:
         target = ", ".join(quoted(name) for name in keys)
         return f"{statement} ON CONFLICT ({target}) DO " + (f"UPDATE SET {changes}" if others else "NOTHING")
 
+    def update_sql(self, table: str, columns: Sequence[str], keys: Sequence[str]) -> str:
+        changes = ", ".join(f"{quoted(name)} = {self.mark}" for name in columns)
+        return f"UPDATE {quoted(table)} SET {changes} WHERE {self._equal(keys)}"
+
     def delete_sql(self, table: str, keys: Sequence[str]) -> str:
-        return f"DELETE FROM {quoted(table)} WHERE " + " AND ".join(f"{quoted(key)} = {self.mark}" for key in keys)
+        return f"DELETE FROM {quoted(table)} WHERE {self._equal(keys)}"
+
+    def _equal(self, keys: Sequence[str]) -> str:
+        return " AND ".join(f"{quoted(key)} = {self.mark}" for key in keys)
 
     def claim_batch(self, connection: Any, name: str, batch: int) -> bool:
         """Notes in the transaction that `name` writes this batch; False when it has written it before."""
         connection.execute(
             f"CREATE TABLE IF NOT EXISTS {LEDGER} (name VARCHAR(255) PRIMARY KEY, batch BIGINT NOT NULL)"
         )
-        found = connection.execute(f"SELECT batch FROM {LEDGER} WHERE name = {self.mark}", (name,)).fetchone()
-        if found is not None and found[0] >= batch:
-            return False
-        connection.execute(self.upsert_sql(LEDGER, ["name", "batch"], ["name"]), (name, batch))
-        return True
+        # Asked and noted in one statement: a second writer of the same batch waits for the first, then finds its note.
+        statement = f"{self.upsert_sql(LEDGER, ['name', 'batch'], ['name'])} WHERE {LEDGER}.batch < excluded.batch"
+        return int(connection.execute(statement, (name, batch)).rowcount) == 1
 
 
 def quoted(name: str) -> str:

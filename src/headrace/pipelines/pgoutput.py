@@ -1,18 +1,37 @@
 """PostgreSQL's logical replication messages (`pgoutput`, protocol 1) as changes.
 
 Begin, Relation, Insert, Update, Delete, Truncate, Commit: each message is a letter and big-endian fields. Values come
-as text, whatever their type. Pure: bytes in, changes out.
+as text; booleans, integers and floats are made such again, everything else stays text (a numeric would lose digits).
+Pure: bytes in, changes out.
 """
 
 from __future__ import annotations
 
+import math
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from headrace.pipelines.errors import PipelineError
 
-_EPOCH_2000_US = 946_684_800_000_000
+_EPOCH_2000_US: Final = 946_684_800_000_000
+
+
+def _float(text: str) -> float | str:
+    # JSON has no word for the others.
+    return value if math.isfinite(value := float(text)) else text
+
+
+# By PostgreSQL's fixed type numbers: bool, int8, int2, int4, float4, float8.
+_TYPED: Final[dict[int, Callable[[str], Any]]] = {
+    16: lambda text: text == "t",
+    20: int,
+    21: int,
+    23: int,
+    700: _float,
+    701: _float,
+}
 
 
 @dataclass(frozen=True)
@@ -21,8 +40,8 @@ class Change:
 
     operation: str  # insert, update, delete, truncate
     table: str
-    before: dict[str, str | None] | None
-    after: dict[str, str | None] | None
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None  # of an update without what it left alone and PostgreSQL did not send (large values)
     key: tuple[str, ...]
     lsn: int
     number: int  # within its transaction
@@ -32,7 +51,7 @@ class Change:
 @dataclass(frozen=True)
 class _Relation:
     table: str
-    columns: tuple[str, ...]
+    columns: tuple[tuple[str, int], ...]  # name, type
     key: tuple[str, ...]
 
 
@@ -58,8 +77,7 @@ class PgOutput:
                 self._update(message)
             case "D":
                 relation = self._of(message)
-                message.letter()
-                self._changed("delete", relation, _known(message.row(relation.columns)), None)
+                self._changed("delete", relation, _before(message.letter(), message, relation), None)
             case "T":
                 count, _ = message.unpack(">iB")
                 for relation_id in message.unpack(f">{count}I"):
@@ -77,8 +95,8 @@ class PgOutput:
         for _ in range(count):
             (flags,) = message.unpack(">B")
             column = message.text()
-            message.unpack(">Ii")
-            columns.append(column)
+            kind, _ = message.unpack(">Ii")
+            columns.append((column, kind))
             if flags & 1:
                 key.append(column)
         self.relations[relation_id] = _Relation(f"{schema}.{name}", tuple(columns), tuple(key))
@@ -94,14 +112,12 @@ class PgOutput:
         before = None
         letter = message.letter()
         if letter in "KO":
-            before = _known(message.row(relation.columns))
+            before = _before(letter, message, relation)
             message.letter()
-        after = message.row(relation.columns)
+        sent = message.row(relation.columns)
         # A large value that did not change is not sent again; with a full identity it is in the old row.
-        for name, value in after.items():
-            if value is _UNCHANGED:
-                after[name] = (before or {}).get(name)
-        self._changed("update", relation, before, after)
+        after = {**sent, **{name: value for name, value in (before or {}).items() if sent[name] is _UNCHANGED}}
+        self._changed("update", relation, before, _known(after))
 
     def _changed(self, operation: str, relation: _Relation, before: Any, after: Any) -> None:
         self._open.append(
@@ -120,6 +136,12 @@ class PgOutput:
 
 
 _UNCHANGED: Any = object()
+
+
+def _before(identity: str, message: _Message, relation: _Relation) -> dict[str, Any]:
+    row = _known(message.row(relation.columns))
+    # K is the key alone: the other columns stand there as nulls, which they need not have been.
+    return {name: row[name] for name in relation.key} if identity == "K" else row
 
 
 def _known(row: dict[str, Any]) -> dict[str, Any]:
@@ -145,20 +167,22 @@ class _Message:
         self._at = end + 1
         return value
 
-    def row(self, columns: tuple[str, ...]) -> dict[str, Any]:
+    def row(self, columns: tuple[tuple[str, int], ...]) -> dict[str, Any]:
         (count,) = self.unpack(">h")
-        values: list[Any] = []
-        for _ in range(count):
-            match self.letter():
-                case "n":
-                    values.append(None)
-                case "u":
-                    values.append(_UNCHANGED)
-                case _:
-                    (length,) = self.unpack(">i")
-                    values.append(self._data[self._at : self._at + length].decode())
-                    self._at += length
-        return dict(zip(columns, values, strict=True))
+        if count != len(columns):
+            raise PipelineError(f"PostgreSQL sent a row of {count} values for a table of {len(columns)} columns")
+        return {name: self._value(kind) for name, kind in columns}
+
+    def _value(self, kind: int) -> Any:
+        match self.letter():
+            case "n":
+                return None
+            case "u":
+                return _UNCHANGED
+        (length,) = self.unpack(">i")
+        text = self._data[self._at : self._at + length].decode()
+        self._at += length
+        return _TYPED.get(kind, str)(text)
 
 
 def lsn_to_text(lsn: int) -> str:

@@ -38,6 +38,7 @@ from headrace.pipelines.progress import (
     ProgressWriter,
     update_from_event,
 )
+from headrace.pipelines.run_lock import RunLock
 from headrace.pipelines.spec import PipelineSpec
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ class PipelineRun:
     _stop: threading.Event = field(default_factory=threading.Event)
     _writer: ProgressWriter | None = None
     _views_refreshed_at: float = 0.0
+    _lock: RunLock | None = None
 
     def resolve(self) -> list[ResolvedFlow]:
         """The analysed flows; raises PipelineError with file and line of what is wrong. Starts nothing."""
@@ -95,6 +97,14 @@ class PipelineRun:
         return graph.resolve(self._prepare)
 
     def start(self) -> None:
+        self._lock = RunLock(self.spec, self.checkpoints)
+        try:
+            self._start()
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _start(self) -> None:
         resolved = self.resolve()
         self.views = [item for item in resolved if isinstance(item.target, MaterializedView)]
         streams = [item for item in resolved if not isinstance(item.target, (MaterializedView, TemporaryView))]
@@ -252,6 +262,8 @@ class PipelineRun:
 
     def _note_run(self) -> None:
         """Leaves word of who runs this pipeline, for `headrace pipeline stop`."""
+        if not self.spec.is_local or self.only_flow is not None:
+            return
         file = self.spec.storage_path / RUN_FILE
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(
@@ -267,7 +279,10 @@ class PipelineRun:
                 if flow.progress.state == RUNNING:
                     flow.progress.state = STOPPED
                     self._publish(flow)
-        (self.spec.storage_path / RUN_FILE).unlink(missing_ok=True)
+        if self.spec.is_local and self.only_flow is None:
+            (self.spec.storage_path / RUN_FILE).unlink(missing_ok=True)
+        if self._lock is not None:
+            self._lock.release()
         if self._writer is not None:
             self._writer.close()
 

@@ -25,6 +25,9 @@ _EVERYWHERE: Final = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.python.worker.reuse": "true",
     "spark.sql.streaming.stopTimeout": "60s",
+    # Adaptive execution merges a shuffle's tasks by the cores at hand: a batch repeated after an executor was lost
+    # would be cut otherwise, and the exactly-once ledger counts by task.
+    "spark.sql.adaptive.streaming.stateless.enabled": "false",
 }
 _LOCAL: Final = {
     "spark.driver.host": "127.0.0.1",

@@ -21,6 +21,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -28,10 +29,10 @@ import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
-from pyspark.sql.types import ArrayType, BinaryType, IntegerType, StringType, StructType
+from pyspark.sql.types import BinaryType, IntegerType, StringType, StructType
 
-from headrace.client.blocking import BlockingClient
-from headrace.client.blocking_produce import BatchProducer, Transaction
+from headrace.client.blocking import BlockingClient, is_retriable
+from headrace.client.blocking_produce import BatchProducer, Fenced, Transaction
 from headrace.kernel.errors import Fault
 from headrace.pipelines.arrow_writer import Ints, encode_headers, partitions_for_keys, sections
 from headrace.pipelines.errors import OptionError, PipelineError, nearest
@@ -40,6 +41,7 @@ from headrace.pipelines.worker_clients import client_for
 
 DEFAULT_LEDGER_TOPIC: Final = "__pipelines"
 _TEXT_OR_BYTES: Final = (StringType, BinaryType)
+_HEADERS: Final = "array<struct<key:string,value:binary>>"
 _COLUMNS: Final = ("key", "value", "topic", "partition", "headers", "timestamp")
 
 
@@ -70,10 +72,8 @@ def check_schema(schema: StructType, topic: str | None) -> None:
         raise OptionError(f'column "topic" is {types["topic"].simpleString()}: must be string')
     if "partition" in types and not isinstance(types["partition"], IntegerType):
         raise OptionError(f'column "partition" is {types["partition"].simpleString()}: must be int')
-    if "headers" in types and not isinstance(types["headers"], ArrayType):
-        raise OptionError(
-            f'column "headers" is {types["headers"].simpleString()}: must be array<struct<key:string,value:binary>>'
-        )
+    if "headers" in types and types["headers"].simpleString() != _HEADERS:
+        raise OptionError(f'column "headers" is {types["headers"].simpleString()}: must be {_HEADERS}')
 
 
 class _RowWriter:
@@ -203,12 +203,13 @@ def _write_in_transaction(
         for batch in rows:
             writer.write(batch)
         producer.flush()
-    except Fault:
-        raise
-    except BaseException:
-        # The rows' own failure (a UDF, a bad partition number): free readers from waiting for the time-out.
-        producer.flush()
-        transaction.abort()
+    except BaseException as failure:
+        # A bad row (a UDF's failure, a record too large): free readers from waiting for the time-out. Whoever was
+        # fenced has nothing to abort, and brokers that were silent for the whole patience will not answer this either.
+        if not isinstance(failure, Fault) or not (isinstance(failure, Fenced) or is_retriable(failure)):
+            with suppress(Fault):
+                producer.flush()
+                transaction.abort()
         raise
     if writer.rows == 0:
         return Written(slot, 0, skipped=False)

@@ -33,17 +33,22 @@ class PipelineSpec:
     globs: tuple[str, ...]
 
     @property
+    def is_local(self) -> bool:
+        """The storage is a folder that this machine sees."""
+        return urlsplit(self.storage).scheme in ("", "file")
+
+    @property
     def storage_path(self) -> Path:
         """The storage root as a local path; relative ones are below the pipeline's directory."""
         parts = urlsplit(self.storage)
-        if parts.scheme not in ("", "file"):
+        if not self.is_local:
             raise PipelineError(f"storage {self.storage!r} is not on this machine: this verb needs a file path")
         path = Path(unquote(parts.path) if parts.scheme else self.storage)
         return path if path.is_absolute() else self.directory / path
 
     def storage_uri(self, *parts: str) -> str:
         """Below the storage root, as Spark takes it."""
-        if urlsplit(self.storage).scheme not in ("", "file"):
+        if not self.is_local:
             return "/".join([self.storage.rstrip("/"), *parts])
         return str(self.storage_path.joinpath(*parts))
 

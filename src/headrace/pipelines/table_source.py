@@ -11,7 +11,7 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StringType, StructType
 
 from headrace.pipelines.databases import Database, quoted
 from headrace.pipelines.errors import OptionError
@@ -43,12 +43,13 @@ class TableSource(DataSource):  # type: ignore[misc]
         return ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        return TableReader(*self._table(), schema.fieldNames())
+        texts = frozenset(field.name for field in schema.fields if isinstance(field.dataType, StringType))
+        return TableReader(*self._table(), schema.fieldNames(), texts)
 
 
 class TableReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
-    def __init__(self, database: Database, table: str, column: str, columns: list[str]) -> None:
-        self.database, self.table, self.column, self.columns = database, table, column, columns
+    def __init__(self, database: Database, table: str, column: str, columns: list[str], texts: frozenset[str]) -> None:
+        self.database, self.table, self.column, self.columns, self.texts = database, table, column, columns, texts
         self._stop_at: dict[str, Any] | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
@@ -76,13 +77,17 @@ class TableReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
         after, until = partition.value
-        names = ", ".join(quoted(name) for name in self.columns)
+        names = ", ".join(self._selected(name) for name in self.columns)
         at, mark = quoted(self.column), self.database.mark
         query, values = f"SELECT {names} FROM {quoted(self.table)} WHERE {at} <= {mark}", [until]
         if after is not None:
             query, values = f"{query} AND {at} > {mark}", [until, after]
         with self.database.connect() as connection:
             yield from (tuple(row) for row in connection.execute(f"{query} ORDER BY {at}", values))
+
+    def _selected(self, name: str) -> str:
+        # What is text in Spark for want of a type of its own (uuid, json, arrays, times) is what PostgreSQL writes.
+        return f"{quoted(name)}::text" if name in self.texts and not self.database.is_sqlite else quoted(name)
 
     def commit(self, end: dict[str, Any]) -> None:
         pass

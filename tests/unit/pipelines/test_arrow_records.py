@@ -56,6 +56,28 @@ def test_every_record_of_every_codec_arrives_unchanged(groups: list[tuple[list[R
         assert row["headers"] == wanted
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(1, 150), st.integers(0, 20_000)), min_size=1, max_size=6),
+    st.none() | st.tuples(st.integers(0, 500), st.binary(min_size=1, max_size=4)),
+)
+def test_records_that_come_in_runs_of_one_size_arrive_unchanged(
+    runs: list[tuple[int, int]], damage: tuple[int, bytes] | None
+) -> None:
+    values = [b"%d" % number + b"x" * size for count, size in runs for number in range(count)]
+    data = bytearray(build_batch([Record(None, value, timestamp_ms=1) for value in values], base_offset=7))
+    decoder = Decoder("t", 0, check_crc=False)
+    if damage is None:
+        assert [(r["offset"], r["value"]) for r in rows_of(decoder, data)] == list(enumerate(values, 7))
+        return
+    at = HEADER_BYTES + damage[0] % (len(data) - HEADER_BYTES - 4)
+    data[at : at + len(damage[1])] = damage[1]
+    try:
+        assert len(rows_of(decoder, data)) <= len(values)
+    except CorruptBatch:
+        pass
+
+
 def test_only_the_asked_range_of_offsets_is_given() -> None:
     data = build_batch([Record(None, b"%d" % i, timestamp_ms=1) for i in range(10)], base_offset=100)
     assert [row["offset"] for row in rows_of(Decoder("t", 0), data, 103, 107)] == [103, 104, 105, 106]
@@ -159,6 +181,7 @@ def test_what_is_encoded_together_reads_back_one_by_one(records: list[Record], c
     ]
 
 
+@settings(deadline=None)
 @given(st.lists(st.none() | st.binary(max_size=40), min_size=1, max_size=50), st.integers(1, 60))
 def test_keys_land_where_java_s_producer_puts_them(keys: list[bytes | None], count: int) -> None:
     expected = [-1 if key is None else partition_for_key(key, count) for key in keys]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.pipelines.errors import OptionError
@@ -18,6 +18,7 @@ _ranges = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(_ranges, st.none() | st.integers(1, 40), st.none() | st.integers(1, 2000))
 def test_pieces_cover_every_offset_once_in_the_same_way_each_time(ranges, least, most) -> None:
     pieces = split_ranges(ranges, min_partitions=least, max_records=most)
@@ -32,6 +33,7 @@ def test_pieces_cover_every_offset_once_in_the_same_way_each_time(ranges, least,
         assert len(pieces) >= min(least, sum(r.size for r in ranges))
 
 
+@settings(deadline=None)
 @given(
     st.dictionaries(st.integers(0, 8), st.tuples(st.integers(0, 1000), st.integers(0, 1000)), min_size=1),
     st.integers(1, 3000),

@@ -1,0 +1,45 @@
+"""What a worker process keeps between tasks."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+from multiprocessing.connection import Connection
+
+import pytest
+
+from headrace.client.blocking_security import Security
+from headrace.pipelines.options import Cluster
+from headrace.pipelines.worker_clients import client_for
+
+_CLUSTER = Cluster("localhost:9092", Security(), "test")
+
+
+def _in_worker(runtime: str, answer: Connection) -> None:
+    os.environ["SPARK_PYTHON_RUNTIME"] = runtime
+    first = client_for(_CLUSTER)
+    after_first = gc.get_freeze_count()
+    answer.send((client_for(_CLUSTER) is first, after_first > 0, gc.get_freeze_count() == after_first))
+
+
+@pytest.mark.parametrize(("runtime", "is_worker"), [("PYTHON_WORKER", True), ("", False)])
+def test_only_a_worker_is_spared_the_collection_of_what_it_has_loaded(runtime: str, is_worker: bool) -> None:
+    mine, theirs = multiprocessing.Pipe()
+    process = multiprocessing.get_context("spawn").Process(target=_in_worker, args=(runtime, theirs))
+    process.start()
+    assert mine.poll(60)
+    kept, frozen, once = mine.recv()
+    process.join()
+    assert (kept, frozen, once) == (True, is_worker, True)
+
+
+def test_a_forked_process_does_not_share_its_parent_s_connections() -> None:
+    ours = id(client_for(_CLUSTER))
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(write, str(id(client_for(_CLUSTER))).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert int(os.read(read, 100)) != ours
