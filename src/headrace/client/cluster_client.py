@@ -199,7 +199,8 @@ class ClusterClient:
             topic = metadata.topics.get(name)
             if topic is None or topic.error_code:
                 code = ErrorCode.unknown_topic_or_partition if topic is None else ErrorCode(topic.error_code)
-                raise Refused(code, f"topic {name!r}: {code.name}")
+                gone = code is ErrorCode.unknown_topic_or_partition
+                raise Refused(code, f"topic {name!r} does not exist" if gone else f"topic {name!r}: {code.name}")
             for partition in topic.partitions:
                 found[TopicPartition(name, int(partition.partition_index))] = int(partition.leader_id)
         return found

@@ -26,6 +26,12 @@ SOURCES = {
     7: "DYNAMIC_CLIENT_METRICS_CONFIG",
     8: "DYNAMIC_GROUP_CONFIG",
 }
+QUOTAS = frozenset(
+    {
+        "producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate",
+        "connection_creation_rate",
+    }
+)  # fmt: skip
 # The source that says "somebody set it on this very entity".
 _OWN_SOURCE = {"topics": 1, "brokers": 2, "broker-loggers": 6, "client-metrics": 7, "groups": 8}
 _DEFAULT_BROKER_SOURCE = 3
@@ -53,7 +59,9 @@ OPTIONS = (
 def check(arguments: Arguments) -> None:
     arguments.exactly_one("alter", "describe")
     if arguments["alter"] and not any(arguments.given(o) for o in ("add-config", "add-config-file", "delete-config")):
-        raise UsageError("--alter needs at least one of --add-config, --add-config-file or --delete-config")
+        raise UsageError(
+            "At least one of --add-config, --add-config-file, or --delete-config must be specified with --alter"
+        )
 
 
 def parse_additions(text: str) -> dict[str, str]:
@@ -87,7 +95,8 @@ async def run(arguments: Arguments, client: ClusterClient) -> None:
     quotas = chosen[0].kind in QUOTA_ENTITIES
     if arguments["alter"]:
         if any(entity.name is None for entity in chosen):
-            raise UsageError("An entity name must be specified with --alter")
+            kinds = ",".join(entity.kind for entity in chosen)
+            raise UsageError(f"An entity name must be specified with --alter of {kinds}")
         await (alter_quotas(arguments, client, chosen) if quotas else alter(arguments, client, chosen[0]))
         return
     await (describe_quotas(client, chosen) if quotas else describe(arguments, client, chosen[0]))
@@ -102,7 +111,9 @@ def _node(entity: Entity) -> int | None:
     if entity.kind not in ("brokers", "broker-loggers") or not entity.name:
         return None
     if not entity.name.isdecimal():
-        raise ToolFailed(f"The entity name for {entity.kind} must be a valid integer broker id, found: {entity.name}")
+        raise ToolFailed(
+            f"The entity name for {entity.kind} must be a valid integer broker id, but it is: {entity.name}"
+        )
     return int(entity.name)
 
 
@@ -132,11 +143,20 @@ async def _all_entities(client: ClusterClient, kind: str) -> list[Entity]:
         nodes = [Entity(kind, str(node)) for node in sorted(client.metadata.nodes)]
         return nodes if kind == "broker-loggers" else [*nodes, Entity(kind, "")]
     answer = await client.request(LIST_RESOURCES, {"resource_types": [RESOURCES[kind]]})
-    return [Entity(kind, str(resource.resource_name)) for resource in answer.config_resources]
+    names = {str(resource.resource_name) for resource in answer.config_resources}
+    if kind == "groups":
+        # A group that nobody configured is listed too, as a topic is.
+        from headrace.cli.kafka_tools.group_view import listed
+
+        names |= {group.id for group in await listed(client)}
+    return [Entity(kind, name) for name in sorted(names)]
 
 
 async def describe(arguments: Arguments, client: ClusterClient, entity: Entity) -> None:
     asked = [entity] if entity.name is not None else await _all_entities(client, entity.kind)
+    if entity.kind == "topics" and entity.name and entity.name not in (await client.refresh(None)).topics:
+        print(f"The topic '{entity.name}' doesn't exist and doesn't have dynamic config.")
+        return
     for one in asked:
         if one.name:
             print(f"{'All' if arguments['all'] else 'Dynamic'} configs for {SINGULAR[one.kind]} {one.name} are:")
@@ -172,13 +192,25 @@ def _quota_entity(chosen: list[Entity]) -> list[dict[str, Any]]:
 
 
 async def alter_quotas(arguments: Arguments, client: ClusterClient, chosen: list[Entity]) -> None:
+    added, deleted = additions(arguments), deletions(arguments)
+    if any(name.startswith("SCRAM-") for name in (*added, *deleted)):
+        raise ToolFailed("SCRAM credentials are not kept here: this cluster has no SASL listener to use them")
+    if unknown := sorted(set(added) - QUOTAS):
+        kinds = "', '".join(entity.kind for entity in chosen)
+        raise ToolFailed(
+            f"Only quota configs can be added for '{kinds}' using --bootstrap-server. "
+            f"Unexpected config names: {', '.join(unknown)}"
+        )
+    known = {str(value.key) for entry in await _quotas(client, chosen) for value in entry.values}
+    if absent := [name for name in deleted if name not in known]:
+        raise ToolFailed(f"Invalid config(s): {','.join(absent)}")
     operations = []
-    for name, value in additions(arguments).items():
+    for name, value in added.items():
         try:
             operations.append({"key": name, "value": float(value), "remove": False})
         except ValueError as error:
             raise ToolFailed(f"Cannot parse quota configuration value for {name}: {value}") from error
-    operations += [{"key": name, "value": 0.0, "remove": True} for name in deletions(arguments)]
+    operations += [{"key": name, "value": 0.0, "remove": True} for name in deleted]
     body = {"entries": [{"entity": _quota_entity(chosen), "ops": operations}], "validate_only": False}
     answer = await client.to_controller(ALTER_QUOTAS, body)
     result = answer.entries[0]
@@ -187,7 +219,7 @@ async def alter_quotas(arguments: Arguments, client: ClusterClient, chosen: list
     _say_done(chosen[0])
 
 
-async def describe_quotas(client: ClusterClient, chosen: list[Entity]) -> None:
+async def _quotas(client: ClusterClient, chosen: list[Entity]) -> list[Any]:
     components = []
     for entity in chosen:
         match_type = {None: ANY, "": DEFAULT}.get(entity.name, EXACT)
@@ -196,7 +228,11 @@ async def describe_quotas(client: ClusterClient, chosen: list[Entity]) -> None:
     answer = await client.request(DESCRIBE_QUOTAS, {"components": components, "strict": True})
     if answer.error_code:
         raise ToolFailed(answer_error(answer))
-    for entry in answer.entries or ():
+    return list(answer.entries or ())
+
+
+async def describe_quotas(client: ClusterClient, chosen: list[Entity]) -> None:
+    for entry in await _quotas(client, chosen):
         order = {"user": 0, "client-id": 1, "ip": 2}
         parts = sorted(entry.entity, key=lambda e: order.get(str(e.entity_type), 9))
         named = ", ".join(_quota_name(str(e.entity_type), e.entity_name) for e in parts)
@@ -210,7 +246,11 @@ def _quota_name(entity_type: str, name: str | None) -> str:
 
 
 TOOL = Tool(
-    "Describe or change configurations of topics, brokers, groups and client quotas.", OPTIONS, run, check=check
+    "Describe or change configurations of topics, brokers, groups and client quotas.",
+    OPTIONS,
+    run,
+    failure_prefix="",
+    check=check,
 )
 
 if __name__ == "__main__":

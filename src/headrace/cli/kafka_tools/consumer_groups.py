@@ -10,7 +10,7 @@ from pathlib import Path
 from headrace.cli.kafka_tools import group_view
 from headrace.cli.kafka_tools.group_offsets import Reset, commit, committed, parse_datetime, parse_duration
 from headrace.cli.kafka_tools.options import Arguments, Option, UsageError
-from headrace.cli.kafka_tools.running import CONNECTION, Tool, ToolFailed
+from headrace.cli.kafka_tools.running import CONNECTION, Tool, ToolFailed, code_text
 from headrace.cli.kafka_tools.tables import columns, fitted
 from headrace.client.cluster_client import ClusterClient
 from headrace.kernel.errors import ErrorCode
@@ -71,18 +71,18 @@ _optional: dict[str, str | None] = {}
 def check(arguments: Arguments) -> None:
     action = arguments.exactly_one(*ACTIONS[:-1])
     if action == "describe" and not (arguments.given("group") or arguments["all-groups"]):
-        raise UsageError("Option [describe] takes one of these options: [all-groups], [group]")
+        raise UsageError("Option [describe] takes one of these options: [group], [all-groups]")
     if action == "delete" and not (arguments.given("group") or arguments["all-groups"]):
-        raise UsageError("Option [delete] takes one of these options: [all-groups], [group]")
+        raise UsageError("Option [delete] takes one of these options: [group], [all-groups]")
     if action == "describe" and arguments["members"] and (arguments["offsets"] or "state" in _optional):
         raise UsageError("Option [describe] takes at most one of these options: [members], [offsets], [state]")
     if action == "reset-offsets":
         if arguments["dry-run"] and arguments["execute"]:
             raise UsageError("Option [reset-offsets] only accepts one of [execute] and [dry-run]")
         if not (arguments.given("group") or arguments["all-groups"]):
-            raise UsageError("Option [reset-offsets] takes one of these options: [all-groups], [group]")
+            raise UsageError("Option [reset-offsets] takes one of these options: [group], [all-groups]")
         if not (arguments.given("topic") or arguments["all-topics"] or arguments.given("from-file")):
-            raise UsageError("Option [reset-offsets] takes one of these options: [all-topics], [topic]")
+            raise UsageError("One of the reset scopes should be defined: --all-topics, --topic.")
         chosen = [name for name in _RESETS if arguments.values.get(name) not in (None, False)]
         if len(chosen) != 1 and not (not chosen and arguments["export"]):
             listed = ", ".join(f"[{name}]" for name in _RESETS)
@@ -154,14 +154,14 @@ async def delete(arguments: Arguments, client: ClusterClient) -> int:
         answer = await client.to_coordinator(name, DELETE_GROUPS, {"groups_names": [name]})
         code = ErrorCode(answer.results[0].error_code)
         if code is not ErrorCode.none:
-            failed[name] = code.name
+            failed[name] = code_text(code)
     done = [name for name in names if name not in failed]
     if not failed:
         print(f"Deletion of requested consumer groups ({', '.join(repr(name) for name in done)}) was successful.")
         return 0
-    print("\nError: Deletion of some consumer groups failed:", file=sys.stderr)
+    print("\nError: Deletion of some consumer groups failed:")
     for name, why in failed.items():
-        print(f"* Group '{name}' could not be deleted due to: {why}", file=sys.stderr)
+        print(f"* Group '{name}' could not be deleted due to: {why}")
     if done:
         print(f"\nThese consumer groups were deleted successfully: {', '.join(repr(name) for name in done)}")
     return 1
@@ -270,13 +270,13 @@ async def delete_offsets(arguments: Arguments, client: ClusterClient) -> None:
     answer = await client.to_coordinator(group, OFFSET_DELETE, body)
     code = ErrorCode(answer.error_code)
     if code is not ErrorCode.none:
-        raise ToolFailed(f"deleting offsets of group {group}: {code.name}")
+        raise ToolFailed(code_text(code))
     rows: list[list[object]] = [["TOPIC", "PARTITION", "STATUS"]]
     failed = False
     for topic in answer.topics:
         for result in topic.partitions:
             failed |= bool(result.error_code)
-            status = "Successful" if not result.error_code else f"Error: {ErrorCode(result.error_code).name}"
+            status = "Successful" if not result.error_code else f"Error: {code_text(result.error_code)}"
             rows.append([topic.name, result.partition_index, status])
     verdict = "Encountered some partition level error" if failed else "Request succeeded"
     print(f"{verdict} for deleting offsets from group {group}.\n")

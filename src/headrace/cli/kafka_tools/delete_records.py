@@ -7,9 +7,9 @@ from typing import Any
 
 from headrace.cli.kafka_tools import json_files
 from headrace.cli.kafka_tools.options import Arguments, Option
-from headrace.cli.kafka_tools.running import CONNECTION, Tool, ToolFailed
+from headrace.cli.kafka_tools.running import CONNECTION, Tool, ToolFailed, code_text
+from headrace.cli.topic_facts import leaders_of
 from headrace.client.cluster_client import ClusterClient
-from headrace.kernel.errors import ErrorCode
 from headrace.kernel.ids import TopicPartition
 
 DELETE_RECORDS = 21
@@ -31,7 +31,8 @@ async def run(arguments: Arguments, client: ClusterClient) -> None:
         if partition in wanted:
             raise ToolFailed(f"Offset json file contains duplicate topic partitions: {partition}")
         wanted[partition] = int(entry["offset"])
-    leaders = await client.leaders(sorted({partition.topic for partition in wanted}))
+    known = (await client.refresh(sorted({partition.topic for partition in wanted}))).topics
+    leaders = leaders_of([topic for topic in known.values() if not topic.error_code])
     print("Executing records delete operation")
     by_leader: dict[int, dict[str, list[dict[str, int]]]] = {}
     for partition, offset in wanted.items():
@@ -53,12 +54,12 @@ def _show(answer: Any) -> None:
         for part in topic.partitions:
             name = f"partition: {topic.name}-{part.partition_index}"
             if part.error_code:
-                print(f"{name}\terror: {ErrorCode(part.error_code).name}")
+                print(f"{name}\terror: {code_text(part.error_code)}")
             else:
                 print(f"{name}\tlow_watermark: {part.low_watermark}")
 
 
-TOOL = Tool("Delete the records of partitions below an offset.", OPTIONS, run)
+TOOL = Tool("Delete the records of partitions below an offset.", OPTIONS, run, failure_prefix="")
 
 if __name__ == "__main__":
     sys.exit(TOOL.main())

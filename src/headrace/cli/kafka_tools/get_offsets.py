@@ -22,8 +22,18 @@ OPTIONS = (
 
 
 def check(arguments: Arguments) -> None:
-    if arguments.given("topic-partitions"):
-        arguments.refuse("topic-partitions", "topic", "partitions")
+    if arguments.given("topic-partitions") and (arguments.given("topic") or arguments.given("partitions")):
+        raise ToolFailed("--topic-partitions cannot be used with --topic or --partitions")
+    for rule in str(arguments["topic-partitions"] or "").split(","):
+        try:
+            partition_range(rule.partition(":")[2])
+        except ValueError as error:
+            raise ToolFailed(f"Invalid rule specification: {rule}") from error
+    numbers = arguments["partitions"]
+    if numbers and not all(part.strip().isdecimal() for part in numbers.split(",")):
+        raise ToolFailed(
+            f"--partitions expects a comma separated list of numeric partition ids, but received: {numbers}"
+        )
 
 
 def wanted_time(text: str) -> int:
@@ -32,8 +42,10 @@ def wanted_time(text: str) -> int:
     try:
         return int(text)
     except ValueError as error:
-        known = ", ".join(SPECIAL_TIMES)
-        raise ToolFailed(f"Malformed time argument {text}, please use {known}, or milliseconds since 1970") from error
+        known = " / ".join(f"{number} or {name}" for name, number in SPECIAL_TIMES.items())
+        raise ToolFailed(
+            f"Malformed time argument {text}. Please use {known}, or a specified long format timestamp"
+        ) from error
 
 
 def partition_range(text: str) -> range:
@@ -70,11 +82,8 @@ async def run(arguments: Arguments, client: ClusterClient) -> None:
         for name, topic in client.metadata.topics.items()
         for p in topic.partitions
     }
-    try:
-        # Kafka's tool sorts partitions as text: 0, 1, 10, 11, 2.
-        chosen = sorted((p for p in leaders if matches(arguments, p)), key=lambda p: (p.topic, str(p.partition)))
-    except ValueError as error:
-        raise ToolFailed(f"Invalid rule of partitions: {error}") from error
+    # Kafka's tool sorts partitions as text: 0, 1, 10, 11, 2.
+    chosen = sorted((p for p in leaders if matches(arguments, p)), key=lambda p: (p.topic, str(p.partition)))
     if not chosen:
         raise ToolFailed("Could not match any topic-partitions with the specified filters")
     found = await list_offsets(client, dict.fromkeys(chosen, time), leaders)

@@ -10,6 +10,7 @@ from headrace.cli.kafka_tools.running import CONNECTION, Tool
 from headrace.cli.kafka_tools.tables import columns, fitted
 from headrace.client.cluster_client import ClusterClient
 
+_TYPES = ("classic", "consumer", "share")
 OPTIONS = (
     *CONNECTION,
     Option("list", "List the groups."),
@@ -21,7 +22,10 @@ OPTIONS = (
 
 
 def check(arguments: Arguments) -> None:
-    arguments.require("list")
+    arguments.exactly_one("list")
+    kind = str(arguments["group-type"] or "classic").lower()
+    if kind not in _TYPES:
+        raise UsageError(f"Invalid group type {kind}: must be one of {', '.join(_TYPES)}")
     if arguments["consumer"] and arguments["share"]:
         raise UsageError("Only one of [consumer] and [share] can be used")
 

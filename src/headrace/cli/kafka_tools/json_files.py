@@ -24,6 +24,8 @@ def partitions(path: str, *fields: str) -> list[dict[str, Any]]:
     entries = document.get("partitions") if isinstance(document, dict) else None
     if not isinstance(entries, list):
         raise ToolFailed(f'{path}: must be {{"version":1,"partitions":[…]}}')
+    if document.get("version", 1) != 1:
+        raise ToolFailed(f"Not supported version field value {document['version']}")
     for at, entry in enumerate(entries):
         if missing := [name for name in fields if not isinstance(entry, dict) or name not in entry]:
             raise ToolFailed(f"{path}: entry {at} of partitions lacks {', '.join(missing)}")

@@ -65,7 +65,7 @@ def _directory(found: Any, topics: list[str]) -> dict[str, Any]:
     return {"partitions": partitions, "error": error, "logDir": str(found.log_dir)}
 
 
-TOOL = Tool("Show what the log directories of brokers hold.", OPTIONS, run, check=check)
+TOOL = Tool("Show what the log directories of brokers hold.", OPTIONS, run, failure_prefix="ERROR: ", check=check)
 
 if __name__ == "__main__":
     sys.exit(TOOL.main())

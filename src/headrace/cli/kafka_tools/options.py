@@ -55,12 +55,15 @@ class Arguments:
         return self.values.get(name)
 
     def given(self, name: str) -> bool:
-        return self.values.get(name) not in (None, False, [])
+        # By identity: 0 is a value that somebody gave, and equal to False.
+        value = self.values.get(name)
+        return value is not None and value is not False and value != []
 
     def exactly_one(self, *names: str) -> str:
         chosen = [name for name in names if self.given(name)]
         if len(chosen) != 1:
-            listed = ", ".join(f"--{name}" for name in names[:-1]) + f" or --{names[-1]}"
+            listed = ", ".join(f"--{name}" for name in names[:-1]) + f" or --{names[-1]}" * (len(names) > 1)
+            listed = listed or f"--{names[0]}."
             raise UsageError(f"Command must include exactly one action: {listed}")
         return chosen[0]
 

@@ -61,11 +61,14 @@ def read_plan(path: str) -> Plan:
         replicas = [int(broker) for broker in entry["replicas"]]
         if len(set(replicas)) != len(replicas):
             raise ToolFailed(
-                f"Partition replica lists may not contain duplicate entries: {partition} contains {replicas}"
+                f"Partition replica lists may not contain duplicate entries: {partition} contains multiple entries for "
+                + ", ".join(str(broker) for broker in sorted({b for b in replicas if replicas.count(b) > 1}))
             )
+        if not replicas:
+            raise ToolFailed("Partition replica list cannot be empty")
         plan[partition] = replicas
     if not plan:
-        raise ToolFailed(f"{path}: Partition reassignment list cannot be empty")
+        raise ToolFailed("Partition reassignment list cannot be empty")
     return plan
 
 
@@ -116,6 +119,8 @@ async def generate(arguments: Arguments, client: ClusterClient) -> None:
         brokers = [int(part) for part in arguments["broker-list"].split(",")]
     except ValueError as error:
         raise ToolFailed(f"--broker-list {arguments['broker-list']!r}: must be broker ids as 0,1,2") from error
+    if twice := sorted({broker for broker in brokers if brokers.count(broker) > 1}):
+        raise ToolFailed(f"Broker list contains duplicate entries: {twice}")
     if unknown := [broker for broker in brokers if broker not in client.metadata.nodes]:
         raise ToolFailed(f"brokers {', '.join(map(str, unknown))} of --broker-list are not in the cluster")
     now = await current(client, topics)
@@ -183,6 +188,10 @@ async def execute(arguments: Arguments, client: ClusterClient) -> None:
     print(f"Current partition replica assignment\n\n{plan_text(before, await _directories(client))}\n")
     print("Save this to use as the --reassignment-json-file option during rollback")
     if arguments["throttle"] >= 0:
+        print(
+            "Warning: You must run --verify periodically, until the reassignment completes, to ensure the throttle is "
+            "removed."
+        )
         await _throttle(client, plan, before, arguments["throttle"])
         print(f"The inter-broker throttle limit was set to {arguments['throttle']} B/s")
     await _alter(client, dict(plan), allow_factor_change=not arguments["disallow-replication-factor-change"])

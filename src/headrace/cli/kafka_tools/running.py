@@ -16,7 +16,7 @@ from typing import Any
 from headrace import __version__
 from headrace.cli.kafka_tools.options import Arguments, HelpWanted, Option, UsageError, VersionWanted, help_table, parse
 from headrace.client.cluster_client import ClusterClient
-from headrace.kernel.errors import Fault
+from headrace.kernel.errors import ErrorCode, Fault
 
 BOOTSTRAP = Option(
     "bootstrap-server", "The broker to connect to; several as host:port,host:port.", "host:port", also=("broker-list",)
@@ -156,6 +156,15 @@ def command_properties(arguments: Arguments) -> dict[str, str]:
 
 def answer_error(answer: Any) -> str:
     """The message of an answer's error, or the code's own name."""
-    from headrace.kernel.errors import ErrorCode
+    return str(getattr(answer, "error_message", None) or code_text(answer.error_code))
 
-    return str(getattr(answer, "error_message", None) or ErrorCode(answer.error_code).name)
+
+def code_text(code: int) -> str:
+    """What an error code means: the sentence that scripts know where there is one, else its name in words."""
+    known = ErrorCode(code)
+    sentences = {
+        ErrorCode.unknown_topic_or_partition: "This server does not host this topic-partition.",
+        ErrorCode.group_id_not_found: "The group id does not exist.",
+        ErrorCode.non_empty_group: "The group is not empty.",
+    }
+    return sentences.get(known) or known.name.replace("_", " ")

@@ -234,7 +234,7 @@ async def reset(arguments: Arguments, client: ClusterClient) -> None:
 
 async def delete(names: list[str], client: ClusterClient) -> int | None:
     known = {group.id for group in await _share_groups(client)}
-    wrong = []
+    wrong, done = [], []
     for name in names:
         if name not in known:
             wrong.append(f"* Group '{name}' could not be deleted due to: Group '{name}' is not a share group.")
@@ -242,8 +242,12 @@ async def delete(names: list[str], client: ClusterClient) -> int | None:
         result = (await client.to_coordinator(name, DELETE_GROUPS, {"groups_names": [name]})).results[0]
         if result.error_code:
             wrong.append(f"* Group '{name}' could not be deleted due to: {answer_error(result)}")
+        else:
+            done.append(name)
     if wrong:
         print("\nError: Deletion of some share groups failed:\n" + "\n".join(wrong))
+        if done:
+            print(f"\nThese share groups were deleted successfully: {', '.join(repr(name) for name in done)}")
         return 1
     print(f"Deletion of requested share groups ({', '.join(repr(name) for name in names)}) was successful.")
     return None

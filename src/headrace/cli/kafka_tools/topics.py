@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from headrace.cli.kafka_tools.options import Arguments, Option, UsageError, properties
+from headrace.cli.kafka_tools.options import Arguments, Option, properties
 from headrace.cli.kafka_tools.running import CONNECTION, Tool, ToolFailed, answer_error
 from headrace.client.cluster_client import ClusterClient
 from headrace.kernel.errors import ErrorCode
@@ -68,22 +68,25 @@ def check(arguments: Arguments) -> None:
     if action == "create":
         arguments.require("topic")
     if action == "alter":
-        arguments.require("topic")
+        arguments.require("topic", "partitions")
     if action == "delete":
         arguments.require("topic")
+    misplaced: list[str] = []
     if action != "create":
-        arguments.refuse(action, "config", "replication-factor", "if-not-exists")
+        misplaced += ["config", "replication-factor", "if-not-exists"]
     if action not in ("create", "alter"):
-        arguments.refuse(action, "partitions", "replica-assignment")
+        misplaced += ["partitions", "replica-assignment"]
     if action != "describe":
-        arguments.refuse(action, *_FILTERS, "topics-with-overrides", "topic-id")
+        misplaced += [*_FILTERS, "topics-with-overrides", "topic-id"]
     if action in ("create", "list"):
-        arguments.refuse(action, "if-exists")
+        misplaced.append("if-exists")
+    for name in misplaced:
+        if arguments.given(name):
+            arguments.refuse(name, action)
     if arguments.given("replica-assignment"):
         arguments.refuse("replica-assignment", "replication-factor", *(("partitions",) if action == "create" else ()))
-    chosen = [name for name in (*_FILTERS, "topics-with-overrides") if arguments.given(name)]
-    if len(chosen) > 1:
-        raise UsageError(f"Only one of {', '.join('--' + name for name in chosen)} can be used at a time")
+    if arguments.given("topics-with-overrides"):
+        arguments.refuse("topics-with-overrides", *_FILTERS)
 
 
 async def run(arguments: Arguments, client: ClusterClient) -> int | None:
@@ -129,10 +132,11 @@ def parse_assignment(text: str) -> list[list[int]]:
     for index, replicas in enumerate(partitions):
         if len(set(replicas)) != len(replicas):
             raise ToolFailed(
-                f"Partition replica lists may not contain duplicate entries: partition {index} has {replicas}"
+                "Partition replica lists may not contain duplicate entries: "
+                + ",".join(str(broker) for broker in sorted({b for b in replicas if replicas.count(b) > 1}))
             )
         if len(replicas) != len(partitions[0]):
-            raise ToolFailed(f"Partition {index} has a different replication factor than partition 0")
+            raise ToolFailed(f"Partition {index} has different replication factor: {replicas}")
     return partitions
 
 
@@ -170,8 +174,6 @@ async def create(arguments: Arguments, client: ClusterClient) -> None:
 async def alter(arguments: Arguments, client: ClusterClient) -> None:
     names = await _names(arguments, client)
     _ensure_found(names, arguments)
-    if not arguments.given("partitions"):
-        return
     if names and any(name in INTERNAL_TOPICS for name in names):
         raise ToolFailed("The number of partitions for internal topics can't be changed")
     assignments = None
@@ -325,16 +327,16 @@ def _line(name: str, partition: Any, reassigning: dict[tuple[str, int], Any]) ->
 
 
 def _wanted(arguments: Arguments, partition: Any, live: set[int], min_isr: int) -> bool:
+    """Without a filter all of them; with several, what one of them asks for."""
     in_sync, replicas = len(partition.isr_nodes), len(partition.replica_nodes)
-    if arguments["under-replicated-partitions"]:
-        return in_sync < replicas
-    if arguments["unavailable-partitions"]:
-        return int(partition.leader_id) not in live
-    if arguments["under-min-isr-partitions"]:
-        return in_sync < min_isr
-    if arguments["at-min-isr-partitions"]:
-        return in_sync == min_isr
-    return True
+    holds = {
+        "under-replicated-partitions": in_sync < replicas,
+        "unavailable-partitions": int(partition.leader_id) not in live,
+        "under-min-isr-partitions": in_sync < min_isr,
+        "at-min-isr-partitions": in_sync == min_isr,
+    }
+    chosen = [name for name in _FILTERS if arguments[name]]
+    return not chosen or any(holds[name] for name in chosen)
 
 
 TOOL = Tool(

@@ -40,6 +40,8 @@ def check(arguments: Arguments) -> None:
         "forceTerminateTransaction": ("transactional-id",),
         "abort": ("topic", "partition"),
     }
+    if arguments.rest[0] == "find-hanging" and arguments["broker-id"] is None and arguments["topic"] is None:
+        raise UsageError("find-hanging needs --broker-id or --topic")
     for name in needed.get(arguments.rest[0], ()):
         if arguments[name] is None:
             raise UsageError(f"--{name} is required")
