@@ -8,8 +8,8 @@ from typing import Any
 
 from headrace.cluster.core.image import ClusterImage, PartitionInfo, TopicInfo
 from headrace.coordinators.group.core.classic_messages import JoinReply, JoinRequest, SyncReply, SyncRequest
-from headrace.coordinators.group.core.consumer_heartbeat import HeartbeatReply, HeartbeatRequest
 from headrace.coordinators.group.core.consumer_protocol import Subscription, write_subscription
+from headrace.coordinators.group.core.heartbeat_messages import HeartbeatReply, HeartbeatRequest
 from headrace.coordinators.group.core.settings import GroupSettings
 from headrace.coordinators.group.core.shard import GroupShard
 from headrace.coordinators.runtime_result import Result
@@ -30,7 +30,8 @@ def topic_id(name: str) -> uuid.UUID:
 
 class GroupDriver:
     def __init__(self, settings: GroupSettings | None = None, image: ClusterImage | None = None) -> None:
-        self.settings = settings or GroupSettings()
+        # Targets follow at once here; that they may have to wait has tests of its own.
+        self.settings = settings or GroupSettings(consumer_assignment_interval_ms=0, share_assignment_interval_ms=0)
         self.image = image or image_of(orders=4)
         self.now_ms = 1_000_000
         self.log: list[tuple[Record, int, int]] = []

@@ -83,6 +83,10 @@ class Coordinators:
 
         self.shares = Shares(config, view, partitions, broker_id, self.groups, creation, peers)
 
+    def settings_changed(self, config: BrokerConfig) -> None:
+        self.groups.settings_changed(GroupSettings.from_config(config))
+        self.verification.verifies = bool(config["transaction.partition.verification.enable"])
+
     def follow(self, old: ClusterImage, new: ClusterImage) -> None:
         self.groups.follow(old, new)
         self.shares.states.follow(old, new)

@@ -89,6 +89,7 @@ def wire(
     peers = BrokerPeers(view, inter_broker)
     creation = TopicCreation(config, view, gateway)
     coordinators = Coordinators(config(), view, partitions, member.broker_id, gateway, creation, peers)
+    config.subscribe(coordinators.settings_changed)
     view.subscribe(coordinators.follow)
     quotas = Quotas(
         samples=int(config()["quota.window.num"]),

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from headrace.coordinators.group.coordinator import GroupCoordinator
-from headrace.coordinators.group.core.consumer_heartbeat import HeartbeatRequest
+from headrace.coordinators.group.core.heartbeat_messages import HeartbeatRequest
 from headrace.handlers.context import RequestContext
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.wire.codec import millis

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from headrace.coordinators.group.coordinator import GroupCoordinator
-from headrace.coordinators.group.core.share_heartbeat import ShareHeartbeatRequest
+from headrace.coordinators.group.core.heartbeat_messages import ShareHeartbeatRequest
 from headrace.handlers.context import RequestContext
 from headrace.kernel.errors import ErrorCode, Fault
 

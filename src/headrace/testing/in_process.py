@@ -23,6 +23,8 @@ _STOP_TIMEOUT_S: Final = 30
 # them years ago (the retention check of a broker that serves a whole test run would take them away in its middle).
 TEST_SETTINGS: Final = {
     "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.assignment.interval.ms": "0",
+    "group.share.assignment.interval.ms": "0",
     "log.retention.check.interval.ms": "86400000",
     "offsets.topic.num.partitions": "5",
     "transaction.state.log.num.partitions": "5",

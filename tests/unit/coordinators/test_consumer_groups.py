@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from headrace.coordinators.group.core.consumer_group import ConsumerGroup, MemberState
-from headrace.coordinators.group.core.consumer_heartbeat import HeartbeatReply, HeartbeatRequest, check
+from headrace.coordinators.group.core.heartbeat_messages import HeartbeatReply, HeartbeatRequest, check_heartbeat
 from headrace.coordinators.group.core.settings import GroupSettings
 from headrace.kernel.errors import ErrorCode, Refused
 from tests.support.group_driver import GroupDriver, image_of, topic_id
@@ -35,36 +37,57 @@ def refused_with(code: ErrorCode, call: object) -> None:
 def test_the_first_member_gets_everything_in_one_answer() -> None:
     driver = GroupDriver()
     reply = driver.beat("a", 0)
-    assert (reply.epoch, held(reply), reply.heartbeat_interval_ms) == (1, {0, 1, 2, 3}, 5_000)
+    assert (reply.epoch, held(reply), reply.heartbeat_interval_ms) == (2, {0, 1, 2, 3}, 5_000)
     assert group(driver).state_name == "Stable"
-    assert driver.beat("a", 1, owned=owns(0, 1, 2, 3)).assignment is None, "nothing new to tell"
+    assert driver.beat("a", 2, owned=owns(0, 1, 2, 3)).assignment is None, "nothing new to tell"
 
 
 def test_a_second_member_gets_its_share_when_the_first_has_let_go() -> None:
     driver = GroupDriver()
     driver.beat("a", 0)
     second = driver.beat("b", 0)
-    assert (second.epoch, held(second)) == (2, set()), "all of it is still held"
-    first = driver.beat("a", 1)
+    assert (second.epoch, held(second)) == (3, set()), "all of it is still held"
+    first = driver.beat("a", 2)
     kept = held(first)
-    assert first.epoch == 1 and len(kept) == 2, "asked to give up two, still in its epoch"
-    assert driver.beat("b", 2).assignment is None
-    done = driver.beat("a", 1, owned=owns(*kept))
-    assert done.epoch == 2
-    assert held(driver.beat("b", 2)) == {0, 1, 2, 3} - kept
+    assert first.epoch == 2 and len(kept) == 2, "asked to give up two, still in its epoch"
+    assert driver.beat("b", 3).assignment is None
+    done = driver.beat("a", 2, owned=owns(*kept))
+    assert done.epoch == 3
+    assert held(driver.beat("b", 3)) == {0, 1, 2, 3} - kept
     assert group(driver).state_name == "Stable"
+
+
+def test_a_target_is_made_again_only_after_the_interval() -> None:
+    driver = GroupDriver(GroupSettings(consumer_assignment_interval_ms=1_000))
+    assert held(driver.beat("a", 0)) == {0, 1, 2, 3}, "the first target waits for nobody"
+    second = driver.beat("b", 0)
+    assert (second.epoch, held(second), group(driver).epoch) == (2, set(), 3), "in the group, not yet in the target"
+    assert group(driver).state_name == "Assigning"
+    driver.advance(999)
+    driver.reload()
+    assert driver.beat("a", 2).assignment is None, "another broker knows when the last target was made"
+    driver.advance(1)
+    assert len(held(driver.beat("a", 2))) == 2
+    assert group(driver).assignment_epoch == 3
+
+
+def test_a_group_may_have_an_interval_of_its_own() -> None:
+    driver = GroupDriver(GroupSettings(consumer_assignment_interval_ms=60_000))
+    driver.shard.image = replace(driver.image, configs={("group", "g"): {"consumer.assignment.interval.ms": "0"}})
+    driver.beat("a", 0)
+    assert driver.beat("b", 0).epoch == 3
 
 
 def test_nobody_gets_a_partition_while_another_may_still_read_it() -> None:
     driver = GroupDriver()
     driver.beat("a", 0)
     driver.beat("b", 0)
-    driver.beat("a", 1)
+    driver.beat("a", 2)
     member = group(driver).members["a"]
     assert member.state is MemberState.UNREVOKED_PARTITIONS
     for _ in range(3):
-        assert driver.beat("b", 2).assignment is None
-        driver.beat("a", 1, owned=owns(0, 1, 2, 3))
+        assert driver.beat("b", 3).assignment is None
+        driver.beat("a", 2, owned=owns(0, 1, 2, 3))
     assert group(driver).state_name == "Reconciling"
 
 
@@ -72,16 +95,16 @@ def test_a_member_that_does_not_give_up_in_time_is_put_out() -> None:
     driver = GroupDriver()
     driver.beat("a", 0, rebalance_timeout_ms=20_000)
     driver.beat("b", 0)
-    driver.beat("a", 1)
+    driver.beat("a", 2)
     for _ in range(5):
         driver.advance(5_000)
         driver.beat("b", group(driver).members["b"].epoch)
         if "a" in group(driver).members:
-            driver.beat("a", 1)
+            driver.beat("a", 2)
     assert set(group(driver).members) == {"b"}
     driver.beat("b", group(driver).members["b"].epoch)
     assert group(driver).members["b"].assigned_partitions == {ORDERS: frozenset(range(4))}
-    refused_with(ErrorCode.unknown_member_id, lambda: driver.beat("a", 1))
+    refused_with(ErrorCode.unknown_member_id, lambda: driver.beat("a", 2))
 
 
 def test_a_member_that_falls_silent_is_put_out_and_its_share_goes_to_the_others() -> None:
@@ -91,7 +114,7 @@ def test_a_member_that_falls_silent_is_put_out_and_its_share_goes_to_the_others(
     driver.beat("b", 0)
     driver.advance(10_000)
     assert set(group(driver).members) == {"b"}
-    reply = driver.beat("b", 2)
+    reply = driver.beat("b", 3)
     assert held(reply) == {0, 1, 2, 3}
 
 
@@ -101,7 +124,7 @@ def test_leaving_hands_partitions_on_at_once() -> None:
     driver.beat("b", 0)
     left = driver.beat("a", -1)
     assert left.epoch == -1
-    assert held(driver.beat("b", 2)) == {0, 1, 2, 3}
+    assert held(driver.beat("b", 3)) == {0, 1, 2, 3}
     driver.beat("b", -1)
     assert group(driver).state_name == "Empty"
     refused_with(ErrorCode.unknown_member_id, lambda: driver.beat("b", -1))
@@ -110,25 +133,25 @@ def test_leaving_hands_partitions_on_at_once() -> None:
 def test_stale_and_future_epochs_are_fenced() -> None:
     driver = GroupDriver()
     driver.beat("a", 0)
-    refused_with(ErrorCode.fenced_member_epoch, lambda: driver.beat("a", 2))
+    refused_with(ErrorCode.fenced_member_epoch, lambda: driver.beat("a", 3))
     driver.beat("b", 0)
-    driver.beat("a", 1)
+    driver.beat("a", 2)
     kept = set(group(driver).members["a"].assigned_partitions[ORDERS])
-    driver.beat("a", 1, owned=owns(*kept))
-    assert group(driver).members["a"].epoch == 2
-    again = driver.beat("a", 1, owned=owns(*kept))
-    assert again.epoch == 2, "the answer that raised the epoch may have been lost"
-    refused_with(ErrorCode.fenced_member_epoch, lambda: driver.beat("a", 1))
-    refused_with(ErrorCode.fenced_member_epoch, lambda: driver.beat("a", 1, owned=owns(0, 1, 2, 3)))
+    driver.beat("a", 2, owned=owns(*kept))
+    assert group(driver).members["a"].epoch == 3
+    again = driver.beat("a", 2, owned=owns(*kept))
+    assert again.epoch == 3, "the answer that raised the epoch may have been lost"
+    refused_with(ErrorCode.fenced_member_epoch, lambda: driver.beat("a", 2))
+    refused_with(ErrorCode.fenced_member_epoch, lambda: driver.beat("a", 2, owned=owns(0, 1, 2, 3)))
     rejoined = driver.beat("a", 0)
     assert held(rejoined) == kept, "it gave everything up and joins again"
 
 
 def test_an_unknown_group_or_member_is_told_so() -> None:
     driver = GroupDriver()
-    refused_with(ErrorCode.group_id_not_found, lambda: driver.beat("a", 3))
+    refused_with(ErrorCode.group_id_not_found, lambda: driver.beat("a", 4))
     driver.beat("a", 0)
-    refused_with(ErrorCode.unknown_member_id, lambda: driver.beat("b", 1))
+    refused_with(ErrorCode.unknown_member_id, lambda: driver.beat("b", 2))
 
 
 def test_a_member_without_an_id_is_given_one() -> None:
@@ -166,32 +189,32 @@ def test_bad_requests_get_kafkas_own_codes(changes: dict[str, object], code: Err
         "topic_names": ("orders",),
         "owned": {},
     }
-    check(HeartbeatRequest(**values), GroupSettings(), 1)  # type: ignore[arg-type]
-    refused_with(code, lambda: check(HeartbeatRequest(**{**values, **changes}), GroupSettings(), 1))  # type: ignore[arg-type]
+    check_heartbeat(HeartbeatRequest(**values), GroupSettings(), 1)  # type: ignore[arg-type]
+    refused_with(code, lambda: check_heartbeat(HeartbeatRequest(**{**values, **changes}), GroupSettings(), 1))  # type: ignore[arg-type]
 
 
 def test_a_topic_that_grows_is_noticed_at_the_next_heartbeat() -> None:
     driver = GroupDriver()
     driver.beat("a", 0)
     driver.set_image(image_of(version=2, orders=6))
-    reply = driver.beat("a", 1)
-    assert (reply.epoch, held(reply)) == (2, set(range(6)))
+    reply = driver.beat("a", 2)
+    assert (reply.epoch, held(reply)) == (3, set(range(6)))
     driver.set_image(image_of(version=3, orders=6, other=1))
-    assert driver.beat("a", 2).epoch == 2, "a topic that nobody reads changes nothing"
+    assert driver.beat("a", 3).epoch == 3, "a topic that nobody reads changes nothing"
 
 
 def test_a_topic_that_comes_later_is_assigned_when_it_is_there() -> None:
     driver = GroupDriver(image=image_of(other=1))
     assert held(driver.beat("a", 0)) == set()
     driver.set_image(image_of(version=2, orders=2, other=1))
-    assert held(driver.beat("a", 1)) == {0, 1}
+    assert held(driver.beat("a", 2)) == {0, 1}
 
 
 def test_a_changed_subscription_moves_the_group_on() -> None:
     driver = GroupDriver(image=image_of(orders=2, other=2))
     driver.beat("a", 0)
-    reply = driver.beat("a", 1, topic_names=("orders", "other"))
-    assert reply.epoch == 2 and set(reply.assignment or {}) == {ORDERS, topic_id("other")}
+    reply = driver.beat("a", 2, topic_names=("orders", "other"))
+    assert reply.epoch == 3 and set(reply.assignment or {}) == {ORDERS, topic_id("other")}
 
 
 def test_a_regular_expression_follows_the_topics() -> None:
@@ -199,12 +222,12 @@ def test_a_regular_expression_follows_the_topics() -> None:
     reply = driver.beat("a", 0, topic_names=None, topic_regex="orders-.*")
     assert set(reply.assignment or {}) == {topic_id("orders-eu"), topic_id("orders-us")}
     driver.set_image(image_of(2, **{"orders-eu": 1, "orders-us": 1, "orders-asia": 1, "other": 1}))
-    reply = driver.beat("a", 1)
+    reply = driver.beat("a", 2)
     assert topic_id("orders-asia") in (reply.assignment or {})
     assert group(driver).is_subscribed_to("orders-asia") and not group(driver).is_subscribed_to("other")
     driver.reload()
     assert group(driver).regexes["orders-.*"].topics == {"orders-eu", "orders-us", "orders-asia"}
-    driver.beat("a", 2, topic_regex="other")
+    driver.beat("a", 3, topic_regex="other")
     assert set(group(driver).regexes) == {"other"}, "nobody uses the old one"
 
 
@@ -230,11 +253,11 @@ def test_another_broker_takes_over_where_the_group_stands() -> None:
     driver = GroupDriver()
     driver.beat("a", 0)
     driver.beat("b", 0)
-    kept = held(driver.beat("a", 1))
+    kept = held(driver.beat("a", 2))
     driver.reload()
     assert group(driver).members["a"].state is MemberState.UNREVOKED_PARTITIONS
-    assert driver.beat("a", 1, owned=owns(*kept)).epoch == 2
-    assert held(driver.beat("b", 2)) == {0, 1, 2, 3} - kept
+    assert driver.beat("a", 2, owned=owns(*kept)).epoch == 3
+    assert held(driver.beat("b", 3)) == {0, 1, 2, 3} - kept
     driver.advance(46_000)
     assert group(driver).is_empty
 
@@ -246,14 +269,14 @@ def test_a_static_member_that_says_it_will_be_back_keeps_its_partitions() -> Non
     driver = GroupDriver()
     driver.beat("a1", 0, instance_id="one")
     driver.beat("b", 0)
-    kept = held(driver.beat("a1", 1, instance_id="one"))
-    driver.beat("a1", 1, instance_id="one", owned=owns(*kept))
-    driver.beat("b", 2)
+    kept = held(driver.beat("a1", 2, instance_id="one"))
+    driver.beat("a1", 2, instance_id="one", owned=owns(*kept))
+    driver.beat("b", 3)
     assert driver.beat("a1", -2, instance_id="one").epoch == -2
     back = driver.beat("a2", 0, instance_id="one")
-    assert (back.epoch, held(back)) == (2, kept), "no new epoch: nothing moved"
+    assert (back.epoch, held(back)) == (3, kept), "no new epoch: nothing moved"
     assert set(group(driver).members) == {"a2", "b"}
-    refused_with(ErrorCode.fenced_instance_id, lambda: driver.beat("a1", 2, instance_id="one"))
+    refused_with(ErrorCode.fenced_instance_id, lambda: driver.beat("a1", 3, instance_id="one"))
 
 
 def test_a_static_member_that_does_not_come_back_is_put_out() -> None:
@@ -268,4 +291,4 @@ def test_an_instance_id_in_use_is_not_given_away() -> None:
     driver = GroupDriver()
     driver.beat("a1", 0, instance_id="one")
     refused_with(ErrorCode.unreleased_instance_id, lambda: driver.beat("a2", 0, instance_id="one"))
-    refused_with(ErrorCode.unknown_member_id, lambda: driver.beat("x", 1, instance_id="unknown"))
+    refused_with(ErrorCode.unknown_member_id, lambda: driver.beat("x", 2, instance_id="unknown"))

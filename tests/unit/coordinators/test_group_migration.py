@@ -97,8 +97,8 @@ def test_a_classic_member_joins_a_consumer_group_and_leaves_it() -> None:
     first = driver.join("c")
     assert first is not None and first.error is ErrorCode.member_id_required
     rejoin(driver, "c1", first.member_id, (), -1)
-    assert driver.answers["c1"].generation == 2
-    reply = driver.sync("cs", first.member_id, 2)
+    assert driver.answers["c1"].generation == 3
+    reply = driver.sync("cs", first.member_id, 3)
     assert reply is not None and consumer_protocol.read_assignment(reply.assignment) == {}
     left = driver.apply(
         driver.shard.leave("g", [LeavingMember(first.member_id), LeavingMember("nobody")], driver.now_ms)
@@ -130,5 +130,5 @@ def test_a_classic_member_that_joined_must_fetch_its_assignment() -> None:
         driver.advance(5_000)
         driver.beat("n", driver.shard.consumer_group("g").members["n"].epoch)
         if first.member_id in driver.shard.consumer_group("g").members:
-            driver.heartbeat(first.member_id, 2)
+            driver.heartbeat(first.member_id, 3)
     assert set(driver.shard.consumer_group("g").members) == {"n"}

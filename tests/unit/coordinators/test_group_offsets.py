@@ -147,28 +147,28 @@ def test_transactional_commits_are_checked_like_others_except_for_the_state_of_t
 def test_members_of_the_new_protocol_commit_with_their_epoch() -> None:
     driver = GroupDriver()
     driver.beat("a", 0)
-    commit(driver, 1, member="a", generation=1)
-    assert refusal(lambda: commit(driver, 2, member="a", generation=2)) is ErrorCode.stale_member_epoch
-    assert refusal(lambda: commit(driver, 2, member="b", generation=1)) is ErrorCode.unknown_member_id
-    assert refusal(lambda: commit(driver, 2, member="a", generation=1, version=8)) is ErrorCode.unsupported_version
+    commit(driver, 1, member="a", generation=2)
+    assert refusal(lambda: commit(driver, 2, member="a", generation=3)) is ErrorCode.stale_member_epoch
+    assert refusal(lambda: commit(driver, 2, member="b", generation=2)) is ErrorCode.unknown_member_id
+    assert refusal(lambda: commit(driver, 2, member="a", generation=2, version=8)) is ErrorCode.unsupported_version
     assert refusal(lambda: commit(driver, 2)) is ErrorCode.unknown_member_id
     with pytest.raises(Refused):
         driver.shard.offsets.fetch("g", None, require_stable=False, member_id="a", member_epoch=9)
-    driver.shard.offsets.fetch("g", None, require_stable=False, member_id="a", member_epoch=1)
+    driver.shard.offsets.fetch("g", None, require_stable=False, member_id="a", member_epoch=2)
 
 
 def test_a_commit_on_its_way_while_the_epoch_rises_is_taken_for_what_the_member_kept() -> None:
     driver = GroupDriver()
     driver.beat("a", 0)
     driver.beat("b", 0)
-    driver.beat("a", 1)
+    driver.beat("a", 2)
     kept = set(driver.shard.consumer_group("g").members["a"].assigned_partitions[topic_id("orders")])
-    driver.beat("a", 1, owned={topic_id("orders"): frozenset(kept)})
-    driver.beat("b", 2)
-    assert driver.shard.consumer_group("g").members["a"].epoch == 2
+    driver.beat("a", 2, owned={topic_id("orders"): frozenset(kept)})
+    driver.beat("b", 3)
+    assert driver.shard.consumer_group("g").members["a"].epoch == 3
     mine, lost = min(kept), min({0, 1, 2, 3} - kept)
-    commit(driver, 3, member="a", generation=1, partition=mine)
-    code = refusal(lambda: commit(driver, 3, member="a", generation=1, partition=lost))
+    commit(driver, 3, member="a", generation=2, partition=mine)
+    code = refusal(lambda: commit(driver, 3, member="a", generation=2, partition=lost))
     assert code is ErrorCode.stale_member_epoch
 
 

@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 
-from headrace.coordinators.group.core.consumer_heartbeat import HeartbeatReply
+from headrace.coordinators.group.core.heartbeat_messages import (
+    HeartbeatReply,
+    ShareHeartbeatRequest,
+    check_share_heartbeat,
+)
 from headrace.coordinators.group.core.offset_requests import CommitRequest
 from headrace.coordinators.group.core.settings import GroupSettings
 from headrace.coordinators.group.core.share_group import ShareGroup
-from headrace.coordinators.group.core.share_heartbeat import ShareHeartbeatRequest, check
 from headrace.kernel.errors import ErrorCode, Refused
 from tests.support.group_driver import GroupDriver, image_of, topic_id
 
@@ -48,6 +51,14 @@ def test_members_share_the_partitions_and_several_may_read_one() -> None:
     assert group(driver).state_name == "Stable"
 
 
+def test_a_target_is_made_again_only_after_the_interval() -> None:
+    driver = GroupDriver(GroupSettings(share_assignment_interval_ms=1_000))
+    beat(driver, "a", 0)
+    assert beat(driver, "b", 0).assignment == {}, "in the group, not yet in the target"
+    driver.advance(1_000)
+    assert beat(driver, "b", 2).assignment
+
+
 def test_a_member_that_falls_silent_or_leaves_makes_room() -> None:
     driver = GroupDriver(image=image_of(orders=2))
     beat(driver, "a", 0)
@@ -55,7 +66,7 @@ def test_a_member_that_falls_silent_or_leaves_makes_room() -> None:
     beat(driver, "b", 0)
     driver.advance(20_000)
     assert set(group(driver).members) == {"b"}
-    assert beat(driver, "b", 2).assignment == {ORDERS: frozenset({0, 1})}
+    assert beat(driver, "b", 3).assignment == {ORDERS: frozenset({0, 1})}
     assert beat(driver, "b", -1).epoch == -1
     assert group(driver).state_name == "Empty"
     assert refusal(lambda: beat(driver, "b", -1)) is ErrorCode.unknown_member_id
@@ -65,19 +76,19 @@ def test_epochs_fence_and_a_lost_answer_does_not() -> None:
     driver = GroupDriver()
     beat(driver, "a", 0)
     beat(driver, "b", 0)
-    assert beat(driver, "a", 1).epoch == 2
-    assert beat(driver, "a", 1).epoch == 2, "the answer that raised the epoch may have been lost"
-    assert refusal(lambda: beat(driver, "a", 7)) is ErrorCode.fenced_member_epoch
-    assert refusal(lambda: beat(driver, "x", 1)) is ErrorCode.unknown_member_id
-    assert beat(driver, "a", 0).epoch == 2
+    assert beat(driver, "a", 2).epoch == 3
+    assert beat(driver, "a", 2).epoch == 3, "the answer that raised the epoch may have been lost"
+    assert refusal(lambda: beat(driver, "a", 8)) is ErrorCode.fenced_member_epoch
+    assert refusal(lambda: beat(driver, "x", 2)) is ErrorCode.unknown_member_id
+    assert beat(driver, "a", 0).epoch == 3
 
 
 def test_topics_that_grow_and_subscriptions_that_change_are_followed() -> None:
     driver = GroupDriver(image=image_of(orders=1, other=1))
     beat(driver, "a", 0)
     driver.set_image(image_of(2, orders=3, other=1))
-    assert beat(driver, "a", 1).assignment == {ORDERS: frozenset({0, 1, 2})}
-    assert beat(driver, "a", 2, topic_names=("other",)).assignment == {topic_id("other"): frozenset({0})}
+    assert beat(driver, "a", 2).assignment == {ORDERS: frozenset({0, 1, 2})}
+    assert beat(driver, "a", 3, topic_names=("other",)).assignment == {topic_id("other"): frozenset({0})}
     assert set(group(driver).queues) == {ORDERS, topic_id("other")}, "queues stay until they are deleted"
 
 
@@ -85,7 +96,7 @@ def test_another_broker_takes_over() -> None:
     driver = GroupDriver()
     beat(driver, "a", 0)
     driver.reload()
-    assert beat(driver, "a", 1).assignment is None
+    assert beat(driver, "a", 2).assignment is None
     assert group(driver).queues == {ORDERS: ("orders", frozenset(range(4)))}
     driver.advance(46_000)
     assert group(driver).is_empty
@@ -109,7 +120,7 @@ def test_only_an_empty_group_is_administered() -> None:
     assert refusal(lambda: driver.shard.raise_share_epoch("s")) is ErrorCode.non_empty_group
     assert refusal(lambda: driver.shard.delete_share_group("s")) is ErrorCode.non_empty_group
     beat(driver, "a", -1)
-    assert driver.apply(driver.shard.raise_share_epoch("s")) == 3
+    assert driver.apply(driver.shard.raise_share_epoch("s")) == 4
     driver.apply(driver.shard.note_share_queues("s", {}, {ORDERS}))
     assert group(driver).queues == {}
     driver.apply(driver.shard.delete_share_group("s"))
@@ -135,5 +146,8 @@ def test_bad_requests_are_refused(changes: dict[str, Any]) -> None:
         "client_host": "/h",
         "topic_names": ("orders",),
     }
-    check(ShareHeartbeatRequest(**values))
-    assert refusal(lambda: check(ShareHeartbeatRequest(**{**values, **changes}))) is ErrorCode.invalid_request
+    check_share_heartbeat(ShareHeartbeatRequest(**values))
+    assert (
+        refusal(lambda: check_share_heartbeat(ShareHeartbeatRequest(**{**values, **changes})))
+        is ErrorCode.invalid_request
+    )

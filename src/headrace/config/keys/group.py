@@ -33,7 +33,6 @@ KEYS = (
         "The least time between two assignments.",
         at_least(0),
         synonyms=(Synonym("group.consumer.assignment.interval.ms"),),
-        difference="Without effect: an assignment is made when members or topics change.",
     ),
     Key(
         "share.session.timeout.ms",
@@ -58,7 +57,6 @@ KEYS = (
         "The least time between two assignments.",
         at_least(0),
         synonyms=(Synonym("group.share.assignment.interval.ms"),),
-        difference="Without effect: an assignment is made when members or topics change.",
     ),
     Key(
         "share.auto.offset.reset",

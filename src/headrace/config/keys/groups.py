@@ -184,7 +184,6 @@ KEYS = (
         "The least time between two assignments of a consumer group.",
         at_least(0),
         update=CLUSTER_WIDE,
-        difference="Without effect: an assignment is made when members or topics change.",
     ),
     Key(
         "group.consumer.min.assignment.interval.ms",
@@ -192,7 +191,6 @@ KEYS = (
         0,
         "The shortest assignment interval a group may set for itself.",
         at_least(0),
-        difference="Without effect: an assignment is made when members or topics change.",
     ),
     Key(
         "group.consumer.max.assignment.interval.ms",
@@ -200,7 +198,6 @@ KEYS = (
         15_000,
         "The longest assignment interval a group may set for itself.",
         at_least(0),
-        difference="Without effect: an assignment is made when members or topics change.",
     ),
     Key("group.consumer.max.size", INT, INT_MAX, "The most members of a consumer group.", at_least(1)),
     Key(

@@ -61,7 +61,6 @@ KEYS = (
         "The least time between two assignments of a share group.",
         at_least(0),
         update=CLUSTER_WIDE,
-        difference="Without effect: an assignment is made when members or topics change.",
     ),
     Key(
         "group.share.min.assignment.interval.ms",

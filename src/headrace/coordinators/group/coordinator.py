@@ -24,19 +24,23 @@ from headrace.coordinators.group.core.classic_messages import (
     SyncRequest,
 )
 from headrace.coordinators.group.core.consumer_group import ConsumerGroup
-from headrace.coordinators.group.core.consumer_heartbeat import HeartbeatReply, HeartbeatRequest, check
 from headrace.coordinators.group.core.descriptions import (
     DescribedClassicGroup,
     ListedGroup,
     describe_classic,
     list_groups,
 )
+from headrace.coordinators.group.core.heartbeat_messages import (
+    HeartbeatReply,
+    HeartbeatRequest,
+    ShareHeartbeatRequest,
+    check_heartbeat,
+    check_share_heartbeat,
+)
 from headrace.coordinators.group.core.offset_requests import CommitRequest, FetchedOffset
 from headrace.coordinators.group.core.settings import GroupSettings
 from headrace.coordinators.group.core.shard import GroupShard, QueuePartitions
 from headrace.coordinators.group.core.share_group import ShareGroup
-from headrace.coordinators.group.core.share_heartbeat import ShareHeartbeatRequest
-from headrace.coordinators.group.core.share_heartbeat import check as check_share
 from headrace.coordinators.runtime import CoordinatorRuntime, LedPartitions, settled, wall_clock_ms
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 from headrace.kernel.ids import GROUP_METADATA_TOPIC
@@ -71,13 +75,19 @@ class GroupCoordinator:
             GROUP_METADATA_TOPIC,
             partitions,
             broker_id,
-            lambda index: GroupShard(settings, new_uuid, self._view.current),
+            lambda index: GroupShard(self.settings, new_uuid, self._view.current),
             partition_count=partition_count,
             clock=clock,
             write_timeout_ms=settings.write_timeout_ms,
         )
 
     # --- the cluster --------------------------------------------------------------------------------------------
+
+    def settings_changed(self, settings: GroupSettings) -> None:
+        """Of what groups depend on, Kafka lets the assignment intervals change while a broker runs."""
+        self.settings = settings
+        for hosted in self.runtime.hosted_shards():
+            hosted.shard.settings = settings
 
     def follow(self, old: ClusterImage, new: ClusterImage) -> None:
         """A new cluster image: shards come and go with leadership; offsets of deleted topics are forgotten."""
@@ -141,7 +151,7 @@ class GroupCoordinator:
     # --- the consumer protocol ----------------------------------------------------------------------------------
 
     async def consumer_heartbeat(self, request: HeartbeatRequest, version: int) -> HeartbeatReply:
-        check(request, self.settings, version)
+        check_heartbeat(request, self.settings, version)
         for text in (request.group_id, request.member_id, request.topic_regex or "", request.instance_id or ""):
             self._check_id(text, "an id or expression", ErrorCode.invalid_request)
         reply: HeartbeatReply = await self.runtime.run(
@@ -152,7 +162,7 @@ class GroupCoordinator:
     # --- share groups -------------------------------------------------------------------------------------------
 
     async def share_heartbeat(self, request: ShareHeartbeatRequest) -> HeartbeatReply:
-        check_share(request)
+        check_share_heartbeat(request)
         for text in (request.group_id, request.member_id):
             self._check_id(text, "an id", ErrorCode.invalid_request)
         reply: HeartbeatReply = await self.runtime.run(

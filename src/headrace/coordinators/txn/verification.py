@@ -51,7 +51,7 @@ class TransactionVerification:
         self._view = view
         self._broker_id = broker_id
         self._peers = peers
-        self._verifies = verifies
+        self.verifies = verifies
 
     async def verify(
         self,
@@ -63,7 +63,7 @@ class TransactionVerification:
         add: bool,
     ) -> Outcomes:
         """What the coordinator says of each partition; NONE lets the caller append, before its next await."""
-        if not add and not self._verifies:
+        if not add and not self.verifies:
             return dict.fromkeys(partitions, ErrorCode.none)
         epochs = {where: self._leader_epoch(where) for where in partitions}
         ended_by = producer_epoch + 1 if add else producer_epoch

@@ -85,9 +85,10 @@ class ResolvedRegex(NamedTuple):
 @dataclass(slots=True, eq=False)
 class ConsumerGroup:
     group_id: str
-    epoch: int = 0
+    epoch: int = 1  # of a group that nobody has joined yet: its first member brings it to 2, as in Kafka
     metadata_hash: int = 0
     assignment_epoch: int = 0
+    assigned_at_ms: int = 0
     members: dict[str, ConsumerMember] = field(default_factory=dict)
     static_members: dict[str, str] = field(default_factory=dict)
     target: dict[str, Partitions] = field(default_factory=dict)

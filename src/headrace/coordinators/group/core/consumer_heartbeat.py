@@ -8,7 +8,7 @@ given; nothing but the records changes the group.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
 from headrace.cluster.core.image import ClusterImage
@@ -24,43 +24,13 @@ from headrace.coordinators.group.core.consumer_group import (
     Partitions,
     ResolvedRegex,
 )
+from headrace.coordinators.group.core.consumer_target import may_assign
 from headrace.coordinators.group.core.effects import Effects
+from headrace.coordinators.group.core.heartbeat_messages import HeartbeatReply, HeartbeatRequest
 from headrace.coordinators.group.core.reconciliation import reconcile
-from headrace.coordinators.group.core.regex import BadRegex, Regex
 from headrace.coordinators.group.core.settings import GroupSettings
 from headrace.coordinators.runtime_result import NOTHING, Result
 from headrace.kernel.errors import ErrorCode, Refused
-
-
-@dataclass(frozen=True, slots=True)
-class HeartbeatRequest:
-    """None means "as before"."""
-
-    group_id: str
-    member_id: str
-    epoch: int
-    client_id: str
-    client_host: str
-    instance_id: str | None = None
-    rack_id: str | None = None
-    rebalance_timeout_ms: int = -1
-    topic_names: tuple[str, ...] | None = None
-    topic_regex: str | None = None
-    server_assignor: str | None = None
-    owned: Partitions | None = None
-
-    @property
-    def is_full(self) -> bool:
-        said = self.topic_names is not None or self.topic_regex is not None
-        return self.epoch == 0 or (self.rebalance_timeout_ms != -1 and said and self.owned is not None)
-
-
-@dataclass(frozen=True, slots=True)
-class HeartbeatReply:
-    member_id: str
-    epoch: int
-    heartbeat_interval_ms: int = 0
-    assignment: Partitions | None = None
 
 
 class Groups(Protocol):
@@ -77,45 +47,6 @@ class Groups(Protocol):
 
     def fence(self, group: ConsumerGroup, member: ConsumerMember, now_ms: int, reply: object) -> Result:
         """A member is gone; the rest may become a classic group by that."""
-
-
-def check(request: HeartbeatRequest, settings: GroupSettings, version: int) -> None:
-    """Raises INVALID_REQUEST and its kin, as Kafka words the rules."""
-    for name, value in (
-        ("GroupId", request.group_id),
-        ("InstanceId", request.instance_id),
-        ("RackId", request.rack_id),
-    ):
-        if value is not None and not value.strip():
-            raise Refused(ErrorCode.invalid_request, f"{name} can't be empty.")
-    names_itself = version >= 1 or request.epoch != 0
-    if names_itself and not request.member_id.strip():
-        raise Refused(ErrorCode.invalid_request, "MemberId can't be empty.")
-    if request.epoch == 0:
-        if request.rebalance_timeout_ms == -1:
-            raise Refused(ErrorCode.invalid_request, "RebalanceTimeoutMs must be provided in first request.")
-        if request.owned is None or request.owned:
-            raise Refused(ErrorCode.invalid_request, "TopicPartitions must be empty when (re-)joining.")
-        if request.topic_names is None and request.topic_regex is None:
-            raise Refused(
-                ErrorCode.invalid_request,
-                "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.",
-            )
-    elif request.epoch == STATIC_LEAVE_EPOCH and request.instance_id is None:
-        raise Refused(ErrorCode.invalid_request, "InstanceId can't be null.")
-    elif request.epoch < STATIC_LEAVE_EPOCH:
-        raise Refused(ErrorCode.invalid_request, "MemberEpoch is invalid.")
-    if request.server_assignor is not None and request.server_assignor not in settings.consumer_assignors:
-        names = ", ".join(settings.consumer_assignors)
-        raise Refused(
-            ErrorCode.unsupported_assignor,
-            f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {names}.",
-        )
-    if request.topic_regex:
-        try:
-            Regex(request.topic_regex)
-        except BadRegex as bad:
-            raise Refused(ErrorCode.invalid_regular_expression, f"SubscribedTopicRegex {bad}") from bad
 
 
 class ConsumerHeartbeats:
@@ -213,14 +144,15 @@ class ConsumerHeartbeats:
         is_new = member_id not in group.members and replaced is None
         if is_new or updated.about != member.about:
             group.write_member(updated, effects)
-        resubscribed = is_new or _subscription(updated) != _subscription(member)
+        # A new member that reads nothing changes nothing for the others.
+        resubscribed = _subscription(updated) != _subscription(member)
         epoch, regexes = group.epoch, dict(group.regexes)
         if resubscribed or image.version != group.seen_image_version:
             regexes = consumer_target.resolve_regexes(group, members, image, effects, now_ms)
             epoch = self._raise_epoch(group, members, regexes, resubscribed, effects)
         target = group.target.get(replaced.member_id if replaced else member_id, {})
         target_epoch = group.assignment_epoch
-        if epoch > group.assignment_epoch:
+        if epoch > group.assignment_epoch and self._may_assign(group, now_ms):
             target = self._retarget(group, members, regexes, epoch, member_id, replaced, effects, now_ms)
             target_epoch = epoch
         assert settings.consumer_assignors, "a broker offers at least one assignor"
@@ -352,6 +284,11 @@ class ConsumerHeartbeats:
         group.write_epoch(group.epoch + 1, consumer_target.topics_hash(rest, regexes, self._groups.image), effects)
 
     # --- settings of one group ----------------------------------------------------------------------------------
+
+    def _may_assign(self, group: ConsumerGroup, now_ms: int) -> bool:
+        own = self._groups.image.config_of("group", group.group_id).get("consumer.assignment.interval.ms")
+        interval_ms = self._groups.settings.consumer_assignment_interval_ms if own is None else int(own)
+        return may_assign(group.assigned_at_ms, interval_ms, now_ms)
 
     def _session_timeout_ms(self, group_id: str) -> int:
         own = self._groups.image.config_of("group", group_id).get("consumer.session.timeout.ms")

@@ -20,6 +20,13 @@ from headrace.coordinators.group.core.regex import Regex
 Members = Mapping[str, ConsumerMember]
 
 
+def may_assign(assigned_at_ms: int, interval_ms: int, now_ms: int) -> bool:
+    """Whether a target may be computed again already (KIP-1263): when many members come or go together, one target for
+    all of them is better than one for each. A first target (`assigned_at_ms` is 0) waits for nobody.
+    """
+    return assigned_at_ms == 0 or interval_ms == 0 or now_ms >= assigned_at_ms + interval_ms
+
+
 def resolve_regexes(
     group: ConsumerGroup, members: Members, image: ClusterImage, effects: Effects, now_ms: int
 ) -> dict[str, ResolvedRegex]:

@@ -89,7 +89,9 @@ class GroupRecords:
     def _target_epoch(self, words: list[str], value: bytes | None) -> None:
         group = self._consumer(words[0], create=value is not None)
         if group is not None:
-            group.assignment_epoch = -1 if value is None else consumer_groups.read_target_metadata_value(value)[0]
+            group.assignment_epoch, group.assigned_at_ms = (
+                (-1, 0) if value is None else consumer_groups.read_target_metadata_value(value)
+            )
 
     def _member(self, words: list[str], value: bytes | None) -> None:
         group = self._consumer(words[0], create=value is not None)

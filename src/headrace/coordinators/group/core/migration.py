@@ -41,7 +41,7 @@ def may_downgrade(group: ConsumerGroup, without: str, settings: GroupSettings, *
     )
 
 
-def upgrade(classic: ClassicGroup, image: ClusterImage, effects: Effects, now_ms: int) -> ConsumerGroup:
+def upgrade(classic: ClassicGroup, image: ClusterImage, effects: Effects) -> ConsumerGroup:
     """The consumer group that `classic` becomes by the records written here. Raises Refused for unreadable members."""
     group = ConsumerGroup(classic.group_id, epoch=classic.generation, assignment_epoch=classic.generation)
     try:
@@ -66,7 +66,7 @@ def upgrade(classic: ClassicGroup, image: ClusterImage, effects: Effects, now_ms
     group.write_epoch(group.epoch, 0, effects)
     for member_id, partitions in group.target.items():
         group.write_target(member_id, partitions, effects)
-    group.write_target_epoch(group.epoch, now_ms, effects)
+    group.write_target_epoch(group.epoch, 0, effects)  # no target yet: the first one is not to wait
     for each in group.members.values():
         group.write_current(each, effects)
     return group

@@ -33,6 +33,7 @@ class GroupSettings:
     # Consumer groups (KIP-848): group.consumer.*
     consumer_session_timeout_ms: int = 45_000
     consumer_heartbeat_interval_ms: int = 5_000
+    consumer_assignment_interval_ms: int = 1_000
     consumer_max_size: int = 2_147_483_647
     consumer_assignors: tuple[str, ...] = ("uniform", "range")
     consumer_migration_policy: str = "bidirectional"
@@ -40,6 +41,7 @@ class GroupSettings:
     # Share groups (KIP-932): group.share.*
     share_session_timeout_ms: int = 45_000
     share_heartbeat_ms: int = 5_000
+    share_assignment_interval_ms: int = 1_000
     share_max_size: int = 200
 
     @classmethod
@@ -57,10 +59,12 @@ class GroupSettings:
             offsets_retention_check_interval_ms=config["offsets.retention.check.interval.ms"],
             consumer_session_timeout_ms=config["group.consumer.session.timeout.ms"],
             consumer_heartbeat_interval_ms=config["group.consumer.heartbeat.interval.ms"],
+            consumer_assignment_interval_ms=config["group.consumer.assignment.interval.ms"],
             consumer_max_size=config["group.consumer.max.size"],
             consumer_assignors=known or ("uniform", "range"),
             share_session_timeout_ms=config["group.share.session.timeout.ms"],
             share_heartbeat_ms=config["group.share.heartbeat.interval.ms"],
+            share_assignment_interval_ms=config["group.share.assignment.interval.ms"],
             share_max_size=config["group.share.max.size"],
             consumer_migration_policy=str(config["group.consumer.migration.policy"]).lower(),
         )

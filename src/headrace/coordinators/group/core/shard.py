@@ -29,13 +29,14 @@ from headrace.coordinators.group.core.classic_messages import (
 from headrace.coordinators.group.core.classic_rebalance import Rebalances
 from headrace.coordinators.group.core.consumer_classic import ClassicMembers
 from headrace.coordinators.group.core.consumer_group import ConsumerGroup, ConsumerMember, MemberState
-from headrace.coordinators.group.core.consumer_heartbeat import ConsumerHeartbeats, HeartbeatRequest
+from headrace.coordinators.group.core.consumer_heartbeat import ConsumerHeartbeats
 from headrace.coordinators.group.core.effects import Effects
 from headrace.coordinators.group.core.group_records import GroupRecords
+from headrace.coordinators.group.core.heartbeat_messages import HeartbeatRequest, ShareHeartbeatRequest
 from headrace.coordinators.group.core.offset_requests import CommitRequest, OffsetRequests
 from headrace.coordinators.group.core.settings import GroupSettings
 from headrace.coordinators.group.core.share_group import ShareGroup
-from headrace.coordinators.group.core.share_heartbeat import ShareHeartbeatRequest, ShareHeartbeats
+from headrace.coordinators.group.core.share_heartbeat import ShareHeartbeats
 from headrace.coordinators.runtime_result import DEFERRED, Result
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.kernel.ids import uuid_to_text
@@ -99,7 +100,7 @@ class GroupShard:
             raise Refused(
                 ErrorCode.group_id_not_found, f"Group {group_id} is a classic group and cannot be upgraded now."
             )
-        upgraded = migration.upgrade(group, self.image, effects, group.state_since_ms)
+        upgraded = migration.upgrade(group, self.image, effects)
         for member in upgraded.members.values():
             assert member.about.classic is not None
             self._heartbeats.keep_alive(group_id, member.member_id, member.about.classic.session_timeout_ms, effects)

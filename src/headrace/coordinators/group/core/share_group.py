@@ -35,9 +35,10 @@ class ShareMember:
 @dataclass(slots=True, eq=False)
 class ShareGroup:
     group_id: str
-    epoch: int = 0
+    epoch: int = 1  # of a group that nobody has joined yet: its first member brings it to 2, as in Kafka
     metadata_hash: int = 0
     assignment_epoch: int = 0
+    assigned_at_ms: int = 0
     members: dict[str, ShareMember] = field(default_factory=dict)
     target: dict[str, Partitions] = field(default_factory=dict)
     # The topics whose partitions have (or may have) a queue.

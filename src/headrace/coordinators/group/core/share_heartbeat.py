@@ -9,30 +9,19 @@ from __future__ import annotations
 import hashlib
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from dataclasses import replace
+from typing import Protocol
 
 from headrace.cluster.core.image import ClusterImage
 from headrace.coordinators.codec.share_groups import ShareMemberMetadata
-from headrace.coordinators.group.core.consumer_heartbeat import HeartbeatReply
+from headrace.coordinators.group.core.consumer_group import LEAVE_EPOCH
+from headrace.coordinators.group.core.consumer_target import may_assign
 from headrace.coordinators.group.core.effects import Effects
+from headrace.coordinators.group.core.heartbeat_messages import HeartbeatReply, ShareHeartbeatRequest
 from headrace.coordinators.group.core.settings import GroupSettings
 from headrace.coordinators.group.core.share_group import Partitions, ShareGroup, ShareMember
 from headrace.coordinators.runtime_result import NOTHING, Result
 from headrace.kernel.errors import ErrorCode, Refused
-
-LEAVE_EPOCH: Final = -1
-
-
-@dataclass(frozen=True, slots=True)
-class ShareHeartbeatRequest:
-    group_id: str
-    member_id: str
-    epoch: int
-    client_id: str
-    client_host: str
-    rack_id: str | None = None
-    topic_names: tuple[str, ...] | None = None
 
 
 class Groups(Protocol):
@@ -42,16 +31,6 @@ class Groups(Protocol):
 
     def share_group_to_join(self, group_id: str) -> ShareGroup:
         """Raises GROUP_ID_NOT_FOUND for a group of another kind."""
-
-
-def check(request: ShareHeartbeatRequest) -> None:
-    for name, value in (("GroupId", request.group_id), ("MemberId", request.member_id), ("RackId", request.rack_id)):
-        if value is not None and not value.strip():
-            raise Refused(ErrorCode.invalid_request, f"{name} can't be empty.")
-    if request.epoch == 0 and not request.topic_names:
-        raise Refused(ErrorCode.invalid_request, "SubscribedTopicNames must be set in first request.")
-    if request.epoch < LEAVE_EPOCH:
-        raise Refused(ErrorCode.invalid_request, "MemberEpoch is invalid.")
 
 
 class ShareHeartbeats:
@@ -110,7 +89,7 @@ class ShareHeartbeats:
         is_new = updated.member_id not in group.members
         if is_new or updated.about != member.about:
             group.write_member(updated, effects)
-        resubscribed = is_new or updated.about.topic_names != member.about.topic_names
+        resubscribed = updated.about.topic_names != member.about.topic_names
         epoch = group.epoch
         if resubscribed or image.version != group.seen_image_version:
             seen_hash = _topics_hash(members, image)
@@ -120,7 +99,7 @@ class ShareHeartbeats:
                 group.write_epoch(epoch, seen_hash, effects)
         target = group.target.get(updated.member_id, {})
         target_epoch = group.assignment_epoch
-        if epoch > group.assignment_epoch:
+        if epoch > group.assignment_epoch and self._may_assign(group, now_ms):
             targets = assign_simple(members, image)
             for each, partitions in targets.items():
                 if group.target.get(each) != partitions:
@@ -133,6 +112,11 @@ class ShareHeartbeats:
         final = replace(updated, epoch=target_epoch, previous_epoch=updated.epoch, assigned=target)
         group.write_current(final, effects)
         return final
+
+    def _may_assign(self, group: ShareGroup, now_ms: int) -> bool:
+        default = self._groups.settings.share_assignment_interval_ms
+        interval_ms = self._own(group.group_id, "share.assignment.interval.ms", default)
+        return may_assign(group.assigned_at_ms, interval_ms, now_ms)
 
     def _note_queues(self, group: ShareGroup, targets: Mapping[str, Partitions], effects: Effects) -> None:
         """Which partitions have a queue from now on: administrators list, alter and delete them."""

@@ -27,7 +27,9 @@ def replay_share_record(groups: dict[str, ShareGroup], kind: int, key: bytes, va
         else:
             group.epoch, group.metadata_hash = share_groups.read_group_metadata_value(value)
     elif kind == share_groups.TARGET_METADATA:
-        group.assignment_epoch = 0 if value is None else consumer_groups.read_target_metadata_value(value)[0]
+        group.assignment_epoch, group.assigned_at_ms = (
+            (0, 0) if value is None else consumer_groups.read_target_metadata_value(value)
+        )
     elif kind == share_groups.STATE_PARTITION_METADATA:
         group.queues = (
             {} if value is None else dict(share_groups.read_state_partition_metadata_value(value).initialized)

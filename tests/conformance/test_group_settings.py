@@ -1,0 +1,59 @@
+"""Settings of groups that may change while a broker runs are followed without a restart."""
+
+from __future__ import annotations
+
+import base64
+import time
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from headrace.testing import broker
+from tests.differential.servers import Server
+
+CONSUMER_GROUP_HEARTBEAT, FIND_COORDINATOR, INCREMENTAL_ALTER_CONFIGS = 68, 10, 44
+BROKER = 4
+FIRST, SECOND = (base64.urlsafe_b64encode(bytes([n] * 16)).decode().rstrip("=") for n in (1, 2))
+
+
+def join(server: Server, group: str, member: str) -> tuple[int, int]:
+    """(member epoch, how many partitions it was given)"""
+    answer = server.ask(
+        CONSUMER_GROUP_HEARTBEAT,
+        1,
+        {
+            "group_id": group,
+            "member_id": member,
+            "member_epoch": 0,
+            "instance_id": None,
+            "rack_id": None,
+            "rebalance_timeout": 45_000,
+            "subscribed_topic_names": ["orders"],
+            "subscribed_topic_regex": None,
+            "server_assignor": None,
+            "topic_partitions": [],
+        },
+    )
+    assert answer["error_code"] == 0, answer
+    return answer["member_epoch"], sum(len(t["partitions"]) for t in answer["assignment"]["topic_partitions"])
+
+
+def test_the_assignment_interval_follows_the_dynamic_setting() -> None:
+    with broker({"group.consumer.assignment.interval.ms": "600000"}) as running:
+        admin = AdminClient({"bootstrap.servers": running.bootstrap})
+        admin.create_topics([NewTopic("orders", 4, 1)])["orders"].result(10)
+        server = Server("headrace", running.port)
+        while server.ask(FIND_COORDINATOR, 4, {"key_type": 0, "coordinator_keys": ["a"]})["coordinators"][0][
+            "error_code"
+        ]:
+            time.sleep(0.01)
+        assert join(server, "a", FIRST) == (2, 4)
+        assert join(server, "a", SECOND) == (2, 0), "the next target is ten minutes away"
+        setting = {"name": "group.consumer.assignment.interval.ms", "config_operation": 0, "value": "0"}
+        everywhere = {"resource_type": BROKER, "resource_name": "", "configs": [setting]}
+        server.ask(INCREMENTAL_ALTER_CONFIGS, 1, {"resources": [everywhere], "validate_only": False})
+        groups = running.broker.parts.coordinators.groups
+        deadline = time.monotonic() + 10
+        while running.call(lambda: groups.settings.consumer_assignment_interval_ms):
+            assert time.monotonic() < deadline, "the broker never heard of the setting"
+            time.sleep(0.01)
+        assert join(server, "a", FIRST)[0] == 3, "its second member is in the target now"
