@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import time
@@ -18,6 +19,7 @@ from headrace.records.builder import Record, build_batch
 from headrace.records.compression import Codec
 from headrace.records.control import build_end_txn_marker
 from headrace.records.reader import read_records
+from headrace.storage import inspection
 from headrace.storage.log import AppendOrigin, Log
 from headrace.storage.log_config import LogConfig
 from headrace.storage.log_dirs import LogDirs, StorageSettings
@@ -80,14 +82,21 @@ def contents(
 
 
 def consume(
-    bootstrap: str, topic: str, expected: int, isolation: str
+    bootstrap: str, topic: str, expected: int | None, isolation: str
 ) -> list[tuple[int, bytes, bytes, list[tuple[str, bytes]], int]]:
+    """So many records and what follows them; without a number, all before the marker that ends the log."""
     consumer = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": uuid.uuid4().hex, "isolation.level": isolation, "check.crcs": True}
     )
     consumer.assign([TopicPartition(topic, 0, 0)])
     seen, deadline = [], time.monotonic() + 30
-    while len(seen) < expected and time.monotonic() < deadline:
+    place = TopicPartition(topic, 0)
+    marker = consumer.get_watermark_offsets(place, timeout=30)[1] - 1 if expected is None else -1
+
+    def is_done() -> bool:
+        return len(seen) >= expected if expected is not None else consumer.position([place])[0].offset >= marker
+
+    while not is_done() and time.monotonic() < deadline:
         for message in consumer.consume(500, timeout=0.5):
             assert message.error() is None, message.error()
             seen.append(
@@ -161,6 +170,8 @@ def produce_everything(bootstrap: str) -> None:
     topics = [NewTopic(f"plain-{codec}", 1, 1, config={"segment.bytes": "1048576"}) for codec in CODECS]
     topics.append(NewTopic("transacted", 1, 1))
     topics.append(NewTopic("ours", 1, 1))
+    compacted = {"cleanup.policy": "compact", "segment.bytes": "1048576", "min.cleanable.dirty.ratio": "0.01"}
+    topics.append(NewTopic("compacted", 1, 1, config=compacted))
     for future in admin.create_topics(topics).values():
         future.result(30)
     for codec in CODECS:
@@ -178,6 +189,23 @@ def produce_everything(bootstrap: str) -> None:
             producer.produce("transacted", key=b"%d" % at, value=b"turn %d" % turn)
         producer.flush(30)
         producer.abort_transaction(30) if turn % 3 == 1 else producer.commit_transaction(30)
+    for turn in range(16):
+        producer.begin_transaction()
+        for at in range(60):
+            # Incompressible, or there would be no second segment to clean.
+            producer.produce("compacted", key=b"%d" % (at * turn % 41), value=os.urandom(1500) if at % 9 else None)
+        producer.flush(30)
+        producer.abort_transaction(30) if turn % 3 == 1 else producer.commit_transaction(30)
+
+
+def wait_for_compaction(log_dir: Path) -> None:
+    """Until Kafka's cleaner has been over the topic and says so."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if re.search(r"^compacted 0 [1-9]", (log_dir / "cleaner-offset-checkpoint").read_text(), re.MULTILINE):
+            return
+        time.sleep(0.1)
+    raise AssertionError("Kafka's cleaner did not come by")
 
 
 @pytest.fixture(scope="module")
@@ -185,7 +213,8 @@ def node(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[tuple[reference.ReferenceKafka, dict[str, list[object]]]]:
     """A node that has written its topics and stopped, with what its own consumers saw."""
-    kafka = reference.ReferenceKafka(tmp_path_factory.mktemp("kafka"), heap="512m")
+    settings = {"log.cleaner.backoff.ms": "100"}
+    kafka = reference.ReferenceKafka(tmp_path_factory.mktemp("kafka"), heap="512m", settings=settings)
     kafka.start()
     try:
         produce_everything(kafka.bootstrap)
@@ -194,20 +223,28 @@ def node(
             for codec in CODECS
         }
         seen["transacted"] = list(consume(kafka.bootstrap, "transacted", 80, "read_committed"))
-        yield_dir = kafka
+        wait_for_compaction(kafka.log_dir)
+        seen["compacted"] = list(consume(kafka.bootstrap, "compacted", None, "read_committed"))
+        assert 41 <= len(seen["compacted"]) < 600, "most of what was written is outdated"
         kafka.stop()
-        yield yield_dir, seen
+        yield kafka, seen
     finally:
         kafka.stop()
 
 
-@pytest.mark.parametrize("clean", [True, False], ids=["clean stop", "crash"])
+@pytest.mark.parametrize(
+    ("clean", "lost"), [(True, ""), (True, "*/*.txnindex"), (False, "")], ids=["clean stop", "indexes lost", "crash"]
+)
 def test_we_open_what_a_real_node_wrote(
-    node: tuple[reference.ReferenceKafka, dict[str, list[object]]], tmp_path: Path, clean: bool
+    node: tuple[reference.ReferenceKafka, dict[str, list[object]]], tmp_path: Path, clean: bool, lost: str
 ) -> None:
     kafka, seen = node
     copy = tmp_path / "logs"
     shutil.copytree(kafka.log_dir, copy)
+    for topic in seen:
+        assert inspection.verify(copy / f"{topic}-0").problems == [], "`headrace log verify` has no complaint"
+    for path in copy.glob(lost) if lost else ():
+        path.unlink()
     if not clean:
         (copy / ".kafka_cleanshutdown").unlink()
         (copy / "recovery-point-offset-checkpoint").write_text("0\n0\n")
