@@ -2,7 +2,7 @@
 
 A crash image is a copy of a log's files with something cut, flipped, emptied or missing. Each is opened, compared with
 what had been appended, opened again, and compared with a log rebuilt from its data files alone.
-HEADRACE_FULL_SWEEP=1 cuts at every single byte of the last 64 KiB instead of a sample.
+`make fuzz` cuts at every single byte of the last 64 KiB instead of a sample, and tries more damage of every other kind.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ import pytest
 from headrace.records.builder import Record, build_batch
 from headrace.records.compression import Codec
 from headrace.records.control import build_end_txn_marker
+from headrace.storage import inspection
 from headrace.storage.checkpoints import KnownAborted
 from headrace.storage.hints import check_hints
 from headrace.storage.log import AppendOrigin, Log
 from headrace.storage.log_config import LogConfig
 from headrace.storage.log_dir import known_aborted
 from headrace.storage.recovery import Damage, Marks
+from tests.support.effort import is_long, rounds
 from tests.support.logs import NOW_MS, a_batch, append, directory_in_memory, open_at, read_batches
 
 CONFIG = LogConfig(segment_bytes=40_000, index_interval_bytes=512, segment_index_bytes=16_384)
@@ -157,7 +159,7 @@ def test_the_log_is_worth_breaking(original: Original) -> None:
 
 
 def cuts(original: Original) -> Iterator[int]:
-    if os.environ.get("HEADRACE_FULL_SWEEP"):
+    if is_long():
         yield from range(original.size - LAST_BYTES, original.size + 1)
         return
     boundary = 0
@@ -168,6 +170,8 @@ def cuts(original: Original) -> Iterator[int]:
     yield from range(original.size - LAST_BYTES, original.size, 997)
 
 
+@pytest.mark.fuzz
+@pytest.mark.timeout(7200)
 def test_a_log_cut_at_any_byte_keeps_every_whole_batch_before_it(original: Original) -> None:
     for number, size in enumerate(cuts(original)):
         image = original.image()
@@ -190,9 +194,11 @@ def test_appends_go_on_after_a_cut_and_survive_the_next_crash(original: Original
     assert log.log_end_offset == end + 4 and log.leader_epochs.entries[-1] == (99, end)
 
 
+@pytest.mark.fuzz
+@pytest.mark.timeout(1200)
 def test_a_flipped_byte_ends_the_log_before_its_batch(original: Original) -> None:
     random_source = random.Random(3)
-    for number in range(80):
+    for number in range(rounds(short=80, long=4000)):
         image = original.image()
         name, length = random_source.choice(original.segment_files)
         position = random_source.randrange(length)
@@ -294,6 +300,34 @@ def test_small_files_are_hints_that_the_data_replaces(original: Original, patter
     assert found == expected
     later, newest = log.offset_for_timestamp(NOW_MS + 50), log.offset_of_max_timestamp()
     assert later is not None and later.timestamp_ms >= NOW_MS + 50 and newest is not None
+
+
+@pytest.mark.fuzz
+@pytest.mark.timeout(1200)
+def test_any_mixture_of_damage_leaves_a_prefix_and_files_that_agree(original: Original) -> None:
+    """Several files at once, at random bytes: after it, `headrace log verify` has nothing to complain about."""
+    for seed in range(rounds(short=15, long=3000)):
+        chance = random.Random(seed)
+        image = original.image()
+        for path in chance.sample(sorted(image.iterdir()), chance.randint(1, 6)):
+            data = bytearray(path.read_bytes())
+            size = len(data)
+            # Of the data only the end is harmed here: flips have a test of their own.
+            kind = chance.choice(("cut", "noise", "removed") if path.suffix != ".log" else ("cut", "grown"))
+            if kind == "removed":
+                path.unlink()
+                continue
+            if kind == "grown" or (path.suffix == ".log" and path.name != original.segment_files[-1][0]):
+                data += chance.randbytes(chance.randint(1, 300))
+            elif kind == "cut":
+                del data[chance.randint(0, size) :]
+            else:
+                for _ in range(min(size, chance.randint(1, 8))):
+                    data[chance.randrange(size)] = chance.randrange(256)
+            path.write_bytes(data)
+        log = check(original, image)
+        log.close()
+        assert inspection.verify(image).problems == [], f"seed {seed}"
 
 
 @pytest.mark.parametrize("harm", [harm for harm in SMALL_FILES if harm != "zeros"])
