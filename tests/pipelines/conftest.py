@@ -20,6 +20,7 @@ from headrace.records.batch import HEADER_BYTES
 from headrace.records.builder import Record, build_batch
 from headrace.records.compression import Codec
 from headrace.testing.process import broker_process
+from tests.pipelines.postgres import PostgresUnavailable, running_postgres
 from tests.reference.kafka import KEEPS_OLD_RECORDS, ReferenceKafka, ReferenceUnavailable
 
 _numbers = itertools.count()
@@ -112,6 +113,16 @@ def headrace() -> Iterator[Cluster]:
 def cluster(request: pytest.FixtureRequest) -> Cluster:
     found: Cluster = request.getfixturevalue(request.param)
     return found
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A real PostgreSQL with logical decoding."""
+    try:
+        with running_postgres(tmp_path_factory.mktemp("postgres")) as url:
+            yield url
+    except PostgresUnavailable as unavailable:
+        pytest.skip(str(unavailable))
 
 
 def records(count: int, *, start: int = 0, timestamp_ms: int = 1_700_000_000_000) -> list[Record]:

@@ -1,6 +1,12 @@
 """Kills a copy job again and again until it comes through, then counts what is doubled and what is lost.
 
-python -m tests.pipelines.kills [--kills 10] [--rows 50000] [--format headrace|kafka] [--broker headrace|apache]
+python -m tests.pipelines.kills [--kills 10] [--rows 50000] [--victims driver,executor,python,freeze]
+                                [--target topic|sqlite|postgres|parquet] [--format headrace|kafka]
+                                [--broker headrace|apache] [--seed 1]
+
+With the driver as the only victim Spark runs as local[2]; otherwise it is a standalone cluster of two workers with
+speculative execution, and what is killed is drawn anew each time. `freeze` stops an executor's Python worker for some
+seconds: Spark starts its task a second time elsewhere, and then the first one wakes up and goes on writing.
 """
 
 from __future__ import annotations
@@ -14,24 +20,32 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from headrace.client.blocking import EARLIEST, LATEST, READ_COMMITTED, BlockingClient
-from headrace.client.blocking_fetch import FetchSettings, FetchStream
+from headrace.client.blocking import BlockingClient
 from headrace.client.blocking_produce import BatchProducer, Section
-from headrace.pipelines.arrow_records import Decoder
 from headrace.records.batch import HEADER_BYTES
 from headrace.records.builder import Record, build_batch
+from tests.pipelines.copy_targets import CopyTarget, TopicTarget, copy_target
+from tests.pipelines.spark_cluster import SparkCluster
+
+DRIVER, EXECUTOR, PYTHON, FREEZE = "driver", "executor", "python", "freeze"
+# A run may also fail by itself, when one task met four kills; Spark's checkpoint must carry it all the same.
+_FAILURES_ALLOWED = 5
+_LONGEST_BATCH_S = 1.0
 
 
 @dataclass(frozen=True)
 class Outcome:
     rows: int
-    kills: int
+    kills: Counter[str]
     lost: int
     doubled: int
     seconds: float
+    failed_runs: int
 
 
 def fill(client: BlockingClient, topic: str, rows: int, partitions: int) -> None:
@@ -45,18 +59,82 @@ def fill(client: BlockingClient, topic: str, rows: int, partitions: int) -> None
     producer.flush()
 
 
-def committed_keys(client: BlockingClient, topic: str) -> Counter[bytes]:
-    """Every key that a reader of committed records sees, and how often."""
-    seen: Counter[bytes] = Counter()
-    for partition in client.topics([topic])[topic].partitions:
-        pair = (topic, partition)
-        start = client.list_offsets({pair: EARLIEST})[pair]
-        end = client.list_offsets({pair: LATEST}, isolation=READ_COMMITTED)[pair]
-        decoder = Decoder(topic, partition, read_committed=True)
-        for chunk in FetchStream(client, pair, start, end, FetchSettings(isolation=READ_COMMITTED, stall_timeout_s=20)):
-            for batch in decoder.decode(chunk.records, start, end, chunk.aborted):
-                seen.update(batch.column("key").to_pylist())
-    return seen
+@dataclass
+class KilledJob:
+    """A job that is started again whenever it died, with what was done to it."""
+
+    command: Sequence[str]
+    log: Path
+    # Spark notes here every batch that it begins.
+    batches: Path
+    chance: random.Random
+    victims: Sequence[str]
+    kills: int
+    cluster: SparkCluster | None = None
+    killed: Counter[str] = field(default_factory=Counter)
+    failed_runs: int = 0
+
+    def run(self) -> None:
+        while (code := self._run_once()) != 0:
+            if code != -signal.SIGKILL:
+                self.failed_runs += 1
+                assert self.failed_runs <= _FAILURES_ALLOWED, self._tail()
+
+    def _tail(self) -> str:
+        return self.log.read_text(errors="replace")[-3000:]
+
+    def _run_once(self) -> int:
+        with self.log.open("ab") as log:
+            process = subprocess.Popen(
+                self.command, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True
+            )
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline(), self._tail()
+            while self.killed.total() < self.kills and self._lives_a_while(process):
+                self._kill(process)
+            return process.wait(600)
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            process.stdout.close()
+
+    def _lives_a_while(self, process: subprocess.Popen[str]) -> bool:
+        """Into one of the next batches, however slow the machine is: while reading, in a transaction, between the
+        commit and Spark's own note of it. False when it ended."""
+        wanted = self._last_batch() + self.chance.randint(1, 3)
+        while process.poll() is None:
+            if self._last_batch() >= wanted:
+                try:
+                    process.wait(self.chance.uniform(0, _LONGEST_BATCH_S))
+                except subprocess.TimeoutExpired:
+                    return True
+            time.sleep(0.02)
+        return False
+
+    def _last_batch(self) -> int:
+        return max((int(file.name) for file in self.batches.glob("*") if file.name.isdigit()), default=-1)
+
+    def _kill(self, process: subprocess.Popen[str]) -> None:
+        victim = self.chance.choice(self.victims)
+        if victim == DRIVER:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        else:
+            assert self.cluster is not None
+            strikes = {
+                EXECUTOR: self.cluster.kill_executor,
+                PYTHON: self.cluster.kill_python_worker,
+                FREEZE: self.cluster.freeze_python_worker,
+            }
+            strike = strikes[victim]
+            # The one killed before may not have been replaced yet.
+            while not strike(self.chance):
+                if process.poll() is not None:
+                    return
+                time.sleep(0.05)
+        self.killed[victim] += 1
 
 
 def copy_with_kills(
@@ -66,42 +144,28 @@ def copy_with_kills(
     kills: int,
     rows: int,
     rows_per_batch: int,
-    format: str = "headrace",
+    target: CopyTarget | None = None,
+    victims: Sequence[str] = (DRIVER,),
+    cluster: SparkCluster | None = None,
     seed: int = 1,
 ) -> Outcome:
-    chance = random.Random(seed)
+    target = target or TopicTarget()
     client = BlockingClient(bootstrap)
-    source, target = f"kills-in-{seed}-{format}", f"kills-out-{seed}-{format}"
+    source = f"kills-{seed}-{target.name}"
     fill(client, source, rows, 3)
-    client.create_topic(target, 3)
-    began, killed = time.monotonic(), 0
-    job = [sys.executable, str(Path(__file__).with_name("copy_job.py"))]
-    arguments = [bootstrap, source, target, str(directory / "checkpoint"), format, str(rows_per_batch)]
-    while True:
-        with (directory / "job.log").open("ab") as log:
-            process = subprocess.Popen(
-                [*job, *arguments], stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True
-            )
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        assert line == "started\n", (directory / "job.log").read_text(errors="replace")[-3000:]
-        try:
-            # Anywhere in the life of a few batches: while reading, in a transaction, between commit and journal.
-            process.wait(chance.uniform(0.3, 6.0) if killed < kills else 300)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            killed += 1
-        finally:
-            process.stdout.close()
-        if process.returncode == 0:
-            break
-        assert process.returncode == -signal.SIGKILL, (directory / "job.log").read_text(errors="replace")[-3000:]
-    seen = committed_keys(client, target)
-    lost = sum(1 for i in range(rows) if b"%d" % i not in seen)
+    target.prepare(client, directory)
+    began = time.monotonic()
+    master = cluster.url if cluster is not None else "local[2]"
+    arguments = target.job(bootstrap, source, directory, rows_per_batch)
+    command = [sys.executable, str(Path(__file__).with_name("copy_job.py")), master, *arguments]
+    batches = directory / target.checkpoint / "offsets"
+    job = KilledJob(command, directory / "job.log", batches, random.Random(seed), victims, kills, cluster)
+    job.run()
+    seen = target.written(client, directory)
+    lost = sum(1 for i in range(rows) if i not in seen)
     doubled = sum(count - 1 for count in seen.values())
     client.close()
-    return Outcome(rows, killed, lost, doubled, time.monotonic() - began)
+    return Outcome(rows, job.killed, lost, doubled, time.monotonic() - began, job.failed_runs)
 
 
 def main() -> None:
@@ -112,24 +176,32 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--rows", type=int, default=50_000)
     parser.add_argument("--rows-per-batch", type=int, default=1_000)
+    parser.add_argument("--victims", default=DRIVER)
+    parser.add_argument("--target", default="topic")
     parser.add_argument("--format", default="headrace")
     parser.add_argument("--broker", default="headrace")
     parser.add_argument("--seed", type=int, default=1)
     chosen = parser.parse_args()
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        directory = Path(folder)
-        started = broker_process() if chosen.broker == "headrace" else ReferenceKafka(directory / "kafka")
-        with started as broker:
-            outcome = copy_with_kills(
-                broker.bootstrap,
-                directory,
-                kills=chosen.kills,
-                rows=chosen.rows,
-                rows_per_batch=chosen.rows_per_batch,
-                format=chosen.format,
-                seed=chosen.seed,
-            )
-    print(f"{chosen.format} on {chosen.broker}: {outcome}")
+    # Whoever ends this ends the brokers, the cluster and the job that it started.
+    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit("stopped"))
+    victims = chosen.victims.split(",")
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
+        own = broker_process() if chosen.broker == "headrace" else ReferenceKafka(directory / "kafka")
+        broker = stack.enter_context(own)
+        cluster = None if victims == [DRIVER] else stack.enter_context(SparkCluster(directory / "spark"))
+        outcome = copy_with_kills(
+            broker.bootstrap,
+            directory,
+            kills=chosen.kills,
+            rows=chosen.rows,
+            rows_per_batch=chosen.rows_per_batch,
+            target=copy_target(chosen.target, chosen.format, directory, stack),
+            victims=victims,
+            cluster=cluster,
+            seed=chosen.seed,
+        )
+    print(f"{chosen.format} on {chosen.broker} to {chosen.target}: {outcome}")
 
 
 if __name__ == "__main__":

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
+import random
 import sqlite3
-import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headrace.pipelines.connectors import connector_run, load_connector
+from headrace.pipelines.databases import Database
 from headrace.pipelines.errors import OptionError
 from headrace.records.builder import Record
 from tests.pipelines.conftest import Cluster
 from tests.pipelines.test_sink import values_of
-from tests.reference.kafka import free_port
+from tests.support.effort import rounds
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ def fill(headrace: Cluster, topic: str, *values: bytes) -> None:
     headrace.write(topic, [Record(None, value, timestamp_ms=now) for value in values])
 
 
-def test_files_become_records_once_each(headrace: Cluster, connect: Any, tmp_path: Path) -> None:
+def test_files_become_records_once_each(spark: Any, headrace: Cluster, connect: Any, tmp_path: Path) -> None:
     lines, orders = headrace.topic(), headrace.topic()
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.txt").write_text("one\ntwo\n")
@@ -59,6 +60,13 @@ def test_files_become_records_once_each(headrace: Cluster, connect: Any, tmp_pat
         "csv",
     )
     assert values_of(headrace, orders) == {b'{"id":2,"amount":30.0}': 1}
+    mixed = headrace.topic()
+    (tmp_path / "json").mkdir()
+    (tmp_path / "json" / "x.json").write_text('{"id": 1, "tags": ["a"]}\n{"id": 2}\n')
+    spark.range(3, 4).write.parquet(str(tmp_path / "parquet"))
+    for kind in ("json", "parquet"):
+        connect(f"from:\n  file: {{path: {kind}, format: {kind}}}\nto:\n  topic: {{name: {mixed}}}\n", kind)
+    assert values_of(headrace, mixed) == {b'{"id":1,"tags":["a"]}': 1, b'{"id":2,"tags":null}': 1, b'{"id":3}': 1}
 
 
 def test_a_topic_goes_to_parquet_delta_and_a_table_and_bad_rows_aside(
@@ -83,24 +91,39 @@ def test_a_topic_goes_to_parquet_delta_and_a_table_and_bad_rows_aside(
     assert sorted(DeltaTable(str(tmp_path / "delta")).to_pyarrow_table()["name"].to_pylist()) == ["B", "a", "b"]
     with sqlite3.connect(tmp_path / "t.db") as database:
         assert database.execute("SELECT * FROM people ORDER BY id").fetchall() == [(1, "a"), (2, "B")]
+        ((ledger, _),) = database.execute("SELECT name, batch FROM _headrace_ledger").fetchall()
+    # A new checkpoint counts its batches from 0 again: the ledger is that of the query's id.
+    query = json.loads((tmp_path / "storage" / "table" / "checkpoints" / "table" / "metadata").read_text())["id"]
+    assert ledger == f"table-{query}"
     assert set(values_of(headrace, f"{topic}.dlq")) == {b"broken"}
 
 
-def test_new_rows_of_a_table_are_read_by_a_growing_column(headrace: Cluster, connect: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_new_rows_of_a_table_are_read_by_a_growing_column(
+    request: pytest.FixtureRequest, headrace: Cluster, connect: Any, tmp_path: Path, kind: str
+) -> None:
     topic = headrace.topic()
-    with sqlite3.connect(tmp_path / "s.db") as database:
-        database.execute("CREATE TABLE log (id INTEGER PRIMARY KEY, text TEXT)")
-        database.executemany("INSERT INTO log (text) VALUES (?)", [("a",), ("b",)])
+    database = Database(f"sqlite:///{tmp_path}/s.db" if kind == "sqlite" else request.getfixturevalue("postgres"))
+    # Types that Spark does not have come as the database writes them.
+    (number, document) = ("INTEGER", "TEXT") if kind == "sqlite" else ("SERIAL", "JSONB")
+    with database.connect() as connection:
+        connection.execute(f"CREATE TABLE log (id {number} PRIMARY KEY, text TEXT, doc {document}, big NUMERIC(20, 2))")
+        connection.execute("INSERT INTO log (text, doc, big) VALUES ('a', '{\"x\": [1]}', 1.5), ('b', NULL, NULL)")
     text = (
-        f"from:\n  jdbc: {{url: 'sqlite:///{tmp_path}/s.db', table: log, column: id}}\n"
-        f"to:\n  topic: {{name: {topic}, value: text}}\n"
+        f"from:\n  jdbc: {{url: '{database.url}', table: log, column: id}}\n"
+        "select: SELECT text, doc, CAST(big AS DOUBLE) AS big FROM source\n"
+        f"to:\n  topic: {{name: {topic}, key: text}}\n"
     )
-    connect(text)
-    with sqlite3.connect(tmp_path / "s.db") as database:
-        database.execute("INSERT INTO log (text) VALUES ('c')")
-    connect(text)
-    connect(text)
-    assert values_of(headrace, topic) == {b"a": 1, b"b": 1, b"c": 1}
+    connect(text, kind)
+    with database.connect() as connection:
+        connection.execute("INSERT INTO log (text) VALUES ('c')")
+    connect(text, kind)
+    seen = [json.loads(value) for value in values_of(headrace, topic).elements()]
+    assert sorted(seen, key=lambda row: row["text"]) == [
+        {"text": "a", "doc": '{"x": [1]}', "big": 1.5},
+        {"text": "b", "doc": None, "big": None},
+        {"text": "c", "doc": None, "big": None},
+    ]
 
 
 def test_sqlite_changes_are_captured_by_triggers_and_applied(headrace: Cluster, connect: Any, tmp_path: Path) -> None:
@@ -111,14 +134,11 @@ def test_sqlite_changes_are_captured_by_triggers_and_applied(headrace: Cluster, 
     changes = f"from:\n  cdc: {{url: 'sqlite:///{tmp_path}/a.db', tables: [items]}}\n"
     copy = changes + f"to:\n  topic: {{name: {topic}, key: key}}\n"
     connect(copy, "capture")
-    for statement in (
-        "INSERT INTO items (name) VALUES ('x'), ('y')",
-        "UPDATE items SET name = 'z' WHERE id = 1",
-        "DELETE FROM items WHERE id = 2",
-    ):
-        with sqlite3.connect(tmp_path / "a.db") as database:
-            database.execute(statement)
-        connect(copy, "capture")
+    with sqlite3.connect(tmp_path / "a.db") as database:
+        database.execute("INSERT INTO items (name) VALUES ('x'), ('y')")
+        database.execute("UPDATE items SET name = 'z' WHERE id = 1")
+        database.execute("DELETE FROM items WHERE id = 2")
+    connect(copy, "capture")
     seen = sorted((json.loads(value) for value in values_of(headrace, topic)), key=lambda c: c["position"])
     assert [
         (c["op"], c["before"] and json.loads(c["before"]), c["after"] and json.loads(c["after"])) for c in seen
@@ -130,96 +150,60 @@ def test_sqlite_changes_are_captured_by_triggers_and_applied(headrace: Cluster, 
     ]
 
 
-@pytest.fixture(scope="module")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A real PostgreSQL with logical decoding, of this test alone."""
-    binaries = next(iter(sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)), None)
-    programs = {
-        name: shutil.which(name) or (str(binaries / name) if binaries else "") for name in ("initdb", "postgres")
-    }
-    if not all(Path(program).exists() for program in programs.values() if program) or not all(programs.values()):
-        pytest.skip("PostgreSQL's programs (initdb, postgres) are not installed")
-    folder = tmp_path_factory.mktemp("postgres")
-    as_user: dict[str, Any] = {}
-    if os.geteuid() == 0:
-        # PostgreSQL refuses to run as root.
-        import pwd
-
-        try:
-            user = pwd.getpwnam("postgres")
-        except KeyError:
-            pytest.skip("PostgreSQL needs a user other than root, and there is no user postgres")
-        for part in (folder, *folder.parents[:2]):
-            part.chmod(0o755)
-        os.chown(folder, user.pw_uid, user.pw_gid)
-        as_user = {"user": user.pw_uid, "group": user.pw_gid, "cwd": folder}
-    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, **as_user}
-    data = folder / "data"
-    subprocess.run([programs["initdb"], "-D", data, "-U", "postgres", "-A", "trust", "-N"], check=True, **quiet)
-    port = free_port()
-    settings = [
-        "wal_level=logical",
-        f"port={port}",
-        "listen_addresses=127.0.0.1",
-        f"unix_socket_directories={folder}",
-        "fsync=off",
-    ]
-    command = [programs["postgres"], "-D", str(data)]
-    for setting in settings:
-        command += ["-c", setting]
-    process = subprocess.Popen(command, **quiet)
-    url = f"postgresql://postgres@127.0.0.1:{port}/postgres"
-    try:
-        import psycopg
-
-        for _ in range(200):
-            try:
-                psycopg.connect(url).close()
-                break
-            except psycopg.OperationalError:
-                time.sleep(0.1)
-        yield url
-    finally:
-        process.terminate()
-        process.wait(30)
+@pytest.mark.parametrize(("kind", "changes"), [("sqlite", 100), ("postgres", rounds(short=300, long=1000))])
+def test_changes_reach_the_target_through_restarts(
+    request: pytest.FixtureRequest, connect: Any, tmp_path: Path, kind: str, changes: int
+) -> None:
+    """Thousands of them with HEADRACE_EFFORT=long."""
+    sqlite = f"sqlite:///{tmp_path}/source.db"
+    source = Database(sqlite if kind == "sqlite" else request.getfixturevalue("postgres"))
+    target = Database(f"sqlite:///{tmp_path}/target.db")
+    for database in (source, target):
+        with database.connect() as connection:
+            connection.execute("CREATE TABLE accounts (id INTEGER PRIMARY KEY, name TEXT, amount INTEGER)")
+    text = f"from:\n  cdc: {{url: '{source.url}', tables: [accounts]}}\nto:\n  jdbc: {{url: '{target.url}'}}\n"
+    connect(text, kind)
+    accounts = Accounts(source)
+    for _ in range(rounds(short=2, long=10)):
+        accounts.change(changes)
+        connect(text, kind)
+    everything = "SELECT * FROM accounts ORDER BY id"
+    with source.connect() as ours, target.connect() as theirs:
+        assert (wanted := ours.execute(everything).fetchall())
+        assert theirs.execute(everything).fetchall() == wanted
+    assert len(accounts.made) == 4
+    print(f"{kind}: {dict(accounts.made)}")
 
 
-def test_postgres_changes_reach_the_target_through_restarts(connect: Any, postgres: str, tmp_path: Path) -> None:
-    import random
+@dataclass
+class Accounts:
+    """A table under random changes, each of which changes exactly one row."""
 
-    import psycopg
+    database: Database
+    ids: list[int] = field(default_factory=list)
+    made: Counter[str] = field(default_factory=Counter)
+    chance: random.Random = field(default_factory=lambda: random.Random(5))
 
-    chance = random.Random(5)
-    columns = "(id INTEGER PRIMARY KEY, name TEXT, amount INTEGER)"
-    with psycopg.connect(postgres, autocommit=True) as source:
-        source.execute(f"CREATE TABLE accounts {columns}")
-        source.execute("ALTER TABLE accounts REPLICA IDENTITY FULL")
-    with sqlite3.connect(tmp_path / "target.db") as target:
-        target.execute(f"CREATE TABLE accounts {columns}")
-    text = (
-        f"from:\n  cdc: {{url: '{postgres}', tables: [accounts]}}\n"
-        f"to:\n  jdbc: {{url: 'sqlite:///{tmp_path}/target.db'}}\n"
-    )
-    connect(text, "cdc")
-    for _ in range(3):
-        with psycopg.connect(postgres) as source:
-            for number in range(300):
-                row = chance.randrange(100)
-                match chance.choice("iuuud"):
-                    case "i":
-                        values = (row, f"n{number}", number)
-                        source.execute("INSERT INTO accounts VALUES (%s, %s, %s) ON CONFLICT DO NOTHING", values)
-                    case "u":
-                        source.execute("UPDATE accounts SET amount = amount + 1, name = 'u' WHERE id = %s", (row,))
-                    case _:
-                        source.execute("DELETE FROM accounts WHERE id = %s", (row,))
-        connect(text, "cdc")
-    with psycopg.connect(postgres) as source, sqlite3.connect(tmp_path / "target.db") as target:
-        wanted = source.execute("SELECT * FROM accounts ORDER BY id").fetchall()
-        assert wanted
-        assert target.execute("SELECT * FROM accounts ORDER BY id").fetchall() == wanted
-        (kept,) = source.execute("SELECT count(*) FROM pg_replication_slots").fetchone() or (0,)
-        assert kept == 1
+    def change(self, count: int) -> None:
+        with self.database.connect() as connection:
+            for _ in range(count):
+                kind = self.chance.choice(["insert", "update", "update", "delete", "move"]) if self.ids else "insert"
+                assert connection.execute(*self._statement(kind)).rowcount == 1
+                self.made[kind] += 1
+
+    def _statement(self, kind: str) -> tuple[str, tuple[Any, ...]]:
+        mark, fresh = self.database.mark, self.made.total()
+        if kind == "insert":
+            self.ids.append(fresh)
+            return f"INSERT INTO accounts VALUES ({mark}, {mark}, 0)", (fresh, f"n{fresh}")
+        at = self.chance.randrange(len(self.ids))
+        if kind == "update":
+            return f"UPDATE accounts SET amount = amount + 1, name = {mark} WHERE id = {mark}", (None, self.ids[at])
+        old = self.ids.pop(at)
+        if kind == "delete":
+            return f"DELETE FROM accounts WHERE id = {mark}", (old,)
+        self.ids.append(fresh)
+        return f"UPDATE accounts SET id = {mark} WHERE id = {mark}", (fresh, old)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from headrace.pipelines.plan_guard import PlanChanged
 from headrace.pipelines.progress import read_progress
 from headrace.pipelines.replay import replay
 from headrace.pipelines.runner import RUN_FILE, PipelineRun
-from headrace.pipelines.spec import BOOTSTRAP, load_spec
+from headrace.pipelines.spec import BOOTSTRAP, FORMAT, REALTIME, load_spec
 from headrace.pipelines.templates import TEMPLATES, init
 from headrace.records.builder import Record
 from tests.pipelines.conftest import Cluster
@@ -196,6 +196,71 @@ def test_a_running_pipeline_follows_new_records_and_stops_when_asked(spark: Any,
         watcher.join(60)
     assert values_of(headrace, target) == {b"LATE": 1}
     assert read_progress(headrace.bootstrap)["followed.copied"]["state"] == "stopped"
+
+
+def test_a_flow_runs_in_real_time_with_spark_s_own_connector(
+    spark: Any, official_jars: list[Path], headrace: Cluster, made: Any
+) -> None:
+    if not official_jars:
+        pytest.skip("Spark's own connector cannot be fetched here (Maven)")
+    source, target = headrace.topic(), headrace.topic()
+    python = copy_flow(source, target).replace('"topic":', '"mode": "at-least-once", "topic":')
+    python = python.replace("topic(", "quick(").replace(
+        "@dp.append_flow",
+        """
+def quick(name):
+    return (spark.readStream.format(spark.conf.get("headrace.format")).option("kafka.bootstrap.servers", B)
+        .option("subscribe", name).option("startingOffsets", "earliest").load())
+@dp.append_flow""",
+    )
+    spec = made("quick", python).with_settings({REALTIME: "5 minutes", FORMAT: "kafka"})
+    run = PipelineRun(spec, spark, report=lambda _: None)
+    run.start()
+    watcher = threading.Thread(target=run.supervise)
+    watcher.start()
+    try:
+        for word in (b"one", b"two"):
+            fill(headrace, source, word)
+            deadline = time.monotonic() + 60
+            while word.upper() not in values_of(headrace, target) and time.monotonic() < deadline:
+                time.sleep(0.05)
+    finally:
+        run.stop()
+        watcher.join(60)
+    # Both went through one batch, which lasts five minutes: no micro-batch was waited for.
+    assert values_of(headrace, target) == {b"ONE": 1, b"TWO": 1}
+    assert run.flows[0].progress.batch_id <= 0
+
+
+def test_a_failing_update_is_told_in_one_sentence(spark: Any, headrace: Cluster, made: Any) -> None:
+    source = headrace.topic()
+    fill(headrace, source, b"a")
+    spec = made(
+        "updates",
+        f"""
+dp.create_sink("out", "headrace", {{"kafka.bootstrap.servers": B}})
+@dp.append_flow(target="out")
+def counted():
+    return (topic("{source}").groupBy("value").count()
+        .select(f.lit("").alias("value"), f.lit(None).cast("string").alias("topic")))
+""",
+    )
+    with pytest.raises(PipelineError, match=r"flow 'counted' failed: a row's \"topic\" is null") as failed:
+        run_once(spec, spark)
+    assert "StackOverflowError" not in str(failed.value) and "\n" not in str(failed.value)
+
+
+@pytest.mark.parametrize("length", [2_000, 15_000])
+def test_spark_can_search_a_long_traceback(spark: Any, length: int) -> None:
+    """Spark looks for an interruption in what foreachBatch raised by this pattern; JVM threads have 1 MB usually."""
+    jvm = spark._jvm
+    text = (
+        "py4j.protocol.Py4JJavaError: "
+        + "at org.apache.X(Y.java:1)\n" * (length // 26)
+        + "java.io.InterruptedIOException"
+    )
+    pattern = jvm.java.util.regex.Pattern.compile("py4j.protocol.Py4JJavaError(.|\\r\\n|\\r|\\n)*(java.io.Interrupted)")
+    assert pattern.matcher(text).find()
 
 
 @pytest.mark.parametrize(

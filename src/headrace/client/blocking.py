@@ -32,6 +32,7 @@ READ_COMMITTED: Final = 1
 _RETRIABLE: Final = frozenset(
     {
         ErrorCode.leader_not_available,
+        ErrorCode.broker_not_available,
         ErrorCode.not_leader_or_follower,
         ErrorCode.coordinator_load_in_progress,
         ErrorCode.coordinator_not_available,

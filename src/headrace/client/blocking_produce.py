@@ -174,6 +174,7 @@ class Transaction:
 
 @dataclass
 class _Sent:
+    number: int
     partition: TopicPartitionPair
     batch: bytearray
     connection: BlockingConnection
@@ -196,6 +197,7 @@ class BatchProducer:
         self.identity = transaction.identity if transaction else ProducerIdentity()
         self._under_way: deque[_Sent] = deque()
         self._failed: list[_Sent] = []
+        self._count = 0
 
     def be_idempotent(self) -> None:
         """Without a transaction: lets the broker drop what a retry would double."""
@@ -219,7 +221,8 @@ class BatchProducer:
         connection = self.client.retrying("finding the leader", lambda: self.client.leader(partition, _LANE))
         while len(self._under_way) >= _IN_FLIGHT:
             self._settle_oldest()
-        sent = _Sent(partition, batch, connection)
+        self._count += 1
+        sent = _Sent(self._count, partition, batch, connection)
         try:
             self._write(sent)
         except Unreachable:
@@ -300,7 +303,8 @@ class BatchProducer:
         """Everything that failed, once more, in order and one by one."""
         while self._under_way:
             self._settle_oldest()
-        failed, self._failed = self._failed, []
+        # One that could not even be written has failed before those whose answers never came.
+        failed, self._failed = sorted(self._failed, key=lambda sent: sent.number), []
         for sent in failed:
 
             def attempt(sent: _Sent = sent) -> None:

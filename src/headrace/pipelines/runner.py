@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import threading
 import time
@@ -25,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.pipelines.output import MaterializedView, Output, Sink, StreamingTable, Table, TemporaryView
 
-from headrace.pipelines.errors import PipelineError
+from headrace.pipelines.errors import PipelineError, readable
 from headrace.pipelines.foreach_batch import to_topic
 from headrace.pipelines.graph import BatchSink, PipelineGraph, ResolvedFlow, first_line, load_graph
 from headrace.pipelines.plan_guard import guard, is_update_plan, plan_text, shape_of
@@ -38,14 +37,18 @@ from headrace.pipelines.progress import (
     ProgressWriter,
     update_from_event,
 )
+from headrace.pipelines.realtime import connector_sink
 from headrace.pipelines.run_lock import RunLock
-from headrace.pipelines.spec import PipelineSpec
+from headrace.pipelines.spec import REALTIME, PipelineSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
 _LOOK_EVERY_S: Final = 0.25
+_GLANCE_EVERY_S: Final = 0.02
+# How long a stop waits for batches under way; then they are cut short and run again at the next start.
+_GRACE_S: Final = 30.0
 _FIRST_PAUSE_S: Final = 1.0
 _LONGEST_PAUSE_S: Final = 60.0
 _HEALTHY_AFTER_S: Final = 300.0
@@ -63,6 +66,7 @@ class RunningFlow:
     start_again_at: float | None = None
     seen_batch: int = -1
     finished_batches: int = 0
+    is_realtime: bool = False
 
     @property
     def name(self) -> str:
@@ -146,10 +150,16 @@ class PipelineRun:
     def _start_query(self, flow: RunningFlow) -> None:
         target, frame = flow.resolved.target, flow.resolved.frame
         conf = {**self.spec.configuration, **flow.resolved.flow.spark_conf}
-        mode = conf.get("headrace.output.mode") or ("update" if is_update_plan(plan_text(frame)) else "append")
+        realtime = None if self.once else conf.get(REALTIME)
+        flow.is_realtime = bool(realtime)
+        mode = conf.get("headrace.output.mode") or (
+            "update" if realtime or is_update_plan(plan_text(frame)) else "append"
+        )
         writer = frame.writeStream.queryName(f"{self.spec.name}.{flow.name}").outputMode(mode)
         writer = writer.option("checkpointLocation", self.checkpoint_of(flow))
-        if isinstance(target, BatchSink):
+        if realtime:
+            writer = writer.format("kafka").options(**connector_sink(flow.name, target)).trigger(realTime=realtime)
+        elif isinstance(target, BatchSink):
             writer = writer.foreachBatch(target.write)
         elif isinstance(target, Sink) and target.format == "headrace" and mode == "update":
             writer = writer.foreachBatch(to_topic(f"{self.spec.name}.{flow.name}", target.options))
@@ -162,7 +172,7 @@ class PipelineRun:
             )
         if self.once:
             writer = writer.trigger(availableNow=True)
-        elif interval := self.trigger_interval or conf.get("headrace.trigger.interval"):
+        elif (interval := self.trigger_interval or conf.get("headrace.trigger.interval")) and not realtime:
             writer = writer.trigger(processingTime=interval)
         try:
             flow.query = writer.start()
@@ -256,6 +266,22 @@ class PipelineRun:
             self.spark.catalog.refreshTable(item.target.name)
         self._views_refreshed_at = time.monotonic()
 
+    def _let_batches_finish(self) -> None:
+        """Waits, within limits, until every query is between two batches: a batch cut short is read again. In real-time
+        mode a batch lasts from checkpoint to checkpoint and is not waited for."""
+        deadline = time.monotonic() + _GRACE_S
+        waiting = {
+            flow.name: (flow.query, _batch_of(flow.query))
+            for flow in self.flows
+            if flow.query is not None and not flow.is_realtime
+        }
+        while waiting and time.monotonic() < deadline:
+            for name, (query, batch) in list(waiting.items()):
+                if not query.isActive or not query.status["isTriggerActive"] or _batch_of(query) != batch:
+                    del waiting[name]
+            if waiting:
+                time.sleep(_GLANCE_EVERY_S)
+
     def _publish(self, flow: RunningFlow) -> None:
         if self._writer is not None:
             self._writer.publish(flow.progress)
@@ -271,6 +297,7 @@ class PipelineRun:
         )
 
     def _shut_down(self) -> None:
+        self._let_batches_finish()
         for flow in self.flows:
             if flow.query is not None:
                 flow.query.stop()
@@ -287,17 +314,7 @@ class PipelineRun:
             self._writer.close()
 
 
-_PYTHON_ERROR: Final = re.compile(r"^(?!org\.|java\.|py4j\.|Caused by)([A-Za-z_][\w.]*): (.+)$")
-
-
-def readable(error: Any) -> str:
-    """The sentence of a failure: in a Python trace the last line, which names the exception."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    ours = [line for line in lines if line.startswith("headrace.") and ": " in line]
-    if ours:
-        return ours[-1].split(": ", 1)[1][:500]
-    if any(line.startswith("Traceback") for line in lines):
-        for line in reversed(lines):
-            if (match := _PYTHON_ERROR.match(line)) and match[1].endswith(("Error", "Exception", "Warning")):
-                return line[:500]
-    return (lines[0] if lines else type(error).__name__)[:500]
+def _batch_of(query: StreamingQuery) -> int:
+    """The number of the last batch that it finished."""
+    event = query.lastProgress
+    return -1 if event is None else int(event.batchId)

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from headrace.pipelines.connector_jars import choose_backend
 from headrace.pipelines.java import cache_dir, find_java
 
 if TYPE_CHECKING:
@@ -40,6 +41,10 @@ _LOCAL: Final = {
 }
 # Start-up and short jobs are what a local session is for; a long heavy job wants the full compiler.
 _QUICK_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
+# When a query with foreachBatch is stopped or fails, Spark searches the Python traceback with a pattern that recurses
+# for every character: a stack of 1 MB overflows at 2,000 of them, and StackOverflowError hides the reason. 16 MB bear
+# 20,000; stacks are reserved, not used.
+_DEEP_STACKS: Final = "-Xss16m"
 _QUIET_LOGGERS: Final = """status = error
 rootLogger.level = {level}
 rootLogger.appenderRef.console.ref = console
@@ -69,7 +74,7 @@ def settings_for(
         chosen |= _LOCAL
         # Tables have paths of their own; Spark would leave an empty folder in every working directory.
         chosen["spark.sql.warehouse.dir"] = str(cache_dir() / "warehouse")
-        chosen["spark.driver.extraJavaOptions"] = _QUICK_JVM if quick_start else "-Xshare:auto"
+        chosen["spark.driver.extraJavaOptions"] = f"{_QUICK_JVM if quick_start else '-Xshare:auto'} {_DEEP_STACKS}"
         chosen["spark.ui.enabled"] = str(ui).lower()
         if archive := _class_archive():
             chosen["spark.driver.extraJavaOptions"] += f" {archive}"
@@ -111,8 +116,10 @@ def spark_session(
     ui: bool = False,
     log_level: str = "error",
     quick_start: bool = True,
+    backend: str = "python",
 ) -> SparkSession:
-    """A classic session (no Spark Connect). `master` is local[*] unless given here or by SPARK_MASTER."""
+    """A classic session (no Spark Connect). `master` is local[*] unless given here or by SPARK_MASTER; `backend="jvm"`
+    brings Spark's own connector along (see `connector_jars`)."""
     master = master or os.environ.get("SPARK_MASTER") or "local[*]"
     java = find_java()
     os.environ["JAVA_HOME"] = str(java.home)
@@ -120,6 +127,7 @@ def spark_session(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     os.environ.pop("SPARK_REMOTE", None)
+    settings = choose_backend(backend).settings(settings or {})
     chosen = settings_for(master, settings, ui=ui, quick_start=quick_start)
     log_flag = f"-Dlog4j2.configurationFile={_log_settings(log_level).as_uri()}"
     chosen["spark.driver.extraJavaOptions"] = f"{chosen.get('spark.driver.extraJavaOptions', '')} {log_flag}".strip()

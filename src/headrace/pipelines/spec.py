@@ -21,6 +21,11 @@ from headrace.pipelines.errors import OptionError, PipelineError, nearest
 FILE_NAMES: Final = ("spark-pipeline.yml", "spark-pipeline.yaml")
 _FIELDS: Final = ("name", "storage", "catalog", "database", "schema", "configuration", "libraries")
 BOOTSTRAP: Final = "headrace.bootstrap.servers"
+# auto, python or jvm; what was chosen is told to the definition files as the format to read topics with.
+BACKEND: Final = "headrace.backend"
+FORMAT: Final = "headrace.format"
+# How often a flow in real-time mode writes its checkpoint; given, flows run in that mode.
+REALTIME: Final = "headrace.trigger.realtime"
 
 
 @dataclass(frozen=True)

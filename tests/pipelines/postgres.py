@@ -1,0 +1,75 @@
+"""A real PostgreSQL with logical decoding, for one test."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.reference.kafka import free_port
+
+
+class PostgresUnavailable(Exception):
+    """Says in one sentence what is missing."""
+
+
+def _programs() -> tuple[str, str]:
+    binaries = next(iter(sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)), Path())
+    initdb, postgres = (shutil.which(name) or str(binaries / name) for name in ("initdb", "postgres"))
+    if not (Path(initdb).exists() and Path(postgres).exists()):
+        raise PostgresUnavailable("PostgreSQL's programs (initdb, postgres) are not installed")
+    return initdb, postgres
+
+
+def _owner(folder: Path) -> dict[str, Any]:
+    """PostgreSQL refuses to run as root."""
+    if os.geteuid() != 0:
+        return {}
+    try:
+        user = pwd.getpwnam("postgres")
+    except KeyError:
+        raise PostgresUnavailable("PostgreSQL needs a user other than root, and there is no user postgres") from None
+    for part in (folder, *folder.parents[:2]):
+        part.chmod(0o755)
+    os.chown(folder, user.pw_uid, user.pw_gid)
+    return {"user": user.pw_uid, "group": user.pw_gid, "cwd": folder}
+
+
+@contextmanager
+def running_postgres(folder: Path) -> Iterator[str]:
+    """Its url. `folder` exists and is empty."""
+    import psycopg
+
+    initdb, postgres = _programs()
+    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, **_owner(folder)}
+    data = folder / "data"
+    subprocess.run([initdb, "-D", data, "-U", "postgres", "-A", "trust", "-N"], check=True, **quiet)
+    port = free_port()
+    command = [postgres, "-D", str(data)]
+    for setting in (
+        "wal_level=logical",
+        f"port={port}",
+        "listen_addresses=127.0.0.1",
+        f"unix_socket_directories={folder}",
+        "fsync=off",
+    ):
+        command += ["-c", setting]
+    process = subprocess.Popen(command, **quiet)
+    url = f"postgresql://postgres@127.0.0.1:{port}/postgres"
+    try:
+        for _ in range(300):
+            try:
+                psycopg.connect(url).close()
+                break
+            except psycopg.OperationalError:
+                time.sleep(0.1)
+        yield url
+    finally:
+        process.terminate()
+        process.wait(30)

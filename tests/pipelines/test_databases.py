@@ -1,0 +1,78 @@
+"""What connectors rely on in real databases, without Spark: the ledger, and change logs."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from headrace.pipelines.change_logs import change_log
+from headrace.pipelines.databases import Database
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
+    if request.param == "sqlite":
+        return Database(f"sqlite:///{tmp_path}/ledger.db")
+    return Database(request.getfixturevalue("postgres"))
+
+
+@pytest.mark.parametrize("first_commits", [True, False])
+def test_of_two_writers_of_a_batch_one_writes(database: Database, first_commits: bool) -> None:
+    """Two drivers at once: the second waits for the first, and writes only when the first did not."""
+    name = f"copy-{first_commits}"
+    with database.connect() as connection:
+        assert database.claim_batch(connection, name, 4)
+    second: list[bool] = []
+
+    def claim() -> None:
+        with database.connect() as connection:
+            second.append(database.claim_batch(connection, name, 5))
+
+    other = threading.Thread(target=claim)
+    try:
+        with database.connect() as connection:
+            assert database.claim_batch(connection, name, 5)
+            other.start()
+            other.join(0.2)
+            assert other.is_alive()
+            if not first_commits:
+                raise InterruptedError
+    except InterruptedError:
+        pass
+    other.join(30)
+    assert second == [not first_commits]
+    with database.connect() as connection:
+        assert not database.claim_batch(connection, name, 5)
+        assert not database.claim_batch(connection, name, 3)
+        assert database.claim_batch(connection, f"{name}-other", 0)
+
+
+def test_a_postgres_log_gives_the_same_changes_until_it_may_forget_them(postgres: str) -> None:
+    with psycopg.connect(postgres, autocommit=True) as source:
+        source.execute("CREATE TABLE parts (id INTEGER PRIMARY KEY, ok BOOLEAN, text TEXT)")
+        log = change_log(postgres, ["parts"], "parts_slot")
+        start = log.prepare()
+        assert log.prepare() == start
+        # Too large for its row and not to be squeezed: PostgreSQL keeps it apart and does not send it again.
+        source.execute("ALTER TABLE parts ALTER text SET STORAGE EXTERNAL")
+        source.execute("INSERT INTO parts VALUES (1, true, repeat('long ', 2000))")
+        source.execute("UPDATE parts SET ok = false")
+        middle = log.latest()
+        source.execute("DELETE FROM parts")
+        end = log.latest()
+
+    def seen(after: int, until: int) -> list[tuple[str, Any]]:
+        return [(change.operation, change.after or change.before) for change in log.changes(after, until)]
+
+    text = "long " * 2000
+    first = [("insert", {"id": 1, "ok": True, "text": text}), ("update", {"id": 1, "ok": False})]
+    assert seen(start, middle) == first
+    assert seen(start, end) == [*first, ("delete", {"id": 1})]
+    log.forget(middle)
+    assert [operation for operation, _ in seen(middle, end)] == ["delete"]
+    log.forget(start)
+    assert log.prepare() >= middle

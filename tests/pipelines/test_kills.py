@@ -1,0 +1,49 @@
+"""Drivers, executors and their Python workers killed on the way: nothing is lost and nothing doubled.
+
+`make test` kills a few times; HEADRACE_EFFORT=long (`make chaos`) ten times each, with every target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.pipelines.conftest import Cluster
+from tests.pipelines.copy_targets import copy_target
+from tests.pipelines.kills import DRIVER, EXECUTOR, FREEZE, PYTHON, copy_with_kills
+from tests.pipelines.spark_cluster import SparkCluster
+from tests.support.effort import is_long, rounds
+
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1200)]
+_EVERY_TARGET = ["topic", "sqlite", "postgres", "parquet"]
+
+
+@pytest.fixture(scope="module")
+def spark_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+    with SparkCluster(tmp_path_factory.mktemp("spark-cluster")) as cluster:
+        yield cluster
+
+
+@pytest.mark.parametrize("kind", _EVERY_TARGET if is_long() else _EVERY_TARGET[:1])
+def test_killed_at_random_nothing_is_lost_and_nothing_doubled(
+    headrace: Cluster, spark_cluster: SparkCluster, tmp_path: Path, kind: str
+) -> None:
+    kills = rounds(short=2, long=10)
+    with ExitStack() as stack:
+        outcome = copy_with_kills(
+            headrace.bootstrap,
+            tmp_path,
+            kills=kills,
+            rows=rounds(short=3_000, long=50_000),
+            rows_per_batch=rounds(short=300, long=1_000),
+            target=copy_target(kind, "headrace", tmp_path, stack),
+            victims=(DRIVER, EXECUTOR, PYTHON, FREEZE),
+            cluster=spark_cluster,
+            # The two kills of a short run are an executor's and the driver's.
+            seed=3,
+        )
+    assert (outcome.lost, outcome.doubled) == (0, 0)
+    assert outcome.kills.total() == kills
