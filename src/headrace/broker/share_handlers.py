@@ -6,6 +6,7 @@ from headrace.broker.shares import Shares
 from headrace.cluster.view import ClusterView
 from headrace.coordinators.group.coordinator import GroupCoordinator
 from headrace.handlers.share_acknowledge import ShareAcknowledge
+from headrace.handlers.share_answers import ShareRequests
 from headrace.handlers.share_fetch import ShareFetch
 from headrace.handlers.share_group_describe import ShareGroupDescribe
 from headrace.handlers.share_group_heartbeat import ShareGroupHeartbeat
@@ -25,11 +26,12 @@ from headrace.handlers.table import AnyHandler
 
 
 def share_handlers(shares: Shares, groups: GroupCoordinator, view: ClusterView) -> list[AnyHandler]:
+    requests = ShareRequests(shares.consumption, view)
     return [
         ShareGroupHeartbeat(groups),
         ShareGroupDescribe(groups, view),
-        ShareFetch(shares.consumption, view),
-        ShareAcknowledge(shares.consumption, view),
+        ShareFetch(requests),
+        ShareAcknowledge(requests),
         InitializeShareGroupState(shares.states),
         ReadShareGroupState(shares.states),
         WriteShareGroupState(shares.states),

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from headrace.coordinators.group.coordinator import GroupCoordinator
 from headrace.coordinators.group.core.heartbeat_messages import HeartbeatRequest
 from headrace.handlers.context import RequestContext
-from headrace.kernel.errors import ErrorCode, Fault
+from headrace.handlers.heartbeat_answers import heartbeat_answer
 from headrace.wire.codec import millis
 
 
@@ -24,50 +24,23 @@ class ConsumerGroupHeartbeat:
     versions: ClassVar[range] = range(2)
 
     async def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:
-        try:
-            return await self._beat(request, context)
-        except Fault as fault:
-            return {
-                "error_code": fault.code,
-                "error_message": fault.message,
-                "member_id": None,
-                "member_epoch": 0,
-                "heartbeat_interval": 0,
-                "assignment": None,
-            }
-
-    async def _beat(self, request: Any, context: RequestContext) -> dict[str, Any]:
         owned = request.topic_partitions
-        reply = await self.groups.consumer_heartbeat(
-            HeartbeatRequest(
-                request.group_id,
-                request.member_id,
-                request.member_epoch,
-                context.client_id or "",
-                f"/{context.peer_host}",
-                request.instance_id,
-                request.rack_id,
-                millis(request.rebalance_timeout),
-                request.subscribed_topic_names,
-                getattr(request, "subscribed_topic_regex", None),
-                request.server_assignor,
-                None if owned is None else {t.topic_id: frozenset(t.partitions) for t in owned},
-            ),
-            context.version,
+        return await heartbeat_answer(
+            self.groups.consumer_heartbeat(
+                HeartbeatRequest(
+                    request.group_id,
+                    request.member_id,
+                    request.member_epoch,
+                    context.client_id or "",
+                    f"/{context.peer_host}",
+                    request.instance_id,
+                    request.rack_id,
+                    millis(request.rebalance_timeout),
+                    request.subscribed_topic_names,
+                    getattr(request, "subscribed_topic_regex", None),
+                    request.server_assignor,
+                    None if owned is None else {t.topic_id: frozenset(t.partitions) for t in owned},
+                ),
+                context.version,
+            )
         )
-        assignment = None
-        if reply.assignment is not None:
-            assignment = {
-                "topic_partitions": [
-                    {"topic_id": topic_id, "partitions": sorted(partitions)}
-                    for topic_id, partitions in reply.assignment.items()
-                ]
-            }
-        return {
-            "error_code": ErrorCode.none,
-            "error_message": None,
-            "member_id": reply.member_id,
-            "member_epoch": reply.epoch,
-            "heartbeat_interval": reply.heartbeat_interval_ms,
-            "assignment": assignment,
-        }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
 from headrace.wire.codec import RequestHeader
@@ -12,6 +12,10 @@ ANONYMOUS = "User:ANONYMOUS"
 
 def _nobody(delay_ms: int) -> None:
     """Mutes no one: the request came from no connection."""
+
+
+def _never(key: Hashable, call: Callable[[], None]) -> None:
+    """What came from no connection has none that could close."""
 
 
 # Not frozen: one is made per request, and a frozen dataclass costs three times as much to make. Nobody changes it.
@@ -24,6 +28,8 @@ class RequestContext:
     received_at_ms: int
     mute: Callable[[int], None] = _nobody
     """Stops reading from the client for so many ms: how a quota is enforced on one that does not wait by itself."""
+    when_closed: Callable[[Hashable, Callable[[], None]], None] = _never
+    """Leaves word of what to do when the connection closes, by a key."""
 
     @property
     def version(self) -> int:

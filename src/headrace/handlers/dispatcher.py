@@ -73,6 +73,7 @@ class Dispatcher:
             ANONYMOUS,
             time.time_ns() // 1_000_000,
             connection.throttle,
+            connection.when_closed,
         )
         try:
             frame_handler = self._frame_handlers.get(api_key)

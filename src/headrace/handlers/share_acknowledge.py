@@ -8,50 +8,33 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from headrace.cluster.view import ClusterView
-from headrace.coordinators.share.consumption import ShareConsumption
+from headrace.coordinators.share.consumption import PartitionAnswer
 from headrace.handlers.context import RequestContext
-from headrace.handlers.share_answers import acknowledgements_of, current_leader, node_endpoints, refused
-from headrace.kernel.errors import ErrorCode, Fault, Refused
+from headrace.handlers.share_answers import ShareRequests, acknowledgements_of
 
 
 @dataclass(frozen=True)
 class ShareAcknowledge:
-    consumption: ShareConsumption
-    view: ClusterView
+    requests: ShareRequests
 
     api_key: ClassVar[int] = 79
     versions: ClassVar[range] = range(1, 3)
 
     async def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:
-        try:
-            return await self._serve(request, context)
-        except Fault as fault:
-            return refused(fault)
-
-    async def _serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
-        if not request.group_id or not request.member_id:
-            raise Refused(ErrorCode.invalid_request, "an acknowledgement names its group and its member")
-        answers = await self.consumption.acknowledge(
-            request.group_id, request.member_id, request.share_session_epoch, acknowledgements_of(request.topics)
+        return await self.requests.serve(
+            request,
+            context,
+            lambda: self.requests.consumption.acknowledge(
+                request.group_id, request.member_id, request.share_session_epoch, acknowledgements_of(request.topics)
+            ),
+            _row,
         )
-        image = self.view.current
-        leaders: set[int] = set()
-        topics: dict[Any, list[dict[str, Any]]] = {}
-        for partition, answer in answers.items():
-            error = answer.acknowledge_error or answer.error
-            topics.setdefault(partition[0], []).append(
-                {
-                    "partition_index": partition[1],
-                    "error_code": error,
-                    "error_message": answer.acknowledge_message or answer.message,
-                    "current_leader": current_leader(image, partition, (ErrorCode(error),), leaders),
-                }
-            )
-        return {
-            "error_code": ErrorCode.none,
-            "error_message": None,
-            "acquisition_lock_timeout": self.consumption.lock_ms(request.group_id),
-            "responses": [{"topic_id": topic_id, "partitions": found} for topic_id, found in topics.items()],
-            "node_endpoints": node_endpoints(image, leaders, context),
-        }
+
+
+def _row(index: int, answer: PartitionAnswer, leader: dict[str, int]) -> dict[str, Any]:
+    return {
+        "partition_index": index,
+        "error_code": answer.acknowledge_error or answer.error,
+        "error_message": answer.acknowledge_message or answer.message,
+        "current_leader": leader,
+    }

@@ -9,11 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from headrace.cluster.view import ClusterView
-from headrace.coordinators.share.consumption import PartitionAnswer, ShareConsumption, ShareFetchRequest
+from headrace.coordinators.share.consumption import PartitionAnswer, ShareFetchRequest
 from headrace.handlers.context import RequestContext
-from headrace.handlers.share_answers import acknowledgements_of, current_leader, node_endpoints, refused
-from headrace.kernel.errors import ErrorCode, Fault, Refused
+from headrace.handlers.share_answers import ShareRequests, acknowledgements_of
 from headrace.wire.codec import millis
 
 _RECORD_LIMIT = 1
@@ -21,53 +19,38 @@ _RECORD_LIMIT = 1
 
 @dataclass(frozen=True)
 class ShareFetch:
-    consumption: ShareConsumption
-    view: ClusterView
+    requests: ShareRequests
 
     api_key: ClassVar[int] = 78
     versions: ClassVar[range] = range(1, 3)
 
     async def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:
-        try:
-            return await self._serve(request, context)
-        except Fault as fault:
-            return refused(fault)
-
-    async def _serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
-        if not request.group_id or not request.member_id:
-            raise Refused(ErrorCode.invalid_request, "a share fetch names its group and its member")
-        answers = await self.consumption.fetch(
-            ShareFetchRequest(
-                request.group_id,
-                request.member_id,
-                request.share_session_epoch,
-                millis(request.max_wait),
-                request.min_bytes,
-                request.max_bytes,
-                request.max_records,
-                [(t.topic_id, p.partition_index) for t in request.topics for p in t.partitions],
-                [(t.topic_id, p) for t in request.forgotten_topics_data for p in t.partitions],
-                acknowledgements_of(request.topics),
-                strict=getattr(request, "share_acquire_mode", 0) == _RECORD_LIMIT,
-                renews=getattr(request, "is_renew_ack", False),
-            )
+        return await self.requests.serve(
+            request,
+            context,
+            lambda: self.requests.consumption.fetch(_asked(request), context.when_closed),
+            _row,
         )
-        image = self.view.current
-        leaders: set[int] = set()
-        topics: dict[Any, list[dict[str, Any]]] = {}
-        for partition, answer in answers.items():
-            leader = current_leader(image, partition, (answer.error, answer.acknowledge_error), leaders)
-            topics.setdefault(partition[0], []).append(_partition(partition[1], answer, leader))
-        return {
-            "error_code": ErrorCode.none,
-            "error_message": None,
-            "acquisition_lock_timeout": self.consumption.lock_ms(request.group_id),
-            "responses": [{"topic_id": topic_id, "partitions": found} for topic_id, found in topics.items()],
-            "node_endpoints": node_endpoints(image, leaders, context),
-        }
 
 
-def _partition(index: int, answer: PartitionAnswer, leader: dict[str, int]) -> dict[str, Any]:
+def _asked(request: Any) -> ShareFetchRequest:
+    return ShareFetchRequest(
+        request.group_id,
+        request.member_id,
+        request.share_session_epoch,
+        millis(request.max_wait),
+        request.min_bytes,
+        request.max_bytes,
+        request.max_records,
+        [(t.topic_id, p.partition_index) for t in request.topics for p in t.partitions],
+        [(t.topic_id, p) for t in request.forgotten_topics_data for p in t.partitions],
+        acknowledgements_of(request.topics),
+        strict=getattr(request, "share_acquire_mode", 0) == _RECORD_LIMIT,
+        renews=getattr(request, "is_renew_ack", False),
+    )
+
+
+def _row(index: int, answer: PartitionAnswer, leader: dict[str, int]) -> dict[str, Any]:
     return {
         "partition_index": index,
         "error_code": answer.error,

@@ -19,7 +19,7 @@ import logging
 import socket
 import struct
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Final
 
 from headrace.net.buffers import SMALLEST_BYTES, BufferPool
@@ -65,6 +65,7 @@ class Connection:
         "_awaited",
         "_buffer",
         "_closed",
+        "_closing",
         "_end",
         "_loop",
         "_max_frame_bytes",
@@ -125,6 +126,7 @@ class Connection:
         self._reading = True
         self._writing = False
         self._closed = False
+        self._closing: dict[Hashable, Callable[[], None]] | None = None
         loop.add_reader(sock, self._readable)
 
     def __str__(self) -> str:
@@ -378,6 +380,12 @@ class Connection:
 
     # --- ending ---
 
+    def when_closed(self, key: Hashable, call: Callable[[], None]) -> None:
+        """Calls back when the client is gone; a second one of the same key replaces the first."""
+        if self._closing is None:
+            self._closing = {}
+        self._closing[key] = call
+
     def close(self) -> None:
         if self._closed:
             return
@@ -396,4 +404,6 @@ class Connection:
             self._buffer = None
         self._queue.clear()
         self._sock.close()
+        for call in (self._closing or {}).values():
+            call()
         self._on_closed(self)

@@ -31,6 +31,9 @@ class Peer:
     def throttle(self, delay_ms: int) -> None:
         pass
 
+    def when_closed(self, key: object, call: object) -> None:
+        pass
+
 
 @dataclass(frozen=True)
 class Heartbeat:

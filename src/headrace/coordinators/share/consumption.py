@@ -1,14 +1,16 @@
 """ShareFetch and ShareAcknowledge, free of wire versions: sessions, long polls, and one answer per partition.
 
 Acknowledgements come before the fetch they ride on. A fetch that finds nothing waits until a record arrives, is given
-back, or its time is up. Owned by the event loop.
+back, or its time is up. A session lives on the connection that began it: when that closes, what its member still has is
+given back at once instead of when the locks run out. Owned by the event loop.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -19,6 +21,8 @@ from headrace.coordinators.share.core.share_partition import Acknowledgement, Ac
 from headrace.coordinators.share.queues import Queue, Queues
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 from headrace.replication.waiters import FetchWaiter
+
+_log = logging.getLogger(__name__)
 
 _MAX_PARTITION_BYTES: Final = 1 << 20
 _RETRY_SECONDS: Final = 0.1
@@ -62,12 +66,14 @@ class PartitionAnswer:
 
 
 Answers = dict[TopicIdPartition, PartitionAnswer]
+WhenClosed = Callable[[Hashable, Callable[[], None]], None]
 
 
 class ShareConsumption:
     def __init__(self, queues: Queues, session_limit: int, clock: Callable[[], int] = wall_clock_ms) -> None:
         self._queues = queues
         self._sessions = Sessions(session_limit)
+        self._ending: set[asyncio.Task[Answers]] = set()
         self._clock = clock
 
     def lock_ms(self, group_id: str) -> int:
@@ -75,11 +81,11 @@ class ShareConsumption:
 
     # --- fetch --------------------------------------------------------------------------------------------------
 
-    async def fetch(self, request: ShareFetchRequest) -> Answers:
+    async def fetch(self, request: ShareFetchRequest, when_closed: WhenClosed) -> Answers:
         """Raises INVALID_REQUEST, SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH, SHARE_SESSION_LIMIT_REACHED."""
         if request.epoch == FINAL_EPOCH:
             return await self._end(request.group_id, request.member_id, request.acknowledgements, request.added)
-        session = self._session(request)
+        session = self._session(request, when_closed)
         answers: Answers = {}
         await self._acknowledge_all(request.group_id, request.member_id, request.acknowledgements, answers)
         if request.renews or request.max_records <= 0:
@@ -87,12 +93,15 @@ class ShareConsumption:
         await self._fetch_into(answers, session, request)
         return answers
 
-    def _session(self, request: ShareFetchRequest) -> Session:
+    def _session(self, request: ShareFetchRequest, when_closed: WhenClosed) -> Session:
         now_ms = self._clock()
         if request.epoch == INITIAL_EPOCH:
             if request.acknowledgements:
                 raise Refused(ErrorCode.invalid_request, "a first share fetch has nothing to acknowledge")
-            return self._sessions.begin(request.group_id, request.member_id, request.added, now_ms)
+            begun = self._sessions.begin(request.group_id, request.member_id, request.added, now_ms)
+            key = (request.group_id, request.member_id)
+            when_closed("share session", lambda: self._connection_closed(*key, begun))
+            return begun
         session = self._sessions.advance(request.group_id, request.member_id, request.epoch, now_ms)
         session.partitions.update(dict.fromkeys(request.added))
         for partition in request.forgotten:
@@ -104,6 +113,8 @@ class ShareConsumption:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + request.max_wait_ms / 1000
         while True:
+            if self._sessions.get(request.group_id, request.member_id) is not session:
+                return  # it ended, or began anew, while this fetch waited: nobody would read what it took
             found, queues, retry = await self._gather(session, request)
             for partition, answer in found.items():
                 known = answers.setdefault(partition, PartitionAnswer())
@@ -209,6 +220,17 @@ class ShareConsumption:
                 answers.setdefault(partition, PartitionAnswer()).error = fault.code
             self._forget(group_id, partition)
         return answers
+
+    def _connection_closed(self, group_id: str, member_id: str, session: Session) -> None:
+        if self._sessions.get(group_id, member_id) is session:
+            task = asyncio.get_running_loop().create_task(self._end(group_id, member_id, {}, ()))
+            self._ending.add(task)
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[Answers]) -> None:
+        self._ending.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, Fault):
+            _log.error("records of a share session whose connection closed stay locked", exc_info=error)
 
     def _forget(self, group_id: str, partition: tuple[uuid.UUID, int]) -> None:
         if not self._sessions.reads(group_id, partition):

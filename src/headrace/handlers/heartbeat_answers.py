@@ -1,0 +1,39 @@
+"""The answer to a heartbeat of a consumer or share group: both APIs write the same fields."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Any
+
+from headrace.coordinators.group.core.heartbeat_messages import HeartbeatReply
+from headrace.kernel.errors import ErrorCode, Fault
+
+
+async def heartbeat_answer(beat: Awaitable[HeartbeatReply]) -> dict[str, Any]:
+    try:
+        reply = await beat
+    except Fault as fault:
+        return {
+            "error_code": fault.code,
+            "error_message": fault.message,
+            "member_id": None,
+            "member_epoch": 0,
+            "heartbeat_interval": 0,
+            "assignment": None,
+        }
+    assignment = None
+    if reply.assignment is not None:
+        assignment = {
+            "topic_partitions": [
+                {"topic_id": topic_id, "partitions": sorted(partitions)}
+                for topic_id, partitions in reply.assignment.items()
+            ]
+        }
+    return {
+        "error_code": ErrorCode.none,
+        "error_message": None,
+        "member_id": reply.member_id,
+        "member_epoch": reply.epoch,
+        "heartbeat_interval": reply.heartbeat_interval_ms,
+        "assignment": assignment,
+    }

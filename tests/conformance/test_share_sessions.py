@@ -1,0 +1,91 @@
+"""A share session lives on its connection: when that goes, what the member had taken is given back at once."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from headrace.testing import RunningBroker, broker
+from tests.support.group_requests import FIND, SHARE_ACK, Client, share_beat, share_fetch
+
+FIRST, SECOND = (str(uuid.UUID(int=n)) for n in (1, 2))
+INCREMENTAL_ALTER_CONFIGS, GROUP = 44, 32
+
+
+@pytest.fixture(scope="module")
+def queue() -> Iterator[RunningBroker]:
+    # Locks that outlast the test by far: only the end of a session gives records back.
+    with broker({"group.share.record.lock.duration.ms": "60000"}) as running:
+        admin = AdminClient({"bootstrap.servers": running.bootstrap})
+        admin.create_topics([NewTopic("jobs", 1, 1)])["jobs"].result(10)
+        yield running
+
+
+def begun(running: RunningBroker, group: str, member: str) -> Client:
+    """A member that has joined the group."""
+    client = Client(running.bootstrap)
+    client.ask(FIND, 4, {"key_type": 0, "coordinator_keys": [group]})
+    deadline = time.monotonic() + 20
+    while int(share_beat(client, group, member, 0, subscribed_topic_names=["jobs"]).error_code):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return client
+
+
+def take(client: Client, group: str, member: str, epoch: int, wait_ms: int = 0) -> list[tuple[int, int, int]]:
+    """(first, last, delivery count) of what was handed out."""
+    asked = client.ask(3, 12, {"topics": [{"topic_id": None, "name": "jobs"}], "allow_auto_topic_creation": False})
+    partitions = [{"partition_index": 0, "acknowledgement_batches": []}] if epoch == 0 else []
+    topics = [{"topic_id": asked.topics[0].topic_id, "partitions": partitions}] if partitions else []
+    answer = share_fetch(client, group, member, epoch, topics=topics, max_wait=wait_ms, min_bytes=1)
+    assert int(answer.error_code) == 0, answer
+    return [
+        (batch.first_offset, batch.last_offset, batch.delivery_count)
+        for topic in answer.responses
+        for partition in topic.partitions
+        for batch in partition.acquired_records
+    ]
+
+
+def start_at_the_beginning(client: Client, group: str) -> None:
+    setting = {"name": "share.auto.offset.reset", "config_operation": 0, "value": "earliest"}
+    resource = {"resource_type": GROUP, "resource_name": group, "configs": [setting]}
+    client.ask(INCREMENTAL_ALTER_CONFIGS, 1, {"resources": [resource], "validate_only": False})
+
+
+def test_records_of_a_member_whose_connection_closed_go_to_another_at_once(queue: RunningBroker) -> None:
+    producer = Producer({"bootstrap.servers": queue.bootstrap})
+    for number in range(3):
+        producer.produce("jobs", f"r{number}")
+    assert producer.flush(10) == 0
+    first, second = begun(queue, "s", FIRST), begun(queue, "s", SECOND)
+    start_at_the_beginning(first, "s")
+    epoch, taken = 0, []
+    while not taken:
+        taken = take(first, "s", FIRST, epoch, wait_ms=200)
+        epoch += 1
+    assert sum(last - at + 1 for at, last, _ in taken) == 3
+    assert take(second, "s", SECOND, 0) == [], "all are locked"
+    first.close()
+    again = take(second, "s", SECOND, 1, wait_ms=10_000)
+    assert [(at, last) for at, last, _ in again] == [(at, last) for at, last, _ in taken]
+    assert {count for _, _, count in again} == {2}
+    second.close()
+
+
+def test_a_session_that_began_anew_elsewhere_outlives_the_old_connection(queue: RunningBroker) -> None:
+    old, new = begun(queue, "t", FIRST), begun(queue, "t", FIRST)
+    take(old, "t", FIRST, 0)
+    take(new, "t", FIRST, 0)
+    old.close()
+    other = Client(queue.bootstrap)
+    other.ask(18, 0, {})  # by now the broker has seen the old connection close
+    other.close()
+    acknowledge = {"group_id": "t", "member_id": FIRST, "topics": [], "is_renew_ack": False}
+    assert int(new.ask(SHARE_ACK, 2, {**acknowledge, "share_session_epoch": 1}).error_code) == 0
+    new.close()
