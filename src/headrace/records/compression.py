@@ -14,6 +14,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from enum import IntEnum
+from functools import partial
 from typing import Final
 
 import cramjam
@@ -36,6 +37,9 @@ _LZ4_STORED: Final = 0x80000000
 _TOO_SMALL: Final = "failed to write whole buffer"
 _GUESS_FACTOR: Final = 4
 _SMALLEST_GUESS: Final = 4096
+_LZ4_DEFAULT_LEVEL: Final = 9
+_LZ4_FRAME_HEAD_BYTES: Final = 7
+_LZ4_CONTENT_SIZE_FLAG: Final = 0x08
 
 
 class Codec(IntEnum):
@@ -61,7 +65,7 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
     if codec is Codec.SNAPPY:
         return _compress_xerial(data)
     if codec is Codec.LZ4:
-        return _compress_lz4(data)
+        return _compress_lz4(data, level)
     return bytes(cramjam.zstd.compress(data, level=3 if level is None else level))
 
 
@@ -138,12 +142,14 @@ def _open_snappy_block(block: memoryview, limit: int) -> bytes:
     return bytes(cramjam.snappy.decompress_raw(block))
 
 
-def _compress_lz4(data: Buffer) -> bytes:
+def _compress_lz4(data: Buffer, level: int | None) -> bytes:
     source = memoryview(data)
     out = bytearray(_LZ4_HEADER)
+    # As in Kafka the default level means the fast way, and every other the thorough one.
+    block_of = _fast_lz4_block if level in (None, _LZ4_DEFAULT_LEVEL) else partial(_tight_lz4_block, level=level)
     for at in range(0, len(source), _LZ4_BLOCK_BYTES):
         plain = source[at : at + _LZ4_BLOCK_BYTES]
-        block = bytes(cramjam.lz4.compress_block(plain, store_size=False))
+        block = block_of(plain)
         if len(block) < len(plain):
             out += len(block).to_bytes(4, "little")
             out += block
@@ -152,3 +158,17 @@ def _compress_lz4(data: Buffer) -> bytes:
             out += plain
     out += bytes(4)
     return bytes(out)
+
+
+def _fast_lz4_block(plain: memoryview) -> bytes:
+    return bytes(cramjam.lz4.compress_block(plain, store_size=False))
+
+
+def _tight_lz4_block(plain: memoryview, level: int) -> bytes:
+    """Levels are offered for whole frames only: the one block of a frame is taken out of it, so that blocks stay
+    independent of each other, as Java demands.
+    """
+    frame = bytes(cramjam.lz4.compress(plain, level=level))
+    at = _LZ4_FRAME_HEAD_BYTES + (8 if frame[4] & _LZ4_CONTENT_SIZE_FLAG else 0)
+    size = int.from_bytes(frame[at : at + 4], "little")
+    return bytes(plain) if size & _LZ4_STORED else frame[at + 4 : at + 4 + size]

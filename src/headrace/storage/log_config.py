@@ -54,7 +54,11 @@ class LogConfig:
 
     def __post_init__(self) -> None:
         codec = None if self.compression_type == "producer" else Codec.from_name(self.compression_type)
-        levels = {Codec.GZIP: self.compression_gzip_level, Codec.ZSTD: self.compression_zstd_level}
+        levels = {
+            Codec.GZIP: self.compression_gzip_level,
+            Codec.LZ4: self.compression_lz4_level,
+            Codec.ZSTD: self.compression_zstd_level,
+        }
         rules = BatchRules(
             keys_required=self.is_compacted,
             timestamp_type=(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import cramjam
 import pytest
 from hypothesis import given
@@ -47,3 +49,13 @@ def test_snappy_without_the_java_header_is_read_too() -> None:
 def test_lz4_frames_have_independent_blocks_as_java_demands() -> None:
     frame = compress(Codec.LZ4, b"0123456789" * 20_000)
     assert frame[:4] == b"\x04\x22\x4d\x18" and frame[4] & 0x20
+
+
+@pytest.mark.parametrize(("codec", "low", "high"), [(Codec.GZIP, 1, 9), (Codec.LZ4, 9, 17), (Codec.ZSTD, -7, 19)])
+def test_a_higher_level_packs_tighter_and_opens_to_the_same(codec: Codec, low: int, high: int) -> None:
+    """The ends of Kafka's ranges; of lz4 the default, which is the fast way, and the highest."""
+    chance = random.Random(2)
+    words = [chance.randbytes(chance.randint(2, 9)) for _ in range(300)]
+    data = b" ".join(chance.choices(words, k=20_000)) + chance.randbytes(70_000)
+    loose, tight = (compress(codec, data, level) for level in (low, high))
+    assert len(tight) < len(loose) and bytes(decompress(codec, tight)) == bytes(decompress(codec, loose)) == data

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 from pathlib import Path
 
 import pytest
@@ -134,6 +135,46 @@ def test_a_batch_larger_than_allowed_changes_nothing(tmp_path: Path) -> None:
             append(log, a_batch(1, value=b"x" * size))
         assert refusal.value.code is code
     assert log.log_end_offset == 0 and log.size_bytes == 0
+
+
+def patched(data: bytearray, at: int, form: str, value: int, *, sealed: bool = True) -> bytearray:
+    struct.pack_into(form, data, at, value)
+    if sealed:
+        BatchView(memoryview(data)).seal()
+    return data
+
+
+@pytest.mark.parametrize(
+    ("bad", "code"),
+    [
+        (patched(a_batch(3), 17, ">I", 1, sealed=False), ErrorCode.corrupt_message),
+        (patched(a_batch(3), 8, ">i", 13, sealed=False), ErrorCode.corrupt_message),
+        (patched(a_batch(3), 16, ">b", 3, sealed=False), ErrorCode.corrupt_message),
+        (patched(a_batch(3), 16, ">b", 1, sealed=False), ErrorCode.invalid_record),
+        (patched(a_batch(3), 57, ">i", -3), ErrorCode.invalid_record),
+        (patched(a_batch(3), 23, ">i", 1), ErrorCode.invalid_record),
+        (a_batch(1, value=bytes(2000)), ErrorCode.message_too_large),
+        (a_batch(2, key=None), ErrorCode.invalid_record),
+        (a_batch(2, timestamps=[NOW_MS, NOW_MS + 501]), ErrorCode.invalid_timestamp),
+        (a_batch(2, timestamps=[NOW_MS, NOW_MS - 1001]), ErrorCode.invalid_timestamp),
+    ],
+    ids=["crc", "length", "magic", "old magic", "count", "offsets", "too large", "no key", "too new", "too old"],
+)
+def test_a_bad_batch_gets_its_error_and_changes_nothing(tmp_path: Path, bad: bytearray, code: ErrorCode) -> None:
+    config = LogConfig(
+        max_message_bytes=1000,
+        cleanup_policy=frozenset({"compact"}),
+        message_timestamp_before_max_ms=1000,
+        message_timestamp_after_max_ms=500,
+    )
+    log = open_at(tmp_path, config)
+    append(log, a_batch(2), epoch=3)
+    files = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(Fault) as refusal:
+        append(log, bad, epoch=4)
+    assert refusal.value.code is code and refusal.value.message
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == files
+    assert append(log, a_batch(1), epoch=4) == (2, 2) and log.leader_epochs.entries == [(3, 0), (4, 2)]
 
 
 def test_append_time_topics_answer_with_the_time_they_set(tmp_path: Path) -> None:
