@@ -98,7 +98,10 @@ def version(
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True}, add_help_option=False)
 def start(ctx: typer.Context) -> None:
-    """Run one broker in the foreground."""
+    """Run one broker in the foreground.
+
+    $ headrace start --data data --listen 127.0.0.1:0
+    """
     from headrace.cli.start import run
 
     raise typer.Exit(run(ctx.args))

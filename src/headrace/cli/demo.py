@@ -21,7 +21,10 @@ def wordcount(
     data: Annotated[Path | None, typer.Option(help="Where broker and pipeline keep their files.")] = None,
     bootstrap: Annotated[str | None, typer.Option(help="Use this cluster instead of starting a broker.")] = None,
 ) -> None:
-    """Count words with Spark: a broker, two topics, a pipeline, sample text and a live table."""
+    """Count words with Spark: a broker, two topics, a pipeline, sample text and a live table.
+
+    $ headrace demo wordcount --data data
+    """
     from headrace.pipelines.demo import run_wordcount
 
     sys.exit(run_wordcount(data=data, bootstrap=bootstrap))

@@ -36,7 +36,9 @@ def dump(
 ) -> None:
     """Print batches, records, index entries, epochs and producer state.
 
-    Example: headrace log dump data/orders-0 --records
+    $ headrace log dump data/orders-0 --records
+
+    $ headrace log dump data/orders-0 --what all -o json
     """
     sections = _SECTIONS if what == "all" else {name: make for name, make in _SECTIONS.items() if name == what}
     if not sections:
@@ -75,7 +77,7 @@ def dump(
 def verify(directory: Directory, output: Output = Format.TABLE) -> None:
     """Check every batch, record and index entry; name the first bad byte of a damaged file. Changes nothing.
 
-    Example: headrace log verify data
+    $ headrace log verify data
     """
     rows = []
     problems = []
@@ -112,7 +114,7 @@ def recover(
 ) -> None:
     """Do what a broker does after a crash: cut at the first bad byte, rebuild the rest. The broker must be down.
 
-    Example: headrace log recover data/orders-0 --yes
+    $ headrace log recover data/orders-0 --yes
     """
     from headrace.storage.files import partition_of_directory
     from headrace.storage.log_config import LogConfig

@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli.pipeline import Master, _one_sentence, _say
+from headrace.cli.output import Format, show
+from headrace.cli.pipeline import Master, Output, _one_sentence, _say
 
 app = typer.Typer(no_args_is_help=True, help="Copy topics from one cluster to another.")
 File = Annotated[Path, typer.Argument(help="The mirror's YAML file.", metavar="FILE")]
@@ -21,7 +22,10 @@ def run(
     once: Annotated[bool, typer.Option("--once", help="Copy what is there, then end.")] = False,
     master: Master = None,
 ) -> None:
-    """Copy until stopped; every record once, with its key, headers, timestamp and partition."""
+    """Copy until stopped; every record once, with its key, headers, timestamp and partition.
+
+    $ headrace mirror run east.yml --once
+    """
     with _one_sentence():
         from headrace.pipelines.mirror import load_mirror, mirror_run
         from headrace.pipelines.session import spark_session
@@ -44,10 +48,19 @@ def run(
 
 
 @app.command()
-def offsets(file: File, group: Annotated[str, typer.Option(help="The consumer group.")]) -> None:
-    """Commit a group's positions in the target, where the same records have other offsets."""
+def offsets(
+    file: File, group: Annotated[str, typer.Option(help="The consumer group.")], output: Output = Format.TABLE
+) -> None:
+    """Commit a group's positions in the target, where the same records have other offsets.
+
+    $ headrace mirror offsets east.yml --group readers
+    """
     with _one_sentence():
         from headrace.pipelines.mirror import load_mirror, translate_group
 
-        for (topic, partition), (there, here) in sorted(translate_group(load_mirror(file), group).items()):
+        moved = sorted(translate_group(load_mirror(file), group).items())
+    if output is Format.TABLE:
+        for (topic, partition), (there, here) in moved:
             typer.echo(f"{topic}-{partition}: {there} → {here}")
+        return
+    show([{"topic": t, "partition": p, "source": there, "target": here} for (t, p), (there, here) in moved], output)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import signal
@@ -15,7 +16,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headrace.cli.output import Format, show
+
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from headrace.pipelines.spec import PipelineSpec
 
 app = typer.Typer(no_args_is_help=True, help="Data pipelines on Spark.")
@@ -25,6 +30,10 @@ app.add_typer(dlq, name="dlq")
 Directory = Annotated[Path, typer.Argument(help="The pipeline's directory.", metavar="DIR")]
 Bootstrap = Annotated[str | None, typer.Option(envvar="HEADRACE_BOOTSTRAP", help="host:port of the brokers.")]
 Settings = Annotated[list[str] | None, typer.Option("--set", help="KEY=VALUE over the pipeline's configuration.")]
+Output = Annotated[Format, typer.Option("--output", "-o", help="table, json or yaml.")]
+BackendName = Annotated[
+    str | None, typer.Option("--backend", help="auto, python (no jar) or jvm (Spark's own connector).")
+]
 Master = Annotated[str | None, typer.Option(help="Spark master: local[*], spark://…, yarn, k8s://…")]
 _DEFAULT_BOOTSTRAP = "localhost:9092"
 
@@ -65,7 +74,10 @@ def _say(text: str) -> None:
 def init(
     directory: Directory, template: Annotated[str, typer.Option(help="copy, json, lake or wordcount.")] = "copy"
 ) -> None:
-    """Write a new pipeline that runs as it is."""
+    """Write a new pipeline that runs as it is.
+
+    $ headrace pipeline init shout
+    """
     from headrace.pipelines.templates import init as write
 
     with _one_sentence():
@@ -81,21 +93,25 @@ def run(
     settings: Settings = None,
     bootstrap: Bootstrap = None,
     master: Master = None,
+    backend: BackendName = None,
 ) -> None:
-    """Run a pipeline until it is stopped (Ctrl-C, SIGTERM or 'headrace pipeline stop')."""
+    """Run a pipeline until it is stopped (Ctrl-C, SIGTERM or 'headrace pipeline stop').
+
+    $ headrace pipeline run shout --once
+    """
     with _one_sentence():
         from headrace.pipelines.connectors import is_connector, run_connector
 
         if is_connector(directory):
+            _refuse_jvm(backend)
             run_connector(directory, once=once, bootstrap=bootstrap, master=master, report=_say)
             return
         spec = _spec(directory, settings, bootstrap)
         from headrace.pipelines.moving import refuse_while_running
         from headrace.pipelines.runner import PipelineRun
-        from headrace.pipelines.session import spark_session
 
         refuse_while_running(spec)
-        spark = spark_session(spec.name, master=master, settings=_static(spec))
+        spec, spark = _session(spec, backend, master)
         running = PipelineRun(spec, spark, report=_say, once=once)
         _stop_on_signals(running)
         try:
@@ -106,8 +122,25 @@ def run(
             spark.stop()
 
 
-def _static(spec: PipelineSpec) -> dict[str, str]:
-    return {name: value for name, value in spec.configuration.items() if name.startswith("spark.")}
+def _session(spec: PipelineSpec, backend: str | None, master: str | None) -> tuple[PipelineSpec, SparkSession]:
+    """A session with the chosen backend, which is told, and the pipeline as that backend runs it."""
+    from headrace.pipelines.connector_jars import choose_backend
+    from headrace.pipelines.session import spark_session
+    from headrace.pipelines.spec import BACKEND, FORMAT, REALTIME
+
+    wish = backend or spec.configuration.get(BACKEND, "auto")
+    chosen = choose_backend(wish, realtime=REALTIME in spec.configuration)
+    _say(f"pipeline {spec.name}: {chosen}")
+    static = {name: value for name, value in spec.configuration.items() if name.startswith("spark.")}
+    spark = spark_session(spec.name, master=master, settings=chosen.settings(static))
+    return spec.with_settings({FORMAT: chosen.format}), spark
+
+
+def _refuse_jvm(backend: str | None) -> None:
+    from headrace.pipelines.errors import OptionError
+
+    if backend not in (None, "auto", "python"):
+        raise OptionError(f"--backend {backend}: connectors read topics with backend python; pipelines have the choice")
 
 
 def _stop_on_signals(running: Any) -> None:
@@ -119,14 +152,17 @@ def _stop_on_signals(running: Any) -> None:
 
 
 @app.command()
-def check(directory: Directory, settings: Settings = None, bootstrap: Bootstrap = None) -> None:
-    """Analyse every flow without starting any."""
+def check(
+    directory: Directory, settings: Settings = None, bootstrap: Bootstrap = None, backend: BackendName = None
+) -> None:
+    """Analyse every flow without starting any.
+
+    $ headrace pipeline check shout
+    """
     with _one_sentence():
         from headrace.pipelines.runner import PipelineRun
-        from headrace.pipelines.session import spark_session
 
-        spec = _spec(directory, settings, bootstrap)
-        spark = spark_session(spec.name, settings=_static(spec))
+        spec, spark = _session(_spec(directory, settings, bootstrap), backend, None)
         try:
             for item in PipelineRun(spec, spark, report=_say).resolve():
                 columns = ", ".join(
@@ -139,7 +175,10 @@ def check(directory: Directory, settings: Settings = None, bootstrap: Bootstrap 
 
 @app.command()
 def stop(directory: Directory, timeout: Annotated[float, typer.Option(help="Seconds to wait.")] = 60.0) -> None:
-    """Stop a pipeline that runs on this machine, after its batch."""
+    """Stop a pipeline that runs on this machine, after its batch.
+
+    $ headrace pipeline stop shout
+    """
     with _one_sentence():
         from headrace.pipelines.errors import PipelineError
         from headrace.pipelines.runner import RUN_FILE
@@ -171,7 +210,10 @@ def reset(
     settings: Settings = None,
     bootstrap: Bootstrap = None,
 ) -> None:
-    """Move a stopped pipeline to other offsets."""
+    """Move a stopped pipeline to other offsets.
+
+    $ headrace pipeline reset shout --to earliest
+    """
     with _one_sentence():
         from headrace.pipelines.moving import reset as move
 
@@ -187,14 +229,16 @@ def replay(
     settings: Settings = None,
     bootstrap: Bootstrap = None,
     master: Master = None,
+    backend: BackendName = None,
 ) -> None:
-    """Run one flow again over a stretch of the past; its own position stays."""
+    """Run one flow again over a stretch of the past; its own position stays.
+
+    $ headrace pipeline replay shout --flow shouted --from earliest --to latest
+    """
     with _one_sentence():
         from headrace.pipelines.replay import replay as run_again
-        from headrace.pipelines.session import spark_session
 
-        spec = _spec(directory, settings, bootstrap)
-        spark = spark_session(spec.name, master=master, settings=_static(spec))
+        spec, spark = _session(_spec(directory, settings, bootstrap), backend, master)
         try:
             rows = run_again(spec, spark, flow=flow, begin=begin, end=end, bootstrap=bootstrap, report=_say)
         finally:
@@ -203,13 +247,24 @@ def replay(
 
 
 @app.command("ls")
-def list_pipelines(bootstrap: Bootstrap = None) -> None:
-    """Every flow that ever reported to this cluster, one line each."""
+def list_pipelines(bootstrap: Bootstrap = None, output: Output = Format.TABLE) -> None:
+    """Every flow that ever reported to this cluster, one line each.
+
+    $ headrace pipeline ls
+
+    $ headrace pipeline ls -o json
+    """
     with _one_sentence():
         from headrace.pipelines.progress import describe, read_progress
 
-        for _, progress in sorted(read_progress(bootstrap or _DEFAULT_BOOTSTRAP).items()):
+        found = [progress for _, progress in sorted(read_progress(bootstrap or _DEFAULT_BOOTSTRAP).items())]
+        if output is not Format.TABLE:
+            show(found, output)
+            return
+        for progress in found:
             typer.echo(describe(progress))
+        if not found:
+            typer.echo("no pipeline has reported to this cluster yet")
 
 
 @app.command()
@@ -218,8 +273,14 @@ def status(
     bootstrap: Bootstrap = None,
     watch: Annotated[bool, typer.Option("--watch", help="Keep drawing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON lines.")] = False,
+    output: Output = Format.TABLE,
 ) -> None:
-    """Rate, lag, batch time, state and last error of every flow."""
+    """Rate, lag, batch time, state and last error of every flow.
+
+    $ headrace pipeline status shout
+
+    $ headrace pipeline status -o yaml
+    """
     address = bootstrap or _DEFAULT_BOOTSTRAP
     with _one_sentence():
         from headrace.pipelines.progress import read_progress
@@ -229,6 +290,9 @@ def status(
             found = sorted(read_progress(address).items())
             return [progress for _, progress in found if name in (None, progress["pipeline"])]
 
+        if output is not Format.TABLE:
+            show(flows(), output)
+            return
         if as_json:
             for progress in flows():
                 typer.echo(json.dumps(progress))
@@ -250,7 +314,10 @@ def status(
 
 @app.command()
 def jars() -> None:
-    """Fetch Spark's own Kafka connector (four jars, through Maven) into the cache, and print their paths."""
+    """Fetch Spark's own Kafka connector (four jars, through Maven) into the cache, and print their paths.
+
+    $ headrace pipeline jars
+    """
     with _one_sentence():
         from headrace.pipelines.connector_jars import fetch_jars
 
@@ -259,22 +326,30 @@ def jars() -> None:
 
 
 @dlq.command("ls")
-def list_dead_letters(bootstrap: Bootstrap = None) -> None:
-    """Topics with dead letters: how many wait, and why the last one came."""
+def list_dead_letters(bootstrap: Bootstrap = None, output: Output = Format.TABLE) -> None:
+    """Topics with dead letters: how many wait, and why the last one came.
+
+    $ headrace pipeline dlq ls
+
+    $ headrace pipeline dlq ls -o json
+    """
     with _one_sentence():
         from headrace.client.blocking import BlockingClient
         from headrace.pipelines.dlq import list_dead_letters as listed
 
         with BlockingClient(bootstrap or _DEFAULT_BOOTSTRAP) as client:
-            for letters in listed(client):
-                typer.echo(f"{letters.topic}  waiting {letters.waiting} of {letters.total}  last: {letters.last_error}")
+            rows = [dataclasses.asdict(letters) for letters in listed(client)]
+        show(rows, output, empty="no dead letters")
 
 
 @dlq.command()
 def retry(
     topic: Annotated[str, typer.Argument(help="The topic, with or without .dlq.")], bootstrap: Bootstrap = None
 ) -> None:
-    """Send the waiting dead letters back to the topics they came from, each once."""
+    """Send the waiting dead letters back to the topics they came from, each once.
+
+    $ headrace pipeline dlq retry orders
+    """
     with _one_sentence():
         from headrace.client.blocking import BlockingClient
         from headrace.pipelines.dlq import retry_dead_letters

@@ -28,12 +28,17 @@ def commands() -> Iterator[tuple[str, Any]]:
     own = typer.main.get_command(app)
     known = {**getattr(own, "commands", {}), **dict.fromkeys(COMMANDS)}
     for name in sorted(known):
-        command = load(name) if known[name] is None else known[name]
-        inner = getattr(command, "commands", None)
-        if inner is None:
-            yield name, command
-        else:
-            yield from ((f"{name} {sub}", inner[sub]) for sub in inner if not inner[sub].hidden)
+        yield from _with_inner(name, load(name) if known[name] is None else known[name])
+
+
+def _with_inner(name: str, command: Any) -> Iterator[tuple[str, Any]]:
+    inner = getattr(command, "commands", None)
+    if inner is None:
+        yield name, command
+        return
+    for sub in inner:
+        if not inner[sub].hidden:
+            yield from _with_inner(f"{name} {sub}", inner[sub])
 
 
 def examples(command: Any) -> list[str]:

@@ -1,0 +1,75 @@
+"""Every example in the help of the commands that run on Spark works, typed by a shell in the order of a user's day."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headrace.cli.reference import commands, examples
+from headrace.client.blocking import BlockingClient
+from headrace.pipelines.java import JavaMissing, find_java
+from headrace.testing import RunningBroker, broker
+from tests.support import effort
+
+PROGRAMS = Path(sys.executable).parent
+EXAMPLES = {
+    name: examples(command) for name, command in commands() if name.split()[0] in ("pipeline", "mirror", "demo")
+}
+# `stop` needs one that runs, so a run in the background is begun before it and ends with it.
+ORDER = (
+    "pipeline init", "pipeline check", "pipeline run", "pipeline ls", "pipeline status", "pipeline replay",
+    "pipeline reset", "pipeline stop", "pipeline dlq ls", "pipeline dlq retry", "pipeline jars",
+    "mirror run", "mirror offsets", "demo wordcount",
+)  # fmt: skip
+# Each starts Spark for what other tests here do within one session: run in full by HEADRACE_EFFORT=long.
+LONG = {"pipeline check", "pipeline replay", "pipeline stop", "mirror run", "mirror offsets"}
+
+
+def test_every_command_on_spark_is_in_the_day_below() -> None:
+    assert sorted(EXAMPLES) == sorted(ORDER)
+
+
+@pytest.fixture(scope="module")
+def clusters() -> Iterator[tuple[RunningBroker, RunningBroker]]:
+    try:
+        find_java()
+    except JavaMissing as missing:
+        pytest.skip(str(missing))
+    with broker() as here, broker() as there:
+        with BlockingClient(here.bootstrap) as client:
+            for topic in ("input", "output", "orders", "orders.dlq"):
+                client.create_topic(topic, partitions=1)
+        yield here, there
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory, clusters: tuple[RunningBroker, RunningBroker]) -> Path:
+    directory = tmp_path_factory.mktemp("day")
+    here, there = clusters
+    (directory / "east.yml").write_text(
+        f'source: {{bootstrap: "{here.bootstrap}"}}\ntarget: {{bootstrap: "{there.bootstrap}"}}\ntopics: input\n'
+    )
+    return directory
+
+
+@pytest.mark.parametrize("name", [name for name in ORDER if effort.is_long() or name not in LONG])
+def test_the_examples_work(name: str, home: Path, clusters: tuple[RunningBroker, RunningBroker]) -> None:
+    env = {**os.environ, "HEADRACE_BOOTSTRAP": clusters[0].bootstrap, "PATH": f"{PROGRAMS}:{os.environ['PATH']}"}
+    for example in EXAMPLES[name]:
+        line = example
+        if name == "pipeline stop":
+            running = "headrace pipeline run shout & until [ -e shout/storage/headrace-run.json ]; do sleep 0.2; done"
+            line = f"{running}; {example} && wait"
+        if name == "mirror offsets":
+            line = f"headrace consume input --group readers; {example}"
+        if name == "pipeline init":
+            line = f"{example} && echo hello | headrace produce input"
+        done = subprocess.run(
+            ["bash", "-c", line], env=env, cwd=home, capture_output=True, text=True, timeout=120, check=False
+        )
+        assert done.returncode == 0, f"{example}\n{done.stdout}{done.stderr}"
