@@ -55,6 +55,11 @@ def options_of_every_kind(one: str, two: str) -> dict[str, dict[str, str]]:
         "assign": {"assign": f'{{"{one}":[0,2]}}'},
         "offsets": {"subscribe": one, "startingOffsets": some, "endingOffsets": until},
         "timestamps": {"subscribe": one, "startingOffsetsByTimestamp": times},
+        "too late": {
+            "subscribe": one,
+            "startingOffsetsByTimestamp": times.replace(str(_T0 + 99), str(_T0 + 9999)),
+            "startingOffsetsByTimestampStrategy": "latest",
+        },
         "timestamp": {"subscribe": one, "startingTimestamp": str(_T0 + 40), "endingTimestamp": str(_T0 + 70)},
         "committed": {"subscribe": two, "kafka.isolation.level": "read_committed"},
         "uncommitted": {"subscribe": two},

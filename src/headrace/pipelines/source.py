@@ -13,9 +13,10 @@ Records that are gone (retention, a deleted topic) are an error by default and a
 
 from __future__ import annotations
 
+import math
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -176,11 +177,13 @@ class Position:
 
 
 class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: SourceOptions, clock: Callable[[], float] = time.monotonic) -> None:
         self.options = options
+        self._clock = clock
         self._stop_at: dict[TopicPartitionPair, int] | None = None
         self._last_latest: dict[TopicPartitionPair, int] = {}
-        self._last_trigger_at = time.monotonic()
+        # The first batch is not kept waiting for minOffsetsPerTrigger, as in Spark's connector.
+        self._last_trigger_at = -math.inf
 
     def _planner(self) -> Planner:
         return Planner(self.options, client_for(self.options.cluster))
@@ -227,7 +230,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return latest
         waiting = sum(max(end - begun.get(pair, end), 0) for pair, end in latest.items())
         least = self.options.min_offsets
-        now = time.monotonic()
+        now = self._clock()
         waits = now - self._last_trigger_at < self.options.max_trigger_delay_s
         if least and self._stop_at is None and waiting < least and waits:
             return {pair: begun.get(pair, end) for pair, end in latest.items()}
