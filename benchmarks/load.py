@@ -133,6 +133,40 @@ def produce(port: int, frames: list[bytes], total: int, *, depth: int, burst: in
         return seconds
 
 
+def _fetch_frame(topic: str, offsets: dict[int, int], max_bytes: int) -> bytearray:
+    asked = [
+        {"partition": index, "fetch_offset": offset, "partition_max_bytes": max_bytes, "log_start_offset": -1}
+        for index, offset in offsets.items()
+    ]
+    body = {
+        "replica_id": -1, "max_wait": 500, "min_bytes": 1, "max_bytes": 32 << 20, "isolation_level": 0,
+        "session_id": 0, "session_epoch": -1, "topics": [{"topic": topic, "partitions": asked}],
+        "forgotten_topics_data": [], "rack_id": "",
+    }  # fmt: skip
+    return codec.encode_request(FETCH, FETCH_VERSION, 1, "bench", body)
+
+
+def end_to_end_ms(port: int, topic: str, count: int) -> list[float]:
+    """One record at a time through partition 0 of an empty topic: from sending it with acks=all, while a long poll
+    waits for it on another connection, until the poll has brought it and the acknowledgement is there.
+    """
+    offsets = {0: 0}
+    frame = produce_frame(topic, {0: batch_of(1, 100)}, acks=-1)
+    times = []
+    with Wire(port) as producer, Wire(port) as consumer:
+        for _ in range(count):
+            consumer.socket.sendall(_fetch_frame(topic, offsets, 1 << 20))
+            # Until the poll waits: a record that is there before it would be answered at once.
+            time.sleep(0.001)
+            began = time.perf_counter()
+            producer.socket.sendall(frame)
+            while not _advance(consumer.answer(), topic, offsets):
+                consumer.socket.sendall(_fetch_frame(topic, offsets, 1 << 20))
+            producer.answer()
+            times.append((time.perf_counter() - began) * 1000)
+    return times
+
+
 def consume(port: int, topic: str, partitions: int, until_bytes: int, *, max_bytes: int = 8 << 20) -> Throughput:
     """Reads from offset 0 of every partition until `until_bytes` have arrived."""
     offsets = dict.fromkeys(range(partitions), 0)
@@ -140,16 +174,7 @@ def consume(port: int, topic: str, partitions: int, until_bytes: int, *, max_byt
     with Wire(port) as wire:
         began = time.monotonic()
         while received < until_bytes:
-            asked = [
-                {"partition": index, "fetch_offset": offset, "partition_max_bytes": max_bytes, "log_start_offset": -1}
-                for index, offset in offsets.items()
-            ]
-            body = {
-                "replica_id": -1, "max_wait": 500, "min_bytes": 1, "max_bytes": 32 << 20, "isolation_level": 0,
-                "session_id": 0, "session_epoch": -1, "topics": [{"topic": topic, "partitions": asked}],
-                "forgotten_topics_data": [], "rack_id": "",
-            }  # fmt: skip
-            wire.socket.sendall(codec.encode_request(FETCH, FETCH_VERSION, 1, "bench", body))
+            wire.socket.sendall(_fetch_frame(topic, offsets, max_bytes))
             received += _advance(wire.answer(), topic, offsets)
             requests += 1
         return Throughput(time.monotonic() - began, received, requests, sum(offsets.values()))

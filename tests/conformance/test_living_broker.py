@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
@@ -17,7 +20,11 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from headrace.net.connection import Connection
+from headrace.net.replies import Later
+from headrace.records.builder import Record, build_batch
 from headrace.testing import RunningBroker, broker
+from headrace.wire import codec
 
 SETTINGS = {
     "log.retention.check.interval.ms": "100",
@@ -167,3 +174,40 @@ def test_what_was_written_is_there_after_a_restart(tmp_path: Path, topic: str) -
         with broker(data_dir=tmp_path / "data") as running:
             assert produce(running, topic, [(b"k", str(round_number).encode())]) == []
             assert [int(message.value()) for message in read_all(running, topic)] == list(range(round_number + 1))
+
+
+def test_a_record_that_comes_right_behind_a_long_poll_wakes_it(busy: RunningBroker, admin: AdminClient) -> None:
+    """Both requests are read in one turn of the loop, from two connections: the poll has not had its first step yet."""
+    create(admin, "right-behind")
+    batch = build_batch([Record(key=None, value=b"v", timestamp_ms=time.time_ns() // 1_000_000)])
+    partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000, "log_start_offset": -1}
+    poll = {
+        "replica_id": -1, "max_wait": 60_000, "min_bytes": 1, "max_bytes": 1000, "isolation_level": 0,
+        "session_id": 0, "session_epoch": -1, "topics": [{"topic": "right-behind", "partitions": [partition]}],
+        "forgotten_topics_data": [], "rack_id": "",
+    }  # fmt: skip
+    data = [{"name": "right-behind", "partition_data": [{"index": 0, "records": batch}]}]
+    write = {"transactional_id": None, "acks": 1, "timeout": 1000, "topic_data": data}
+    fetch_frame = codec.encode_request(1, 11, 1, "me", poll)[4:]
+    produce_frame = codec.encode_request(0, 9, 1, "me", write)[4:]
+
+    with (
+        socket.create_connection((busy.host, busy.port)) as consumer,
+        socket.create_connection((busy.host, busy.port)) as producer,
+    ):
+        ports = [consumer.getsockname()[1], producer.getsockname()[1]]
+
+        def by_port() -> dict[int, Connection]:
+            return {one.peer_port: one for one in busy.broker.connections.connections if one.peer_port in ports}
+
+        def both() -> asyncio.Task[Any]:
+            polling, writing = (by_port()[port] for port in ports)
+            waiting = busy.broker.parts.dispatcher.serve(memoryview(fetch_frame), polling)
+            assert isinstance(waiting, Later)
+            busy.broker.parts.dispatcher.serve(memoryview(produce_frame), writing)
+            return asyncio.get_running_loop().create_task(waiting.answer)
+
+        until(lambda: len(busy.call(by_port)) == 2)
+        task = busy.call(both)
+        until(task.done)
+        assert task.result()[-1].length == len(batch)

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, NamedTuple
 
 from headrace.handlers.context import RequestContext
 from headrace.handlers.fetch_sessions import NO_SESSION, FetchSessions, Key, Session, Wanted
@@ -64,6 +64,13 @@ class Gathered:
     readable: list[Partition]
 
 
+class Watch(NamedTuple):
+    """`woken` is done when there may be enough; `stop` ends the watch."""
+
+    woken: asyncio.Future[None]
+    stop: Callable[[], None]
+
+
 @dataclass(frozen=True)
 class Fetch:
     partitions: Partitions
@@ -103,26 +110,24 @@ class Fetch:
         gathered = self._gather(asked)
         if gathered.is_urgent or gathered.size_bytes >= asked.min_bytes or max_wait_ms <= 0 or not gathered.readable:
             return self._answer(asked, gathered)
-        return self._wait(asked, gathered, max_wait_ms)
+        # From now on and not from the first step of the wait: what is appended in between must wake it.
+        return self._wait(asked, _watch(asked, gathered), max_wait_ms)
 
-    async def _wait(self, asked: Asked, gathered: Gathered, max_wait_ms: int) -> Parts:
+    async def _wait(self, asked: Asked, watch: Watch, max_wait_ms: int) -> Parts:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + max_wait_ms / 1000
         while True:
-            woken: asyncio.Future[None] = loop.create_future()
-            waiter = FetchWaiter(asked.min_bytes - gathered.size_bytes, partial(_wake, woken))
-            for partition in gathered.readable:
-                waiter.watch(partition.readers if asked.replica_id < 0 else partition.tail_readers)
-            timer = loop.call_at(deadline, _wake, woken)
+            timer = loop.call_at(deadline, _wake, watch.woken)
             try:
-                await woken
+                await watch.woken
             finally:
-                waiter.cancel()
+                watch.stop()
                 timer.cancel()
             gathered = self._gather(asked)
             late = loop.time() >= deadline
             if late or gathered.is_urgent or gathered.size_bytes >= asked.min_bytes or not gathered.readable:
                 return self._answer(asked, gathered)
+            watch = _watch(asked, gathered)
 
     # --- reading ---
 
@@ -260,6 +265,14 @@ class Fetch:
             used.bytes_out += size_bytes
         else:
             used.replication_bytes_out += size_bytes
+
+
+def _watch(asked: Asked, gathered: Gathered) -> Watch:
+    woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    waiter = FetchWaiter(asked.min_bytes - gathered.size_bytes, partial(_wake, woken))
+    for partition in gathered.readable:
+        waiter.watch(partition.readers if asked.replica_id < 0 else partition.tail_readers)
+    return Watch(woken, waiter.cancel)
 
 
 def _wake(woken: asyncio.Future[None]) -> None:
