@@ -88,8 +88,11 @@ def run(arguments: Sequence[str]) -> int:
     except UsageError as error:
         print(f"headrace: {error}\n{USAGE}", file=sys.stderr)
         return 2
-    except (ConfigError, OSError) as error:
+    except ConfigError as error:
         print(f"headrace: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(f"headrace: cannot read {error.filename}: {error.strerror}", file=sys.stderr)
         return 1
     from headrace.broker.foreground import serve_in_foreground
 
