@@ -2,7 +2,10 @@
 
     backend=python   format("headrace"), no jar
     backend=jvm      format("kafka"), the connector's jars; the only way to real-time mode
-    backend=auto     jvm when its jars are in the cache, python otherwise
+    backend=auto     jvm for real-time mode, python otherwise
+
+Jars in the cache alone do not switch a pipeline to them: the two write their offsets differently, and a checkpoint of
+one is refused by the other.
 
 The four jars are named one by one and fetched without their dependencies, which Spark has already. The connector's
 version follows pyspark's; where the repository does not hold that one, the newest that was measured to work with it.
@@ -12,16 +15,18 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from headrace.pipelines.errors import OptionError, PipelineError
 from headrace.pipelines.java import cache_dir
+from headrace.pipelines.spec import REALTIME
 
 _KAFKA_CLIENTS: Final = "org.apache.kafka:kafka-clients:3.9.2"
 _POOL: Final = "org.apache.commons:commons-pool2:2.13.1"
+BACKENDS: Final = ("auto", "python", "jvm")
 
 
 @dataclass(frozen=True)
@@ -105,8 +110,10 @@ class Backend:
     format: str
     jars: tuple[Path, ...]
 
-    def settings(self) -> dict[str, str]:
-        return {"spark.jars": ",".join(map(str, self.jars))} if self.jars else {}
+    def settings(self, given: Mapping[str, str]) -> dict[str, str]:
+        """A session's settings with this backend's jars among them."""
+        jars = [*filter(None, given.get("spark.jars", "").split(",")), *map(str, self.jars)]
+        return {**given, "spark.jars": ",".join(jars)} if jars else dict(given)
 
     def __str__(self) -> str:
         return f'backend {self.name}: format("{self.format}")' + (
@@ -114,12 +121,16 @@ class Backend:
         )
 
 
-def choose_backend(wish: str = "auto") -> Backend:
-    if wish not in ("auto", "python", "jvm"):
+def choose_backend(wish: str = "auto", *, realtime: bool = False) -> Backend:
+    """What a pipeline's topics are read with. Raises PipelineError when it cannot be had."""
+    if wish not in BACKENDS:
         raise OptionError(f'backend={wish!r}: must be "auto", "python" or "jvm"')
-    jars = tuple(cached_jars()) if wish != "python" else ()
-    if wish == "jvm" and not jars:
-        raise PipelineError(
-            "backend=jvm: the connector's jars are not in the cache: run 'headrace pipeline jars' first"
-        )
-    return Backend("jvm", "kafka", jars) if jars else Backend("python", "headrace", ())
+    if wish == "python" and realtime:
+        raise OptionError(f"backend=python cannot run in real time: leave {REALTIME} out, or choose backend=jvm")
+    if wish == "python" or (wish == "auto" and not realtime):
+        return Backend("python", "headrace", ())
+    jars = tuple(cached_jars())
+    if not jars:
+        why = "real-time mode" if wish == "auto" else "backend=jvm"
+        raise PipelineError(f"{why}: the connector's jars are not in the cache: run 'headrace pipeline jars' first")
+    return Backend("jvm", "kafka", jars)

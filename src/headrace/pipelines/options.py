@@ -189,6 +189,16 @@ class Subscription:
         return cls(partitions=partitions)
 
 
+def _check_backend(wish: str) -> None:
+    if wish == "jvm":
+        raise OptionError(
+            'backend=jvm is Spark\'s own connector: use format("kafka") in a session made with its jars '
+            "(spark_session(backend=\"jvm\"), or 'headrace pipeline run --backend jvm')"
+        )
+    if wish not in ("auto", "python"):
+        raise OptionError(f'backend={wish!r}: must be "auto", "python" or "jvm"')
+
+
 @dataclass(frozen=True)
 class SourceOptions:
     cluster: Cluster
@@ -209,6 +219,7 @@ class SourceOptions:
     @classmethod
     def parse(cls, given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
         options = Options(given, _SOURCE_OPTIONS)
+        _check_backend(options.get("backend", "auto"))
         if streaming and (wrong := next((name for name in _ENDING if name in options), None)):
             raise OptionError(
                 f'option "{wrong}" is for batch queries: a stream ends when it is stopped (or availableNow)'

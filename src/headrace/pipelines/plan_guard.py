@@ -22,6 +22,14 @@ _STATEFUL: Final = re.compile(
     r"^[\s:+|-]*~?(Aggregate|Deduplicate\w*|Join|FlatMapGroups\w*|TransformWithState\w*|GlobalLimit|Distinct)\b(.*)$"
 )
 _EXPRESSION_ID: Final = re.compile(r"#\d+L?")
+_SOURCE: Final = re.compile(r"StreamingRelationV2 [^,\n]*, (\w+)")
+
+
+_PARTS: Final = {
+    "stateful": "stateful operators (grouping, aggregates, joins)",
+    "sink": "target",
+    "sources": "sources' format (the backend)",
+}
 
 
 class PlanChanged(PipelineError):
@@ -43,7 +51,7 @@ def shape_of(text: str, sink: str) -> dict[str, Any]:
         for line in text.splitlines()
         if (match := _STATEFUL.match(line))
     ]
-    return {"stateful": operators, "sink": sink}
+    return {"stateful": operators, "sink": sink, "sources": sorted(set(_SOURCE.findall(text)))}
 
 
 def guard(checkpoint: Path, flow: str, shape: dict[str, Any]) -> None:
@@ -56,8 +64,8 @@ def guard(checkpoint: Path, flow: str, shape: dict[str, Any]) -> None:
         file.write_text(json.dumps(shape, indent=1))
         return
     before = json.loads(file.read_text())
-    for part, words in (("stateful", "stateful operators (grouping, aggregates, joins)"), ("sink", "target")):
-        if before.get(part) != shape[part]:
+    for part, words in _PARTS.items():
+        if part in before and before[part] != shape[part]:
             raise PlanChanged(
                 f"flow {flow!r}: its {words} changed since the checkpoint was made: was {_short(before.get(part))}, "
                 f"is {_short(shape[part])}; go back to the old definition, give the flow a new name, or drop what it "

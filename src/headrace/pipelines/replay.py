@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from headrace.pipelines.checkpoint import Checkpoint
-from headrace.pipelines.errors import PipelineError
+from headrace.pipelines.errors import PipelineError, readable
 from headrace.pipelines.moving import client_of, flow_checkpoints, moved_to
-from headrace.pipelines.runner import PipelineRun, readable
+from headrace.pipelines.runner import PipelineRun
 from headrace.pipelines.spec import PipelineSpec
 
 if TYPE_CHECKING:

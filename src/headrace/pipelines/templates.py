@@ -28,7 +28,7 @@ BROKERS = spark.conf.get("headrace.bootstrap.servers", "localhost:9092")
 
 def topic(name: str) -> DataFrame:
     return (
-        spark.readStream.format("headrace")
+        spark.readStream.format(spark.conf.get("headrace.format", "headrace"))
         .option("kafka.bootstrap.servers", BROKERS)
         .option("subscribe", name)
         .option("startingOffsets", "earliest")

@@ -36,6 +36,8 @@ def source(streaming: bool = False, **options: str) -> SourceOptions:
         ({"subscribe": "t", "startingTimestamp": "yesterday"}, "milliseconds since 1970"),
         ({"subscribe": "t", "maxTriggerDelay": "soon"}, "a duration such as"),
         ({"assign": '{"t":0}'}, "must list partitions by topic"),
+        ({"subscribe": "t", "backend": "jvm"}, 'use format("kafka") in a session made with its jars'),
+        ({"subscribe": "t", "backend": "scala"}, 'must be "auto", "python" or "jvm"'),
         ({"subscribe": "t", "kafka.security.protocol": "TLS"}, "must be one of PLAINTEXT"),
     ],
 )

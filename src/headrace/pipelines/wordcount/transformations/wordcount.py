@@ -17,7 +17,7 @@ BROKERS = spark.conf.get("headrace.bootstrap.servers", "localhost:9092")
 @dp.temporary_view
 def words() -> DataFrame:
     lines = (
-        spark.readStream.format("headrace")
+        spark.readStream.format(spark.conf.get("headrace.format", "headrace"))
         .option("kafka.bootstrap.servers", BROKERS)
         .option("subscribe", "streams-plaintext-input")
         .option("startingOffsets", "earliest")
