@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from headrace.testing import RunningBroker, broker
+from tests.reference.kafka import KEEPS_OLD_RECORDS
 from tests.support.programs import Programs
 
 PROGRAMS = Path(sys.executable).parent
@@ -47,7 +48,7 @@ def environment(home: Path, bootstrap: str | None) -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def running() -> Iterator[RunningBroker]:
-    with broker() as started:
+    with broker(KEEPS_OLD_RECORDS) as started:
         yield started
 
 

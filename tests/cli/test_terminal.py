@@ -10,10 +10,10 @@ from headrace.testing import RunningBroker
 from tests.cli.conftest import PROGRAMS, Run, environment
 
 
-def at_a_terminal(running: RunningBroker, home: Path, *words: str) -> pexpect.spawn:
+def at_a_terminal(running: RunningBroker, home: Path, *words: str, cwd: Path | None = None) -> pexpect.spawn:
     env = environment(home, running.bootstrap)
     program = str(PROGRAMS / "headrace")
-    return pexpect.spawn(program, list(words), env=env, encoding="utf-8", timeout=15, dimensions=(40, 140))  # type: ignore[arg-type]
+    return pexpect.spawn(program, list(words), env=env, encoding="utf-8", timeout=15, dimensions=(40, 140), cwd=cwd)  # type: ignore[arg-type]
 
 
 def test_tables_have_boxes(running: RunningBroker, topic: str, tmp_path: Path) -> None:
@@ -42,3 +42,32 @@ def test_lag_moves_until_it_is_interrupted(running: RunningBroker, topic: str, t
     screen.expect(pexpect.EOF)
     screen.close()
     assert screen.exitstatus == 0
+
+
+def test_long_work_shows_how_far_it_is(running: RunningBroker, topic: str, tmp_path: Path, headrace: Run) -> None:
+    """Import, export and bench draw a bar in a terminal, and leave no trace of it; elsewhere there is none."""
+    rows = 3000
+    (tmp_path / "rows.ndjson").write_text("".join(f'{{"value": "row {n}", "partition": 0}}\n' for n in range(rows)))
+    slowly = ("--rate", "2500")
+    sent = at_a_terminal(running, tmp_path, "produce", topic, "--file", "rows.ndjson", *slowly, cwd=tmp_path)
+    sent.expect(r"sending \[#+ +\] \d+% [\d,]+ records, [\d,]+/s, \d+ s left")
+    sent.expect(pexpect.EOF)
+    assert "\r\x1b[K" in (sent.before or "")
+    assert f"sent {rows} records" in (sent.before or "")
+    bench = at_a_terminal(running, tmp_path, "bench", "latency", "-n", "4000")
+    bench.expect(r"sending \[#+ +\] \d+%")
+    bench.sendintr()
+    bench.expect(pexpect.EOF)
+    quiet = headrace("produce", topic, "--file", "rows.ndjson")
+    assert quiet.err.count("\n") == 1, "nothing but the result"
+    assert "%" not in quiet.err
+
+
+def test_a_person_who_types_records_sees_no_bar(running: RunningBroker, topic: str, tmp_path: Path) -> None:
+    screen = at_a_terminal(running, tmp_path, "produce", topic)
+    screen.sendline("one")
+    screen.sendline("two")
+    screen.sendeof()
+    screen.expect("sent 2 records")
+    assert "sending" not in (screen.before or "")
+    screen.expect(pexpect.EOF)

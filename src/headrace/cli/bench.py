@@ -139,10 +139,12 @@ def consume(
         spans = {TopicPartition(topic, number): Span(0, None) for number in range(partitions)}
         began, seen = time.monotonic(), 0
         stream = read(address, spans, idle_s=10)
-        for _ in stream:
-            seen += 1
-            if seen == records:
-                break
+        with progress("reading", total=records, unit="records") as advance:
+            for _ in stream:
+                seen += 1
+                advance(1)
+                if seen == records:
+                    break
         seconds = time.monotonic() - began
         stream.close()
     if seen < records:
@@ -171,12 +173,14 @@ def latency(
         producer = Producer({"bootstrap.servers": address, "acks": "all", "linger.ms": 0, **quiet_log()})
         payload, took = os.urandom(size), []
         began = time.monotonic()
-        for _ in range(records):
-            sent = time.perf_counter()
-            producer.produce(topic, payload)
-            if producer.flush(30):
-                raise Failed("a record was not acknowledged within 30 s")
-            took.append(time.perf_counter() - sent)
+        with progress("sending", total=records, unit="records") as advance:
+            for _ in range(records):
+                sent = time.perf_counter()
+                producer.produce(topic, payload)
+                if producer.flush(30):
+                    raise Failed("a record was not acknowledged within 30 s")
+                took.append(time.perf_counter() - sent)
+                advance(1)
         found = _result("latency", records, size, time.monotonic() - began)
     shares = {f"p{name}_ms": _share(took, part) for name, part in (("50", 0.5), ("95", 0.95), ("99", 0.99))}
     show_one({**found, **shares, "max_ms": _share(took, 1.0)}, output)

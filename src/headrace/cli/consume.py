@@ -87,7 +87,12 @@ def consume(
         if to is not None:
             from headrace.cli.record_files import Export
 
-            with Export(to) as sink, progress("exporting", total=total, unit="records") as advance:
+            with (
+                Export(to) as sink,
+                progress(
+                    "exporting", total=total if count is None else min(count, total or count), unit="records"
+                ) as advance,
+            ):
                 for record in matching:
                     sink.write(record)
                     advance(1)

@@ -25,7 +25,7 @@ from headrace.cli.connecting import (
     nearest,
 )  # fmt: skip
 from headrace.cli.output import Format, show_one
-from headrace.cli.progress import progress
+from headrace.cli.progress import Share, progress
 from headrace.cli.record_lines import Incoming, json_lines, keyed_lines, plain_lines
 from headrace.client.cluster_client import ClusterClient
 
@@ -79,7 +79,10 @@ def produce(
     mark = None if separator is None else separator.replace("\\t", "\t")
     if mark == "":
         raise typer.BadParameter("--key-separator must not be empty")
-    records = _records(values, file, form, mark, null)
+    share = Share()
+    records = _records(values, file, form, mark, null, share)
+    # A person who types the records sees them already.
+    typed = not values and not file and sys.stdin.isatty()
 
     async def look(client: ClusterClient) -> int:
         known = (await client.refresh(None)).topics
@@ -92,7 +95,7 @@ def produce(
         raise Failed(f"topic {topic!r} has partitions 0 to {count - 1}, not {partition}")
     settings = {"acks": acks, "compression.type": compression}
     sender = _Sender(address, topic, settings, dry_run, count)
-    with progress("sending", unit="records") as advance:
+    with progress("sending", share=share, unit="records", shown=not typed) as advance:
         for record in _paced(records, rate):
             sender.send(
                 Incoming(
@@ -115,7 +118,12 @@ def produce(
 
 
 def _records(
-    values: list[str] | None, files: list[Path] | None, form: Input | None, mark: str | None, null: str | None
+    values: list[str] | None,
+    files: list[Path] | None,
+    form: Input | None,
+    mark: str | None,
+    null: str | None,
+    share: Share,
 ) -> Iterator[Incoming]:
     if values and files:
         raise typer.BadParameter("give values or --file, not both")
@@ -129,7 +137,7 @@ def _records(
             continue
         if not path.is_file():
             raise Failed(f"there is no file {path}")
-        yield from _file(path, form or _by_ending(path), mark, null)
+        yield from _file(path, form or _by_ending(path), mark, null, share)
 
 
 def _by_ending(path: Path) -> Input:
@@ -139,16 +147,24 @@ def _by_ending(path: Path) -> Input:
     return Input.JSON if kind == "ndjson" else Input(kind)
 
 
-def _file(path: Path, form: Input, mark: str | None, null: str | None) -> Iterator[Incoming]:
+def _file(path: Path, form: Input, mark: str | None, null: str | None, share: Share) -> Iterator[Incoming]:
     from headrace.cli import record_files
 
     if form is Input.CSV:
-        yield from record_files.read_csv(path)
+        yield from record_files.read_csv(path, share)
     elif form is Input.PARQUET:
-        yield from record_files.read_parquet(path)
+        yield from record_files.read_parquet(path, share)
     else:
         with path.open("rb") as lines:
-            yield from _text(lines, str(path), form, mark, null)
+            yield from _text(_measured(lines, path.stat().st_size, share), str(path), form, mark, null)
+
+
+def _measured(lines: Iterable[bytes], size: int, share: Share) -> Iterator[bytes]:
+    read = 0
+    for line in lines:
+        read += len(line)
+        share.done = read / size
+        yield line
 
 
 def _text(lines: Iterable[bytes], source: str, form: Input, mark: str | None, null: str | None) -> Iterator[Incoming]:

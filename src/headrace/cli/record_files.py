@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import base64
 import csv
+import io
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ from types import TracebackType
 from typing import Any, Final, Protocol
 
 from headrace.cli.kafka_tools.running import ToolFailed as Failed
+from headrace.cli.progress import Share
 from headrace.cli.record_lines import Incoming, WrongRecord, from_document
 from headrace.cli.record_text import Decoding, Seen, document
 
@@ -153,11 +155,13 @@ class Export:
             self._part.unlink(missing_ok=True)
 
 
-def read_csv(path: Path) -> Iterator[Incoming]:
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = csv.DictReader(file, strict=True)
+def read_csv(path: Path, share: Share) -> Iterator[Incoming]:
+    size = max(1, path.stat().st_size)
+    with path.open("rb") as raw:
+        rows = csv.DictReader(io.TextIOWrapper(raw, encoding="utf-8", newline=""), strict=True)
         try:
             for row in rows:
+                share.done = raw.tell() / size
                 try:
                     yield _csv_record(row)
                 except (ValueError, KeyError) as error:
@@ -182,14 +186,17 @@ def _csv_record(row: dict[str, Any]) -> Incoming:
     return from_document({**found, "headers": json.loads(row.get("headers") or "[]")})
 
 
-def read_parquet(path: Path) -> Iterator[Incoming]:
+def read_parquet(path: Path, share: Share) -> Iterator[Incoming]:
     arrow = _arrow()
     try:
         file = arrow.parquet.ParquetFile(str(path))
     except (arrow.ArrowInvalid, OSError) as error:
         raise WrongRecord(f"{path} is no Parquet file: {error}") from error
+    total, read = max(1, file.metadata.num_rows), 0
     for batch in file.iter_batches(batch_size=_PARQUET_ROWS):
         for row in batch.to_pylist():
+            read += 1
+            share.done = read / total
             yield _parquet_record(row)
 
 
@@ -202,7 +209,7 @@ def _parquet_record(row: dict[str, Any]) -> Incoming:
         _bytes(row.get("key")),
         _bytes(row["value"]),
         headers,
-        None if when is None else int(when.timestamp() * 1000) if hasattr(when, "timestamp") else int(when),
+        None if when is None else round(when.timestamp() * 1000) if hasattr(when, "timestamp") else int(when),
         row.get("partition"),
     )
 
