@@ -11,16 +11,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, Final, NamedTuple
 
 from headrace.handlers.context import RequestContext
-from headrace.handlers.fetch_sessions import NO_SESSION, FetchSessions, Key, Session, Wanted
+from headrace.handlers.fetch_keys import Key
+from headrace.handlers.fetch_sessions import NO_SESSION, FetchSessions, Session, Wanted
 from headrace.handlers.leaders import Leaders
 from headrace.handlers.metering import Metering
 from headrace.handlers.produce_checks import topic_id_of
+from headrace.handlers.session_news import SessionNews
 from headrace.kernel.errors import ErrorCode, Fault, Refused, UnknownPartition, UnknownTopicId
 from headrace.net.replies import Parts
 from headrace.replication.partition import Partition
@@ -51,6 +53,11 @@ class Asked:
     max_bytes: int
     min_bytes: int
     client_rack: str
+
+    @property
+    def news(self) -> SessionNews | None:
+        """For a follower that has been told everything once: where to look."""
+        return self.session.news if self.session is not None and self.only_changes else None
 
 
 @dataclass(slots=True)
@@ -108,7 +115,7 @@ class Fetch:
         )
         max_wait_ms = millis(request.max_wait)
         gathered = self._gather(asked)
-        if gathered.is_urgent or gathered.size_bytes >= asked.min_bytes or max_wait_ms <= 0 or not gathered.readable:
+        if max_wait_ms <= 0 or not _may_wait(asked, gathered):
             return self._answer(asked, gathered)
         # From now on and not from the first step of the wait: what is appended in between must wake it.
         return self._wait(asked, _watch(asked, gathered), max_wait_ms)
@@ -124,8 +131,7 @@ class Fetch:
                 watch.stop()
                 timer.cancel()
             gathered = self._gather(asked)
-            late = loop.time() >= deadline
-            if late or gathered.is_urgent or gathered.size_bytes >= asked.min_bytes or not gathered.readable:
+            if loop.time() >= deadline or not _may_wait(asked, gathered):
                 return self._answer(asked, gathered)
             watch = _watch(asked, gathered)
 
@@ -133,10 +139,34 @@ class Fetch:
 
     def _gather(self, asked: Asked) -> Gathered:
         gathered = Gathered([], 0, False, [])
+        news = asked.news
+        if news is None:
+            self._look_at(asked, asked.wanted.values(), gathered)
+            return gathered
+        fresh = news.take(asked.wanted, time.monotonic_ns() // 1_000_000)
+        self._look_at(asked, [asked.wanted[key] for key in fresh if key in asked.wanted], gathered)
+        served: list[Wanted] = []
+        for wanted, one in gathered.fetched:
+            if one.records is not None:
+                served.append(wanted)
+            elif not self._is_quiet(wanted, one):
+                news.not_quiet((wanted.topic, wanted.index))
+        for wanted in served:  # last, so that no partition starves the others
+            news.not_quiet((wanted.topic, wanted.index))
+        return gathered
+
+    def _is_quiet(self, wanted: Wanted, one: FetchedPartition) -> bool:
+        """Whether nothing is left to tell the follower of this partition; then it is watched instead of looked at."""
+        if one.error_code or one.diverging is not None or not wanted.knows(one.high_watermark, one.log_start_offset):
+            return False
+        return wanted.offset == self._partition(wanted.topic, wanted.index).log_end_offset
+
+    def _look_at(self, asked: Asked, several: Iterable[Wanted], gathered: Gathered) -> None:
         left = asked.max_bytes
         min_one = True
         fetched = gathered.fetched
-        for wanted in asked.wanted.values():
+        news = asked.news
+        for wanted in several:
             try:
                 partition = self._partition(wanted.topic, wanted.index)
                 if partition.log.config.compression_type == "zstd" and asked.context.version < _ZSTD_FROM:
@@ -167,6 +197,8 @@ class Fetch:
             elif diverging is not None or preferred != -1:
                 gathered.is_urgent = True
             gathered.readable.append(partition)
+            if news is not None:
+                news.watch((wanted.topic, wanted.index), partition.tail_readers)
             fetched.append(
                 (
                     wanted,
@@ -183,7 +215,6 @@ class Fetch:
                     ),
                 )
             )
-        return gathered
 
     def _partition(self, topic: str | bytes, index: int) -> Partition:
         if isinstance(topic, str):
@@ -267,9 +298,22 @@ class Fetch:
             used.replication_bytes_out += size_bytes
 
 
+def _may_wait(asked: Asked, gathered: Gathered) -> bool:
+    """Too little to answer with, and something that could bring more."""
+    if gathered.is_urgent or gathered.size_bytes >= asked.min_bytes:
+        return False
+    return bool(gathered.readable) or asked.news is not None
+
+
 def _watch(asked: Asked, gathered: Gathered) -> Watch:
     woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    waiter = FetchWaiter(asked.min_bytes - gathered.size_bytes, partial(_wake, woken))
+    wake = partial(_wake, woken)
+    missing_bytes = asked.min_bytes - gathered.size_bytes
+    news = asked.news
+    if news is not None:
+        news.wait(missing_bytes, wake)
+        return Watch(woken, news.stop_waiting)
+    waiter = FetchWaiter(missing_bytes, wake)
     for partition in gathered.readable:
         waiter.watch(partition.readers if asked.replica_id < 0 else partition.tail_readers)
     return Watch(woken, waiter.cancel)

@@ -14,6 +14,8 @@ import random
 from collections.abc import Iterable
 from typing import Any, Final
 
+from headrace.handlers.fetch_keys import Key
+from headrace.handlers.session_news import SessionNews
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.wire.fetch import TOPIC_IDS_FROM, FetchedPartition
 
@@ -55,6 +57,9 @@ class Wanted:
         self.last_fetched_epoch: int = getattr(partition, "last_fetched_epoch", -1)
         self.replica_log_start: int = getattr(partition, "log_start_offset", -1)
 
+    def knows(self, high_watermark: int, log_start: int) -> bool:
+        return high_watermark == self.told_high_watermark and log_start == self.told_log_start
+
     def tell(self, fetched: FetchedPartition) -> bool:
         """Whether the client must hear this; what it hears is remembered."""
         must = (
@@ -72,11 +77,8 @@ class Wanted:
         return must
 
 
-Key = tuple[str | bytes, int]
-
-
 class Session:
-    __slots__ = ("created_ms", "epoch", "id", "is_follower", "last_used_ms", "uses_topic_ids", "wanted")
+    __slots__ = ("created_ms", "epoch", "id", "is_follower", "last_used_ms", "news", "uses_topic_ids", "wanted")
 
     def __init__(
         self, id: int, wanted: dict[Key, Wanted], *, uses_topic_ids: bool, is_follower: bool, now_ms: int
@@ -87,20 +89,31 @@ class Session:
         self.uses_topic_ids = uses_topic_ids
         self.is_follower = is_follower
         self.created_ms = self.last_used_ms = now_ms
+        self.news = SessionNews() if is_follower else None
 
     def update(self, request: Any) -> None:
+        news = self.news
         for topic in request.topics:
             name = topic_key(topic)
             for partition in topic.partitions:
-                known = self.wanted.get((name, partition.partition))
+                key = (name, partition.partition)
+                known = self.wanted.get(key)
                 if known is None:
-                    self.wanted[name, partition.partition] = Wanted(name, partition)
+                    self.wanted[key] = Wanted(name, partition)
                 else:
                     known.update(partition)
+                if news is not None:
+                    news.asked_for(key)
         for topic in request.forgotten_topics_data:
             name = topic_key(topic)
             for index in topic.partitions:
                 self.wanted.pop((name, index), None)
+                if news is not None:
+                    news.forgotten((name, index))
+
+    def close(self) -> None:
+        if self.news is not None:
+            self.news.close()
 
     def moved_to_end(self, served: Iterable[Key]) -> None:
         """Those that were given records come last next time, so that no partition starves the others."""
@@ -135,7 +148,7 @@ class FetchSessions:
         session_id, epoch = request.session_id, request.session_epoch
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if session_id != NO_SESSION:
-                self._sessions.pop(session_id, None)
+                self._end(session_id)
             wanted = _all_wanted(request)
             if epoch == FINAL_EPOCH or not wanted:
                 return wanted, None, False
@@ -153,11 +166,16 @@ class FetchSessions:
             raise Refused(ErrorCode.fetch_session_topic_id_error, f"fetch session {session_id} mixes names and ids")
         session.update(request)
         if not session.wanted:
-            del self._sessions[session_id]
+            self._end(session_id)
             return {}, None, False
         session.epoch = 1 if epoch == _MAX_EPOCH else epoch + 1
         session.last_used_ms = now_ms
         return session.wanted, session, True
+
+    def _end(self, session_id: int) -> None:
+        ended = self._sessions.pop(session_id, None)
+        if ended is not None:
+            ended.close()
 
     def _create(
         self, wanted: dict[Key, Wanted], uses_topic_ids: bool, is_follower: bool, now_ms: int
@@ -178,7 +196,7 @@ class FetchSessions:
             return False
         oldest = min(self._sessions.values(), key=lambda session: session.last_used_ms)
         if now_ms - oldest.last_used_ms > self._eviction_ms:
-            del self._sessions[oldest.id]
+            self._end(oldest.id)
             return True
         candidates = [s for s in self._sessions.values() if is_follower or not s.is_follower]
         if not candidates:
@@ -186,7 +204,7 @@ class FetchSessions:
         smallest = min(candidates, key=lambda s: (s.is_follower, len(s.wanted), s.last_used_ms))
         outranked = is_follower and not smallest.is_follower
         if outranked or (len(smallest.wanted) < size and now_ms - smallest.created_ms > self._eviction_ms):
-            del self._sessions[smallest.id]
+            self._end(smallest.id)
             return True
         return False
 

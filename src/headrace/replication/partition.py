@@ -413,6 +413,8 @@ class Partition(Replica):
         mark = isr.high_watermark
         if mark > log.high_watermark:
             log.advance_high_watermark(mark)
+            if self.tail_readers.waiting:
+                self.tail_readers.marked()
         if len(self._commits):
             if self.around.lease_held():
                 enough = isr.has_enough_replicas

@@ -16,8 +16,20 @@ import asyncio
 import heapq
 from collections.abc import Callable
 from itertools import count
+from typing import Protocol
 
 from headrace.kernel.errors import ErrorCode
+
+
+class Waiter(Protocol):
+    def grew(self, size_bytes: int) -> None:
+        """So much may have become readable."""
+
+    def marked(self) -> None:
+        """A mark moved that is worth telling, but not worth waking anybody for."""
+
+    def wake(self) -> None:
+        """Whoever waits must look again."""
 
 
 class FetchWaiter:
@@ -39,6 +51,9 @@ class FetchWaiter:
         if self._missing_bytes <= 0:
             self.wake()
 
+    def marked(self) -> None:
+        pass
+
     def wake(self) -> None:
         wake = self._wake
         if wake is not None:
@@ -59,12 +74,16 @@ class ReaderSet:
     __slots__ = ("waiting",)
 
     def __init__(self) -> None:
-        self.waiting: dict[FetchWaiter, None] = {}
+        self.waiting: dict[Waiter, None] = {}
 
     def grew(self, size_bytes: int) -> None:
         # A waiter that has enough leaves while we tell the others, so the telling goes over a copy.
         for waiter in tuple(self.waiting):
             waiter.grew(size_bytes)
+
+    def marked(self) -> None:
+        for waiter in tuple(self.waiting):
+            waiter.marked()
 
     def wake_all(self) -> None:
         for waiter in tuple(self.waiting):

@@ -64,6 +64,16 @@ def test_a_shrink_moves_nothing_until_it_is_stored() -> None:
     assert isr.high_watermark == 10
 
 
+def test_a_member_of_an_idle_partition_is_slow_only_after_the_next_append() -> None:
+    isr = leading()
+    fetch(isr, 2, 10)
+    assert isr.propose(now_ms=5000) is None, "there is nothing that it lacks"
+    isr.appended(11, now_ms=5000)
+    isr.appended(12, now_ms=5090)
+    assert isr.propose(now_ms=5100) is None, "it has the full time from the first record that it lacks"
+    assert ids(isr.propose(now_ms=5101)) == {1}
+
+
 def test_a_growth_counts_from_the_moment_it_is_asked_for() -> None:
     isr = leading(stored=(1,), high_watermark=10)
     fetch(isr, 2, 10)

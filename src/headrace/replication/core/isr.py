@@ -129,12 +129,16 @@ class InSyncReplicas:
 
     def appended(self, log_end: int, now_ms: int) -> bool:
         """The leader's own log grew. True when the high watermark moved."""
-        self.log_end = log_end
+        before, self.log_end = self.log_end, log_end
         if not self.followers:
             if not self.stored:
                 return False
             self.high_watermark = log_end
             return True
+        for broker, progress in self.followers.items():
+            # A member that held everything until now was in sync until now, however long ago it last asked.
+            if progress.log_end >= before and broker in self.stored and progress.caught_up_at_ms < now_ms:
+                progress.caught_up_at_ms = now_ms
         # With followers in the set nothing can move before they fetch.
         return len(self.counted) == 1 and self.advance(now_ms)
 
