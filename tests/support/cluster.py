@@ -54,7 +54,8 @@ class ClusterBroker(BrokerProcess):
 
 
 class RunningCluster:
-    """With a `network`, every broker has a network namespace of its own, and `network.cut` parts them."""
+    """With a `network`, every broker has a network namespace of its own, and `network.cut` parts them. With `connect`,
+    somebody else runs ZooKeeper. `own` gives settings of a broker's own, by its number."""
 
     def __init__(
         self,
@@ -63,8 +64,12 @@ class RunningCluster:
         brokers: int = 3,
         settings: Mapping[str, str] | None = None,
         network: Network | None = None,
+        connect: str | None = None,
+        own: Callable[[int], Mapping[str, str]] = lambda _: {},
     ) -> None:
         self.network = network
+        self._given_connect = connect
+        self._own = own
         self.directory = directory
         self.settings = {**SETTINGS, **(settings or {})}
         host = "127.0.0.1" if network is None else network.address(STORE)
@@ -77,7 +82,8 @@ class RunningCluster:
         return int(self.settings["zookeeper.session.timeout.ms"]) / 1000
 
     def __enter__(self) -> RunningCluster:
-        self.zookeeper.start()
+        if self._given_connect is None:
+            self.zookeeper.start()
         try:
             for number in range(1, self._count + 1):
                 self.add_broker(number)
@@ -98,7 +104,8 @@ class RunningCluster:
         self.zookeeper.stop()
 
     def add_broker(self, number: int) -> ClusterBroker:
-        own = {"broker.id": str(number), "zookeeper.connect": self.zookeeper.connect, **self.settings}
+        connect = self._given_connect or self.zookeeper.connect
+        own = {"broker.id": str(number), "zookeeper.connect": connect, **self.settings, **self._own(number)}
         directory, network = self.data_dir(number), self.network
         if network is None:
             broker = ClusterBroker(own, directory, port=free_port())

@@ -59,7 +59,7 @@ class Replication:
             log_config_for,
             lease_held=lease_held,
             max_lag_ms=max_lag_ms,
-            serves_consumers_from_followers=bool(config["replica.selector.class"]),
+            serves_consumers_from_followers=str(config["replica.selector.class"]).endswith("RackAwareReplicaSelector"),
         )
         partitions.throttles.set_rates(config)
         isr_changes = ControllerIsrChanges(view, listener, lambda: (partitions.broker_id, partitions.broker_epoch))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.config.key import LONG_MAX, Importance, Key, Type, Update
-from headrace.config.rules import at_least, only
+from headrace.config.rules import at_least, one_of
 
 BOOLEAN = Type.BOOLEAN
 STRING = Type.STRING
@@ -86,9 +86,14 @@ KEYS = (
         "replica.selector.class",
         STRING,
         None,
-        "Class that chooses the replica a consumer reads from.",
-        only("", "must be empty: consumers read from the leader"),
-        difference="Only empty: consumers read from the leader.",
+        "Class that chooses the replica a consumer reads from: the leader, or with RackAwareReplicaSelector an in-sync "
+        "replica in the consumer's own rack (client.rack).",
+        one_of(
+            "",
+            "org.apache.kafka.common.replica.LeaderSelector",
+            "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+        ),
+        difference="Only Kafka's own two classes: there is no JVM to load others into.",
     ),
     Key(
         "auto.leader.rebalance.enable",

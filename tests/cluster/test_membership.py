@@ -1,0 +1,191 @@
+"""A cluster as production has it: three ZooKeepers, a chroot, guarded nodes, racks; and who may not join it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoAuthError
+
+from tests.cluster.faults import conclude
+from tests.cluster.load import Load
+from tests.reference.kafka import java_command
+from tests.support import zookeeper
+from tests.support.cluster import RunningCluster, wait_for
+from tests.support.zookeeper import ZooKeeperEnsemble
+
+pytestmark = [
+    pytest.mark.chaos,
+    pytest.mark.timeout(240),
+    pytest.mark.skipif(
+        not zookeeper.available(), reason="needs Java and ZooKeeper's jars (pip install headrace[spark])"
+    ),
+]
+
+SETTINGS = {
+    "zookeeper.session.timeout.ms": "6000",
+    "zookeeper.set.acl": "true",
+    "zookeeper.digest.user": "headrace",
+    "zookeeper.digest.password": "secret",
+    "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+    "auto.leader.rebalance.enable": "true",
+    "leader.imbalance.check.interval.seconds": "1",
+}
+
+
+@pytest.fixture(scope="module")
+def ensemble(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperEnsemble]:
+    with ZooKeeperEnsemble(tmp_path_factory.mktemp("ensemble")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory, ensemble: ZooKeeperEnsemble) -> Iterator[RunningCluster]:
+    with RunningCluster(
+        tmp_path_factory.mktemp("cluster"),
+        settings=SETTINGS,
+        connect=f"{ensemble.connect}/orders/eu",
+        own=lambda number: {"broker.rack": f"rack-{number}"},
+    ) as running:
+        yield running
+
+
+def test_nodes_lie_under_the_chroot_and_only_the_cluster_changes_them(
+    cluster: RunningCluster, ensemble: ZooKeeperEnsemble
+) -> None:
+    somebody = KazooClient(hosts=ensemble.connect)
+    somebody.start(timeout=15)
+    try:
+        assert sorted(somebody.get_children("/")) == ["orders", "zookeeper"]
+        assert sorted(somebody.get_children("/orders/eu/brokers/ids")) == ["1", "2", "3"]
+        data, _ = somebody.get("/orders/eu/controller")
+        assert b"brokerid" in data
+        with pytest.raises(NoAuthError):
+            somebody.set("/orders/eu/controller_epoch", b"99")
+        with pytest.raises(NoAuthError):
+            somebody.delete("/orders/eu/brokers/ids/1")
+    finally:
+        somebody.stop()
+        somebody.close()
+
+
+def test_the_ensembles_leader_dies_and_nobody_notices(
+    cluster: RunningCluster, ensemble: ZooKeeperEnsemble, topic: str
+) -> None:
+    with Load(cluster, topic) as load:
+        leader = ensemble.leader()
+        leader.kill()
+        load.wait_for_acks(200)
+        cluster.create_topic(f"{topic}-meanwhile")
+        leader.start()
+        load.wait_for_acks(50)
+        conclude(cluster, load, topic)
+
+
+def test_leadership_returns_by_itself(cluster: RunningCluster, topic: str) -> None:
+    cluster.brokers[2].stop()
+    assert all(info.leader != 2 for info in cluster.metadata(topic).values())
+    cluster.brokers[2].start()
+    wait_for(
+        lambda: all(info.leader == info.replicas[0] for info in cluster.metadata(topic).values()),
+        60,
+        "every partition to be led by its first replica",
+    )
+
+
+def test_a_consumer_reads_from_the_replica_in_its_rack(cluster: RunningCluster, topic: str) -> None:
+    with Load(cluster, topic) as load:
+        load.wait_for_acks(300)
+        conclude(cluster, load, topic)
+    leader = cluster.leader(topic)
+    near = cluster.others(leader)[0]
+    logged: list[str] = []
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "group.id": f"{topic}-near",
+            "client.rack": f"rack-{near}",
+            "auto.offset.reset": "earliest",
+            "debug": "fetch",
+            "logger": _Lines(logged),
+        }
+    )
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    seen: list[int] = []
+    wait_for(
+        lambda: seen.extend(m.offset() for m in consumer.consume(500, 0.5) if m.error() is None) or len(seen) > 20,
+        30,
+        "records",
+    )
+    consumer.close()
+    assert any(f"migrating from broker {leader} to {near}" in line for line in logged), logged[-20:]
+
+
+class _Lines:
+    """A logger as librdkafka's binding wants it."""
+
+    def __init__(self, into: list[str]) -> None:
+        self._into = into
+
+    def log(self, _level: int, line: str, *arguments: object) -> None:
+        self._into.append(line % arguments if arguments else line)
+
+
+def test_more_replicas_than_brokers_are_refused_with_both_numbers(cluster: RunningCluster) -> None:
+    with pytest.raises(KafkaException, match=r"factor of 4 .* only 3 broker") as refused:
+        cluster.create_topic("wide", 1, replicas=4)
+    assert refused.value.args[0].name() == "INVALID_REPLICATION_FACTOR"
+
+
+def test_an_id_that_is_in_use_is_refused_and_its_holder_named(cluster: RunningCluster, tmp_path: Path) -> None:
+    code, said = start(cluster, tmp_path / "another", "broker.id=2")
+    assert code == 1
+    assert f"broker.id=2 is already used by the broker at {cluster.brokers[2].bootstrap}" in said
+    assert "Traceback" not in said
+    assert cluster.brokers[2].is_running
+
+
+def test_a_directory_of_another_cluster_is_refused(cluster: RunningCluster, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "meta.properties").write_text("version=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAA\nnode.id=7\n")
+    code, said = start(cluster, tmp_path / "data", "broker.id=7")
+    assert code == 1
+    assert "the data directory belongs to cluster AAAAAAAAAAAAAAAAAAAAAA" in said
+    assert "Traceback" not in said
+
+
+def start(cluster: RunningCluster, directory: Path, *settings: str) -> tuple[int, str]:
+    """A broker that should not get far: its exit code and what it says."""
+    all_settings = [f"{key}={value}" for key, value in cluster.brokers[1].settings.items() if key != "broker.id"]
+    command = [sys.executable, "-m", "headrace.cli", "start", "--data", str(directory), "--listen", "127.0.0.1:0"]
+    command += [f"--set={setting}" for setting in (*all_settings, *settings)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return done.returncode, done.stderr
+
+
+@pytest.mark.needs("kafka")
+def test_kafkas_tool_finds_the_replicas_alike(cluster: RunningCluster, topic: str) -> None:
+    with Load(cluster, topic) as load:
+        load.wait_for_acks(300)
+        conclude(cluster, load, topic)
+    options = ["--broker-list", cluster.bootstrap, "--topics-include", topic, "--report-interval-ms", "500"]
+    tool = subprocess.Popen(
+        java_command("org.apache.kafka.tools.ReplicaVerificationTool", *options), stdout=subprocess.PIPE, text=True
+    )
+    try:  # it goes on for ever
+        assert tool.stdout is not None
+        lines = []
+        for line in tool.stdout:
+            lines.append(line)
+            if "max lag is" in line:
+                break
+        assert "max lag is 0 for partition" in "".join(lines)
+    finally:
+        tool.kill()
+        tool.wait()
+        tool.stdout.close()
