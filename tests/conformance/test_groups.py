@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from headrace.testing import RunningBroker, broker, broker_process
-from tests.reference.kafka import run_tool
+from tests.reference.tools import kafka_tool
 
 PROTOCOLS = {
     "range": {"partition.assignment.strategy": "range"},
@@ -303,10 +303,10 @@ GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 
 
 def tool(name: str, *arguments: str, ok: bool = True) -> str:
-    done = run_tool(name, *arguments, timeout=90)
+    done = kafka_tool(name, *arguments)
     if ok:
-        assert done.returncode == 0, f"{name} {arguments}:\n{done.stdout}\n{done.stderr}"
-    return done.stdout + done.stderr
+        assert done.code == 0, f"{name} {arguments}:\n{done.out}\n{done.err}"
+    return done.out + done.err
 
 
 @pytest.mark.needs("kafka")
@@ -362,9 +362,8 @@ def test_kafka_reads_the_groups_log_from_disk_and_from_the_topic(running: Runnin
     outsider.commit(offsets=[TopicPartition(topic, 0, 2)], asynchronous=False)
     outsider.close()
     logs = [p for p in running.data_dir.glob("__consumer_offsets-*/*.log") if p.stat().st_size]
-    dumped = "".join(
-        tool("org.apache.kafka.tools.DumpLogSegments", "--offsets-decoder", "--files", str(log)) for log in logs
-    )
+    files = ",".join(str(log) for log in logs)
+    dumped = tool("org.apache.kafka.tools.DumpLogSegments", "--offsets-decoder", "--files", files)
     for kind in ('"type":"1"', '"type":"2"', '"type":"3"', '"type":"5"', '"type":"6"', '"type":"7"', '"type":"8"'):
         assert kind in dumped
     assert f'"topic":"{topic}"' in dumped
@@ -372,6 +371,6 @@ def test_kafka_reads_the_groups_log_from_disk_and_from_the_topic(running: Runnin
     formatted = tool(
         "org.apache.kafka.tools.consumer.ConsoleConsumer",
         *("--bootstrap-server", running.bootstrap, "--topic", "__consumer_offsets", "--from-beginning"),
-        *("--formatter", "org.apache.kafka.tools.consumer.OffsetsMessageFormatter", "--timeout-ms", "5000"),
+        *("--formatter", "org.apache.kafka.tools.consumer.OffsetsMessageFormatter", "--timeout-ms", "2000"),
     )
     assert f'"topic":"{topic}"' in formatted

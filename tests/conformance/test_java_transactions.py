@@ -15,7 +15,7 @@ from headrace.coordinators.txn.marker_writer import EndMarker
 from headrace.kernel.errors import ErrorCode
 from headrace.kernel.ids import TopicPartition as Place
 from headrace.testing import RunningBroker, broker
-from tests.reference.kafka import run_tool
+from tests.reference.tools import kafka_tool
 from tests.support.java_client import JavaError, JavaProgram
 from tests.support.transactions import read_all
 
@@ -187,11 +187,11 @@ def test_kafkas_tools_see_list_describe_and_abort_transactions(
     running: RunningBroker, java: JavaProgram, topic: str, producer: str
 ) -> None:
     def tool(*arguments: str) -> str:
-        done = run_tool(
+        done = kafka_tool(
             "org.apache.kafka.tools.TransactionsCommand", "--bootstrap-server", running.bootstrap, *arguments
         )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        assert done.code == 0, done.out + done.err
+        return done.out
 
     java.ask(f"begin {producer}")
     java.ask(f"send {producer} {topic} 0 open")
@@ -214,10 +214,10 @@ def test_a_hanging_transaction_is_found_and_aborted_by_kafkas_tool(running: Runn
     assert read_all(running.bootstrap, topic) == []
     tool = "org.apache.kafka.tools.TransactionsCommand"
     where = ("--bootstrap-server", running.bootstrap)
-    found = run_tool(tool, *where, "find-hanging", "--broker-id", "0", "--max-transaction-timeout", "0")
-    assert "987654" in found.stdout, found.stdout + found.stderr
-    aborted = run_tool(tool, *where, "abort", "--topic", topic, "--partition", "0", "--start-offset", "0")
-    assert aborted.returncode == 0, aborted.stdout + aborted.stderr
+    found = kafka_tool(tool, *where, "find-hanging", "--broker-id", "0", "--max-transaction-timeout", "0")
+    assert "987654" in found.out, found.out + found.err
+    aborted = kafka_tool(tool, *where, "abort", "--topic", topic, "--partition", "0", "--start-offset", "0")
+    assert aborted.code == 0, aborted.out + aborted.err
     assert read_all(running.bootstrap, topic) == ["behind it"]
 
 
@@ -243,7 +243,7 @@ def test_kafka_reads_the_transaction_log(running: RunningBroker, java: JavaProgr
     java.ask(f"commit {producer}")
     index = running.call(lambda: running.broker.parts.coordinators.transactions.runtime.partition_of(topic))
     log = running.data_dir / f"__transaction_state-{index}" / "00000000000000000000.log"
-    dumped = run_tool("org.apache.kafka.tools.DumpLogSegments", "--transaction-log-decoder", "--files", str(log)).stdout
+    dumped = kafka_tool("org.apache.kafka.tools.DumpLogSegments", "--transaction-log-decoder", "--files", str(log)).out
     assert f'"transactionalId":"{topic}"' in dumped
     for state in range(5):
         if state != 3:

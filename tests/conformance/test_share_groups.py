@@ -5,11 +5,19 @@ from __future__ import annotations
 import subprocess
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import Producer, ShareConsumer
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 
 from headrace.testing import RunningBroker, broker_process
 from tests.reference.kafka import java_command, run_tool
@@ -162,6 +170,49 @@ def test_aborted_records_are_handed_to_nobody(bootstrap: str, topic: str) -> Non
         producer.flush(10)
         ends(30)
     assert set(consume(bootstrap, topic, group, timeout_ms=6_000)) == {"r0", "r1", "r2", "r6", "r7", "r8"}
+
+
+def test_a_changed_isolation_counts_from_the_next_record_on(bootstrap: str, topic: str) -> None:
+    group = f"s-{topic}"
+    make_topic(bootstrap, topic, partitions=1)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": f"x-{topic}"})
+    producer.init_transactions(30)
+
+    def set_isolation(level: str) -> None:
+        wanted = {"share.auto.offset.reset": "earliest", "share.isolation.level": level}
+        entries = [
+            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in wanted.items()
+        ]
+        resource = ConfigResource(ResourceType.GROUP, group, incremental_configs=entries)
+        admin.incremental_alter_configs([resource])[resource].result(10)
+
+    def transaction(value: str, end: Callable[[float], object]) -> None:
+        producer.begin_transaction()
+        producer.produce(topic, value)
+        assert producer.flush(10) == 0
+        end(30)
+
+    set_isolation("read_uncommitted")
+    consumer = ShareConsumer({"bootstrap.servers": bootstrap, "group.id": group})
+    try:
+        consumer.subscribe([topic])
+        transaction("dropped, and seen", producer.abort_transaction)
+        assert next_value(consumer) == b"dropped, and seen"
+        set_isolation("read_committed")
+        transaction("dropped", producer.abort_transaction)
+        transaction("kept", producer.commit_transaction)
+        assert next_value(consumer) == b"kept"
+    finally:
+        consumer.close()
+
+
+def next_value(consumer: ShareConsumer) -> bytes | None:
+    for _ in range(30):
+        for message in consumer.poll(1.0):
+            assert message.error() is None
+            return message.value()
+    raise AssertionError("nothing was handed out")
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])

@@ -120,6 +120,12 @@ class ConnectWorker:
             "exactly.once.source.support": "enabled",
             "listeners": f"http://127.0.0.1:{self.port}",
             "plugin.discovery": "service_load",
+            # The worker is killed: the sooner the group notices, the sooner its successor has the tasks.
+            "session.timeout.ms": "6000",
+            "heartbeat.interval.ms": "1000",
+            "scheduled.rebalance.max.delay.ms": "0",
+            "consumer.session.timeout.ms": "6000",
+            "consumer.heartbeat.interval.ms": "1000",
         }
         file = directory / "worker.properties"
         file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))

@@ -3,13 +3,17 @@
 with KafkaTools() as tools:
     done = tools.run("org.apache.kafka.tools.TopicCommand", "--bootstrap-server", address, "--list")
     done.code, done.out, done.err
+
+`kafka_tool` runs one in a JVM that all tests of this process share.
 """
 
 from __future__ import annotations
 
+import atexit
 import struct
 import subprocess
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 
@@ -82,3 +86,15 @@ class KafkaTools:
         if len(data) != length:
             raise RuntimeError("Kafka's tools ended: the JVM is gone")
         return data
+
+
+@cache
+def _shared() -> KafkaTools:
+    tools = KafkaTools().__enter__()
+    atexit.register(tools.__exit__, None, None, None)
+    return tools
+
+
+def kafka_tool(main_class: str, *arguments: str) -> Done:
+    """One of Kafka's own tools, in the JVM that this process keeps for them."""
+    return _shared().run(main_class, *arguments)
