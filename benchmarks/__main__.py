@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.report import show
 
-SUITES = ("broker", "groups", "transactions", "cluster", "pipelines")
+SUITES = ("broker", "groups", "transactions", "cluster", "cli", "pipelines")
 
 
 def main() -> None:
