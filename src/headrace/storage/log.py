@@ -15,6 +15,7 @@ Mirrors Kafka's UnifiedLog; opening and repair are in `recovery`, lookups by tim
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from bisect import bisect_right
 from collections.abc import Callable
@@ -378,8 +379,10 @@ class Log:
         """Cleanly: everything sealed, synced and snapshotted, so that the next start need not look. Else as a crash
         leaves it.
         """
-        if clean and self.offline_reason is None:
-            self.make_files()
+        if clean:
+            with contextlib.suppress(StorageFault):  # what was never written to loses nothing by having no files
+                self.make_files()
+        if clean and self.offline_reason is None and not self.is_promised:
             try:
                 self._active.seal()
                 self.flush()

@@ -97,7 +97,13 @@ def test_files_that_cannot_be_made_refuse_the_append_and_not_the_topic(
         assert dirs.promises is not None and not dirs.promises.make_some(10)
     append(log, a_batch(1))
     assert log.log_end_offset == 1
-    dirs.close()
+    dirs.create("other", 0, TOPIC_ID, now_ms=NOW_MS)
+    with monkeypatch.context() as full:
+        full.setattr(Path, "mkdir", _no_space)
+        dirs.close()
+    again = opened(tmp_path)
+    assert again.all_clean and [log.topic for log in again.logs()] == ["orders"]
+    again.close()
 
 
 def _no_space(*_: object, **__: object) -> None:
