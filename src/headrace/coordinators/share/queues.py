@@ -183,6 +183,7 @@ class Queues:
 
     def hand_out(self, queue: Queue, member: str, max_bytes: int, max_records: int, *, strict: bool) -> Handed | None:
         """What is there for `member` now; None when there is nothing. Raises what reading raises."""
+        self._as_set_now(queue)
         core, partition = queue.core, queue.partition
         core.log_start_moved(partition.log_start_offset)
         if max_records <= 0 or not core.has_room:
@@ -206,6 +207,16 @@ class Queues:
             return None
         self._watch_locks(queue)
         return Handed(_spanning(data, acquired[0].first, acquired[-1].last), acquired)
+
+    def _as_set_now(self, queue: Queue) -> None:
+        """A group's settings may change while its queue is read: from then on they count, for waiting fetches too."""
+        settings, core = self._settings(queue.key.group_id), queue.core
+        queue.isolation = settings.isolation
+        core.max_locks, core.max_deliveries, core.lock_ms = (
+            settings.max_locks,
+            settings.max_deliveries,
+            settings.lock_ms,
+        )
 
     def _archive_aborted(self, queue: Queue, data: bytes, aborted: Sequence[Any]) -> None:
         """Records of aborted transactions are nobody's."""
