@@ -170,12 +170,14 @@ class Broker:
         return log_dirs
 
     def _directory_lost(self, directory: LogDir) -> None:
+        """A flush or a checkpoint fails in a thread; what follows from it is the loop's work."""
         log.error("log directory %s is offline: %s", directory.path, directory.offline_reason)
+        if self._loop is None:
+            return
         if all(not one.is_online for one in self.log_dirs.directories):
             log.critical("no log directory is left: stopping")
-            self._failed.set()
-        elif "member" in self._opened and self._loop is not None:
-            # A flush fails in a thread; telling the controller is the loop's work.
+            self._loop.call_soon_threadsafe(self._failed.set)
+        elif "member" in self._opened:
             self._loop.call_soon_threadsafe(self._report_lost)
 
     def _report_lost(self) -> None:

@@ -1,7 +1,8 @@
 """What the clock asks of a broker: flush, checkpoints, retention, expiry of producers, late deletions, compaction.
 
 One task per duty, each with its own interval from the settings (read anew each time, so that a dynamic change counts).
-Work that waits for the disk runs in a thread. A duty that fails is logged and tried again at its next turn.
+Work that waits for the disk runs in a thread. A duty that fails is logged and tried again at its next turn. A stop
+waits for what is under way in threads: whoever closes the logs afterwards writes the same files.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from headrace.config import BrokerConfig
 from headrace.kernel.errors import StorageFault
@@ -22,6 +23,7 @@ from headrace.storage.promises import Promises
 from headrace.storage.trash import remove
 
 log = logging.getLogger("headrace.broker")
+_Result = TypeVar("_Result")
 
 _FLUSH_EVERY_MS: Final = 1_000
 _PURGE_EVERY_MS: Final = 5_000
@@ -44,10 +46,11 @@ class Housekeeping:
         self._log_dirs = log_dirs
         self._config = config
         self._tasks: list[asyncio.Task[None]] = []
+        self._under_way: set[asyncio.Future[Any]] = set()
         self._promised = asyncio.Event()
         self._promises = Promises(self._promised.set)
         self._compaction = CompactionRounds(
-            log_dirs, CleanerSettings.from_broker_config(config()), asyncio.to_thread, replicated_up_to
+            log_dirs, CleanerSettings.from_broker_config(config()), self._in_thread, replicated_up_to
         )
 
     def start(self) -> None:
@@ -67,10 +70,18 @@ class Housekeeping:
             self._every("compaction", self._interval("log.cleaner.backoff.ms"), self._compact)
 
     async def stop(self) -> None:
+        self._compaction.stop()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()
+        await asyncio.gather(*self._under_way, return_exceptions=True)
+
+    async def _in_thread(self, work: Callable[..., _Result], *facts: Any) -> _Result:
+        running = asyncio.ensure_future(asyncio.to_thread(work, *facts))
+        self._under_way.add(running)
+        running.add_done_callback(self._under_way.discard)
+        return await asyncio.shield(running)
 
     def _interval(self, key: str) -> Callable[[], int]:
         return lambda: int(self._config()[key])
@@ -109,7 +120,7 @@ class Housekeeping:
                 await asyncio.sleep(_PAUSE_BETWEEN_FILES_S)
 
     async def _flush(self) -> None:
-        await asyncio.to_thread(self._log_dirs.flush_due, now_ms())
+        await self._in_thread(self._log_dirs.flush_due, now_ms())
 
     async def _checkpoint(self) -> None:
         # The lists are made on the loop, which owns them; only the writing happens in the thread.
@@ -120,7 +131,7 @@ class Housekeeping:
                 by_directory[home].append(one)
         for directory, logs in by_directory.items():
             try:
-                await asyncio.to_thread(directory.checkpoint, logs)
+                await self._in_thread(directory.checkpoint, logs)
             except StorageFault as fault:
                 self._log_dirs.take_offline(directory, fault.message)
 
@@ -135,7 +146,7 @@ class Housekeeping:
     async def _purge(self) -> None:
         # A large file takes its file system a while.
         for path in self._log_dirs.trash.take_due(now_ms()):
-            await asyncio.to_thread(remove, path)
+            await self._in_thread(remove, path)
 
     async def _compact(self) -> None:
         # One log after the other until none is due.

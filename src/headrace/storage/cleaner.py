@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
+from typing import Final, cast
 
 from headrace.kernel.errors import CorruptBatch
 from headrace.records import raw
@@ -33,6 +33,10 @@ from headrace.storage.offset_map import OffsetMap
 from headrace.storage.places import scan
 from headrace.storage.segment import Segment
 from headrace.storage.txn_index import AbortedTransaction
+
+# How exact the pace is, and how long a thread that waits for it may not hear that it is to stop.
+_PACED_WITHIN_S: Final = 0.01
+_LOOKS_UP_EVERY_S: Final = 0.1
 
 
 @dataclass(frozen=True)
@@ -123,10 +127,11 @@ class Cleaner:
         self._bytes_per_second = bytes_per_second
         self._began = time.monotonic()
         self._moved = 0
+        self._stopped: Callable[[], bool] = lambda: False
 
     def clean(self, job: Job, stopped: Callable[[], bool] = lambda: False) -> Cleaned:
         """Runs in a thread. Leaves `.cleaned` files behind only if it is killed; recovery removes those."""
-        self._began, self._moved = time.monotonic(), 0
+        self._began, self._moved, self._stopped = time.monotonic(), 0, stopped
         done = Cleaned()
         offsets = self._map(job, done)
         done.clean_up_to = max(offsets.end_offset, job.dirt.first_dirty_offset)
@@ -139,8 +144,6 @@ class Cleaner:
             for members in job.groups:
                 if members[0].base_offset >= done.clean_up_to:
                     break
-                if stopped():
-                    raise InterruptedError("compaction was stopped")
                 old = [by_base[facts.base_offset] for facts in members]
                 done.replacements.append((old, self._copy(job, old, offsets, transactions, done)))
         except BaseException:
@@ -160,7 +163,7 @@ class Cleaner:
             for _, batch in scan(segment.file, segment.size_bytes):
                 if offsets.is_full or batch.base_offset >= job.dirt.first_uncleanable_offset:
                     return offsets
-                self._throttle(batch.size_bytes)
+                self._pace(batch.size_bytes)
                 done.bytes_read += batch.size_bytes
                 self._note(batch, offsets, transactions, job.dirt.first_dirty_offset)
                 offsets.end_offset = batch.last_offset + 1
@@ -199,7 +202,7 @@ class Cleaner:
                     done.bytes_read += batch.size_bytes
                     batch.check_crc()
                     kept = self._kept(job, batch, offsets, transactions)
-                    self._throttle(batch.size_bytes + (0 if kept is None else len(kept)))
+                    self._pace(batch.size_bytes + (0 if kept is None else len(kept)))
                     if kept is not None:
                         view = BatchView(memoryview(kept))
                         fresh.append(memoryview(kept), view.base_offset, view.last_offset, view.max_timestamp_ms)
@@ -258,13 +261,17 @@ class Cleaner:
     def _horizon_ms(job: Job) -> int:
         return job.now_ms + job.config.delete_retention_ms
 
-    def _throttle(self, moved: int) -> None:
+    def _pace(self, moved: int) -> None:
+        """Called for every batch: waits when it is too fast, and ends the round when it is to be stopped."""
+        if self._stopped():
+            raise InterruptedError("compaction was stopped")
         if self._bytes_per_second is None:
             return
         self._moved += moved
-        ahead = self._moved / self._bytes_per_second - (time.monotonic() - self._began)
-        if ahead > 0.01:
-            time.sleep(ahead)
+        while (ahead := self._moved / self._bytes_per_second - (time.monotonic() - self._began)) > _PACED_WITHIN_S:
+            if self._stopped():
+                raise InterruptedError("compaction was stopped")
+            time.sleep(min(ahead, _LOOKS_UP_EVERY_S))
 
 
 def _aborted(segments: Sequence[Segment]) -> list[AbortedTransaction]:

@@ -54,6 +54,11 @@ class CompactionRounds:
         self._replicated_up_to = replicated_up_to
         self._checkpoints: dict[LogDir, dict[TopicPartition, int]] = {}
         self._set_aside: set[TopicPartition] = set()
+        self._stopping = False
+
+    def stop(self) -> None:
+        """The round that runs in a thread gives up; nothing of it stays."""
+        self._stopping = True
 
     async def run_one(self, now_ms: int) -> Cleaned | None:
         """Cleans the dirtiest log that is due; None when none is."""
@@ -77,13 +82,15 @@ class CompactionRounds:
         partition = TopicPartition(log.topic, log.partition)
         job = prepare(log, dirt, replicated_up_to=self._replicated_up_to(log), now_ms=now_ms)
         try:
-            cleaned = await self._in_thread(lambda: self._cleaner.clean(job))
+            cleaned = await self._in_thread(lambda: self._cleaner.clean(job, lambda: self._stopping))
             # A topic of the same name may stand in the directory by now: its files must not be touched.
             if self._log_dirs.log(*partition) is not log or log.offline_reason is not None:
                 discard(cleaned)
                 return None
             if not install(log, cleaned, now_ms):
                 return None
+        except InterruptedError:
+            return None
         except (Fault, OSError) as error:
             # Retention, truncation or deletion may have taken the files away while they were read: that is no fault.
             if self._log_dirs.log(*partition) is log and set(job.segments) <= set(log.segments):

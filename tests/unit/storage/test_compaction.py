@@ -385,6 +385,22 @@ def test_a_log_whose_files_went_while_it_was_read_is_cleaned_the_next_time(tmp_p
     asyncio.run(go())
 
 
+def test_a_stop_ends_a_round_that_would_take_days_and_nothing_of_it_stays(tmp_path: Path) -> None:
+    async def go() -> None:
+        dirs, log = dirty_dirs(tmp_path)
+        before = visible(log)
+        rounds = CompactionRounds(dirs, CleanerSettings(bytes_per_second=0.01), thread)
+        running = asyncio.create_task(rounds.run_one(NOW_MS))
+        await asyncio.sleep(0)
+        rounds.stop()
+        assert await asyncio.wait_for(running, 30) is None
+        assert visible(log) == before
+        assert not [path for path in log.directory.iterdir() if path.name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX))]
+        dirs.close()
+
+    asyncio.run(go())
+
+
 def test_flushes_go_on_in_threads_while_segments_are_replaced_and_deleted(tmp_path: Path) -> None:
     """Names change under a flush that runs in a thread: none of that is a fault of the disk."""
     config = dataclasses.replace(COMPACT, segment_bytes=400, cleanup_policy=frozenset({"compact", "delete"}))
