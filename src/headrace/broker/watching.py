@@ -177,7 +177,10 @@ class Watching:
             "kafka_controller_kafkacontroller_globalpartitioncount",
             lambda: sum(len(topic.partitions) for topic in view.current.topics.values()),
         )
-        provide("kafka_controller_controllerstats_uncleanleaderelections_total", lambda: controller.unclean_elections)
+        provide(
+            "kafka_controller_controllerstats_uncleanleaderelections_total",
+            lambda: controller.unclean_elections + controller.elections_from_last_known,
+        )
         provide(
             "kafka_coordinator_group_groupmetadatamanager_numgroups",
             lambda: sum(len(hosted.shard.groups) for _, hosted in parts.coordinators.groups.runtime.active_shards()),
