@@ -50,6 +50,9 @@ class FetchSettings:
     isolation: int = READ_UNCOMMITTED
     # Without a single new byte for this long, the range cannot be had.
     stall_timeout_s: float = 120.0
+    # A chunk's bytes are overwritten by the next chunk's: for callers that copy out what they keep. It spares them
+    # fresh memory for every answer.
+    reuse_buffer: bool = False
 
 
 class FetchStalled(Refused):
@@ -135,7 +138,9 @@ class FetchStream:
     def _read(self, connection: BlockingConnection, offset: int) -> FetchedChunk | None:
         """The chunk, or None when there was nothing yet or leadership moved (then it is asked again)."""
 
-        frame = connection.receive(timeout_s=self.settings.max_wait_ms / 1000 + self.client.timeout_s)
+        frame = connection.receive(
+            reuse_buffer=self.settings.reuse_buffer, timeout_s=self.settings.max_wait_ms / 1000 + self.client.timeout_s
+        )
         at = 4 + 4
         (top_error,) = struct.unpack_from(">h", frame, at)
         if top_error:

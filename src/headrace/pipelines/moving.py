@@ -31,6 +31,14 @@ def parse_when(text: str) -> int:
     return int(when.astimezone(datetime.UTC).timestamp() * 1000)
 
 
+def check_place(to: str) -> None:
+    """Raises OptionError when `to` is none of earliest, latest, a time, or offsets."""
+    if to.lstrip().startswith("{"):
+        parse_partition_numbers(to, "--to")
+    elif to not in ("earliest", "latest"):
+        parse_when(to)
+
+
 def flow_checkpoints(spec: PipelineSpec, flow: str | None) -> dict[str, Checkpoint]:
     root = spec.storage_path / "checkpoints"
     found = {folder.name: Checkpoint(folder) for folder in sorted(root.glob("*")) if folder.is_dir()}
@@ -52,7 +60,11 @@ def reset(
 ) -> None:
     """Moves flows to `earliest`, `latest`, a time, or offsets as JSON."""
     refuse_while_running(spec)
-    for name, checkpoint in flow_checkpoints(spec, flow).items():
+    check_place(to)
+    checkpoints = flow_checkpoints(spec, flow)
+    if not checkpoints:
+        raise PipelineError(f"pipeline {spec.name!r} has never run: it begins at its own startingOffsets anyway")
+    for name, checkpoint in checkpoints.items():
         if not checkpoint.exists() or (to == "earliest" and checkpoint.is_stateful()):
             checkpoint.forget()
             report(f"{name}: forgotten; it begins at its own startingOffsets")

@@ -70,7 +70,11 @@ def read_range(options: SourceOptions, task: InputPartition) -> Iterator[Any]:
         read_committed=options.isolation == READ_COMMITTED,
     )
     settings = FetchSettings(
-        max_bytes=options.fetch_bytes, isolation=options.isolation, stall_timeout_s=options.poll_timeout_s
+        max_bytes=options.fetch_bytes,
+        isolation=options.isolation,
+        stall_timeout_s=options.poll_timeout_s,
+        # The decoder copies keys and values into Arrow's own memory before the next chunk is asked for.
+        reuse_buffer=True,
     )
     pair = (task.topic, task.partition)
     start = task.start

@@ -11,7 +11,7 @@ from headrace.pipelines.demo import count_apart
 from headrace.pipelines.errors import OptionError, PipelineError
 from headrace.pipelines.graph import split_statements
 from headrace.pipelines.java import JavaMissing, find_java
-from headrace.pipelines.moving import parse_when
+from headrace.pipelines.moving import parse_when, reset
 from headrace.pipelines.plan_guard import PlanChanged, guard, is_update_plan, shape_of
 from headrace.pipelines.spec import load_spec
 
@@ -89,6 +89,18 @@ def test_times_are_iso_or_milliseconds() -> None:
     assert parse_when("1700000000000") == parse_when("2023-11-14T22:13:20+00:00") == 1700000000000
     with pytest.raises(OptionError, match="is not a time"):
         parse_when("noon")
+
+
+def test_a_pipeline_that_never_ran_cannot_be_moved(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path, "name: x\nstorage: s")
+    with pytest.raises(PipelineError, match="has never run"):
+        reset(spec, "earliest", flow=None, bootstrap=None, report=print)  # type: ignore[arg-type]
+    for wrong, words in (("noon", "is not a time"), ('{"t":{"0":}}', "not JSON at position 10")):
+        with pytest.raises(OptionError, match=words):
+            reset(spec, wrong, flow=None, bootstrap=None, report=print)  # type: ignore[arg-type]
+    checkpoint_at(tmp_path / "s" / "checkpoints" / "f")
+    with pytest.raises(PipelineError, match=r"flow 'g' has no checkpoint below .*; known: f"):
+        reset(spec, "earliest", flow="g", bootstrap=None, report=print)  # type: ignore[arg-type]
 
 
 def test_java_is_found_and_its_absence_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
