@@ -236,9 +236,15 @@ def replay(
     $ headrace pipeline replay shout --flow shouted --from earliest --to latest
     """
     with _one_sentence():
+        from headrace.pipelines.moving import check_place, flow_checkpoints
         from headrace.pipelines.replay import replay as run_again
 
-        spec, spark = _session(_spec(directory, settings, bootstrap), backend, master)
+        spec = _spec(directory, settings, bootstrap)
+        # What is wrong is told before Spark is started for it.
+        flow_checkpoints(spec, flow)
+        for place in (begin, end):
+            check_place(place)
+        spec, spark = _session(spec, backend, master)
         try:
             rows = run_again(spec, spark, flow=flow, begin=begin, end=end, bootstrap=bootstrap, report=_say)
         finally:
@@ -301,7 +307,8 @@ def status(
         from rich.live import Live
 
         if not watch:
-            Console().print(table_of(flows()))
+            found = flows()
+            Console().print(table_of(found) if found else "no pipeline has reported to this cluster yet")
             return
         try:
             with Live(table_of(flows()), refresh_per_second=2) as live:
