@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from headrace.broker.auto_creation import TopicCreation
@@ -42,6 +43,7 @@ class Coordinators:
         gateway: ControllerGateway,
         creation: TopicCreation,
         peers: BrokerPeers,
+        catch_up: Callable[[], Awaitable[None]],
     ) -> None:
         around = Around(partitions, view, broker_id)
 
@@ -81,7 +83,7 @@ class Coordinators:
             verifies=bool(config["transaction.partition.verification.enable"]),
         )
 
-        self.shares = Shares(config, view, partitions, broker_id, self.groups, creation, peers)
+        self.shares = Shares(config, view, partitions, broker_id, self.groups, creation, peers, catch_up)
 
     def settings_changed(self, config: BrokerConfig) -> None:
         self.groups.settings_changed(GroupSettings.from_config(config))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 from headrace.broker.auto_creation import TopicCreation
 from headrace.broker.peers import BrokerPeers
 from headrace.cluster.view import ClusterView
@@ -26,6 +28,7 @@ class Shares:
         groups: GroupCoordinator,
         creation: TopicCreation,
         peers: BrokerPeers,
+        catch_up: Callable[[], Awaitable[None]],
     ) -> None:
         self.states = ShareStateCoordinator(
             partitions,
@@ -35,7 +38,11 @@ class Shares:
         )
         persister = Persister(self.states, view, broker_id, peers, creation.ensure)
         self.queues = Queues(
-            partitions, view, persister, lambda group: queue_settings(config, view.current.config_of("group", group))
+            partitions,
+            view,
+            persister,
+            lambda group: queue_settings(config, view.current.config_of("group", group)),
+            catch_up,
         )
         self.consumption = ShareConsumption(self.queues, int(config["group.share.max.share.sessions"]))
         self.administration = ShareAdministration(groups, persister, view, partitions, peers)

@@ -88,7 +88,7 @@ def wire(
     partitions.when_no_room = full_disks.no_room_for
     peers = BrokerPeers(view, inter_broker)
     creation = TopicCreation(config, view, gateway)
-    coordinators = Coordinators(config(), view, partitions, member.broker_id, gateway, creation, peers)
+    coordinators = Coordinators(config(), view, partitions, member.broker_id, gateway, creation, peers, member.catch_up)
     config.subscribe(coordinators.settings_changed)
     view.subscribe(coordinators.follow)
     quotas = Quotas(

@@ -50,6 +50,15 @@ class ImageFollower:
         """Something may have changed."""
         self._hint.set()
 
+    async def catch_up(self) -> None:
+        """For what must not be decided by an image that others have left behind. Without the store's answer the one
+        we hold has to do."""
+        try:
+            await self._store.sync()
+            await self._catch_up()
+        except StoreFault as fault:
+            logger.info("cannot look for a newer cluster image: %s", fault.message or type(fault).__name__)
+
     def _watched(self) -> None:
         self._watching = False
         self._hint.set()

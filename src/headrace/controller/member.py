@@ -71,6 +71,10 @@ class ClusterMember:
     def lease_held(self) -> bool:
         return self.membership.lease_held()
 
+    async def catch_up(self) -> None:
+        """The view holds what the store held when this was called."""
+        await self._follower.catch_up()
+
     async def prepare(self, known_cluster_id: str | None = None) -> str:
         return await prepare_store(self._store, known_cluster_id)
 

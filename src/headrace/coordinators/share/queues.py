@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -79,12 +79,14 @@ class Queues:
         view: ClusterView,
         persister: QueueState,
         settings: Callable[[str], QueueSettings],
+        catch_up: Callable[[], Awaitable[None]],
         clock: Callable[[], int] = wall_clock_ms,
     ) -> None:
         self._partitions = partitions
         self._view = view
         self._persister = persister
         self._settings = settings
+        self._catch_up = catch_up
         self._clock = clock
         self._queues: dict[ShareKey, Queue] = {}
         self._loading: dict[ShareKey, asyncio.Task[Queue]] = {}
@@ -139,9 +141,12 @@ class Queues:
     async def _load(self, key: ShareKey) -> Queue:
         partition = self._led(key)
         leader_epoch = partition.leader_epoch
-        settings = self._settings(key.group_id)
         stored = await self._persister.read(key, leader_epoch)
         start = stored.start_offset
+        if start == NOT_STARTED:
+            # Where it begins is decided once: by what the group was told even a moment ago, on another broker.
+            await self._catch_up()
+        settings = self._settings(key.group_id)
         if start == NOT_STARTED:
             start = self._first_offset(partition, settings)
         core = SharePartition(
