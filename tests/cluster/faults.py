@@ -16,11 +16,14 @@ from tests.support.network import STORE
 MIN_ACKED = 300
 
 
-def conclude(cluster: RunningCluster, load: Load, topic: str) -> None:
-    anomalies = check(load.finish())
-    assert not anomalies, str(anomalies)
-    assert not load.failed, load.failed[:5]
-    assert load.acked >= MIN_ACKED, f"void: only {load.acked} records were acknowledged"
+def conclude(cluster: RunningCluster, *loads: Load, topic: str) -> None:
+    for load in loads:
+        load.stop_writing()
+    for load in loads:
+        anomalies = check(load.finish())
+        assert not anomalies, str(anomalies)
+        assert not load.failed, load.failed[:5]
+        assert load.acked >= MIN_ACKED, f"void: only {load.acked} records were acknowledged"
     same_bytes(cluster, topic)
 
 

@@ -161,11 +161,14 @@ class Load:
 
     # ---- the end --------------------------------------------------------------------------------------------------
 
-    def finish(self) -> History:
-        """After healing: stop writing, let the group read to the end, then read everything once more by itself."""
+    def stop_writing(self) -> None:
         self._stop.set()
         for thread in self._producers:
             thread.join(100)
+
+    def finish(self) -> History:
+        """After healing: stop writing, let the group read to the end, then read everything once more by itself."""
+        self.stop_writing()
         self._cluster.wait_in_sync(self._topic)
         history = self.history
         assert history.delivered is not None

@@ -65,7 +65,7 @@ def test_kill_cycles(cluster: RunningCluster, topic: str) -> None:
                 silences.append(load.silence_s(120))
             if cycle % 10 == 0:
                 print(f"cycle {cycle}: {load.acked} acknowledged", flush=True)
-        conclude(cluster, load, topic)
+        conclude(cluster, load, topic=topic)
     told("kill -9 of one broker, restarted at once", one)
     if together:
         told("kill -9 of all three, restarted at once", together)
@@ -91,7 +91,7 @@ def test_how_long_writes_stand_still(cluster: RunningCluster, topic: str) -> Non
             broker.start()
             cluster.wait_in_sync(topic)
             restarted.append(load.silence_s())
-        conclude(cluster, load, topic)
+        conclude(cluster, load, topic=topic)
     told(f"kill -9 of a leader, session of {ASKED_SESSION_S} s", killed)
     told("clean restart of a broker", restarted)
     print(f"{load.acked} records acknowledged, no failed write")

@@ -84,7 +84,7 @@ def test_the_ensembles_leader_dies_and_nobody_notices(
         cluster.create_topic(f"{topic}-meanwhile")
         leader.start()
         load.wait_for_acks(50)
-        conclude(cluster, load, topic)
+        conclude(cluster, load, topic=topic)
 
 
 def test_leadership_returns_by_itself(cluster: RunningCluster, topic: str) -> None:
@@ -101,7 +101,7 @@ def test_leadership_returns_by_itself(cluster: RunningCluster, topic: str) -> No
 def test_a_consumer_reads_from_the_replica_in_its_rack(cluster: RunningCluster, topic: str) -> None:
     with Load(cluster, topic) as load:
         load.wait_for_acks(300)
-        conclude(cluster, load, topic)
+        conclude(cluster, load, topic=topic)
     leader = cluster.leader(topic)
     near = cluster.others(leader)[0]
     logged: list[str] = []
@@ -172,7 +172,7 @@ def start(cluster: RunningCluster, directory: Path, *settings: str) -> tuple[int
 def test_kafkas_tool_finds_the_replicas_alike(cluster: RunningCluster, topic: str) -> None:
     with Load(cluster, topic) as load:
         load.wait_for_acks(300)
-        conclude(cluster, load, topic)
+        conclude(cluster, load, topic=topic)
     options = ["--broker-list", cluster.bootstrap, "--topics-include", topic, "--report-interval-ms", "500"]
     tool = subprocess.Popen(
         java_command("org.apache.kafka.tools.ReplicaVerificationTool", *options), stdout=subprocess.PIPE, text=True
