@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
+import zipfile
 from pathlib import Path
 
 import pytest
 from pyspark.pipelines.output import Sink
 from pyspark.pipelines.source_code_location import SourceCodeLocation
+from typer.testing import CliRunner
 
+from headrace.cli.pipeline import app
 from headrace.pipelines.connector_jars import Backend, choose_backend, fetch_jars
 from headrace.pipelines.errors import OptionError, PipelineError
 from headrace.pipelines.plan_guard import PlanChanged, guard, shape_of
 from headrace.pipelines.realtime import connector_sink
+from tests.support.effort import is_long
 
 _JARS = (
     "spark-sql-kafka-0-10_2.13-4.2.0.jar",
@@ -66,6 +71,23 @@ def test_fetched_jars_are_not_fetched_again_and_maven_s_absence_is_one_sentence(
         fetch_jars(report=lambda _: None)
     files = with_jars(cache)
     assert fetch_jars(report=lambda _: None) == files
+
+
+def test_the_verb_prints_the_jars(cache: Path) -> None:
+    files = with_jars(cache)
+    done = CliRunner().invoke(app, ["jars"])
+    assert (done.exit_code, done.stdout.splitlines()) == (0, [str(file) for file in files])
+
+
+@pytest.mark.skipif(
+    not is_long() or shutil.which("mvn") is None, reason="asks Maven for seven artifacts (HEADRACE_EFFORT=long)"
+)
+def test_the_verb_fetches_the_jars_into_an_empty_cache(cache: Path) -> None:
+    done = CliRunner().invoke(app, ["jars"])
+    assert done.exit_code == 0, done.output
+    jars = [Path(line) for line in done.stdout.splitlines() if line.endswith(".jar")]
+    assert len(jars) == 4
+    assert all(jar.parent.parent == cache and zipfile.is_zipfile(jar) for jar in jars)
 
 
 def sink(format: str, **options: str) -> Sink:
