@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import socket
+import threading
+
+import pytest
 import yaml
 
+from headrace.client.topic_names import topic_names
+from headrace.testing import RunningBroker
 from tests.cli.conftest import Run
 
 
@@ -105,3 +111,25 @@ def test_contexts_are_added_used_and_forgotten(headrace: Run, running: object) -
     assert headrace("cluster", "brokers", "-b", "here", env=env).code == 0, "a name may stand for its address"
     assert headrace("context", "rm", "gone", "--yes", env=env).code == 0
     assert [row["name"] for row in headrace("context", "ls", "-o", "json", env=env).json] == ["here"]
+
+
+def test_the_quick_way_to_the_names_gives_all_of_them(headrace: Run, running: RunningBroker, topic: str) -> None:
+    found = topic_names(running.host, running.port, "test", 5)
+    assert topic in found
+    listed = [row["topic"] for row in headrace("topics", "ls", "-o", "json").json]
+    assert [name for name in found if not name.startswith("__")] == [n for n in listed if not n.startswith("__")]
+
+
+@pytest.mark.parametrize("answer", [b"", b"\0\0\0\x0c" + bytes(11), b"\0\0\0\x14" + b"\x7f" * 20, b"HTTP/1.1 400 Bad"])
+def test_the_quick_way_refuses_what_is_no_answer(answer: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            client, _ = server.accept()
+            with client:
+                client.recv(100)
+                client.sendall(answer)
+
+        threading.Thread(target=serve, daemon=True).start()
+        with pytest.raises(ValueError, match="answer"):
+            topic_names("127.0.0.1", server.getsockname()[1], "test", 5)
