@@ -2,7 +2,8 @@
 
 Appends are compared with `os.write` of the same bytes, the recovery scan with a bare CRC-32C pass over the same file,
 each pair in turns in the same run; the table shows medians. Files are written once before they are measured, because
-blocks touched for the first time are slower than the work that is to be seen.
+blocks touched for the first time are slower than the work that is to be seen. Compaction stands beside Apache Kafka's
+own cleaner on the same segments (see `compaction`), the best turn of each.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from crc32c import crc32c
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import compaction
 from headrace.kernel.ids import TopicPartition
 from headrace.records.builder import Record, build_batch
 from headrace.storage.log import Log
@@ -158,6 +160,14 @@ def opening_line(directory: Path, rounds: int) -> Line:
     return Line("opening a clean partition (of 1,000)", "ms", measured, None, None, "≤ 2", measured <= 2)
 
 
+def compaction_lines(directory: Path) -> list[Line]:
+    """The column `plain` is Apache Kafka here."""
+    return [
+        Line(name, "MB/s", measured, theirs, measured / theirs if theirs else None, "", None)
+        for name, measured, theirs in compaction.compare(_fresh(directory / "compaction"))
+    ]
+
+
 def run(directory: Path, rounds: int) -> list[Line]:
     return [
         append_line(directory, 1_000_000, 0.6, rounds),
@@ -166,12 +176,13 @@ def run(directory: Path, rounds: int) -> list[Line]:
         read_line(directory, rounds),
         recovery_line(directory, rounds),
         opening_line(directory, rounds),
+        *compaction_lines(directory),
     ]
 
 
 def show(lines: list[Line], file: Path) -> None:
-    table = Table(title="the log beside the plain disk (medians)")
-    for heading in ("row", "unit", "Headrace", "plain", "ratio", "goal", "met"):
+    table = Table(title="the log beside the plain disk, and compaction beside Apache Kafka")
+    for heading in ("row", "unit", "Headrace", "beside", "ratio", "goal", "met"):
         table.add_column(heading, justify="left" if heading in ("row", "unit") else "right")
     for line in lines:
         plain, ratio = ("–" if value is None else f"{value:,.2f}" for value in (line.plain, line.ratio))

@@ -90,9 +90,16 @@ class ReferenceKafka:
     """One KRaft node of Apache Kafka (broker and controller in one process)."""
 
     def __init__(
-        self, directory: Path, *, settings: dict[str, str] | None = None, heap: str = "1g", node_id: int = 1
+        self,
+        directory: Path,
+        *,
+        settings: dict[str, str] | None = None,
+        heap: str = "1g",
+        node_id: int = 1,
+        java_options: tuple[str, ...] = (),
     ) -> None:
         self.directory = directory
+        self.java_options = java_options
         self.port = free_port()
         self.heap = heap
         controller_port = free_port()
@@ -145,6 +152,7 @@ class ReferenceKafka:
             f"-Xms{self.heap}",
             "-XX:+UseG1GC",
             "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+            *self.java_options,
         ]
         with (self.directory / "kafka.out").open("ab") as out:
             self.process = subprocess.Popen(

@@ -1,0 +1,129 @@
+"""Compaction of the same segments by Headrace and by Apache Kafka's own cleaner.
+
+The segments of a log are written once and copied. Headrace cleans a copy in this process. Kafka is given its copies as
+the partitions of a compacted topic (a node makes the topic, is stopped, finds our segments in its place, is started
+again) and says itself how fast it was: its cleaner logs a line for every log that it has cleaned. One cleaning thread
+and 128 MiB for the map on both sides, both sync what they write. Kafka cleans several copies one after the other and
+the fastest counts, because its first megabytes run before the virtual machine has compiled the code.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from headrace.kernel.ids import TopicPartition
+from headrace.records.builder import Record, build_batch
+from headrace.records.compression import Codec
+from headrace.storage.cleaner import Cleaner, dirt_of, discard, prepare
+from headrace.storage.log_config import LogConfig
+from headrace.storage.recovery import open_log
+from tests.reference import kafka as reference
+
+NOW_MS = 1_700_000_000_000
+MAP_BYTES = 128 * 1024 * 1024
+CONFIG = LogConfig(segment_bytes=16 << 20, cleanup_policy=frozenset({"compact"}))
+_CLEANED = re.compile(r"cleaned log (\S+)-\d+ .*?\(([\d.,]+) MB/sec\)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What the log holds: about two thirds of its records are outdated."""
+
+    name: str
+    value_bytes: int
+    codec: Codec = Codec.NONE
+
+    @property
+    def topic(self) -> str:
+        return f"values-{self.value_bytes}-{self.codec.name.lower()}"
+
+
+SHAPES = (
+    Shape("compaction, values of 1,000 bytes", 1000),
+    Shape("compaction, values of 100 bytes", 100),
+    Shape("compaction, values of 1,000 bytes, lz4", 1000, Codec.LZ4),
+)
+
+
+def write_segments(directory: Path, shape: Shape, size_bytes: int) -> None:
+    chance = random.Random(11)
+    directory.mkdir(parents=True)
+    log = open_log(directory, TopicPartition(shape.topic, 0), CONFIG, clean=False, now_ms=NOW_MS)
+    keys = size_bytes // (shape.value_bytes + 30) // 3
+    while log.size_bytes < size_bytes:
+        records = [
+            Record(
+                b"key-%010d" % chance.randrange(keys),
+                chance.randbytes(shape.value_bytes // 2) + b"-" * (shape.value_bytes // 2),
+                timestamp_ms=NOW_MS,
+            )
+            for _ in range(max(1, 16_000 // shape.value_bytes))
+        ]
+        log.append_as_leader(bytearray(build_batch(records, codec=shape.codec)), leader_epoch=0, now_ms=NOW_MS)
+    log.roll(now_ms=NOW_MS)
+    log.close()
+
+
+def ours(directory: Path, rounds: int) -> float:
+    """Megabytes of log a second, the best of several turns."""
+    log = open_log(directory, TopicPartition("bench", 0), CONFIG, clean=True, now_ms=NOW_MS)
+    log.advance_high_watermark(log.log_end_offset)
+    best = 0.0
+    for _ in range(rounds):
+        job = prepare(log, dirt_of(log, None, NOW_MS), replicated_up_to=log.high_watermark, now_ms=NOW_MS)
+        began = time.perf_counter()
+        cleaned = Cleaner(MAP_BYTES).clean(job)
+        best = max(best, sum(segment.size_bytes for segment in job.segments) / 1e6 / (time.perf_counter() - began))
+        discard(cleaned)
+    log.close()
+    return best
+
+
+def kafkas(directory: Path, sources: dict[Shape, Path], copies: int) -> dict[Shape, float]:
+    """As Kafka's own log says it."""
+    settings = {"log.cleaner.backoff.ms": "100", "log.cleaner.threads": "1", "log.retention.ms": "-1"}
+    settings["log.cleaner.dedupe.buffer.size"] = str(MAP_BYTES)
+    told = ("-Dorg.slf4j.simpleLogger.log.org.apache.kafka.storage.internals.log=info",)
+    kafka = reference.ReferenceKafka(directory / "kafka", settings=settings, java_options=told)
+    config = {
+        "cleanup.policy": "compact",
+        "segment.bytes": str(CONFIG.segment_bytes),
+        "min.cleanable.dirty.ratio": "0.01",
+    }
+    with kafka:
+        topics = [NewTopic(shape.topic, copies, 1, config=config) for shape in sources]
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+        for future in admin.create_topics(topics).values():
+            future.result(30)
+    for shape, source in sources.items():
+        for copy in range(copies):
+            home = kafka.log_dir / f"{shape.topic}-{copy}"
+            for path in home.glob("0*"):
+                path.unlink()
+            shutil.copytree(source, home, dirs_exist_ok=True)
+    told_to = kafka.directory / "kafka.out"
+    with kafka:
+        deadline = time.monotonic() + 300
+        while len(found := _CLEANED.findall(told_to.read_text(errors="replace"))) < copies * len(sources):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"Kafka's cleaner did not end: see {told_to}")
+            time.sleep(0.2)
+    # Kafka counts in units of 1,048,576 bytes.
+    speeds = [(topic, float(speed.replace(",", "")) * 1.048576) for topic, speed in found]
+    return {shape: max(speed for topic, speed in speeds if topic == shape.topic) for shape in sources}
+
+
+def compare(directory: Path, *, size_bytes: int = 64 << 20, rounds: int = 4) -> list[tuple[str, float, float | None]]:
+    """(what, Headrace's MB/s, Kafka's MB/s or None where there is no Java) for each shape."""
+    sources = {shape: directory / shape.topic for shape in SHAPES}
+    for shape, source in sources.items():
+        write_segments(source, shape, size_bytes)
+    theirs = kafkas(directory, sources, rounds) if reference.available() else {}
+    return [(shape.name, ours(source, rounds), theirs.get(shape)) for shape, source in sources.items()]
