@@ -17,6 +17,7 @@ from tests.cluster.load import Load
 from tests.reference.kafka import java_command
 from tests.support import zookeeper
 from tests.support.cluster import RunningCluster, wait_for
+from tests.support.effort import is_long
 from tests.support.zookeeper import ZooKeeperEnsemble
 
 pytestmark = [
@@ -169,6 +170,7 @@ def start(cluster: RunningCluster, directory: Path, *settings: str) -> tuple[int
 
 
 @pytest.mark.needs("kafka")
+@pytest.mark.skipif(not is_long(), reason="long: make chaos")
 def test_kafkas_tool_finds_the_replicas_alike(cluster: RunningCluster, topic: str) -> None:
     with Load(cluster, topic) as load:
         load.wait_for_acks(300)

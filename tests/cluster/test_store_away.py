@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
@@ -15,7 +16,8 @@ import pytest
 
 from headrace.testing.process import BrokerProcess
 from tests.support import zookeeper
-from tests.support.cluster import RunningCluster
+from tests.support.cluster import RunningCluster, wait_for
+from tests.support.effort import is_long
 from tests.support.zookeeper import ZooKeeperServer, free_port
 
 pytestmark = [
@@ -38,10 +40,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster
         yield running
 
 
-@pytest.mark.parametrize("silent", [False, True], ids=["killed", "silent"])
-def test_all_brokers_stop_cleanly_without_zookeeper(cluster: RunningCluster, silent: bool) -> None:
+@pytest.mark.parametrize("how", ["killed", *(["silent"] if is_long() else [])])
+def test_all_brokers_stop_cleanly_without_zookeeper(cluster: RunningCluster, how: str) -> None:
     """One of them is the controller, which has nobody to ask for its own controlled shutdown."""
-    name = f"kept-{silent}"
+    silent = how == "silent"
+    name = f"kept-{how}"
     cluster.create_topic(name, 3, replicas=2)
     cluster.wait_in_sync(name)
     cluster.zookeeper.pause() if silent else cluster.zookeeper.kill()
@@ -131,3 +134,33 @@ def told(process: subprocess.Popen[str]) -> str:
         if "ZooKeeper" in line:
             return line
     raise AssertionError("it ended without a word about ZooKeeper")
+
+
+@pytest.mark.parametrize("when", ["starting", "without ZooKeeper", *(["twice"] if is_long() else [])])
+def test_ctrl_c_ends_a_development_cluster_in_every_state(tmp_path: Path, when: str) -> None:
+    command = [sys.executable, "-m", "headrace.cli", "up", "--brokers", "2", "--port", "0", "--zookeeper-port", "0"]
+    process = subprocess.Popen([*command, "--data", str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    pids: list[int] = []
+    try:
+        if when == "starting":
+            wait_for(lambda: (tmp_path / "zookeeper.log").exists(), 30, "the first process")
+        else:
+            assert "2 brokers serve" in process.stdout.readline()
+            process.stdout.readline()
+            pids = [int(process.stdout.readline().split()[2]) for _ in range(3)]
+            os.kill(pids[0], signal.SIGKILL)
+            assert "zookeeper: ended" in process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        if when == "twice":
+            assert "stopping" in process.stdout.readline()
+            process.send_signal(signal.SIGINT)
+        assert process.wait(STOPS_WITHIN_S) == 0
+        assert "stopped" in process.stdout.read()
+        for pid in pids:
+            with pytest.raises(ProcessLookupError):
+                os.kill(pid, 0)
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
