@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from headrace.wire.codec import MalformedRequest, read_uvarint, skip_tagged_fields
@@ -171,6 +172,20 @@ def encode_offset_commit_response(
     version: int, correlation_id: int, topics: Sequence[tuple[Topic, Sequence[tuple[int, int]]]]
 ) -> bytearray:
     """The whole frame, length prefix included; per topic (partition, error code)."""
+    if len(topics) == 1 and len(topics[0][1]) == 1:
+        # Most consumers hear the same answer again and again.
+        out = bytearray(_answer_for_one(version, topics[0][0], *topics[0][1][0]))
+        _I32.pack_into(out, 4, correlation_id)
+        return out
+    return _encode(version, correlation_id, topics)
+
+
+@lru_cache(maxsize=4_096)
+def _answer_for_one(version: int, topic: Topic, partition: int, error: int) -> bytes:
+    return bytes(_encode(version, 0, [(topic, [(partition, error)])]))
+
+
+def _encode(version: int, correlation_id: int, topics: Sequence[tuple[Topic, Sequence[tuple[int, int]]]]) -> bytearray:
     if version >= FLEXIBLE_FROM:
         # Length, correlation id, no tags in the header, no throttle time.
         out = bytearray(13)

