@@ -50,6 +50,7 @@ def run(directory: Path, rounds: int = 3) -> list[Row]:
                 _fill(server, "kb", _KB_RECORDS, 1000)
                 _fill(server, "small", _SMALL_RECORDS, 100)
                 _batches(spark, server, warm_up=True)
+                _warm_streams(spark, server, directory / f"{server.name}-warm")
             for number in range(rounds):
                 for server in servers:
                     _batches(spark, server)
@@ -94,6 +95,14 @@ def _batches(spark: Any, server: Server, *, warm_up: bool = False) -> None:
     rows.write.format(kind).options(**_options(server, topic="written")).mode("append").save()
     if not warm_up:
         ROWS["sink"].add(server.name, count / (time.perf_counter() - began))
+
+
+def _warm_streams(spark: Any, server: Server, directory: Path) -> None:
+    """One query of each kind whose times do not count: code is compiled, Python's workers are started."""
+    kind = _FORMATS[server.name]
+    at_least = {} if kind == "kafka" else {"mode": "at-least-once"}
+    _latency(spark, server, directory / "flat", "warm-flat", kind, at_least)
+    _latency(spark, server, directory / "count", "warm-count", kind, at_least, count=True)
 
 
 def _latencies(spark: Any, server: Server, directory: Path, number: int) -> None:

@@ -52,6 +52,9 @@ _GRACE_S: Final = 30.0
 _FIRST_PAUSE_S: Final = 1.0
 _LONGEST_PAUSE_S: Final = 60.0
 _HEALTHY_AFTER_S: Final = 300.0
+# Spark gives a new Python process ten seconds to report; on a busy machine that is not a mistake of the pipeline.
+_BAD_LUCK: Final = "Python worker failed to connect back"
+_MOST_BAD_LUCK: Final = 3
 _VIEW_REFRESH_S: Final = 10.0
 RUN_FILE: Final = "headrace-run.json"
 
@@ -184,11 +187,12 @@ class PipelineRun:
 
     def supervise(self) -> None:
         """Watches until every flow has ended (`once`) or `stop` was called; then stops what still runs."""
+        _make_active(self.spark)
         try:
             while not self._stop.is_set():
                 for flow in self.flows:
                     self._look_after(flow)
-                if self.once and all(flow.query is None for flow in self.flows):
+                if self.once and all(flow.query is None and flow.start_again_at is None for flow in self.flows):
                     break
                 if not self.once:
                     self._refresh_views(every_s=_VIEW_REFRESH_S)
@@ -204,7 +208,10 @@ class PipelineRun:
     def _look_after(self, flow: RunningFlow) -> None:
         if flow.query is None:
             if flow.start_again_at is not None and time.monotonic() >= flow.start_again_at:
-                self._start_query(flow)
+                try:
+                    self._start_query(flow)
+                except PipelineError as refusal:
+                    self._failed(flow, refusal)
             return
         active = flow.query.isActive
         self._take_progress(flow)
@@ -238,7 +245,8 @@ class PipelineRun:
         reason = readable(error)
         flow.progress.last_error = reason
         # A flow that never finished a batch is wrong, not unlucky; and a finished run has nobody to wait for it.
-        if self.once or flow.finished_batches == 0:
+        unlucky = _BAD_LUCK in reason and flow.progress.restarts < _MOST_BAD_LUCK
+        if (self.once or flow.finished_batches == 0) and not unlucky:
             flow.progress.state = FAILED
             self._publish(flow)
             raise PipelineError(f"flow {flow.name!r} failed: {reason}")
@@ -318,3 +326,10 @@ def _batch_of(query: StreamingQuery) -> int:
     """The number of the last batch that it finished."""
     event = query.lastProgress
     return -1 if event is None else int(event.batchId)
+
+
+def _make_active(spark: SparkSession) -> None:
+    """Whoever supervises may be another thread than the one that made the session; Spark looks data sources up in the
+    session that is active in the thread, and a query that starts again would not find its own."""
+    session_class: Any = type(spark)
+    session_class._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
