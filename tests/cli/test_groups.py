@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
+
 from confluent_kafka import Producer
 
 from headrace.testing import RunningBroker
-from tests.cli.conftest import Run
+from tests.cli.conftest import Run, environment
 
 
 def test_lag_reset_and_delete_of_a_group(headrace: Run, topic: str) -> None:
@@ -51,8 +54,24 @@ def test_the_shell_completes_commands_and_live_names(headrace: Run, topic: str) 
     assert completed("headrace", "con") == ["configs", "consume", "context"]
     assert completed("headrace", "consume", topic[:-2]) == [topic]
     assert completed("headrace", "configs", "get", f"topic/{topic[:-2]}") == [f"topic/{topic}"]
-    assert "complete -o default" in headrace("completion", "bash").out
+    env = {"_HEADRACE_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": f"headrace topics describe {topic[:-2]}"}
+    assert topic in headrace(env=env).out
     assert headrace("completion", "tcsh").code == 2
+
+
+def test_a_real_shell_offers_the_live_names(running: RunningBroker, topic: str, tmp_path: Path) -> None:
+    """What the tab key runs: the function that `headrace completion bash` binds."""
+    script = f"""
+        eval "$(headrace completion bash)"
+        bound=$(complete -p headrace | sed 's/.*-F \\([^ ]*\\).*/\\1/')
+        COMP_WORDS=(headrace consume {topic[:-2]}) COMP_CWORD=2
+        $bound headrace {topic[:-2]} consume
+        echo "${{COMPREPLY[@]}}"
+    """
+    done = subprocess.run(
+        ["bash", "-c", script], env=environment(tmp_path, running.bootstrap), capture_output=True, text=True, timeout=30
+    )
+    assert (done.stdout, done.stderr) == (f"{topic}\n", "")
 
 
 def test_the_bench_measures_and_cleans_up(headrace: Run) -> None:

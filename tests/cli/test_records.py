@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import threading
+from pathlib import Path
+
 import pytest
 
-from tests.cli.conftest import Run
+from headrace.testing import RunningBroker
+from tests.cli.conftest import Run, environment
 
 
 def test_lines_and_keyed_lines_come_back(headrace: Run, topic: str) -> None:
@@ -99,3 +104,32 @@ def test_a_missing_topic_is_not_made_by_a_slip(headrace: Run, topic: str) -> Non
     assert ran.code == 1
     assert f"Did you mean {topic!r}?" in ran.err
     assert headrace("consume", topic[:-1]).code == 1
+
+
+def test_following_a_topic_that_is_deleted_ends_with_a_word(headrace: Run, running: RunningBroker, topic: str) -> None:
+    from confluent_kafka.admin import AdminClient
+
+    admin = AdminClient({"bootstrap.servers": running.bootstrap})
+    deleted = threading.Timer(1.0, lambda: admin.delete_topics([topic])[topic].result(10))
+    deleted.start()
+    ran = headrace("consume", topic, "--follow")
+    deleted.join()
+    assert (ran.code, ran.err) == (1, f"headrace: topic {topic!r} is no longer there\n")
+
+
+def test_what_does_not_fit_and_who_has_gone_are_no_stack_traces(
+    headrace: Run, running: RunningBroker, topic: str, tmp_path: Path
+) -> None:
+    (tmp_path / "large").write_text("x" * 2_000_000)
+    ran = headrace("produce", topic, "--file", "large")
+    assert ran.code == 1
+    assert ran.err == (
+        f"headrace: {topic}: Broker: Message size too large. See headrace configs get topic/{topic} max.message.bytes "
+        "--all\n"
+    )
+    headrace("produce", topic, "-p", "0", stdin="\n".join(f"line {n}" for n in range(5000)))
+    line = f"set -o pipefail; headrace consume {topic} --partition 0 | head -1"
+    piped = subprocess.run(
+        ["bash", "-c", line], env=environment(tmp_path, running.bootstrap), capture_output=True, text=True, timeout=30
+    )
+    assert (piped.returncode, piped.stdout, piped.stderr) == (0, "line 0\n", "")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
 
@@ -25,7 +24,3 @@ def main() -> None:
     except (ToolFailed, Fault, TimeoutError) as error:
         print(f"headrace: {str(error) or 'no answer within the time-out'}", file=sys.stderr)
         sys.exit(1)
-    except BrokenPipeError:
-        # The reader of our output has gone (`… | head`); that is its right.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from typing import Annotated, Any, Final
 
@@ -37,6 +38,16 @@ class LazyCommands(TyperGroup):
 
     def list_commands(self, ctx: object) -> list[str]:
         return sorted([*COMMANDS, *super().list_commands(ctx)])  # type: ignore[arg-type]
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # The reader of our output has gone (`… | head`); that is its right, and no failure.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            ctx.exit(0)
+        return result
 
     def get_command(self, ctx: object, cmd_name: str):  # type: ignore[no-untyped-def]
         if cmd_name in COMMANDS:

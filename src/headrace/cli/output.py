@@ -41,7 +41,7 @@ def show(
 def show_one(document: Mapping[str, Any], form: Format, *, title: str | None = None) -> None:
     """One thing with many fields."""
     if form is Format.TABLE:
-        _table([{"": name, " ": value} for name, value in document.items()], title)
+        _table([{"": name, " ": value} for name, value in document.items()], title, headed=False)
     elif form is Format.JSON:
         print(json.dumps(document, default=str, indent=2))
     else:
@@ -67,26 +67,27 @@ def _cell(value: Any) -> str:
     return str(value)
 
 
-def _table(rows: Sequence[Mapping[str, Any]], title: str | None) -> None:
+def _table(rows: Sequence[Mapping[str, Any]], title: str | None, *, headed: bool = True) -> None:
     headings = list(rows[0])
     if not sys.stdout.isatty():
-        _plain_table(headings, [[_cell(row[name]) for name in headings] for row in rows], _numeric(rows))
+        lines = [[_cell(row[name]) for name in headings] for row in rows]
+        _plain_table(headings, lines, _numeric(rows), headed=headed)
         return
     from rich.console import Console
 
-    Console().print(rich_table(rows, title))
+    Console().print(rich_table(rows, title, headed=headed))
 
 
 def _numeric(rows: Sequence[Mapping[str, Any]]) -> set[str]:
     return {name for name in rows[0] if all(isinstance(row[name], int | float) or row[name] is None for row in rows)}
 
 
-def rich_table(rows: Sequence[Mapping[str, Any]], title: str | None = None) -> Any:
+def rich_table(rows: Sequence[Mapping[str, Any]], title: str | None = None, *, headed: bool = True) -> Any:
     """A table for a terminal."""
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title)
+    table = Table(title=title, show_header=headed)
     numeric = _numeric(rows) if rows else set()
     for name in rows[0] if rows else ():
         table.add_column(name.replace("_", " "), justify="right" if name in numeric else "left", overflow="fold")
@@ -96,8 +97,8 @@ def rich_table(rows: Sequence[Mapping[str, Any]], title: str | None = None) -> A
     return table
 
 
-def _plain_table(headings: list[str], cells: Iterable[list[str]], numeric: set[str]) -> None:
-    lines = [[name.replace("_", " ").upper() for name in headings], *cells]
+def _plain_table(headings: list[str], cells: Iterable[list[str]], numeric: set[str], *, headed: bool) -> None:
+    lines = [*([[name.replace("_", " ").upper() for name in headings]] if headed else []), *cells]
     widths = [max(len(line[at]) for line in lines) for at in range(len(headings))]
     for line in lines:
         padded = [

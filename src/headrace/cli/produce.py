@@ -210,12 +210,16 @@ class _Sender:
             options["partition"] = record.partition
         if record.timestamp_ms is not None:
             options["timestamp"] = record.timestamp_ms
+        from confluent_kafka import KafkaException
+
         while True:
             try:
                 self._producer.produce(self.topic, record.value, **options)
                 break
             except BufferError:
                 self._producer.poll(0.1)
+            except KafkaException as error:
+                raise Failed(f"{self.topic}: {error.args[0].str()}") from error
             if self._failed:
                 raise Failed(self._failed)
         self._producer.poll(0)
@@ -224,7 +228,7 @@ class _Sender:
 
     def _delivered(self, error: Any, message: Any) -> None:
         if error is not None:
-            self._failed = self._failed or f"{self.topic}: {error.str()}"
+            self._failed = self._failed or f"{self.topic}: {error.str()}{_way_out(error, self.topic)}"
             return
         self.sent += 1
         self.where[message.partition()] += 1
@@ -237,6 +241,15 @@ class _Sender:
         self.seconds = time.monotonic() - self._began
 
 
+def _way_out(error: Any, topic: str) -> str:
+    """What to do about it, where that is known."""
+    if error.name() in ("MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE"):
+        return f". See headrace configs get topic/{topic} max.message.bytes --all"
+    if error.name() in ("NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND"):
+        return ". See headrace doctor"
+    return ""
+
+
 def _producer(address: str, settings: dict[str, str]) -> Any:
     from confluent_kafka import KafkaException, Producer
 
@@ -246,7 +259,8 @@ def _producer(address: str, settings: dict[str, str]) -> Any:
         return Producer(
             {
                 "bootstrap.servers": address, "client.id": "headrace-cli", "linger.ms": 5,
-                "message.timeout.ms": 60_000, **settings, **quiet_log(),
+                # How large a record may be is the topic's to say, not this client's.
+                "message.timeout.ms": 60_000, "message.max.bytes": 1_000_000_000, **settings, **quiet_log(),
             }
         )  # fmt: skip
     except KafkaException as error:

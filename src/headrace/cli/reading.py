@@ -13,6 +13,7 @@ from headrace.kernel.ids import TopicPartition
 
 _BATCH: Final = 500
 _PATIENCE_S: Final = 30.0
+_LOOK_EVERY_S: Final = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ def read(
     consumer = _consumer(address, committed_only, group)
     try:
         _assign(consumer, open_spans)
-        heard = time.monotonic()
+        heard = looked = time.monotonic()
         while open_spans:
             messages = consumer.consume(_BATCH, 0.2)
             now = time.monotonic()
@@ -50,6 +51,9 @@ def read(
                 heard = now
             else:
                 on_idle()
+                if now - max(heard, looked) > _LOOK_EVERY_S:
+                    _check_still_there(consumer, {place.topic for place in open_spans})
+                    looked = time.monotonic()
                 if idle_s is not None and now - heard > idle_s:
                     return
                 if all(span.end is not None for span in open_spans.values()) and now - heard > _PATIENCE_S:
@@ -77,6 +81,18 @@ def read(
                     open_spans.pop(place, None)
     finally:
         consumer.close()
+
+
+def _check_still_there(consumer: Any, topics: set[str]) -> None:
+    """A consumer waits for a deleted topic for ever, without a word. All names: to ask for one may create it."""
+    from confluent_kafka import KafkaException
+
+    try:
+        known = consumer.list_topics(timeout=2).topics
+    except KafkaException:
+        return  # no broker answers just now; the consumer itself goes on trying
+    if gone := sorted(topics - set(known)):
+        raise Failed(f"topic {gone[0]!r} is no longer there")
 
 
 def _store(consumer: Any, group: str | None, message: Any) -> None:
