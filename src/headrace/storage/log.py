@@ -21,6 +21,7 @@ from bisect import bisect_right
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from typing import Final
 
 from headrace.kernel.errors import OffsetOutOfRange, StorageFault
 from headrace.records.batch import BatchView, TimestampType
@@ -36,12 +37,16 @@ from headrace.storage.leading import Appended, AppendOrigin, admitted_batch, ans
 from headrace.storage.log_config import LogConfig
 from headrace.storage.places import Slice
 from headrace.storage.producer_state import ProducerState
+from headrace.storage.rolling import roll
 from headrace.storage.segment import Segment
 from headrace.storage.time_lookup import TimestampOffset, first_at_or_after, newest
 from headrace.storage.trash import Trash
-from headrace.storage.txn_index import AbortedTransaction
+from headrace.storage.txn_index import AbortedTransaction, aborted_between
 
 __all__ = ["AppendOrigin", "Appended", "Log", "Slice", "TimestampOffset"]
+
+# The reason that a deleted log gives to whoever still holds it.
+DELETED: Final = "deleted"
 
 
 class Log:
@@ -118,6 +123,10 @@ class Log:
     @property
     def keeps_append_time(self) -> bool:
         return self.config.rules.timestamp_type is TimestampType.LOG_APPEND_TIME
+
+    @property
+    def is_deleted(self) -> bool:
+        return self.offline_reason == DELETED
 
     @property
     def unflushed_messages(self) -> int:
@@ -263,13 +272,7 @@ class Log:
 
     def aborted_transactions(self, start: int, end_exclusive: int) -> list[AbortedTransaction]:
         """Transactions to be skipped by a reader of committed records in that range."""
-        found: list[AbortedTransaction] = []
-        for segment in self.segments[max(0, bisect_right(self._bases, start) - 1) :]:
-            overlapping, complete = segment.txn_index.overlapping(start, end_exclusive)
-            found += overlapping
-            if complete:
-                break
-        return found
+        return aborted_between(self.segments[max(0, bisect_right(self._bases, start) - 1) :], start, end_exclusive)
 
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
         """The first record at or after `timestamp_ms`, in order of offsets."""
@@ -313,27 +316,7 @@ class Log:
     def roll(self, base_offset: int | None = None, *, now_ms: int | None = None) -> Segment:
         """Ends the active segment and begins one at `base_offset` (the log end unless a leader left a gap)."""
         self.make_files()
-        old = self._active
-        base = self._next_offset if base_offset is None else max(base_offset, self._next_offset)
-        if old.size_bytes == 0 and old.base_offset == base:
-            return old
-        created_ms = now_ms if now_ms is not None else max(old.created_ms, old.max_timestamp_ms)
-        # Each step that a full disk may refuse comes before the first that cannot be taken back.
-        self.producers.take_snapshot(base)
-        fresh = Segment.create(self.directory, base, self.config, now_ms=created_ms)
-        try:
-            old.seal()
-        except OSError:
-            fresh.remove()
-            raise
-        kept = self.segments
-        if old.size_bytes == 0:
-            # Nothing was ever written to it, and it must not stand in the way of its successor.
-            old.remove()
-            kept = kept[:-1]
-        self.set_segments((*kept, fresh))
-        self.names_changed = True
-        return fresh
+        return roll(self, max(base_offset or 0, self._next_offset), now_ms)
 
     def flush(self) -> None:
         """Everything appended so far reaches the disk; the recovery point follows. May run in a thread."""

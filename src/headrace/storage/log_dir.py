@@ -11,6 +11,7 @@ import fcntl
 import json
 import os
 import socket
+import threading
 import uuid
 from pathlib import Path
 from typing import Final
@@ -58,6 +59,10 @@ class LogDir:
         self.previous_broker_epoch = -1
         self._lock_fd = -1
         self._aborted: dict[TopicPartition, KnownAborted] | None = None
+        # The partitions that the checkpoint files speak of.
+        self._marked: set[TopicPartition] = set()
+        # The loop must write before a topic takes over a name; the thread of the timer may be writing just then.
+        self._checkpointing = threading.Lock()
 
     @property
     def is_online(self) -> bool:
@@ -151,6 +156,7 @@ class LogDir:
         except CorruptFile:
             aborted = {}
         known = recovery_points.keys() | starts.keys() | high_watermarks.keys() | aborted.keys()
+        self._marked = set(known)
         return {
             partition: Marks(
                 recovery_points.get(partition, 0),
@@ -172,6 +178,14 @@ class LogDir:
 
         Any other failure of the disk is the caller's to act on, who knows the logs that go offline with it.
         """
+        with self._checkpointing:
+            self._checkpoint([log for log in logs if not log.is_deleted])
+
+    def still_marks(self, partition: TopicPartition) -> bool:
+        """Whether the files speak of it, or of a log of the same name that was deleted since they were written."""
+        return partition in self._marked
+
+    def _checkpoint(self, logs: list[Log]) -> None:
         offsets = [(TopicPartition(log.topic, log.partition), log) for log in logs]
         try:
             # First, because a recovery point vouches for the indexes below it too.
@@ -183,6 +197,7 @@ class LogDir:
             }
             write_offsets(self.path / LOG_START_FILE, starts)
             write_offsets(self.path / HIGH_WATERMARK_FILE, {tp: log.high_watermark for tp, log in offsets})
+            self._marked = {tp for tp, _ in offsets}
         except OSError as error:
             if not is_no_space(error):
                 raise StorageFault(f"{error.strerror} on {error.filename or self.path}") from error

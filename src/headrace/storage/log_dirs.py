@@ -29,7 +29,7 @@ from headrace.storage.files import (
     is_no_space,
     partition_of_directory,
 )
-from headrace.storage.log import Log
+from headrace.storage.log import DELETED, Log
 from headrace.storage.log_config import LogConfig
 from headrace.storage.log_dir import LogDir
 from headrace.storage.promises import Promises
@@ -203,6 +203,9 @@ class LogDirs:
                 existing.assign_topic_id(topic_id)
             return existing
         home = self._choose(directory)
+        if home.still_marks(key):
+            # After a crash the new log must not be taken for the one of that name that was deleted.
+            self._checkpoint(home)
         path = home.path / str(key)
         if self.promises is not None and not path.exists():
             log = self.promises.log(
@@ -257,7 +260,7 @@ class LogDirs:
         if log is None:
             return False
         home = self._home.pop(key)
-        log.offline_reason = "deleted"
+        log.offline_reason = DELETED
         log.close(clean=False)
         if log.is_promised:
             return True
@@ -276,10 +279,13 @@ class LogDirs:
     def checkpoint(self) -> None:
         for directory in self.directories:
             if directory.is_online:
-                try:
-                    directory.checkpoint(self._logs_in(directory))
-                except StorageFault as fault:
-                    self.take_offline(directory, fault.message)
+                self._checkpoint(directory)
+
+    def _checkpoint(self, directory: LogDir) -> None:
+        try:
+            directory.checkpoint(self._logs_in(directory))
+        except StorageFault as fault:
+            self.take_offline(directory, fault.message)
 
     def flush_due(self, now_ms: int) -> None:
         """Flushes the logs that flush.messages or flush.ms say are due, and what rolled segments left. May run in a

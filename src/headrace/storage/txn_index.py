@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from crc32c import crc32c
 
@@ -40,6 +40,11 @@ class Digest(NamedTuple):
 
 
 NO_ENTRIES: Final = Digest(0, 0)
+
+
+class HasTxnIndex(Protocol):
+    @property
+    def txn_index(self) -> TxnIndex: ...
 
 
 class TxnIndex:
@@ -134,6 +139,17 @@ class TxnIndex:
         self.write_back()
         if self.path.exists():
             sync_file(self.path)
+
+
+def aborted_between(segments: Sequence[HasTxnIndex], start: int, end_exclusive: int) -> list[AbortedTransaction]:
+    """Over several segments, of which the first is the one that holds `start`."""
+    found: list[AbortedTransaction] = []
+    for segment in segments:
+        overlapping, complete = segment.txn_index.overlapping(start, end_exclusive)
+        found += overlapping
+        if complete:
+            break
+    return found
 
 
 def _packed(entries: list[AbortedTransaction]) -> bytes:

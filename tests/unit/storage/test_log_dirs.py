@@ -97,6 +97,28 @@ def test_a_lost_index_of_aborted_transactions_is_noticed_at_the_start(tmp_path: 
     again.close()
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_topic_made_anew_has_nothing_of_its_predecessor_after_a_crash(tmp_path: Path, restarted: bool) -> None:
+    dirs = opened(tmp_path)
+    log = dirs.create("orders", 0)
+    append(log, a_batch(9))
+    log.advance_high_watermark(9)
+    log.advance_log_start(7)
+    log.flush()
+    dirs.checkpoint()
+    dirs.delete("orders", 0, now_ms=NOW_MS)
+    if restarted:
+        dirs.close(clean=False)
+        dirs = opened(tmp_path)
+    append(dirs.create("orders", 0), a_batch(2))
+    dirs.close(clean=False)
+    again = opened(tmp_path)
+    [log] = again.logs()
+    assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (0, 2, 0)
+    assert [record.offset for record in read_all(log)] == [0, 1]
+    again.close()
+
+
 def test_a_crash_is_noticed_and_recovery_tells_how_far_it_is(tmp_path: Path) -> None:
     config = LogConfig(segment_bytes=500)
     dirs = opened(tmp_path, config=config)
