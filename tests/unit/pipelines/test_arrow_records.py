@@ -78,6 +78,18 @@ def test_records_that_come_in_runs_of_one_size_arrive_unchanged(
         pass
 
 
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+def test_rows_have_left_the_fetched_bytes_whose_buffer_is_used_again(codec: Codec) -> None:
+    records = [Record(b"key %d" % i, b"value %d" % i, (("h", b"%d" % i),), timestamp_ms=i) for i in range(100)]
+    buffer = bytearray(build_batch(records, codec=codec))
+    decoded = list(Decoder("t", 0, include_headers=True).decode(memoryview(buffer), 0, 1 << 60))
+    buffer[:] = bytes(len(buffer))
+    rows = [row for batch in decoded for row in batch.to_pylist()]
+    assert [(row["key"], row["value"], row["headers"][0]["value"]) for row in rows] == [
+        (record.key, record.value, record.headers[0][1]) for record in records
+    ]
+
+
 def test_only_the_asked_range_of_offsets_is_given() -> None:
     data = build_batch([Record(None, b"%d" % i, timestamp_ms=1) for i in range(10)], base_offset=100)
     assert [row["offset"] for row in rows_of(Decoder("t", 0), data, 103, 107)] == [103, 104, 105, 106]
