@@ -30,7 +30,16 @@ from rich.live import Live
 from headrace.client.blocking import EARLIEST, LATEST, READ_COMMITTED, BlockingClient
 from headrace.client.blocking_fetch import FetchSettings, FetchStream
 from headrace.kernel.errors import Fault
-from headrace.pipelines.demo_screen import INPUT_TOPIC, OUTPUT_TOPIC, Snapshot, picture, print_plain, what_next
+from headrace.pipelines.demo_screen import (
+    INPUT_TOPIC,
+    OUTPUT_TOPIC,
+    Snapshot,
+    fitting_rows,
+    hints,
+    picture,
+    print_plain,
+    what_next,
+)
 from headrace.pipelines.demo_text import LINES
 from headrace.pipelines.errors import PipelineError
 from headrace.pipelines.progress import write_records
@@ -181,13 +190,16 @@ class WordCountDemo:
         )
 
     def show_until_interrupted(self) -> None:
+        shown = hints(self.bootstrap)
+        self.console.print(shown)
+        rows = fitting_rows(self.console.height, len(self.console.render_lines(shown)))
         with Live(console=self.console, refresh_per_second=4, transient=False) as live:
             sent_at, next_line = 0.0, 0
             while True:
                 if time.monotonic() - sent_at > _LINE_EVERY_S:
                     self.send(LINES[next_line % len(LINES)])
                     sent_at, next_line = time.monotonic(), next_line + 1
-                live.update(picture(self.look(), self.bootstrap))
+                live.update(picture(self.look(), self.bootstrap, rows=rows))
                 time.sleep(0.1)
 
     def run_to_the_end(self) -> bool:

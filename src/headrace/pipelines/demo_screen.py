@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from rich.console import Console, Group
 from rich.panel import Panel
@@ -12,6 +13,10 @@ from rich.text import Text
 
 INPUT_TOPIC = "streams-plaintext-input"
 OUTPUT_TOPIC = "streams-wordcount-output"
+_FEWEST_ROWS: Final = 5
+_MOST_ROWS: Final = 20
+# The table's title, head and frame, the two lines of facts, and the line of the cursor.
+_LINES_AROUND: Final = 9
 
 
 @dataclass(frozen=True)
@@ -24,7 +29,13 @@ class Snapshot:
     last_line: str
 
 
-def picture(snapshot: Snapshot, bootstrap: str, *, rows: int = 15) -> Group:
+def fitting_rows(screen_lines: int, hint_lines: int) -> int:
+    """How many words are shown so that the table and, on a tall screen, the hints above it stay in sight: a live table
+    that is taller than the screen is cut off at its end."""
+    return max(_FEWEST_ROWS, min(_MOST_ROWS, screen_lines - hint_lines - _LINES_AROUND))
+
+
+def picture(snapshot: Snapshot, bootstrap: str, *, rows: int) -> Group:
     table = Table(title=f"{OUTPUT_TOPIC}: {len(snapshot.counts)} words", title_justify="left", expand=False)
     table.add_column("word")
     table.add_column("count", justify="right")
@@ -38,7 +49,11 @@ def picture(snapshot: Snapshot, bootstrap: str, *, rows: int = 15) -> Group:
         f"batches [b]{snapshot.batches}[/b]   last batch [b]{snapshot.batch_ms} ms[/b]\n"
     )
     facts.append(f"{INPUT_TOPIC} ← {snapshot.last_line}", style="dim")
-    return Group(facts, table, Panel(what_next(bootstrap), title="Type next, in another terminal", title_align="left"))
+    return Group(facts, table)
+
+
+def hints(bootstrap: str) -> Panel:
+    return Panel(what_next(bootstrap), title="Type next, in another terminal", title_align="left")
 
 
 def what_next(bootstrap: str) -> str:

@@ -1,0 +1,32 @@
+"""The word count's screen fits the terminal it is drawn on."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from headrace.pipelines.demo_screen import Snapshot, fitting_rows, hints, picture
+
+_WORDS = {f"word{n}": 100 - n for n in range(60)}
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (100, 40), (200, 60)])
+def test_the_live_part_is_never_taller_than_the_screen(width: int, height: int) -> None:
+    console = Console(file=io.StringIO(), width=width, height=height, force_terminal=True)
+    hint_lines = len(console.render_lines(hints("localhost:9092")))
+    rows = fitting_rows(height, hint_lines)
+    drawn = picture(Snapshot(_WORDS, 12, 3, 250, 4, "the last line"), "localhost:9092", rows=rows)
+    lines = len(console.render_lines(drawn))
+    assert lines < height
+    if height >= 40:
+        assert lines + hint_lines < height
+
+
+def test_hints_name_the_broker_that_runs() -> None:
+    console = Console(file=io.StringIO(), width=200)
+    console.print(hints("localhost:9192"))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "kafka-console-consumer.sh --bootstrap-server localhost:9192" in text
+    assert "LongDeserializer" in text and "wordcount.counts" in text
