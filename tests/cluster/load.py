@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from typing import Any
@@ -194,7 +195,7 @@ class JavaLoad(Load):
 
     def _produce(self, name: str) -> None:
         self._stop.wait()
-        if self._program.process.poll() is None:
+        with contextlib.suppress(OSError, ValueError):  # it ended already
             self._program.tell("stop")
         if not self._flushed.wait(90):
             self.failed.append("java: not everything was answered within 90 s")

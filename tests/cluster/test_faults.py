@@ -189,6 +189,7 @@ def test_a_replica_that_lost_its_tail(cluster: RunningCluster, topic: str) -> No
         conclude(cluster, load, topic=topic)
 
 
+@pytest.mark.skipif(not is_long(), reason="long: make chaos")
 def test_a_replica_with_a_flipped_byte(cluster: RunningCluster, topic: str) -> None:
     with Load(cluster, topic) as load:
         load.wait_for_acks(200)

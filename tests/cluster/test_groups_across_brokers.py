@@ -70,9 +70,7 @@ class Reader(threading.Thread):
         self._consumer.close()
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_a_group_outlives_its_coordinators(tmp_path: Path, protocol: str) -> None:
-    group = f"readers-{protocol}"
+def test_groups_of_both_protocols_outlive_their_coordinators(tmp_path: Path) -> None:
     with RunningCluster(tmp_path) as cluster:
         cluster.create_topic("t", PARTITIONS)
         stop = threading.Event()
@@ -96,10 +94,14 @@ def test_a_group_outlives_its_coordinators(tmp_path: Path, protocol: str) -> Non
 
         load = threading.Thread(target=produce)
         load.start()
-        readers = [Reader(cluster.bootstrap, group, protocol) for _ in range(2)]
+        groups = {
+            f"readers-{protocol}": [Reader(cluster.bootstrap, f"readers-{protocol}", protocol) for _ in range(2)]
+            for protocol in ("classic", "consumer")
+        }
+        readers = [reader for members in groups.values() for reader in members]
         try:
             eventually(lambda: all(len(reader.committed) > 2 for reader in readers))
-            for _ in range(2):
+            for group in groups:
                 before = [len(reader.committed) for reader in readers]
                 victim = coordinator_of(cluster, group)
                 cluster.brokers[victim].kill()
@@ -114,15 +116,17 @@ def test_a_group_outlives_its_coordinators(tmp_path: Path, protocol: str) -> Non
         finally:
             stop.set()
             load.join(90)
-        eventually(lambda: set(produced) <= readers[0].seen | readers[1].seen)
+        for members in groups.values():
+            eventually(lambda members=members: set(produced) <= members[0].seen | members[1].seen)  # type: ignore[misc]
         for reader in readers:
             reader.stop.set()
             reader.join(30)
-        asker = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": group, "log_level": 0})
-        kept = asker.committed([TopicPartition("t", p) for p in range(PARTITIONS)], 30)
-        highest = {p: max(c.get(p, -1) for reader in readers for c in reader.committed) for p in range(PARTITIONS)}
-        assert all(p.offset >= highest[p.partition] for p in kept), "a committed offset went back"
-        asker.close()
+        for group, members in groups.items():
+            asker = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": group, "log_level": 0})
+            kept = asker.committed([TopicPartition("t", p) for p in range(PARTITIONS)], 30)
+            highest = {p: max(c.get(p, -1) for member in members for c in member.committed) for p in range(PARTITIONS)}
+            assert all(p.offset >= highest[p.partition] for p in kept), f"{group}: a committed offset went back"
+            asker.close()
 
 
 def test_queues_outlive_their_leaders_and_coordinators(tmp_path: Path) -> None:
