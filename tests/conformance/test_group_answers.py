@@ -272,6 +272,34 @@ def test_consumer_groups(clients: tuple[str, str]) -> None:
     compare(clients, script)
 
 
+def test_members_of_consumer_groups_on_their_way(clients: tuple[str, str]) -> None:
+    """What random histories found: describing a member that is giving something up, votes that are even, static ids."""
+
+    def script(client: Client) -> Iterator[Any]:
+        group, described = "g45", {"group_ids": ["g45"], "include_authorized_operations": False}
+        owned = [{"topic_id": client.topic_ids["t"], "partitions": [0, 1]}]
+        yield consumer_beat(client, group, "a", 0, server_assignor="range")
+        yield client.ask(CONSUMER_DESCRIBE, 1, described)
+        yield consumer_beat(client, group, "b", 0, server_assignor="uniform")
+        yield client.ask(CONSUMER_DESCRIBE, 1, described)
+        yield consumer_beat(client, group, "a", 2, topic_partitions=owned)
+        yield client.ask(CONSUMER_DESCRIBE, 1, described)
+        yield consumer_beat(client, group, "b", 3)
+        owned[0]["partitions"] = [0]
+        yield consumer_beat(client, group, "a", 2, topic_partitions=owned)
+        yield consumer_beat(client, group, "b", 3)
+        yield client.ask(CONSUMER_DESCRIBE, 1, described)
+        yield consumer_beat(client, group, "s", 0, instance_id="i")
+        yield consumer_beat(client, group, "s", 0, instance_id="i")
+        yield consumer_beat(client, group, "s", -2, instance_id="i")
+        yield consumer_beat(client, group, "s", 0, instance_id="i")
+        for member in ("a", "b"):
+            yield consumer_beat(client, group, member, -1)
+        yield consumer_beat(client, group, "s", -1, instance_id="i")
+
+    compare(clients, script)
+
+
 def test_share_groups(clients: tuple[str, str]) -> None:
     def script(client: Client) -> Iterator[Any]:
         group, member = "g50", str(uuid.UUID(int=5))

@@ -49,8 +49,8 @@ class ConsumerGroupDescribe:
             "client_id": about.client_id,
             "client_host": about.client_host,
             "subscribed_topic_names": about.topic_names,
-            "subscribed_topic_regex": about.topic_regex,
-            "assignment": self._assignment(member.assigned),
+            "subscribed_topic_regex": about.topic_regex or "",
+            "assignment": self._assignment(_held(member)),
             "target_assignment": self._assignment(group.target.get(member.member_id, {})),
             "member_type": 0 if member.uses_classic_protocol else 1,
         }
@@ -64,6 +64,15 @@ class ConsumerGroupDescribe:
                 if topic_id in names
             ]
         }
+
+
+def _held(member: ConsumerMember) -> dict[uuid.UUID, set[int]]:
+    """What nobody else may have: also what the member was told to give up and has not yet."""
+    held: dict[uuid.UUID, set[int]] = {}
+    for partitions in (member.assigned, member.pending_revocation):
+        for topic_id, indexes in partitions.items():
+            held.setdefault(topic_id, set()).update(indexes)
+    return held
 
 
 def _head(group: ConsumerGroup, error: ErrorCode, message: str | None, assignor: str) -> dict[str, Any]:

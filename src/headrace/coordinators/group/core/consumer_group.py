@@ -143,7 +143,8 @@ class ConsumerGroup:
 
     def preferred_assignor(self, members: Iterable[ConsumerMember], default: str) -> str:
         votes = Counter(m.about.server_assignor for m in members if m.about.server_assignor)
-        return votes.most_common(1)[0][0] if votes else default
+        # With equal votes `uniform` goes before `range`, as in Kafka.
+        return max(votes, key=lambda name: (votes[name], name)) if votes else default
 
     # --- replay -------------------------------------------------------------------------------------------------
 

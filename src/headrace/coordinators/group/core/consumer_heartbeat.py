@@ -96,14 +96,15 @@ class ConsumerHeartbeats:
         if request.epoch == 0:
             if holder is None:
                 return ConsumerMember(member_id, NOBODY), None
-            if holder.member_id == member_id:
-                return holder, None
+            # Not even under its own id: it must have said that it goes before it may come back.
             if not holder.uses_classic_protocol and holder.epoch != STATIC_LEAVE_EPOCH:
                 raise Refused(
                     ErrorCode.unreleased_instance_id,
                     f"Static member {member_id} with instance id {request.instance_id} cannot join the group because "
                     f"the instance id is owned by {holder.member_id} member.",
                 )
+            if holder.member_id == member_id:
+                return holder, None
             return self.take_over(group, holder, member_id, effects), holder
         if holder is None:
             raise Refused(ErrorCode.unknown_member_id, f"Instance id {request.instance_id} is unknown.")
