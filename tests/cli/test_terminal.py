@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pexpect
@@ -10,10 +11,12 @@ from headrace.testing import RunningBroker
 from tests.cli.conftest import PROGRAMS, Run, environment
 
 
-def at_a_terminal(running: RunningBroker, home: Path, *words: str, cwd: Path | None = None) -> pexpect.spawn:
+def at_a_terminal(
+    running: RunningBroker, home: Path, *words: str, cwd: Path | None = None, columns: int = 140
+) -> pexpect.spawn:
     env = environment(home, running.bootstrap)
     program = str(PROGRAMS / "headrace")
-    return pexpect.spawn(program, list(words), env=env, encoding="utf-8", timeout=15, dimensions=(40, 140), cwd=cwd)  # type: ignore[arg-type]
+    return pexpect.spawn(program, list(words), env=env, encoding="utf-8", timeout=15, dimensions=(40, columns), cwd=cwd)  # type: ignore[arg-type]
 
 
 def test_tables_have_boxes(running: RunningBroker, topic: str, tmp_path: Path) -> None:
@@ -21,6 +24,14 @@ def test_tables_have_boxes(running: RunningBroker, topic: str, tmp_path: Path) -
     screen.expect(pexpect.EOF)
     assert "┃" in (screen.before or "")
     assert topic in (screen.before or "")
+
+
+def test_what_does_not_fit_side_by_side_is_a_paragraph(running: RunningBroker, topic: str, tmp_path: Path) -> None:
+    screen = at_a_terminal(running, tmp_path, "topics", "ls", columns=40)
+    screen.expect(pexpect.EOF)
+    assert re.search(rf"topic +{topic}\r\n", screen.before or "")
+    assert re.search(r"under replicated +0\r\n", screen.before or "")
+    assert "┃" not in (screen.before or "")
 
 
 def test_a_topic_is_deleted_after_a_yes(running: RunningBroker, topic: str, tmp_path: Path, headrace: Run) -> None:

@@ -73,9 +73,24 @@ def _table(rows: Sequence[Mapping[str, Any]], title: str | None, *, headed: bool
         lines = [[_cell(row[name]) for name in headings] for row in rows]
         _plain_table(headings, lines, _numeric(rows), headed=headed)
         return
-    from rich.console import Console
+    _boxed(rows, title, headed)
 
-    Console().print(rich_table(rows, title, headed=headed))
+
+def _boxed(rows: Sequence[Mapping[str, Any]], title: str | None, headed: bool) -> None:
+    """In a terminal. Where the columns do not fit side by side, a row is a paragraph: split words cannot be read."""
+    from rich.console import Console
+    from rich.measure import Measurement
+
+    console = Console()
+    table = rich_table(rows, title, headed=headed)
+    unbounded = console.options.update(max_width=1 << 16)
+    if not headed or Measurement.get(console, unbounded, table).maximum <= console.width:
+        console.print(table)
+        return
+    width = max(len(name) for name in rows[0])
+    for number, row in enumerate(rows):
+        paragraph = (f"{name.replace('_', ' '):<{width}}  {_cell(value)}" for name, value in row.items())
+        console.print(("\n" if number else "") + "\n".join(paragraph), markup=False, highlight=False, soft_wrap=True)
 
 
 def _numeric(rows: Sequence[Mapping[str, Any]]) -> set[str]:

@@ -57,7 +57,8 @@ def ls(
 
     rows = connected(bootstrap, action, timeout=timeout)
     if output is Format.TABLE:
-        rows = [{**row, "size": size_text(row["size"])} for row in rows]
+        # The id is for programs; a person has the name, and the width of a terminal.
+        rows = [{**{k: v for k, v in row.items() if k != "id"}, "size": size_text(row["size"])} for row in rows]
     show(rows, output, empty="no topics yet: headrace topics create NAME")
 
 
