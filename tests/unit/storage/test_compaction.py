@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import shutil
+import tempfile
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,10 +29,23 @@ from headrace.storage.log_config import LogConfig
 from headrace.storage.log_dir import known_aborted
 from headrace.storage.log_dirs import LogDirs, StorageSettings
 from headrace.storage.recovery import Marks
-from tests.support.logs import NOW_MS, open_at, read_batches
+from tests.support.logs import NOW_MS, directory_in_memory, open_at, read_batches
 
 HOUR_MS = 3_600_000
 COMPACT = LogConfig(cleanup_policy=frozenset({"compact"}), delete_retention_ms=HOUR_MS, min_cleanable_dirty_ratio=0.0)
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """In memory: rounds sync a great deal, and no test here is about what a disk keeps."""
+    with directory_in_memory() as directory:
+        yield directory
+
+
+@pytest.fixture(scope="module")
+def memory() -> Iterator[Path]:
+    with directory_in_memory() as directory:
+        yield directory
 
 
 def put(
@@ -236,9 +251,9 @@ def test_a_young_segment_waits_for_the_compaction_lag_and_an_old_one_is_overdue(
 
 @settings(max_examples=60, deadline=None)
 @given(st.data())
-def test_the_final_map_is_that_of_a_naive_model(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+def test_the_final_map_is_that_of_a_naive_model(memory: Path, data: st.DataObject) -> None:
     """Random keys, tombstones, transactions, rolls, rounds and crashes; the visible state never differs."""
-    directory = tmp_path_factory.mktemp("model") / "orders-0"
+    directory = Path(tempfile.mkdtemp(dir=memory)) / "orders-0"
     log = open_at(directory, COMPACT)
     checkpoint: int | None = None
     sequences: dict[int, int] = {}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import struct
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,9 +18,15 @@ from headrace.records.builder import Record, build_batch
 from headrace.records.compression import Codec
 from headrace.storage.log import AppendOrigin
 from headrace.storage.log_config import LogConfig
-from tests.support.logs import NOW_MS, a_batch, append, open_at, read_all, read_batches
+from tests.support.logs import NOW_MS, a_batch, append, directory_in_memory, open_at, read_all, read_batches
 
 SMALL = LogConfig(segment_bytes=4096, index_interval_bytes=256, segment_index_bytes=8192)
+
+
+@pytest.fixture(scope="module")
+def memory() -> Iterator[Path]:
+    with directory_in_memory() as directory:
+        yield directory
 
 
 def test_offsets_count_from_zero_without_a_gap(tmp_path: Path) -> None:
@@ -285,11 +293,9 @@ def test_preallocated_data_files_are_trimmed_too(tmp_path: Path) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(counts=st.lists(st.integers(1, 6), min_size=1, max_size=50), data=st.data())
-def test_a_cut_log_is_the_log_that_was_never_longer(
-    tmp_path_factory: pytest.TempPathFactory, counts: list[int], data: st.DataObject
-) -> None:
+def test_a_cut_log_is_the_log_that_was_never_longer(memory: Path, counts: list[int], data: st.DataObject) -> None:
     config = LogConfig(segment_bytes=700, index_interval_bytes=100, segment_index_bytes=8192)
-    long, short = (open_at(tmp_path_factory.mktemp("log"), config) for _ in range(2))
+    long, short = (open_at(Path(tempfile.mkdtemp(dir=memory)), config) for _ in range(2))
     for at, count in enumerate(counts):
         batch = a_batch(
             count, timestamps=[NOW_MS + (at * 37) % 50] * count, producer=(at % 3, 0, 0) if at < 3 else None
