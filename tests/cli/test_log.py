@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,9 +16,15 @@ from headrace.cli.log import app
 from headrace.records.control import build_end_txn_marker
 from headrace.storage.leading import AppendOrigin
 from headrace.storage.log_config import LogConfig
-from tests.support.logs import NOW_MS, a_batch, append, open_at
+from tests.support.logs import NOW_MS, a_batch, append, directory_in_memory, open_at
 
 BATCHES = 5
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    with directory_in_memory() as directory:
+        yield directory
 
 
 @pytest.fixture
