@@ -41,7 +41,7 @@ def readable(error: Any) -> str:
     ours = [line for line in lines if line.startswith("headrace.") and ": " in line]
     if ours:
         return ours[-1].split(": ", 1)[1][:500]
-    if any(line.startswith("Traceback") for line in lines):
+    if any("Traceback (most recent call last):" in line for line in lines):
         for line in reversed(lines):
             if (match := _PYTHON_ERROR.match(line)) and match[1].endswith(("Error", "Exception", "Warning")):
                 return line[:500]

@@ -8,7 +8,7 @@ import pytest
 
 from headrace.pipelines.checkpoint import Checkpoint
 from headrace.pipelines.demo import count_apart
-from headrace.pipelines.errors import OptionError, PipelineError
+from headrace.pipelines.errors import OptionError, PipelineError, readable
 from headrace.pipelines.graph import split_statements
 from headrace.pipelines.java import JavaMissing, find_java
 from headrace.pipelines.moving import parse_when, reset
@@ -101,6 +101,26 @@ def test_a_pipeline_that_never_ran_cannot_be_moved(tmp_path: Path) -> None:
     checkpoint_at(tmp_path / "s" / "checkpoints" / "f")
     with pytest.raises(PipelineError, match=r"flow 'g' has no checkpoint below .*; known: f"):
         reset(spec, "earliest", flow="g", bootstrap=None, report=print)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (
+            "[PYTHON_EXCEPTION] An exception was thrown from the Python worker: Traceback (most recent call last):\n"
+            '  File "flows.py", line 3, in careful\n    raise OSError("x")\nOSError: the disk is away\n SQLSTATE: 38000',
+            "OSError: the disk is away",
+        ),
+        (
+            "[STREAM_FAILED] Query [id = 1] terminated with exception: x\nTraceback (most recent call last):\n"
+            "headrace.pipelines.errors.DataLossError: t-0 begins at 7\n\tat org.apache.spark.X(Y.scala:1)",
+            "t-0 begins at 7",
+        ),
+        ("[TABLE_OR_VIEW_NOT_FOUND] The table `x` cannot be found.\n'Project", None),
+    ],
+)
+def test_a_failure_is_told_by_its_sentence(text: str, sentence: str | None) -> None:
+    assert readable(text) == (sentence or text.splitlines()[0])
 
 
 def test_java_is_found_and_its_absence_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
