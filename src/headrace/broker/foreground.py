@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
+import resource
 import signal
 import sys
 import time
@@ -24,11 +26,21 @@ def serve_in_foreground(config: BrokerConfig, *, started: float, quiet: bool = F
     set_up_logging("WARN" if quiet else str(config["log.level"]))
     for warning in config.warnings:
         log.warning("%s", warning)
+    allow_open_files()
     try:
         return int(uvloop.run(_serve(config, started)))
     except CannotStart as problem:
         print(f"headrace: {problem}", file=sys.stderr)
         return 1
+
+
+def allow_open_files() -> None:
+    """As many as the system lets this process have: shells often begin with 1,024, and partitions and connections
+    need one each. (The Java machine does the same for Kafka.)"""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(OSError, ValueError):  # where "unlimited" is more than the system has
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 async def _serve(config: BrokerConfig, started: float) -> int:

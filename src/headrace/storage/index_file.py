@@ -2,7 +2,8 @@
 
 Kafka maps such a file and writes through the mapping. That is not done here: on a full disk a write into a mapped hole
 kills the process, where a `pwrite` gives an error that can be answered. So the active index lives in memory and each
-new entry is also written to the file; a sealed index is mapped read-only on first use and searched there.
+new entry is also written to the file; a sealed index is mapped read-only on first use and searched there. The file is
+open only from its first entry on: thousands of partitions that hold little cost a descriptor each, not three.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ class IndexFile:
         self.entry_bytes = entry_bytes
         self.count = 0
         self.max_entries = 0
+        self.is_active = False
         self._file: SharedFile | None = None
         self._written_later = False
         self._buffer: bytearray | mmap.mmap | bytes | None = None
@@ -27,10 +29,6 @@ class IndexFile:
     @property
     def size_bytes(self) -> int:
         return self.count * self.entry_bytes
-
-    @property
-    def is_active(self) -> bool:
-        return self._file is not None
 
     @property
     def buffer(self) -> bytearray | mmap.mmap | bytes:
@@ -66,16 +64,23 @@ class IndexFile:
         self._buffer = bytearray(kept)
         self.count = len(kept) // self.entry_bytes
         self.max_entries = max(1, max_bytes // self.entry_bytes)
-        self._file = SharedFile(self.path, os.O_RDWR | os.O_CREAT)
+        file = SharedFile(self.path, os.O_RDWR | os.O_CREAT)
         if not kept:
-            os.ftruncate(self._file.fileno(), 0)
-        os.ftruncate(self._file.fileno(), max(self.max_entries, self.count) * self.entry_bytes)
+            os.ftruncate(file.fileno(), 0)
+        os.ftruncate(file.fileno(), max(self.max_entries, self.count) * self.entry_bytes)
+        self._file = None
+        self.is_active = True
+
+    def _open(self) -> int:
+        if self._file is None:
+            self._file = SharedFile(self.path, os.O_RDWR | os.O_CREAT)
+        return self._file.fileno()
 
     def append(self, entry: bytes) -> None:
         """Adds an entry in memory and in the file, or, when the disk refuses, in neither."""
-        assert self._file is not None and isinstance(self._buffer, bytearray), "only an active index grows"
+        assert self.is_active and isinstance(self._buffer, bytearray), "only an active index grows"
         if not self._written_later:
-            write_fully(self._file.fileno(), memoryview(entry), self.count * self.entry_bytes)
+            write_fully(self._open(), memoryview(entry), self.count * self.entry_bytes)
         self._buffer += entry
         self.count += 1
 
@@ -83,10 +88,10 @@ class IndexFile:
         """Puts what was only in memory into the file. Where there is no space the index is empty: a hint less."""
         if not self._written_later:
             return
-        assert self._file is not None and isinstance(self._buffer, bytearray)
+        assert self.is_active and isinstance(self._buffer, bytearray)
         self._written_later = False
         try:
-            write_fully(self._file.fileno(), memoryview(self._buffer), 0)
+            write_fully(self._open(), memoryview(self._buffer), 0)
         except OSError as error:
             if not is_no_space(error):
                 raise
@@ -96,11 +101,11 @@ class IndexFile:
         """Forgets the entries from `count` on. In an active file zeros take their place."""
         if count >= self.count:
             return
-        if self._file is not None:
+        if self.is_active:
             assert isinstance(self._buffer, bytearray)
             del self._buffer[count * self.entry_bytes :]
-            os.ftruncate(self._file.fileno(), count * self.entry_bytes)
-            os.ftruncate(self._file.fileno(), self.max_entries * self.entry_bytes)
+            os.ftruncate(self._open(), count * self.entry_bytes)
+            os.ftruncate(self._open(), self.max_entries * self.entry_bytes)
         else:
             self._buffer = None
             os.truncate(self.path, count * self.entry_bytes)
@@ -108,15 +113,15 @@ class IndexFile:
 
     def seal(self) -> None:
         """Trims the file to its entries and lets go of memory and descriptor."""
-        if self._file is None:
+        if not self.is_active:
             return
         self.write_back()
-        os.ftruncate(self._file.fileno(), self.count * self.entry_bytes)
-        self._file = None
-        self._buffer = None
+        os.ftruncate(self._open(), self.count * self.entry_bytes)
+        self.drop()
 
     def drop(self) -> None:
         """Lets go of memory and descriptor without touching the file."""
+        self.is_active = False
         self._file = None
         self._buffer = None
 

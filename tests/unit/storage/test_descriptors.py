@@ -1,0 +1,35 @@
+"""How many files a partition holds open: thousands that hold little must fit into what a system gives a process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from headrace.storage.log_config import LogConfig
+from headrace.storage.log_dirs import LogDirs, StorageSettings
+from tests.support.logs import a_batch, append
+
+
+def opened(path: Path) -> LogDirs:
+    return LogDirs.open(StorageSettings((path,), node_id=1), config_of=lambda topic: LogConfig())
+
+
+def held(below: Path) -> list[str]:
+    links = [link for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+    return sorted(path.suffix for link in links if (path := link.readlink()).is_relative_to(below))
+
+
+def test_a_partition_that_holds_little_costs_one_descriptor(tmp_path: Path) -> None:
+    below = tmp_path / "orders-0"
+    dirs = opened(tmp_path)
+    append(dirs.create("orders", 0), a_batch(1))
+    assert held(below) == [".log"]
+    dirs.close()
+
+    again = opened(tmp_path)
+    log = again.logs()[0]
+    assert held(below) in ([], [".log"]), "nor do its indexes cost any after a restart"
+    for _ in range(50):
+        append(log, a_batch(1, value=b"x" * 1_000))
+    assert held(below) == [".index", ".log"], "an index is open once it has something to write"
+    again.close()
+    assert held(below) == []
