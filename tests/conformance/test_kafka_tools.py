@@ -181,6 +181,40 @@ def test_prints_what_kafkas_own_tool_prints(
         assert found == expected
 
 
+@pytest.mark.needs("kafka")
+@pytest.mark.parametrize(
+    "options", ["", "--print-data-log", "--deep-iteration", "--skip-record-metadata --print-data-log"]
+)
+def test_files_are_dumped_as_kafkas_own_tool_dumps_them(
+    options: str, running: RunningBroker, kafka_tools: KafkaTools, programs: Programs
+) -> None:
+    directory = running.data_dir / "orders-0"
+    files = [directory / f"{0:020d}{ending}" for ending in (".log", ".timeindex")]
+    words = ["--files", ",".join(map(str, [*files, directory / "leader-epoch-checkpoint"])), *options.split()]
+    _same_dump(words, kafka_tools, programs)
+
+
+@pytest.mark.needs("kafka")
+def test_the_transaction_log_is_dumped_and_shown_as_kafkas_own_tools_do(
+    running: RunningBroker, kafka_tools: KafkaTools, programs: Programs
+) -> None:
+    logs = running.data_dir.glob("__transaction_state-*/*.log")
+    [log] = [path for path in logs if b"till-1" in path.read_bytes()]
+    _same_dump(["--files", str(log), "--transaction-log-decoder"], kafka_tools, programs)
+    shown = f"""kafka-console-consumer --bootstrap-server {running.bootstrap} --topic __transaction_state
+        --partition {log.parent.name.rpartition("-")[2]} --offset earliest --max-messages 4
+        --formatter {TOOLS}.consumer.TransactionLogMessageFormatter""".split()
+    theirs, ours = _theirs(kafka_tools, shown, ""), _ours_forked(programs, shown, "")
+    # Kafka's formatter prints no line ends between the documents.
+    assert _masked(ours.out).splitlines() == _masked(theirs.out).replace("}{", "}\n{").splitlines()
+
+
+def _same_dump(words: list[str], kafka_tools: KafkaTools, programs: Programs) -> None:
+    theirs = kafka_tools.run(f"{TOOLS}.DumpLogSegments", *words)
+    ours = _ours_forked(programs, ["kafka-dump-log", *words], "")
+    assert (ours.code, _masked(ours.out)) == (theirs.code, _masked(theirs.out))
+
+
 def test_the_documents_word_count_line_prints_long_values(running: RunningBroker) -> None:
     """The console-consumer line of the documents, word for word."""
     java = "org.apache.kafka.common.serialization"

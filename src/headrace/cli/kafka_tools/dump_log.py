@@ -42,12 +42,12 @@ def run(arguments: Arguments) -> int:
         print(f"Dumping {path}")
         if not path.is_file():
             raise ToolFailed(f"there is no file {path}")
-        if offset_of_file(path.name) is None:
-            raise ToolFailed(f"{path}: the name of a segment file is its first offset in 20 digits")
         dump = _BY_SUFFIX.get(path.suffix)
         if dump is None:
-            print(f"Ignoring unknown file {path}")
+            print(f"Ignoring unknown file {path}", file=sys.stderr)
             continue
+        if offset_of_file(path.name) is None:
+            raise ToolFailed(f"{path}: the name of a segment file is its first offset in 20 digits")
         try:
             wrong += dump(path, arguments)
         except Fault as fault:
@@ -65,8 +65,7 @@ def _dump_data(path: Path, arguments: Arguments) -> list[str]:
     for position, batch in inspection.batches_in(path):
         if position >= arguments["max-bytes"]:
             break
-        if not (deep and arguments["skip-record-metadata"]):
-            print(_batch_line(position, batch))
+        print(_batch_line(position, batch))
         if deep:
             for at, record in enumerate(read_records(batch)):
                 print(_record_line(batch, at, record, arguments))

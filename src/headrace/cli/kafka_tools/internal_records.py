@@ -16,10 +16,6 @@ from headrace.coordinators.codec import classic_groups, offsets, transactions
 from headrace.coordinators.codec.primitives import UnreadableRecord, key_type, key_words
 from headrace.kernel.ids import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, uuid_to_text
 
-STATES: Final = (
-    "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence",
-)  # fmt: skip
-
 Described = tuple[str | None, str | None]
 
 
@@ -80,12 +76,17 @@ def _transaction_value(value: bytes) -> dict[str, Any]:
     )
     return {
         "producerId": found.producer_id,
+        # Tagged fields are there only when they say something.
+        **({"previousProducerId": found.previous_producer_id} if found.previous_producer_id >= 0 else {}),
+        **({"nextProducerId": found.next_producer_id} if found.next_producer_id >= 0 else {}),
         "producerEpoch": found.producer_epoch,
+        **({"nextProducerEpoch": found.next_producer_epoch} if found.next_producer_epoch >= 0 else {}),
         "transactionTimeoutMs": found.timeout_ms,
         "transactionStatus": found.status,
         "transactionPartitions": partitions,
         "transactionLastUpdateTimestampMs": found.last_update_timestamp_ms,
         "transactionStartTimestampMs": found.start_timestamp_ms,
+        **({"clientTransactionVersion": found.client_transaction_version} if found.client_transaction_version else {}),
     }
 
 
@@ -116,18 +117,12 @@ def describe_transaction_record(key: bytes | None, value: bytes | None) -> Descr
     if key is None:
         return None, None
     try:
-        name = transactions.read_transaction_log_key(key)
-        found = None if value is None else transactions.read_transaction_log_value(value)
+        name = {"transactionalId": transactions.read_transaction_log_key(key)}
+        head = compact({"type": str(transactions.TRANSACTION_LOG), "data": name})
+        body = None if value is None else compact({"version": str(_version(value)), "data": _transaction_value(value)})
     except UnreadableRecord as error:
         return f"unreadable: {error}", None
-    if found is None:
-        return f"transaction_metadata::transactionalId={name}", None
-    parts = ",".join(f"{topic}-{index}" for topic, indexes in found.partitions or () for index in indexes)
-    body = (
-        f"producerId:{found.producer_id},producerEpoch:{found.producer_epoch},state={STATES[found.status]},"
-        f"partitions=[{parts}],txnLastUpdateTimestamp={found.last_update_timestamp_ms},txnTimeoutMs={found.timeout_ms}"
-    )
-    return f"transaction_metadata::transactionalId={name}", body
+    return head, body
 
 
 def _formatter(
