@@ -141,22 +141,28 @@ class ShareConsumption:
         """
         found: Answers = {}
         retry = False
+        keys = {partition: ShareKey(request.group_id, *partition) for partition in session.rotated()}
+        for partition, key in keys.items():
+            try:
+                self._queues.loaded(key) or await self._queues.load(key)
+            except Fault as fault:
+                retry |= not _told(found, partition, fault)
+        # No pause from the first look to the watch of the caller: a record that came in between would wake nobody.
         queues: list[Queue] = []
         bytes_left, records_left = request.max_bytes, request.max_records
-        for partition in session.rotated():
-            key = ShareKey(request.group_id, *partition)
+        for partition, key in keys.items():
+            queue = self._queues.loaded(key)
+            if queue is None:
+                retry |= partition not in found
+                continue
+            queues.append(queue)
+            if bytes_left <= 0 or records_left <= 0:
+                continue
+            size = min(bytes_left, _MAX_PARTITION_BYTES)
             try:
-                queue = self._queues.loaded(key) or await self._queues.load(key)
-                queues.append(queue)
-                if bytes_left <= 0 or records_left <= 0:
-                    continue
-                size = min(bytes_left, _MAX_PARTITION_BYTES)
                 handed = self._queues.hand_out(queue, request.member_id, size, records_left, strict=request.strict)
             except Fault as fault:
-                if fault.code in _COORDINATOR_IS_AWAY:
-                    retry = True
-                else:
-                    found[partition] = PartitionAnswer(_LEADER_MOVED.get(fault.code, fault.code), fault.message)
+                retry |= not _told(found, partition, fault)
                 continue
             if handed is not None:
                 found[partition] = PartitionAnswer(records=handed.records, acquired=handed.acquired)
@@ -235,6 +241,14 @@ class ShareConsumption:
     def _forget(self, group_id: str, partition: tuple[uuid.UUID, int]) -> None:
         if not self._sessions.reads(group_id, partition):
             self._queues.forget_idle(ShareKey(group_id, *partition))
+
+
+def _told(found: Answers, partition: TopicIdPartition, fault: Fault) -> bool:
+    """Whether the member hears of it: a coordinator that is away is asked again instead."""
+    if fault.code in _COORDINATOR_IS_AWAY:
+        return False
+    found[partition] = PartitionAnswer(_LEADER_MOVED.get(fault.code, fault.code), fault.message)
+    return True
 
 
 def _wake(woken: asyncio.Future[None]) -> None:
