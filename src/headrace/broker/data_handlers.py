@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from headrace.broker.auto_creation import TopicCreation
 from headrace.broker.coordinators import Coordinators
 from headrace.cluster.view import ClusterView
@@ -39,6 +41,7 @@ def data_handlers(
 ) -> list[AnyHandler]:
     leaders = Leaders(view)
     sessions = FetchSessions(int(config["max.incremental.fetch.session.cache.slots"]))
+    partitions.subscribe(lambda one: sessions.leads_more(time.monotonic_ns() // 1_000_000) if one.is_leader else None)
     return [
         Produce(partitions, leaders, TransactionGuard(partitions, coordinators.verification), metering),
         Fetch(partitions, leaders, sessions, int(config["fetch.max.bytes"]), metering),

@@ -37,6 +37,7 @@ _LEADER_TOLD_FROM: Final = 16
 _STORAGE_ERROR_FROM: Final = 6
 _SENT_ELSEWHERE: Final = frozenset({int(ErrorCode.not_leader_or_follower), int(ErrorCode.fenced_leader_epoch)})
 _NOT_LEADER: Final = int(ErrorCode.not_leader_or_follower)
+_HURRIED_WAIT_MS: Final = 20
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,8 @@ class Fetch:
             getattr(request, "rack_id", ""),
         )
         max_wait_ms = millis(request.max_wait)
+        if max_wait_ms > _HURRIED_WAIT_MS and self._is_hurried(asked):
+            max_wait_ms = _HURRIED_WAIT_MS
         gathered = self._gather(asked)
         if max_wait_ms <= 0 or not _may_wait(asked, gathered):
             return self._answer(asked, gathered)
@@ -131,9 +134,12 @@ class Fetch:
                 watch.stop()
                 timer.cancel()
             gathered = self._gather(asked)
-            if loop.time() >= deadline or not _may_wait(asked, gathered):
+            if loop.time() >= deadline or not _may_wait(asked, gathered) or self._is_hurried(asked):
                 return self._answer(asked, gathered)
             watch = _watch(asked, gathered)
+
+    def _is_hurried(self, asked: Asked) -> bool:
+        return asked.replica_id >= 0 and self.sessions.in_a_hurry(time.monotonic_ns() // 1_000_000)
 
     # --- reading ---
 

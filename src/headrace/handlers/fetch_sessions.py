@@ -26,6 +26,8 @@ _SESSIONS_FROM: Final = 7
 _MAX_EPOCH: Final = 0x7FFFFFFF
 
 _NONE: Final = int(ErrorCode.none)
+# Followers learn within this time, and the leader with them, who leads what now.
+_HURRY_MS: Final = 1000
 
 
 class Wanted:
@@ -135,6 +137,21 @@ class FetchSessions:
         self._slots = slots
         self._eviction_ms = eviction_ms
         self._sessions: dict[int, Session] = {}
+        self._hurry_until_ms = 0
+
+    def leads_more(self, now_ms: int) -> None:
+        """This broker leads another partition. Its followers may be waiting here for others that it leads, and would
+        ask for the new one only after that: until they have, nothing that is written to it is committed. So those
+        that wait are answered, and for a moment nobody waits for long (`in_a_hurry`)."""
+        if now_ms + _HURRY_MS == self._hurry_until_ms:
+            return
+        self._hurry_until_ms = now_ms + _HURRY_MS
+        for session in self._sessions.values():
+            if session.news is not None:
+                session.news.wake()
+
+    def in_a_hurry(self, now_ms: int) -> bool:
+        return now_ms < self._hurry_until_ms
 
     def __len__(self) -> int:
         return len(self._sessions)

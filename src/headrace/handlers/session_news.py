@@ -67,6 +67,12 @@ class SessionNews:
     def stop_waiting(self) -> None:
         self._wake = None
 
+    def wake(self) -> None:
+        """Whoever waits is to be answered with what there is."""
+        wake, self._wake = self._wake, None
+        if wake is not None:
+            wake()
+
     def close(self) -> None:
         self._wake = None
         for watch in self._watches.values():

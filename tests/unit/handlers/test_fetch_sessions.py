@@ -146,3 +146,20 @@ def test_a_follower_goes_before_consumers() -> None:
 def test_versions_before_sessions_have_none() -> None:
     wanted, session, only_changes = FetchSessions().open(request(partitions={0: 4}, version=6), 6, False, 0)
     assert (session, only_changes, offsets(wanted)) == (None, False, {0: 4})
+
+
+def test_followers_that_wait_are_answered_when_their_leader_leads_more() -> None:
+    sessions = FetchSessions()
+    woken: list[str] = []
+    for name, is_follower in (("follower", True), ("consumer", False)):
+        _, session, _ = sessions.open(request(partitions={0: 0}), VERSION, is_follower, 0)
+        assert session is not None
+        assert (session.news is not None) == is_follower
+        if session.news is not None:
+            session.news.wait(1, lambda name=name: woken.append(name))  # type: ignore[misc]
+    assert not sessions.in_a_hurry(5000)
+    sessions.leads_more(5000)
+    sessions.leads_more(5000)
+    assert woken == ["follower"]
+    assert sessions.in_a_hurry(5999)
+    assert not sessions.in_a_hurry(6000)
