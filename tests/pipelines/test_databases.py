@@ -11,6 +11,7 @@ import pytest
 
 from headrace.pipelines.change_logs import change_log
 from headrace.pipelines.databases import Database
+from headrace.pipelines.errors import DataLossError
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -76,3 +77,33 @@ def test_a_postgres_log_gives_the_same_changes_until_it_may_forget_them(postgres
     assert [operation for operation, _ in seen(middle, end)] == ["delete"]
     log.forget(start)
     assert log.prepare() >= middle
+    log.check(middle)
+    with pytest.raises(DataLossError, match=r"slot 'parts_slot' begins at .*: those between are lost"):
+        log.check(start)
+    with psycopg.connect(postgres, autocommit=True) as source:
+        source.execute("SELECT pg_drop_replication_slot('parts_slot')")
+    with pytest.raises(DataLossError, match="slot 'parts_slot' is gone"):
+        log.check(end)
+    log.prepare()
+    with pytest.raises(DataLossError, match="slot 'parts_slot' begins at"):
+        log.check(middle)
+
+
+def test_a_sqlite_log_that_was_made_anew_is_noticed(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path}/a.db")
+    with database.connect() as connection:
+        connection.execute("CREATE TABLE parts (id INTEGER PRIMARY KEY, name TEXT)")
+    log = change_log(database.url, ["parts"], "unused")
+    start = log.prepare()
+    with database.connect() as connection:
+        connection.execute("INSERT INTO parts VALUES (1, 'a'), (2, NULL)")
+    end = log.latest()
+    assert [change.after for change in log.changes(start, end)] == [{"id": 1, "name": "a"}, {"id": 2, "name": None}]
+    log.forget(end)
+    log.check(end)
+    assert log.prepare() == end
+    with database.connect() as connection:
+        connection.execute("DROP TABLE _headrace_changes")
+    log.prepare()
+    with pytest.raises(DataLossError, match="ends at change 0, but 2 were taken"):
+        log.check(end)

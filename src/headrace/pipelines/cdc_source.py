@@ -54,6 +54,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         self._stop_at = self.log.latest()
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
+        self.log.check(start["position"])
         latest = self._stop_at if self._stop_at is not None else self.log.latest()
         return {"position": max(latest, start["position"])}
 

@@ -10,15 +10,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from headrace.pipelines.databases import Database, quoted
-from headrace.pipelines.errors import PipelineError
+from headrace.pipelines.errors import DataLossError, PipelineError
 from headrace.pipelines.pgoutput import Change, PgOutput, lsn_from_text, lsn_to_text
 
 _PEEK = (
     "SELECT data FROM pg_logical_slot_peek_binary_changes(%s, %s, NULL, 'proto_version', '1', 'publication_names', %s)"
 )
+_BEGIN_ANEW: Final = "Copy the tables, then start with a storage of its own (or delete the old one)"
 
 
 class ChangeLog(Protocol):
@@ -26,6 +27,9 @@ class ChangeLog(Protocol):
         """Makes the database keep its changes from now on; the position before the first."""
 
     def latest(self) -> int: ...
+
+    def check(self, start: int) -> None:
+        """Raises DataLossError when the log no longer has everything after `start`."""
 
     def changes(self, start: int, end: int) -> Iterator[Change]: ...
 
@@ -63,6 +67,18 @@ class PostgresChanges:
         with self.database.connect() as connection:
             (lsn,) = connection.execute("SELECT pg_current_wal_flush_lsn()::text").fetchone()
         return lsn_from_text(lsn)
+
+    def check(self, start: int) -> None:
+        # A slot that was dropped is made again by `prepare`, and knows nothing of what came between.
+        with self.database.connect() as connection:
+            query = "SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = %s"
+            found = connection.execute(query, (self.slot,)).fetchone()
+        if found is None or lsn_from_text(found[0]) > start:
+            begins = "is gone" if found is None else f"begins at {found[0]}"
+            raise DataLossError(
+                f"PostgreSQL's slot {self.slot!r} {begins}, but changes were taken up to {lsn_to_text(start)} only: "
+                f"those between are lost. {_BEGIN_ANEW}"
+            )
 
     def changes(self, start: int, end: int) -> Iterator[Change]:
         decoder = PgOutput()
@@ -135,6 +151,13 @@ class SqliteChanges:
         with self.database.connect() as connection:
             found = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (self.log_table,)).fetchone()
         return int(found[0]) if found else 0
+
+    def check(self, start: int) -> None:
+        if (latest := self.latest()) < start:
+            raise DataLossError(
+                f"{self.log_table} ends at change {latest}, but {start} were taken: the database is not the one that "
+                f"was followed. {_BEGIN_ANEW}"
+            )
 
     def changes(self, start: int, end: int) -> Iterator[Change]:
         with self.database.connect() as connection:
