@@ -10,9 +10,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from tests.reference.kafka import free_port
+
+
+_START_TIMEOUT_S: Final = 120
 
 
 class PostgresUnavailable(Exception):
@@ -63,11 +66,14 @@ def running_postgres(folder: Path) -> Iterator[str]:
     process = subprocess.Popen(command, **quiet)
     url = f"postgresql://postgres@127.0.0.1:{port}/postgres"
     try:
-        for _ in range(300):
+        deadline = time.monotonic() + _START_TIMEOUT_S
+        while True:
             try:
                 psycopg.connect(url).close()
                 break
             except psycopg.OperationalError:
+                if process.poll() is not None or time.monotonic() > deadline:
+                    raise
                 time.sleep(0.1)
         yield url
     finally:
