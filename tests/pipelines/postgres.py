@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from tests.reference.kafka import free_port
 
-
 _START_TIMEOUT_S: Final = 120
 
 
