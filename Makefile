@@ -52,6 +52,7 @@ docs: setup ## Writes the generated pages again
 	$(BIN)/python tools/generated_pages.py
 
 bench: setup ## Beside Apache Kafka on this machine: a table and build/bench/*.json
+	$(BIN)/python -m benchmarks.log
 	$(BIN)/python -m benchmarks
 
 chaos: setup programs ## Kills, cuts and fills brokers: MINUTES=30 of random faults, or CYCLES=200 of kill -9 with figures

@@ -135,6 +135,28 @@ def test_compaction_keeps_the_last_value_of_each_key(busy: RunningBroker, admin:
     assert watermarks(busy, topic) == (0, 300)
 
 
+def test_the_topic_of_committed_offsets_stays_small(topic: str) -> None:
+    """A consumer commits for years; what stays is its last offset."""
+    one_partition = {"offsets.topic.num.partitions": "1", "offsets.topic.segment.bytes": "1048576"}
+    with broker(SETTINGS | one_partition | {"log.cleaner.min.cleanable.ratio": "0.01"}) as running:
+        create(AdminClient({"bootstrap.servers": running.bootstrap}), topic)
+        consumer = Consumer({"bootstrap.servers": running.bootstrap, "group.id": topic, "enable.auto.commit": False})
+        try:
+            for offset in range(800):
+                place = TopicPartition(topic, 0, offset, metadata="." * 4000)
+                consumer.commit(offsets=[place], asynchronous=False)
+
+            def stored() -> int:
+                return sum(path.stat().st_size for path in running.data_dir.glob("__consumer_offsets-0/*.log"))
+
+            until(
+                lambda: stored() < 1_100_000
+            )  # of 3.2 million bytes: the segment in use, and one record of the others
+            assert consumer.committed([TopicPartition(topic, 0)], 10)[0].offset == 799
+        finally:
+            consumer.close()
+
+
 def test_a_topics_setting_counts_at_once(busy: RunningBroker, admin: AdminClient, topic: str) -> None:
     create(admin, topic)
     assert produce(busy, topic, [(None, b"x" * 5000)]) == []
