@@ -151,7 +151,7 @@ def test_the_topic_of_committed_offsets_stays_small(topic: str) -> None:
 
             until(
                 lambda: stored() < 1_100_000
-            )  # of 3.2 million bytes: the segment in use, and one record of the others
+            )  # of 3.2 million: the segment in use, and one record
             assert consumer.committed([TopicPartition(topic, 0)], 10)[0].offset == 799
         finally:
             consumer.close()
