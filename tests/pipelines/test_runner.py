@@ -198,6 +198,52 @@ def test_a_running_pipeline_follows_new_records_and_stops_when_asked(spark: Any,
     assert read_progress(headrace.bootstrap)["followed.copied"]["state"] == "stopped"
 
 
+def test_a_flow_that_fails_is_started_again_and_loses_nothing(
+    spark: Any, headrace: Cluster, made: Any, tmp_path: Path
+) -> None:
+    source, target = headrace.topic(), headrace.topic()
+    trouble = tmp_path / "trouble"
+    change = 'f.udf(careful)(f.col("value").cast("string"))'
+    spec = made(
+        "unlucky",
+        f"""
+def careful(text):
+    import os
+    if text == "two" and os.path.exists("{trouble}"):
+        raise OSError("the disk is away")
+    return text.upper()
+{copy_flow(source, target, change)}""",
+    )
+    said: list[str] = []
+    run = PipelineRun(spec, spark, report=said.append)
+    run.start()
+    watcher = threading.Thread(target=run.supervise)
+    watcher.start()
+
+    def until(reached: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 90
+        while not reached() and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+    try:
+        fill(headrace, source, b"one")
+        until(lambda: run.flows[0].finished_batches > 0)
+        trouble.touch()
+        fill(headrace, source, b"two")
+        until(lambda: bool(said))
+        last = read_progress(headrace.bootstrap)["unlucky.copied"]
+        trouble.unlink()
+        until(lambda: b"TWO" in values_of(headrace, target))
+    finally:
+        run.stop()
+        watcher.join(60)
+    assert values_of(headrace, target) == {b"ONE": 1, b"TWO": 1}
+    assert said[0] == "flow 'copied' failed and starts again in 1 s: OSError: the disk is away"
+    assert (last["state"], last["restarts"], last["last_error"]) == ("restarting", 1, "OSError: the disk is away")
+    # The pause doubles as long as it goes wrong.
+    assert run.flows[0].pause_s == 2.0 ** len(said)
+
+
 def test_a_flow_runs_in_real_time_with_spark_s_own_connector(
     spark: Any, official_jars: list[Path], headrace: Cluster, made: Any
 ) -> None:
