@@ -26,7 +26,7 @@ _EVERYWHERE: Final = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.python.worker.reuse": "true",
     "spark.sql.streaming.stopTimeout": "60s",
-    # Adaptive execution merges a shuffle's tasks by the cores at hand: a batch repeated after an executor was lost
+    # Adaptive execution may merge a shuffle's tasks by the cores at hand: a batch repeated after an executor was lost
     # would be cut otherwise, and the exactly-once ledger counts by task.
     "spark.sql.adaptive.streaming.stateless.enabled": "false",
 }
