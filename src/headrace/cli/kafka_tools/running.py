@@ -47,9 +47,11 @@ class Tool:
     allow_rest: bool = False
 
     def main(self, argv: Sequence[str] | None = None) -> int:
-        return guarded(self.about, self.options, self._run, argv, self.failure_prefix, self.check, self.allow_rest)
+        return guarded(
+            self.about, self.options, self.run_connected, argv, self.failure_prefix, self.check, self.allow_rest
+        )
 
-    def _run(self, arguments: Arguments) -> int:
+    def run_connected(self, arguments: Arguments) -> int:
         async def connected() -> int:
             async with ClusterClient(bootstrap_address(arguments), client_id=client_id(), timeout=30.0) as client:
                 return await self.action(arguments, client) or 0
