@@ -182,6 +182,7 @@ class Broker:
 
     def _report_lost(self) -> None:
         lost = [TopicPartition(one.topic, one.partition) for one in self.log_dirs.logs() if one.offline_reason]
+        self.parts.replication.fetchers.logs_failed()
         self._reporting = asyncio.ensure_future(self._tell_controller(lost))
 
     async def _tell_controller(self, lost: list[TopicPartition]) -> None:

@@ -113,6 +113,11 @@ class LeaderFetcher:
         self._not_before.pop(key, None)
         self._session.drop(key)
 
+    def look_again(self, partition: Partition) -> None:
+        """Its log went offline."""
+        assert partition.topic_id is not None
+        self._moved[partition.topic_id, partition.index] = None
+
     async def close(self) -> None:
         self.partitions.clear()
         if self._task is not None:
@@ -162,8 +167,13 @@ class LeaderFetcher:
                 del self._not_before[key]
                 self._moved[key] = None
         for key in self._moved:
-            if key not in self._not_before:
-                self._session.want(key, position_of(self.partitions[key]))
+            if key in self._not_before:
+                continue
+            partition = self.partitions[key]
+            if partition.log.offline_reason is None:
+                self._session.want(key, position_of(partition))
+            else:  # a fetch would say that this replica holds what lies on a failed disk
+                self._back_off(key, self._settings.backoff_ms / 1000)
         self._moved.clear()
         return pause
 

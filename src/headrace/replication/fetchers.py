@@ -50,6 +50,12 @@ class Fetchers:
         fetcher.add(partition)
         self._following[partition] = fetcher
 
+    def logs_failed(self) -> None:
+        """Some logs went offline with their disk: what they held is not followed any more."""
+        for partition, fetcher in self._following.items():
+            if partition.log.offline_reason is not None:
+                fetcher.look_again(partition)
+
     def _fetcher_for(self, leader: int) -> LeaderFetcher:
         fetcher = LeaderFetcher(
             leader,

@@ -74,6 +74,18 @@ def test_a_member_of_an_idle_partition_is_slow_only_after_the_next_append() -> N
     assert ids(isr.propose(now_ms=5101)) == {1}
 
 
+def test_a_member_that_was_taken_out_holds_nothing_back_and_returns_by_fetching() -> None:
+    isr = leading(stored=(1, 2, 3))
+    fetch(isr, 2, 10)
+    fetch(isr, 3, 10)
+    isr.stored_as((1, 3), 8, now_ms=10)
+    isr.appended(11, now_ms=11)
+    assert fetch(isr, 3, 11, now_ms=12), "the mark does not wait for the one that was taken out"
+    assert isr.propose(now_ms=12) is None, "what it said before is not enough to return"
+    fetch(isr, 2, 11, now_ms=13)
+    assert ids(isr.propose(now_ms=13)) == {1, 2, 3}
+
+
 def test_a_growth_counts_from_the_moment_it_is_asked_for() -> None:
     isr = leading(stored=(1,), high_watermark=10)
     fetch(isr, 2, 10)

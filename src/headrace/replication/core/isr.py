@@ -230,6 +230,13 @@ class InSyncReplicas:
         if partition_epoch <= self.partition_epoch:
             return False
         self.partition_epoch = partition_epoch
+        for broker in self.stored.difference(members):
+            # Whoever was taken out (its disk failed, or is full) neither holds the mark back nor returns by what it
+            # said before: it shows by new fetches that it follows.
+            progress = self.followers.get(broker)
+            if progress is not None:
+                progress.log_end, progress.leader_end_at_fetch = UNKNOWN_END, self.log_end
+                progress.caught_up_at_ms = progress.fetched_at_ms = NEVER_MS
         self.stored = frozenset(members)
         # The epoch moved, so every proposal made against an older one is dead, whether it was the one that moved it
         # or not.
