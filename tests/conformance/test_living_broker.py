@@ -149,9 +149,7 @@ def test_the_topic_of_committed_offsets_stays_small(topic: str) -> None:
             def stored() -> int:
                 return sum(path.stat().st_size for path in running.data_dir.glob("__consumer_offsets-0/*.log"))
 
-            until(
-                lambda: stored() < 1_100_000
-            )  # of 3.2 million: the segment in use, and one record
+            until(lambda: stored() < 1_100_000)  # of 3.2 million: the segment in use, and one record
             assert consumer.committed([TopicPartition(topic, 0)], 10)[0].offset == 799
         finally:
             consumer.close()
