@@ -69,7 +69,7 @@ programs: setup
 
 lock: ## Resolves the dependencies anew into requirements.lock (needs uv)
 	@command -v uv >/dev/null || { echo "make lock needs uv: see https://docs.astral.sh/uv" >&2; exit 1; }
-	uv pip compile --universal --python-version 3.11 --generate-hashes --all-extras --no-header --no-annotate \
+	uv pip compile --universal --python-version 3.11 --generate-hashes --extra spark --extra dev --no-header --no-annotate \
 	  -o requirements.lock pyproject.toml
 
 clean: ## Removes what make made (.venv, caches, build); keeps ./data and the fetched jars in .cache
