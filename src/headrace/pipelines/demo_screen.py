@@ -53,7 +53,8 @@ def picture(snapshot: Snapshot, bootstrap: str, *, rows: int) -> Group:
 
 
 def hints(bootstrap: str) -> Panel:
-    return Panel(what_next(bootstrap), title="Type next, in another terminal", title_align="left")
+    text = f"{what_next(bootstrap)}\nCtrl-C here stops everything."
+    return Panel(text, title="Type next, in another terminal", title_align="left")
 
 
 def what_next(bootstrap: str) -> str:
@@ -65,8 +66,7 @@ def what_next(bootstrap: str) -> str:
         f"    --property key.deserializer={serializers}.StringDeserializer \\\n"
         f"    --property value.deserializer={serializers}.LongDeserializer\n"
         f"bin/kafka-consumer-groups.sh --bootstrap-server {bootstrap} --describe --group wordcount.counts\n"
-        f"headrace pipeline status --bootstrap {bootstrap} --watch\n"
-        "Ctrl-C here stops everything."
+        f"headrace pipeline status --bootstrap {bootstrap} --watch"
     )
 
 
