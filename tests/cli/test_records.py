@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import threading
 from pathlib import Path
@@ -133,3 +134,18 @@ def test_what_does_not_fit_and_who_has_gone_are_no_stack_traces(
         ["bash", "-c", line], env=environment(tmp_path, running.bootstrap), capture_output=True, text=True, timeout=30
     )
     assert (piped.returncode, piped.stdout, piped.stderr) == (0, "line 0\n", "")
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_help_that_nobody_reads_is_no_failure(unbuffered: str, tmp_path: Path) -> None:
+    """With and without a buffer: the write fails at once, or when what was printed is flushed."""
+    environ = {**environment(tmp_path, None), "PYTHONUNBUFFERED": unbuffered}
+    kafka_topics = str(Path(__file__).parents[2] / "bin" / "kafka-topics.sh")
+    nobody, output = os.pipe()
+    os.close(nobody)
+    try:
+        for words in (["headrace", "--help"], ["headrace", "start", "--help"], [kafka_topics, "--help"]):
+            ran = subprocess.run(words, env=environ, stdout=output, stderr=subprocess.PIPE, text=True, timeout=30)
+            assert (ran.returncode, ran.stderr) == (0, ""), words
+    finally:
+        os.close(output)

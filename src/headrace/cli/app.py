@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib
-import os
 import sys
 from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperGroup
+
+from headrace.cli.gone_reader import reader_may_leave
 
 # Command → (module, what it is for). `start` is answered before this module is loaded.
 COMMANDS: Final = {
@@ -39,15 +40,16 @@ class LazyCommands(TyperGroup):
     def list_commands(self, ctx: object) -> list[str]:
         return sorted([*COMMANDS, *super().list_commands(ctx)])  # type: ignore[arg-type]
 
+    def make_context(self, *args: Any, **extra: Any) -> Any:
+        """Prints our own help, too, if that is what was asked for."""
+        with reader_may_leave():
+            return super().make_context(*args, **extra)
+        raise typer.Exit(0)
+
     def invoke(self, ctx: Any) -> Any:
-        try:
-            result = super().invoke(ctx)
-            sys.stdout.flush()
-        except BrokenPipeError:
-            # The reader of our output has gone (`… | head`); that is its right, and no failure.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            ctx.exit(0)
-        return result
+        with reader_may_leave():
+            return super().invoke(ctx)
+        raise typer.Exit(0)
 
     def get_command(self, ctx: object, cmd_name: str):  # type: ignore[no-untyped-def]
         if cmd_name in COMMANDS:

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from headrace.cli.gone_reader import reader_may_leave
+
 # The process began a little before this module was read.
 _STARTED: Final = time.perf_counter()
 
@@ -77,7 +79,8 @@ def parse_arguments(arguments: Sequence[str]) -> Arguments:
 def run(arguments: Sequence[str]) -> int:
     """The exit code."""
     if "--help" in arguments or "-h" in arguments:
-        print(USAGE)
+        with reader_may_leave():
+            print(USAGE)
         return 0
     from headrace.config import ConfigError, load_broker_config, read_properties
 

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace import __version__
+from headrace.cli.gone_reader import reader_may_leave
 from headrace.cli.kafka_tools.options import Arguments, HelpWanted, Option, UsageError, VersionWanted, help_table, parse
 from headrace.client.cluster_client import ClusterClient
 from headrace.kernel.errors import ErrorCode, Fault
@@ -69,6 +69,20 @@ def guarded(
     allow_rest: bool = False,
 ) -> int:
     """Parses, runs and turns every expected trouble into one sentence and an exit code."""
+    with reader_may_leave():
+        return _explained(about, options, run, argv, failure_prefix, check, allow_rest)
+    return 0
+
+
+def _explained(
+    about: str,
+    options: Sequence[Option],
+    run: Callable[[Arguments], int],
+    argv: Sequence[str] | None,
+    failure_prefix: str,
+    check: Callable[[Arguments], None] | None,
+    allow_rest: bool,
+) -> int:
     try:
         arguments = parse(options, sys.argv[1:] if argv is None else argv, allow_rest=allow_rest)
         if check is not None:
@@ -87,10 +101,6 @@ def guarded(
         text = str(error) or type(error).__name__
         print(f"{failure_prefix}{text}", file=sys.stderr)
         return 1
-    except BrokenPipeError:
-        # The reader of our output has gone (`… | head`); that is its right.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except KeyboardInterrupt:
         return 130
 

@@ -4,8 +4,9 @@ see `topic_command` for everything else, and for the explanation when something 
 
 from __future__ import annotations
 
-import os
 import sys
+
+from headrace.cli.gone_reader import reader_may_leave
 
 
 def plain_list(argv: list[str]) -> tuple[str, int] | None:
@@ -27,11 +28,8 @@ def main(argv: list[str]) -> int:
         except (OSError, ValueError):
             pass  # the long way finds the same trouble and has the words for it
         else:
-            try:
-                print("".join(f"{name}\n" for name in names), end="", flush=True)
-            except BrokenPipeError:
-                # The reader of our output has gone (`… | head`); that is its right.
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            with reader_may_leave():
+                print("".join(f"{name}\n" for name in names), end="")
             return 0
     from headrace.cli.kafka_tools.topic_command import TOOL
 
