@@ -90,10 +90,10 @@ def _topics_only(source: dict[str, Any]) -> dict[str, Any]:
 
 def moved_to(client: BlockingClient, source: dict[str, Any], to: str) -> dict[str, Any]:
     """This source's offsets, moved; other sources than topics stay where they are."""
-    try:
-        pairs = [(topic, int(index)) for topic, parts in _topics_only(source).items() for index in parts]
-    except (ValueError, AttributeError):
+    topics_read = _topics_only(source)
+    if not all(isinstance(parts, dict) and all(index.isdecimal() for index in parts) for parts in topics_read.values()):
         return source
+    pairs = [(topic, int(index)) for topic, parts in topics_read.items() for index in parts]
     topics = client.topics({topic for topic, _ in pairs})
     moved: dict[str, Any] = offsets_to_json(_offsets_at(client, pairs, to))
     ids = {name: uuid_to_text(topic.topic_id) for name, topic in topics.items() if topic.topic_id is not None}

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from headrace.client.blocking import BlockingClient
 from headrace.pipelines.checkpoint import Checkpoint
 from headrace.pipelines.demo import count_apart
 from headrace.pipelines.errors import OptionError, PipelineError, readable
 from headrace.pipelines.graph import split_statements
 from headrace.pipelines.java import JavaMissing, find_java
-from headrace.pipelines.moving import parse_when, reset
+from headrace.pipelines.moving import moved_to, parse_when, reset
 from headrace.pipelines.plan_guard import PlanChanged, guard, is_update_plan, shape_of
 from headrace.pipelines.spec import load_spec
 
@@ -89,6 +90,12 @@ def test_times_are_iso_or_milliseconds() -> None:
     assert parse_when("1700000000000") == parse_when("2023-11-14T22:13:20+00:00") == 1700000000000
     with pytest.raises(OptionError, match="is not a time"):
         parse_when("noon")
+
+
+@pytest.mark.parametrize("offset", [{"logOffset": 3}, {"lsn": "0/16B3748"}, {"orders": {"since": 4}}])
+def test_sources_that_are_no_topics_stay_where_they_are(offset: dict[str, object]) -> None:
+    nobody = BlockingClient("127.0.0.1:1")
+    assert moved_to(nobody, offset, "earliest") == offset
 
 
 def test_a_pipeline_that_never_ran_cannot_be_moved(tmp_path: Path) -> None:
