@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import sys
 from typing import Annotated, Any, Final
@@ -55,8 +56,12 @@ class LazyCommands(TyperGroup):
         if cmd_name in COMMANDS:
             command = load(cmd_name)
             _dress(command)
-            return command
-        return super().get_command(ctx, cmd_name)  # type: ignore[arg-type]
+        else:
+            command = super().get_command(ctx, cmd_name)  # type: ignore[arg-type]
+        # A command may run for days. What is loaded by now stays, so it need not be looked through.
+        gc.freeze()
+        gc.enable()
+        return command
 
 
 def load(name: str) -> Any:
