@@ -65,8 +65,8 @@ def test_long_work_shows_how_far_it_is(running: RunningBroker, topic: str, tmp_p
     sent.expect(pexpect.EOF)
     assert "\r\x1b[K" in (sent.before or "")
     assert f"sent {rows} records" in (sent.before or "")
-    # Seconds of work, so that there is a bar to see (it shows after half a second); then it is interrupted.
-    bench = at_a_terminal(running, tmp_path, "bench", "latency", "-n", "30000")
+    # Seconds of work, so that there is a bar to see; then it is interrupted.
+    bench = at_a_terminal(running, tmp_path, "bench", "latency", "-n", "60000")
     bench.expect(r"sending \[#+ +\] \d+%")
     bench.sendintr()
     bench.expect(pexpect.EOF)
