@@ -60,7 +60,7 @@ def _described(partition: Partition, wall_ms: int) -> dict[str, Any]:
     ahead_ms = wall_ms - now_ms
     states = {isr.leader: _replica(isr.leader, isr.log_end, isr.led_since_ms, now_ms, ahead_ms)}
     for broker, seen in isr.followers.items():
-        states[broker] = _replica(broker, seen.log_end, seen.fetched_at_ms, seen.caught_up_at_ms, ahead_ms)
+        states[broker] = _replica(broker, seen.log_end, seen.fetched_at_ms, seen.last_caught_up_ms, ahead_ms)
     return {
         "partition_index": partition.index,
         "error_code": 0,

@@ -60,6 +60,12 @@ class FollowerProgress:
     caught_up_at_ms: int = NEVER_MS
     fetched_at_ms: int = NEVER_MS
     leader_end_at_fetch: int = 0
+    # Of an earlier stay in the set: told to whoever asks since when it is out, and counts for nothing else.
+    was_caught_up_at_ms: int = NEVER_MS
+
+    @property
+    def last_caught_up_ms(self) -> int:
+        return max(self.caught_up_at_ms, self.was_caught_up_at_ms)
 
 
 class InSyncReplicas:
@@ -236,6 +242,7 @@ class InSyncReplicas:
             progress = self.followers.get(broker)
             if progress is not None:
                 progress.log_end, progress.leader_end_at_fetch = UNKNOWN_END, self.log_end
+                progress.was_caught_up_at_ms = progress.last_caught_up_ms
                 progress.caught_up_at_ms = progress.fetched_at_ms = NEVER_MS
         self.stored = frozenset(members)
         # The epoch moved, so every proposal made against an older one is dead, whether it was the one that moved it
