@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import zipfile
 from pathlib import Path
 
@@ -79,9 +78,8 @@ def test_the_verb_prints_the_jars(cache: Path) -> None:
     assert (done.exit_code, done.stdout.splitlines()) == (0, [str(file) for file in files])
 
 
-@pytest.mark.skipif(
-    not is_long() or shutil.which("mvn") is None, reason="asks Maven for seven artifacts (HEADRACE_EFFORT=long)"
-)
+@pytest.mark.skipif(not is_long(), reason="long: seven artifacts are fetched (HEADRACE_EFFORT=long)")
+@pytest.mark.needs("mvn")
 def test_the_verb_fetches_the_jars_into_an_empty_cache(cache: Path) -> None:
     done = CliRunner().invoke(app, ["jars"])
     assert done.exit_code == 0, done.output
