@@ -83,8 +83,8 @@ def _throughput(server: Server) -> None:
 
     load.create_topic(server.port, "read", 1)
     load.produce(server.port, [load.produce_frame("read", {0: batch}, acks=1)], 400, depth=5)
-    load.consume(server.port, "read", 1, 200 * len(batch))
-    ROWS["consume"].add(server.name, load.consume(server.port, "read", 1, 400 * len(batch)).megabytes_per_second)
+    load.consume(server.port, "read", 200 * len(batch))
+    ROWS["consume"].add(server.name, load.consume(server.port, "read", 400 * len(batch)).megabytes_per_second)
 
     load.create_topic(server.port, "small", 1)
     one = [load.produce_frame("small", {0: load.batch_of(1, 100)}, acks=1)] * 64

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import resource
@@ -65,6 +66,9 @@ async def _serve(config: BrokerConfig, started: float) -> int:
         took_ms = (time.perf_counter() - started) * 1000
         where = ", ".join(str(listener) for listener in broker.listeners.advertised)
         data = ", ".join(config.log_dirs)
+        # What was loaded by now stays for good: the collector need not walk it again and again while we serve.
+        gc.freeze()
+        gc.enable()
         print(f"headrace {__version__} serves {where} (data in {data}; started in {took_ms:.0f} ms)", flush=True)
         await asyncio.wait([stopping, asyncio.ensure_future(broker.failed())], return_when=asyncio.FIRST_COMPLETED)
     else:

@@ -11,14 +11,14 @@ def main() -> None:
 
     0 done · 1 the thing failed · 2 the call was wrong. Expected trouble is one sentence on stderr.
     """
+    # Loading modules makes no garbage, and looking for some takes a seventh of a short command's time. The collector is
+    # turned on again when the command is loaded (`LazyCommands`), or the broker serves (`serve_in_foreground`).
+    gc.disable()
     arguments = sys.argv[1:]
     if arguments[:1] == ["start"]:
         from headrace.cli.start import run
 
         sys.exit(run(arguments[1:]))
-    # Loading modules makes no garbage, and looking for some takes a seventh of a short command's time. The collector is
-    # turned on again when the command is loaded: see `LazyCommands`.
-    gc.disable()
     from headrace.cli.app import app
     from headrace.cli.kafka_tools.running import ToolFailed
     from headrace.kernel.errors import Fault
