@@ -16,6 +16,7 @@ from headrace.records.compression import Codec
 from headrace.records.reader import read_records
 from headrace.storage.log import Log
 from headrace.storage.log_config import LogConfig
+from headrace.storage.log_dirs import LogDirs, StorageSettings
 from headrace.storage.recovery import Damage, Marks, open_log
 
 NOW_MS = 1_700_000_000_000
@@ -45,6 +46,11 @@ def a_batch(
             transactional=transactional,
         )
     )
+
+
+def open_dirs(*paths: Path, config: LogConfig | None = None, **options: object) -> LogDirs:
+    settings = StorageSettings(paths, node_id=1)
+    return LogDirs.open(settings, config_of=lambda topic: config or LogConfig(), **options)  # type: ignore[arg-type]
 
 
 def open_at(

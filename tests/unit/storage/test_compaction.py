@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import dataclasses
 import shutil
 import tempfile
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,24 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.records.batch import BatchView
-from headrace.records.builder import Record, build_batch
 from headrace.records.compression import Codec
-from headrace.records.control import build_end_txn_marker
 from headrace.records.reader import read_records
 from headrace.storage.cleaner import Cleaner, dirt_of, install, prepare
-from headrace.storage.compaction_rounds import CHECKPOINT_FILE, CleanerSettings, CompactionRounds
 from headrace.storage.core.compaction import SegmentFacts, assess, group
 from headrace.storage.files import CLEANED_SUFFIX, SWAP_SUFFIX
-from headrace.storage.leading import AppendOrigin
 from headrace.storage.log import Log
-from headrace.storage.log_config import LogConfig
 from headrace.storage.log_dir import known_aborted
-from headrace.storage.log_dirs import LogDirs, StorageSettings
 from headrace.storage.recovery import Marks
+from tests.support.compacted_logs import COMPACT, HOUR_MS, end, latest, put, visible
 from tests.support.logs import NOW_MS, directory_in_memory, open_at, read_batches
-
-HOUR_MS = 3_600_000
-COMPACT = LogConfig(cleanup_policy=frozenset({"compact"}), delete_retention_ms=HOUR_MS, min_cleanable_dirty_ratio=0.0)
 
 
 @pytest.fixture
@@ -46,30 +35,6 @@ def tmp_path() -> Iterator[Path]:
 def memory() -> Iterator[Path]:
     with directory_in_memory() as directory:
         yield directory
-
-
-def put(
-    log: Log, *pairs: tuple[str, str | None], producer: tuple[int, int, int] | None = None, codec: Codec = Codec.NONE
-) -> int:
-    records = [Record(k.encode(), None if v is None else v.encode(), timestamp_ms=NOW_MS) for k, v in pairs]
-    producer_id, epoch, sequence = producer or (-1, -1, -1)
-    data = build_batch(
-        records,
-        codec=codec,
-        producer_id=producer_id,
-        producer_epoch=epoch,
-        base_sequence=sequence,
-        transactional=producer is not None,
-    )
-    appended = log.append_as_leader(bytearray(data), leader_epoch=0, now_ms=NOW_MS)
-    log.advance_high_watermark(log.log_end_offset)
-    return appended.first_offset
-
-
-def end(log: Log, producer_id: int, *, commit: bool, epoch: int = 0) -> None:
-    marker = build_end_txn_marker(commit, 0, producer_id, epoch, NOW_MS)
-    log.append_as_leader(bytearray(marker), leader_epoch=0, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
-    log.advance_high_watermark(log.log_end_offset)
 
 
 def clean(
@@ -86,32 +51,6 @@ def clean(
     cleaned = Cleaner(memory_bytes).clean(job)
     assert install(log, cleaned, now_ms)
     return cleaned.clean_up_to
-
-
-def visible(log: Log) -> list[tuple[int, bytes, bytes | None]]:
-    """What a reader of committed records sees, in order: (offset, key, value)."""
-    aborted = log.aborted_transactions(log.log_start_offset, log.log_end_offset)
-    found = []
-    for batch in read_batches(log):
-        if batch.is_control or batch.base_offset >= log.last_stable_offset:
-            continue
-        skipped = batch.is_transactional and any(
-            entry.producer_id == batch.producer_id and entry.first_offset <= batch.base_offset <= entry.last_offset
-            for entry in aborted
-        )
-        if not skipped:
-            found += [(r.offset, r.key or b"", r.value) for r in read_records(batch)]
-    return found
-
-
-def latest(records: list[tuple[int, bytes, bytes | None]]) -> dict[bytes, bytes]:
-    state: dict[bytes, bytes] = {}
-    for _, key, value in records:
-        if value is None:
-            state.pop(key, None)
-        else:
-            state[key] = value
-    return state
 
 
 def test_the_last_value_of_a_key_stays_at_its_offset(tmp_path: Path) -> None:
@@ -341,131 +280,3 @@ def test_a_crash_at_any_step_of_the_swap_leaves_the_old_or_the_new_log(tmp_path:
         assert reopened.log_end_offset == 48
         assert not [path for path in image.iterdir() if path.name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX))]
         reopened.close()
-
-
-async def thread(work):  # type: ignore[no-untyped-def]
-    return await asyncio.to_thread(work)
-
-
-def dirty_dirs(directory: Path, config: LogConfig = COMPACT) -> tuple[LogDirs, Log]:
-    """A log with three sealed segments that are worth a round."""
-    dirs = LogDirs.open(StorageSettings((directory,), node_id=1), config_of=lambda topic: config, now_ms=NOW_MS)
-    log = dirs.create("orders", 0)
-    for n in range(30):
-        put(log, (f"k{n % 3}", str(n)))
-        if n % 10 == 9:
-            log.roll()
-    return dirs, log
-
-
-def test_a_round_leaves_a_topic_of_the_same_name_alone_that_came_meanwhile(tmp_path: Path) -> None:
-    async def go() -> None:
-        dirs, _ = dirty_dirs(tmp_path)
-
-        async def slow(work):  # type: ignore[no-untyped-def]
-            cleaned = await thread(work)
-            dirs.delete("orders", 0, now_ms=NOW_MS)
-            put(dirs.create("orders", 0), ("new", "kept"))
-            return cleaned
-
-        rounds = CompactionRounds(dirs, CleanerSettings(), slow)
-        assert await rounds.run_one(NOW_MS) is None
-        fresh = dirs.log("orders", 0)
-        assert fresh is not None and visible(fresh) == [(0, b"new", b"kept")] and fresh.active_segment.path.exists()
-        assert not [path for path in fresh.directory.iterdir() if path.name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX))]
-        dirs.close()
-
-    asyncio.run(go())
-
-
-def test_a_log_whose_files_went_while_it_was_read_is_cleaned_the_next_time(tmp_path: Path) -> None:
-    async def go() -> None:
-        dirs, log = dirty_dirs(tmp_path)
-        meddling = True
-
-        async def slow(work):  # type: ignore[no-untyped-def]
-            if meddling:
-                log.advance_log_start(10)
-                dirs.delete_old_segments(NOW_MS)
-                dirs.purge_trash(NOW_MS + HOUR_MS)
-            return await thread(work)
-
-        rounds = CompactionRounds(dirs, CleanerSettings(), slow)
-        assert await rounds.run_one(NOW_MS) is None
-        meddling = False
-        assert await rounds.run_one(NOW_MS) is not None, "it was not set aside"
-        assert [value for _, _, value in visible(log)] == [b"27", b"28", b"29"]
-        dirs.close()
-
-    asyncio.run(go())
-
-
-def test_a_stop_ends_a_round_that_would_take_days_and_nothing_of_it_stays(tmp_path: Path) -> None:
-    async def go() -> None:
-        dirs, log = dirty_dirs(tmp_path)
-        before = visible(log)
-        rounds = CompactionRounds(dirs, CleanerSettings(bytes_per_second=0.01), thread)
-        running = asyncio.create_task(rounds.run_one(NOW_MS))
-        await asyncio.sleep(0)
-        rounds.stop()
-        assert await asyncio.wait_for(running, 30) is None
-        assert visible(log) == before
-        assert not [path for path in log.directory.iterdir() if path.name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX))]
-        dirs.close()
-
-    asyncio.run(go())
-
-
-def test_flushes_go_on_in_threads_while_segments_are_replaced_and_deleted(tmp_path: Path) -> None:
-    """Names change under a flush that runs in a thread: none of that is a fault of the disk."""
-    config = dataclasses.replace(COMPACT, segment_bytes=400, cleanup_policy=frozenset({"compact", "delete"}))
-
-    async def go() -> None:
-        dirs, log = dirty_dirs(tmp_path, config)
-        rounds = CompactionRounds(dirs, CleanerSettings(), thread)
-        stop = threading.Event()
-
-        def flush() -> None:
-            while not stop.is_set():
-                log.recovery_point = 0
-                log.flush()
-
-        flushing = asyncio.create_task(thread(flush))
-        for n in range(60):
-            put(log, (f"k{n % 7}", str(n) * 20))
-            if n % 6 == 5:
-                await rounds.run_one(NOW_MS)
-            if n % 20 == 19:
-                log.advance_log_start(log.segments[1].base_offset)
-                dirs.delete_old_segments(NOW_MS)
-            await asyncio.sleep(0)
-        stop.set()
-        await flushing
-        assert log.offline_reason is None and not dirs.offline
-        assert latest(visible(log)).keys() >= {b"k0", b"k6"}
-        dirs.close()
-
-    asyncio.run(go())
-
-
-def test_rounds_take_the_dirtiest_log_and_remember_how_far_they_came(tmp_path: Path) -> None:
-    async def go() -> None:
-        places = StorageSettings(directories=(tmp_path / "data",), node_id=1)
-        dirs = LogDirs.open(places, config_of=lambda topic: COMPACT, now_ms=NOW_MS)
-        few, many = dirs.create("few", 0, None), dirs.create("many", 0, None)
-        for n in range(100):
-            put(many, (f"k{n % 3}", str(n)))
-        put(few, ("a", "1"))
-        for log in (few, many):
-            log.roll()
-
-        rounds = CompactionRounds(dirs, CleanerSettings(), thread)
-        while await rounds.run_one(NOW_MS) is not None:
-            pass
-        assert len(visible(many)) == 3
-        text = (tmp_path / "data" / CHECKPOINT_FILE).read_text()
-        assert "many 0 100" in text
-        assert "few 0 1" in text
-        dirs.close()
-
-    asyncio.run(go())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import os
 import subprocess
@@ -24,23 +23,18 @@ from headrace.storage.log_config import LogConfig
 from headrace.storage.log_dir import DirectoryInUse
 from headrace.storage.log_dirs import LogDirs, StorageSettings
 from headrace.storage.recovery import Progress
-from tests.support.logs import NOW_MS, a_batch, append, read_all
-
-
-def opened(*paths: Path, config: LogConfig | None = None, **options: object) -> LogDirs:
-    settings = StorageSettings(paths, node_id=1)
-    return LogDirs.open(settings, config_of=lambda topic: config or LogConfig(), **options)  # type: ignore[arg-type]
+from tests.support.logs import NOW_MS, a_batch, append, open_dirs, read_all
 
 
 def test_logs_come_back_with_their_records_ids_and_marks(tmp_path: Path) -> None:
     topic_id = uuid.uuid4()
-    dirs = opened(tmp_path)
+    dirs = open_dirs(tmp_path)
     log = dirs.create("orders", 3, topic_id)
     append(log, a_batch(10))
     log.advance_high_watermark(7)
     log.advance_log_start(4)
     dirs.close(broker_epoch=55)
-    again = opened(tmp_path)
+    again = open_dirs(tmp_path)
     log = again.log("orders", 3)
     assert log is not None and log.topic_id == topic_id
     assert (log.log_start_offset, log.high_watermark, log.log_end_offset, log.recovery_point) == (4, 7, 10, 10)
@@ -50,7 +44,7 @@ def test_logs_come_back_with_their_records_ids_and_marks(tmp_path: Path) -> None
 
 
 def test_kafkas_small_files_are_there_in_kafkas_words(tmp_path: Path) -> None:
-    dirs = opened(tmp_path, cluster_id="abc-cluster")
+    dirs = open_dirs(tmp_path, cluster_id="abc-cluster")
     topic_id = uuid.uuid4()
     log = dirs.create("a.b_c-d", 0, topic_id)
     append(log, a_batch(4))
@@ -74,7 +68,7 @@ def test_kafkas_small_files_are_there_in_kafkas_words(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("checkpoint", ["there", "missing", "torn"])
 def test_a_lost_index_of_aborted_transactions_is_noticed_at_the_start(tmp_path: Path, checkpoint: str) -> None:
-    dirs = opened(tmp_path, config=LogConfig(segment_bytes=400))
+    dirs = open_dirs(tmp_path, config=LogConfig(segment_bytes=400))
     log = dirs.create("orders", 0)
     for sequence in range(6):
         append(log, a_batch(1, value=bytes(50), producer=(5, 0, sequence), transactional=True))
@@ -91,7 +85,7 @@ def test_a_lost_index_of_aborted_transactions_is_noticed_at_the_start(tmp_path: 
         file.unlink()
     if checkpoint == "torn":
         os.truncate(file, file.stat().st_size - 4)
-    again = opened(tmp_path)
+    again = open_dirs(tmp_path)
     found = again.logs()[0].aborted_transactions(0, 12)
     assert [(one.first_offset, one.last_offset) for one in found] == aborted
     assert sorted((tmp_path / "orders-0").glob("*.txnindex")) == indexes
@@ -100,7 +94,7 @@ def test_a_lost_index_of_aborted_transactions_is_noticed_at_the_start(tmp_path: 
 
 @pytest.mark.parametrize("restarted", [False, True])
 def test_a_topic_made_anew_has_nothing_of_its_predecessor_after_a_crash(tmp_path: Path, restarted: bool) -> None:
-    dirs = opened(tmp_path)
+    dirs = open_dirs(tmp_path)
     log = dirs.create("orders", 0)
     append(log, a_batch(9))
     log.advance_high_watermark(9)
@@ -110,10 +104,10 @@ def test_a_topic_made_anew_has_nothing_of_its_predecessor_after_a_crash(tmp_path
     dirs.delete("orders", 0, now_ms=NOW_MS)
     if restarted:
         dirs.close(clean=False)
-        dirs = opened(tmp_path)
+        dirs = open_dirs(tmp_path)
     append(dirs.create("orders", 0), a_batch(2))
     dirs.close(clean=False)
-    again = opened(tmp_path)
+    again = open_dirs(tmp_path)
     [log] = again.logs()
     assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (0, 2, 0)
     assert [record.offset for record in read_all(log)] == [0, 1]
@@ -122,14 +116,14 @@ def test_a_topic_made_anew_has_nothing_of_its_predecessor_after_a_crash(tmp_path
 
 def test_a_crash_is_noticed_and_recovery_tells_how_far_it_is(tmp_path: Path) -> None:
     config = LogConfig(segment_bytes=500)
-    dirs = opened(tmp_path, config=config)
+    dirs = open_dirs(tmp_path, config=config)
     for index in range(3):
         log = dirs.create("orders", index)
         for _ in range(10):
             append(log, a_batch(1, value=b"x" * 100))
     dirs.close(clean=False)
     seen: list[Progress] = []
-    again = opened(tmp_path, config=config, on_progress=seen.append)
+    again = open_dirs(tmp_path, config=config, on_progress=seen.append)
     assert not again.all_clean
     assert {step.partition for step in seen} == {TopicPartition("orders", index) for index in range(3)}
     assert any(step.segments_done == step.segments_to_check > 1 for step in seen)
@@ -138,7 +132,7 @@ def test_a_crash_is_noticed_and_recovery_tells_how_far_it_is(tmp_path: Path) -> 
 
 
 def test_recovery_uses_several_threads(tmp_path: Path) -> None:
-    dirs = opened(tmp_path)
+    dirs = open_dirs(tmp_path)
     for index in range(8):
         append(dirs.create("orders", index), a_batch(5))
     dirs.close(clean=False)
@@ -150,31 +144,31 @@ def test_recovery_uses_several_threads(tmp_path: Path) -> None:
         if step.partition.partition < 2:
             meeting.wait()
 
-    opened(tmp_path, on_progress=note).close()
+    open_dirs(tmp_path, on_progress=note).close()
     assert len(threads) == 2
 
 
 def test_damaged_checkpoints_cost_only_a_check(tmp_path: Path) -> None:
-    dirs = opened(tmp_path)
+    dirs = open_dirs(tmp_path)
     append(dirs.create("orders", 0), a_batch(5))
     dirs.close(clean=False)
     for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint", "log-start-offset-checkpoint"):
         (tmp_path / name).write_bytes(b"\x00\xff garbage")
-    again = opened(tmp_path)
+    again = open_dirs(tmp_path)
     log = again.log("orders", 0)
     assert log is not None and log.log_end_offset == 5
     again.close()
 
 
 def test_new_logs_go_where_the_fewest_are(tmp_path: Path) -> None:
-    dirs = opened(tmp_path / "a", tmp_path / "b")
+    dirs = open_dirs(tmp_path / "a", tmp_path / "b")
     homes = [dirs.create("orders", index).directory.parent.name for index in range(4)]
     assert homes.count("a") == homes.count("b") == 2
     dirs.close()
 
 
 def test_a_deleted_log_is_gone_at_once_and_its_files_after_the_delay(tmp_path: Path) -> None:
-    dirs = opened(tmp_path)
+    dirs = open_dirs(tmp_path)
     append(dirs.create("orders", 0, config=LogConfig(file_delete_delay_ms=1000)), a_batch())
     assert dirs.delete("orders", 0, now_ms=NOW_MS) and dirs.log("orders", 0) is None
     left = [path.name for path in tmp_path.iterdir() if path.is_dir()]
@@ -187,18 +181,18 @@ def test_a_deleted_log_is_gone_at_once_and_its_files_after_the_delay(tmp_path: P
 
 
 def test_a_deletion_that_a_crash_interrupted_is_finished(tmp_path: Path) -> None:
-    dirs = opened(tmp_path)
+    dirs = open_dirs(tmp_path)
     dirs.create("orders", 0)
     dirs.delete("orders", 0, now_ms=NOW_MS)
     dirs.close(clean=False)
-    again = opened(tmp_path)
+    again = open_dirs(tmp_path)
     assert again.logs() == [] and again.purge_trash(NOW_MS) == 1
     again.close()
 
 
 def test_retention_runs_over_all_logs(tmp_path: Path) -> None:
     config = LogConfig(segment_bytes=300, retention_ms=1000, file_delete_delay_ms=5)
-    dirs = opened(tmp_path, config=config)
+    dirs = open_dirs(tmp_path, config=config)
     for index in range(2):
         log = dirs.create("orders", index)
         for at in range(6):
@@ -216,7 +210,7 @@ def test_retention_runs_over_all_logs(tmp_path: Path) -> None:
 def test_a_share_of_the_disk_bounds_a_log(tmp_path: Path) -> None:
     total = os.statvfs(tmp_path)
     one_kilobyte_in_percent = 100 * 1024 / (total.f_blocks * total.f_frsize)
-    dirs = opened(tmp_path, config=LogConfig(segment_bytes=300, retention_disk_percent=one_kilobyte_in_percent))
+    dirs = open_dirs(tmp_path, config=LogConfig(segment_bytes=300, retention_disk_percent=one_kilobyte_in_percent))
     log = dirs.create("orders", 0)
     for _ in range(30):
         append(log, a_batch(1, value=b"x" * 100))
@@ -227,7 +221,7 @@ def test_a_share_of_the_disk_bounds_a_log(tmp_path: Path) -> None:
 
 
 def test_flush_follows_the_topics_settings(tmp_path: Path) -> None:
-    dirs = opened(tmp_path)
+    dirs = open_dirs(tmp_path)
     by_count = dirs.create("orders", 0, config=LogConfig(flush_messages=3))
     by_time = dirs.create("orders", 1, config=LogConfig(flush_ms=1000))
     never = dirs.create("orders", 2)
@@ -246,7 +240,7 @@ def test_flush_follows_the_topics_settings(tmp_path: Path) -> None:
 
 
 def test_producers_are_forgotten_after_their_time(tmp_path: Path) -> None:
-    dirs = opened(tmp_path)
+    dirs = open_dirs(tmp_path)
     append(dirs.create("orders", 0), a_batch(1, producer=(9, 0, 0)))
     assert dirs.expire_producers(NOW_MS + 86_399_999) == 0 and dirs.expire_producers(NOW_MS + 86_400_000) == 1
     dirs.close()
@@ -256,7 +250,7 @@ def test_producers_are_forgotten_after_their_time(tmp_path: Path) -> None:
 
 
 def test_a_second_process_is_refused_by_the_name_of_the_holder(tmp_path: Path) -> None:
-    dirs = opened(tmp_path)
+    dirs = open_dirs(tmp_path)
     program = (
         "import sys; from pathlib import Path; from headrace.storage.log_dirs import LogDirs, StorageSettings\n"
         "from headrace.storage.log_dir import DirectoryInUse\n"
@@ -275,120 +269,21 @@ def test_a_second_process_is_refused_by_the_name_of_the_holder(tmp_path: Path) -
 
 
 def test_the_same_process_is_refused_too_and_keeps_its_lock(tmp_path: Path) -> None:
-    dirs = opened(tmp_path)
+    dirs = open_dirs(tmp_path)
     for _ in range(2):
         with pytest.raises(DirectoryInUse, match="headrace broker 1"):
-            opened(tmp_path)
+            open_dirs(tmp_path)
     dirs.close()
-    opened(tmp_path).close()
+    open_dirs(tmp_path).close()
 
 
 def test_a_directory_of_another_broker_or_cluster_is_refused(tmp_path: Path) -> None:
-    opened(tmp_path, cluster_id="one").close()
+    open_dirs(tmp_path, cluster_id="one").close()
     with pytest.raises(StorageFault, match="cluster one"):
-        opened(tmp_path, cluster_id="two")
+        open_dirs(tmp_path, cluster_id="two")
     with pytest.raises(StorageFault, match="broker 1"):
         LogDirs.open(StorageSettings([tmp_path], node_id=2))
-    opened(tmp_path).close()
-
-
-# --- disks that fail -----------------------------------------------------------------------------------------------
-
-
-def fail_with(error: int, monkeypatch: pytest.MonkeyPatch, name: str, directory: Path) -> None:
-    """The system call says `error` for files below `directory`; the kernel's own tests cannot be borrowed here."""
-    real = getattr(os, name)
-
-    def failing(fd: int, *arguments: object) -> object:
-        if Path(f"/proc/self/fd/{fd}").readlink().is_relative_to(directory):
-            raise OSError(error, os.strerror(error))
-        return real(fd, *arguments)
-
-    monkeypatch.setattr(os, name, failing)
-
-
-@pytest.mark.parametrize("call", ["pwrite", "fsync"])
-def test_a_disk_error_takes_one_directory_offline_and_no_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
-) -> None:
-    dirs = opened(tmp_path / "a", tmp_path / "b")
-    logs = [dirs.create("orders", index) for index in range(4)]
-    for log in logs:
-        append(log, a_batch(2))
-    seen: list[str] = []
-    dirs.on_offline(lambda directory: seen.append(directory.path.name))
-    bad = [log for log in logs if log.directory.parent.name == "a"]
-    good = [log for log in logs if log.directory.parent.name == "b"]
-    fail_with(errno.EIO, monkeypatch, call, tmp_path / "a")
-    with pytest.raises(StorageFault):
-        append(bad[0], a_batch()) if call == "pwrite" else bad[0].flush()
-    monkeypatch.undo()
-    assert seen == ["a"] and [directory.path.name for directory in dirs.offline] == ["a"]
-    for log in bad:
-        # An fsync that failed once is never asked again: its yes would be a lie.
-        for use in (lambda log=log: append(log, a_batch()), lambda log=log: log.read(0, 100)):  # type: ignore[misc]
-            with pytest.raises(StorageFault, match="offline"):
-                use()
-    for log in good:
-        assert append(log, a_batch()) == (2, 2)
-    assert dirs.create("orders", 9).directory.parent.name == "b"
-    dirs.close()
-    assert not (tmp_path / "a" / ".kafka_cleanshutdown").exists() and (tmp_path / "b" / ".kafka_cleanshutdown").exists()
-
-
-@pytest.mark.parametrize("closing", [False, True])
-def test_a_checkpoint_that_fails_takes_its_directory_offline_with_its_logs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closing: bool
-) -> None:
-    dirs = opened(tmp_path / "a", tmp_path / "b")
-    logs = [dirs.create("orders", index) for index in range(2)]
-    for log in logs:
-        append(log, a_batch())
-        log.flush()
-        log.close()
-    seen: list[str] = []
-    dirs.on_offline(lambda directory: seen.append(directory.path.name))
-    fail_with(errno.EIO, monkeypatch, "pwrite", tmp_path / "a")
-    if closing:
-        dirs.close()
-    else:
-        dirs.checkpoint()
-    monkeypatch.undo()
-    assert seen == ["a"]
-    if not closing:
-        assert [log.offline_reason is None for log in logs] == [False, True]
-        dirs.close()
-    marks = [(tmp_path / name / ".kafka_cleanshutdown").exists() for name in ("a", "b")]
-    assert marks == [False, True], "the directory that failed is checked at the next start, the other is not"
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
-def test_a_read_only_directory_goes_offline_while_the_other_serves(tmp_path: Path) -> None:
-    frozen = tmp_path / "frozen"
-    frozen.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "ro,size=1m", "tmpfs", str(frozen)], check=True)
-    try:
-        dirs = opened(frozen, tmp_path / "fine")
-        assert [(d.path.name, "Read-only" in (d.offline_reason or "")) for d in dirs.offline] == [("frozen", True)]
-        append(dirs.create("orders", 0), a_batch())
-        dirs.close()
-        with pytest.raises(StorageFault, match="no log directory"):
-            opened(frozen)
-    finally:
-        subprocess.run(["umount", str(frozen)], check=True)
-
-
-def test_a_log_directory_that_cannot_be_read_does_not_stop_the_others(tmp_path: Path) -> None:
-    dirs = opened(tmp_path / "a", tmp_path / "b")
-    for index in range(2):
-        append(dirs.create("orders", index), a_batch())
-    dirs.close()
-    victim = next((tmp_path / "a").glob("orders-*")) / f"{0:020d}.log"
-    victim.unlink()
-    victim.mkdir()
-    again = opened(tmp_path / "a", tmp_path / "b")
-    assert [directory.path.name for directory in again.offline] == ["a"] and len(again.logs()) == 1
-    again.close()
+    open_dirs(tmp_path).close()
 
 
 def test_descriptors_are_let_go(tmp_path: Path) -> None:
@@ -400,7 +295,7 @@ def test_descriptors_are_let_go(tmp_path: Path) -> None:
                 opened_here += str(descriptor.readlink()).startswith(str(tmp_path))
         return opened_here
 
-    dirs = opened(tmp_path, config=LogConfig(segment_bytes=200))
+    dirs = open_dirs(tmp_path, config=LogConfig(segment_bytes=200))
     log = dirs.create("orders", 0)
     for _ in range(30):
         append(log, a_batch(1, value=b"x" * 100))

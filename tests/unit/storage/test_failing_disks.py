@@ -1,0 +1,109 @@
+"""A disk that fails takes its own directory offline; the others go on."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from headrace.kernel.errors import StorageFault
+from tests.support.logs import a_batch, append, open_dirs
+
+
+def fail_with(error: int, monkeypatch: pytest.MonkeyPatch, name: str, directory: Path) -> None:
+    """The system call says `error` for files below `directory`; the kernel's own tests cannot be borrowed here."""
+    real = getattr(os, name)
+
+    def failing(fd: int, *arguments: object) -> object:
+        if Path(f"/proc/self/fd/{fd}").readlink().is_relative_to(directory):
+            raise OSError(error, os.strerror(error))
+        return real(fd, *arguments)
+
+    monkeypatch.setattr(os, name, failing)
+
+
+@pytest.mark.parametrize("call", ["pwrite", "fsync"])
+def test_a_disk_error_takes_one_directory_offline_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    dirs = open_dirs(tmp_path / "a", tmp_path / "b")
+    logs = [dirs.create("orders", index) for index in range(4)]
+    for log in logs:
+        append(log, a_batch(2))
+    seen: list[str] = []
+    dirs.on_offline(lambda directory: seen.append(directory.path.name))
+    bad = [log for log in logs if log.directory.parent.name == "a"]
+    good = [log for log in logs if log.directory.parent.name == "b"]
+    fail_with(errno.EIO, monkeypatch, call, tmp_path / "a")
+    with pytest.raises(StorageFault):
+        append(bad[0], a_batch()) if call == "pwrite" else bad[0].flush()
+    monkeypatch.undo()
+    assert seen == ["a"] and [directory.path.name for directory in dirs.offline] == ["a"]
+    for log in bad:
+        # An fsync that failed once is never asked again: its yes would be a lie.
+        for use in (lambda log=log: append(log, a_batch()), lambda log=log: log.read(0, 100)):  # type: ignore[misc]
+            with pytest.raises(StorageFault, match="offline"):
+                use()
+    for log in good:
+        assert append(log, a_batch()) == (2, 2)
+    assert dirs.create("orders", 9).directory.parent.name == "b"
+    dirs.close()
+    assert not (tmp_path / "a" / ".kafka_cleanshutdown").exists() and (tmp_path / "b" / ".kafka_cleanshutdown").exists()
+
+
+@pytest.mark.parametrize("closing", [False, True])
+def test_a_checkpoint_that_fails_takes_its_directory_offline_with_its_logs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closing: bool
+) -> None:
+    dirs = open_dirs(tmp_path / "a", tmp_path / "b")
+    logs = [dirs.create("orders", index) for index in range(2)]
+    for log in logs:
+        append(log, a_batch())
+        log.flush()
+        log.close()
+    seen: list[str] = []
+    dirs.on_offline(lambda directory: seen.append(directory.path.name))
+    fail_with(errno.EIO, monkeypatch, "pwrite", tmp_path / "a")
+    if closing:
+        dirs.close()
+    else:
+        dirs.checkpoint()
+    monkeypatch.undo()
+    assert seen == ["a"]
+    if not closing:
+        assert [log.offline_reason is None for log in logs] == [False, True]
+        dirs.close()
+    marks = [(tmp_path / name / ".kafka_cleanshutdown").exists() for name in ("a", "b")]
+    assert marks == [False, True], "the directory that failed is checked at the next start, the other is not"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+def test_a_read_only_directory_goes_offline_while_the_other_serves(tmp_path: Path) -> None:
+    frozen = tmp_path / "frozen"
+    frozen.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "ro,size=1m", "tmpfs", str(frozen)], check=True)
+    try:
+        dirs = open_dirs(frozen, tmp_path / "fine")
+        assert [(d.path.name, "Read-only" in (d.offline_reason or "")) for d in dirs.offline] == [("frozen", True)]
+        append(dirs.create("orders", 0), a_batch())
+        dirs.close()
+        with pytest.raises(StorageFault, match="no log directory"):
+            open_dirs(frozen)
+    finally:
+        subprocess.run(["umount", str(frozen)], check=True)
+
+
+def test_a_log_directory_that_cannot_be_read_does_not_stop_the_others(tmp_path: Path) -> None:
+    dirs = open_dirs(tmp_path / "a", tmp_path / "b")
+    for index in range(2):
+        append(dirs.create("orders", index), a_batch())
+    dirs.close()
+    victim = next((tmp_path / "a").glob("orders-*")) / f"{0:020d}.log"
+    victim.unlink()
+    victim.mkdir()
+    again = open_dirs(tmp_path / "a", tmp_path / "b")
+    assert [directory.path.name for directory in again.offline] == ["a"] and len(again.logs()) == 1
+    again.close()
