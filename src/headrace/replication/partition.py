@@ -20,23 +20,17 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from headrace.cluster.core.image import PartitionInfo
-from headrace.kernel.errors import ErrorCode, NotLeader, OffsetOutOfRange, Refused, StorageFault
+from headrace.kernel.errors import ErrorCode, NotLeader, Refused, StorageFault
 from headrace.replication.core.isr import InSyncReplicas, IsrProposal
-from headrace.replication.core.leader import (
-    NO_EPOCH,
-    EpochEnd,
-    check_leader_epoch,
-    divergence,
-)
+from headrace.replication.core.leader import NO_EPOCH, EpochEnd, check_leader_epoch
+from headrace.replication.deletions import Deletions, deletion_target, low_watermark
 from headrace.replication.offset_lookup import OffsetAt, offset_for
-from headrace.replication.replica import PartitionRead, Replica, Surroundings
+from headrace.replication.replica import READ_UNCOMMITTED, PartitionRead, Replica, Surroundings
 from headrace.replication.waiters import CommitWaiters, answer_within
 from headrace.storage.log import Appended, AppendOrigin, Log
 
 ACKS_ALL: Final = -1
 CONSUMER: Final = -1
-READ_UNCOMMITTED: Final = 0
-READ_COMMITTED: Final = 1
 
 
 class Partition(Replica):
@@ -58,7 +52,7 @@ class Partition(Replica):
         self.isr: InSyncReplicas | None = None  # set exactly while this broker leads
         self.closed = False
         self._commits = CommitWaiters()
-        self._deletions = CommitWaiters()
+        self._deletions = Deletions()
         self._uncommitted_bytes = 0
 
     def __repr__(self) -> str:
@@ -71,9 +65,7 @@ class Partition(Replica):
         return self.isr is not None
 
     def check_leads(self, current_leader_epoch: int = NO_EPOCH) -> InSyncReplicas:
-        """The in-sync set, when this broker leads in that epoch and may still act on it. Raises NotLeader and its
-        kin.
-        """
+        """The in-sync set, when this broker leads in that epoch and may still act on it. Raises NotLeader, its kin."""
         if current_leader_epoch != NO_EPOCH:
             check_leader_epoch(current_leader_epoch, self.leader_epoch)
         isr = self.isr
@@ -96,9 +88,7 @@ class Partition(Replica):
         verify: bool = False,
         transaction_version: int = 0,
     ) -> Appended:
-        """Append as leader. Raises NotLeader, Refused(not_enough_replicas), and what the log finds wrong with the
-        batches.
-        """
+        """Append as leader. Raises NotLeader, Refused(not_enough_replicas), and what the log finds wrong."""
         isr = self.isr
         if isr is None or not self.around.lease_held():
             isr = self.check_leads()
@@ -162,27 +152,17 @@ class Partition(Replica):
     def delete_records_before(self, offset: int) -> int:
         """Move the log start up to `offset` (-1: to the high watermark). Gives the log start; leader only."""
         isr = self.check_leads()
-        target = isr.high_watermark if offset == -1 else offset
-        if target < 0 or target > isr.high_watermark:
-            raise OffsetOutOfRange(
-                f"{self.topic}-{self.index}: cannot delete up to {offset}, the high watermark is {isr.high_watermark}"
-            )
+        target = deletion_target(f"{self.topic}-{self.index}", offset, isr.high_watermark)
         if target > self.log.log_start_offset:
             self.log.advance_log_start(target)
-            self._deletions.reached(self.low_watermark, ErrorCode.none)
+            self._deletions.reached(self.low_watermark)
             # Followers learn the new start from their next fetch answer, so those that wait get one now.
             self.tail_readers.wake_all()
         return self.log.log_start_offset
 
     @property
     def low_watermark(self) -> int:
-        """The smallest log start over the live replicas: below it no replica holds anything any more."""
-        isr = self.isr
-        if isr is None or not isr.followers:
-            return self.log.log_start_offset
-        live = self.around.live_brokers
-        starts = [progress.log_start for broker, progress in isr.followers.items() if broker in live]
-        return min([self.log.log_start_offset, *starts])
+        return low_watermark(self.log.log_start_offset, self.isr, self.around.live_brokers)
 
     async def wait_deleted(self, offset: int, timeout_ms: int) -> ErrorCode:
         """Until every live replica has let go of everything below `offset`."""
@@ -190,7 +170,7 @@ class Partition(Replica):
             return ErrorCode.not_leader_or_follower
         if self.low_watermark >= offset:
             return ErrorCode.none
-        return await answer_within(timeout_ms, lambda answer: self._deletions.add(offset, answer))
+        return await self._deletions.wait(offset, timeout_ms)
 
     # ---- reading --------------------------------------------------------------------------------------------------
 
@@ -217,26 +197,15 @@ class Partition(Replica):
             )
         if (self.isr is None and not self.around.serves_consumers_from_followers) or not self.around.lease_held():
             self.check_leads()
-        log = self.log
         if last_fetched_epoch != NO_EPOCH:
-            diverging = divergence(offset, last_fetched_epoch, self.epoch_end(last_fetched_epoch))
+            diverging = self.diverging(offset, last_fetched_epoch)
             if diverging is not None:
-                return self.marks(diverging_epoch=diverging)
-        high_watermark = log.high_watermark
-        stable = log.last_stable_offset
+                return diverging
         if client_rack and self.isr is not None:
             preferred = self.around.preferred_replica(self, offset, client_rack)
             if preferred != self.around.broker_id:
                 return self.marks(preferred_read_replica=preferred)
-        bound = stable if isolation == READ_COMMITTED else high_watermark
-        if bound <= offset <= log.log_end_offset:
-            # Between the mark and the log end: not out of range, there is only nothing to show yet.
-            return PartitionRead(None, high_watermark, stable, log.log_start_offset)
-        found = log.read(offset, max_bytes, up_to=bound, min_one_batch=min_one)
-        aborted = None
-        if isolation == READ_COMMITTED:
-            aborted = log.aborted_transactions(offset, bound) if found is not None else []
-        return PartitionRead(found, high_watermark, stable, log.log_start_offset, aborted)
+        return self.read_for_consumer(offset, max_bytes, isolation, min_one)
 
     def _read_for_follower(
         self,
@@ -256,9 +225,9 @@ class Partition(Replica):
         log = self.log
         end = log.log_end_offset
         if last_fetched_epoch != self.leader_epoch or offset > end:
-            diverging = divergence(offset, last_fetched_epoch, self.epoch_end(last_fetched_epoch))
+            diverging = self.diverging(offset, last_fetched_epoch)
             if diverging is not None:
-                return self.marks(diverging_epoch=diverging)
+                return diverging
         found = None
         if offset != end:
             if follower in isr.stored:
@@ -278,8 +247,8 @@ class Partition(Replica):
             self._high_watermark_moved()
         if follower not in isr.stored:
             self._propose(isr, now_ms)
-        if len(self._deletions):
-            self._deletions.reached(self.low_watermark, ErrorCode.none)
+        if self._deletions.waiting:
+            self._deletions.reached(self.low_watermark)
 
     # ---- looking up -----------------------------------------------------------------------------------------------
 
@@ -367,8 +336,8 @@ class Partition(Replica):
     def brokers_changed(self, live: Mapping[int, int]) -> None:
         if self.isr is not None:
             self.isr.brokers_changed(live)
-            if len(self._deletions):
-                self._deletions.reached(self.low_watermark, ErrorCode.none)
+            if self._deletions.waiting:
+                self._deletions.reached(self.low_watermark)
 
     def config_changed(self) -> None:
         """The log has a new configuration: a lower min.insync.replicas may let the mark move."""
@@ -416,11 +385,9 @@ class Partition(Replica):
             if self.tail_readers.waiting:
                 self.tail_readers.marked()
         if len(self._commits):
-            if self.around.lease_held():
-                enough = isr.has_enough_replicas
-                self._commits.reached(mark, ErrorCode.none if enough else ErrorCode.not_enough_replicas_after_append)
-            else:
-                self._commits.reached(mark, ErrorCode.not_leader_or_follower)
+            code = self.committed(mark)
+            assert code is not None, "what lies below the mark is committed, or this broker may not say so"
+            self._commits.reached(mark, code)
         grown = self._uncommitted_bytes
         if mark >= isr.log_end:
             self._uncommitted_bytes = 0

@@ -10,17 +10,20 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from headrace.replication.core.follower import follower_high_watermark, follower_log_start, truncation_point
 from headrace.replication.core.isr import IsrProposal
-from headrace.replication.core.leader import NO_EPOCH, UNDEFINED_OFFSET, EpochEnd
+from headrace.replication.core.leader import NO_EPOCH, UNDEFINED_OFFSET, EpochEnd, divergence
 from headrace.replication.throttles import Throttles
 from headrace.replication.waiters import ReaderSet
 from headrace.storage.log import Log, Slice
 
 if TYPE_CHECKING:
     from headrace.replication.partition import Partition
+
+READ_UNCOMMITTED: Final = 0
+READ_COMMITTED: Final = 1
 
 
 class PartitionRead(NamedTuple):
@@ -120,10 +123,30 @@ class Replica:
             preferred_read_replica,
         )
 
+    def diverging(self, offset: int, last_fetched_epoch: int) -> PartitionRead | None:
+        """The answer to a reader whose log left ours; None when it agrees with ours up to `offset`."""
+        end = divergence(offset, last_fetched_epoch, self.epoch_end(last_fetched_epoch))
+        return None if end is None else self.marks(diverging_epoch=end)
+
     def could_not_write(self) -> None:
         """A disk that failed takes its directory offline, which is told of as a whole; here it is only full."""
         if self.log.offline_reason is None:
             self.around.no_room_for(self)
+
+    def read_for_consumer(self, offset: int, max_bytes: int, isolation: int, min_one: bool) -> PartitionRead:
+        """Whole batches below the mark that this reader may see. Raises OffsetOutOfRange, StorageFault."""
+        log = self.log
+        high_watermark = log.high_watermark
+        stable = log.last_stable_offset
+        bound = stable if isolation == READ_COMMITTED else high_watermark
+        if bound <= offset <= log.log_end_offset:
+            # Between the mark and the log end: not out of range, there is only nothing to show yet.
+            return PartitionRead(None, high_watermark, stable, log.log_start_offset)
+        found = log.read(offset, max_bytes, up_to=bound, min_one_batch=min_one)
+        aborted = None
+        if isolation == READ_COMMITTED:
+            aborted = log.aborted_transactions(offset, bound) if found is not None else []
+        return PartitionRead(found, high_watermark, stable, log.log_start_offset, aborted)
 
     # ---- following ------------------------------------------------------------------------------------------------
 
