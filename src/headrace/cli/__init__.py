@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import gc
 import sys
+from typing import Final
+
+# What the extra `headrace[spark]` brings; a broker and its commands do without.
+_OF_SPARK: Final = ("pyspark", "pandas", "numpy", "pyarrow", "google", "fastavro", "deltalake", "psycopg")
 
 
 def main() -> None:
@@ -27,4 +31,10 @@ def main() -> None:
         app()
     except (ToolFailed, Fault, TimeoutError) as error:
         print(f"headrace: {str(error) or 'no answer within the time-out'}", file=sys.stderr)
+        sys.exit(1)
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in _OF_SPARK:
+            raise
+        print(f"headrace: this command needs {missing}: pip install 'headrace[spark]'", file=sys.stderr)
         sys.exit(1)
