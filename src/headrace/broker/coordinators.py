@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
 from headrace.broker.auto_creation import TopicCreation
 from headrace.broker.peers import BrokerPeers
@@ -21,6 +20,7 @@ from headrace.coordinators.txn.core.shard import TransactionSettings
 from headrace.coordinators.txn.marker_writer import MarkerWriter
 from headrace.coordinators.txn.verification import TransactionVerification
 from headrace.coordinators.txn.verification_guards import VerificationGuards
+from headrace.kernel.dataclass import dataclass
 from headrace.replication.partitions import Partitions
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.broker.auto_creation import TopicCreation
@@ -27,6 +26,7 @@ from headrace.handlers.metering import Metering
 from headrace.handlers.replica_only import ReplicaOnly
 from headrace.handlers.request_metrics import RequestMetrics
 from headrace.handlers.table import HandlerTable
+from headrace.kernel.dataclass import dataclass
 from headrace.quota.quotas import Quotas
 from headrace.replication.partitions import Partitions
 from headrace.replication.service import Replication, topic_log_config

@@ -9,13 +9,13 @@ we answer the same.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 
 from headrace.config.broker_config import BrokerConfig
 from headrace.config.key import Key, Synonym, Update, Value, format_value
 from headrace.config.keys import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS
 from headrace.config.topic_config import GroupConfig, TopicConfig
+from headrace.kernel.dataclass import dataclass
 
 
 class Source(IntEnum):

@@ -13,10 +13,10 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Any
 
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault
 
 # One of int, float, bool, str, list[str] or None. `Any`, because a caller knows its key's type and a checker cannot.

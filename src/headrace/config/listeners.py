@@ -13,10 +13,11 @@ from __future__ import annotations
 import ipaddress
 import re
 import socket
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from headrace.config.broker_config import BrokerConfig
 from headrace.config.key import ConfigError
+from headrace.kernel.dataclass import dataclass
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _LISTENER = re.compile(r"(?P<name>[^:/]+)://(\[(?P<six>[0-9a-fA-F:.%]+)\]|(?P<host>[^\[\]:/]*)):(?P<port>-?\d+)\Z")

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Generic, TypeVar
 
 from headrace.cluster.core.changes import Change, ConfigSet, PartitionsAdded, TopicCreated, TopicDeleted, apply
@@ -35,6 +35,7 @@ from headrace.coordination.store import (
     Store,
     StoreFault,
 )
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 
 logger = logging.getLogger(__name__)

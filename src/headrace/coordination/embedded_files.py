@@ -19,10 +19,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-import crc32c
-
 from headrace.coordination.core.tree import Tree, parent_of
 from headrace.coordination.store import Check, Create, Delete, Node, Op, Set, StoreFailed
+from headrace.kernel.checksum import crc32c
 
 SNAPSHOT_MAGIC: Final = b"HRSNAP01"
 JOURNAL_MAGIC: Final = b"HRJRNL01"
@@ -49,7 +48,7 @@ def encode_entry(transaction_id: int, session_id: int, ops: Sequence[Op]) -> byt
         payload += _OP.pack(kind, len(path), len(data), 0) + path + data
         count += 1
     payload[:0] = _PAYLOAD.pack(transaction_id, session_id, count)
-    return _ENTRY.pack(len(payload), crc32c.crc32c(payload)) + bytes(payload)
+    return _ENTRY.pack(len(payload), crc32c(payload)) + bytes(payload)
 
 
 def decode_payload(payload: bytes) -> tuple[int, int, list[Op]]:
@@ -81,7 +80,7 @@ def read_journal(data: bytes) -> Iterator[tuple[int, tuple[int, int, list[Op]]]]
         if length > MAX_ENTRY_BYTES or end > len(data):
             return
         payload = data[at + _ENTRY.size : end]
-        if crc32c.crc32c(payload) != crc:
+        if crc32c(payload) != crc:
             return
         yield end, decode_payload(payload)
         at = end
@@ -93,14 +92,14 @@ def encode_snapshot(tree: Tree, transaction_id: int) -> bytes:
     for path, node in sorted(tree.nodes.items()):
         name = path.encode()
         out += _NODE.pack(len(name), len(node.data), node.version, node.created_id, node.session_id) + name + node.data
-    out += struct.pack(">I", crc32c.crc32c(bytes(out)))
+    out += struct.pack(">I", crc32c(bytes(out)))
     return bytes(out)
 
 
 def decode_snapshot(data: bytes, where: Path) -> tuple[Tree, int]:
     if data[: len(SNAPSHOT_MAGIC)] != SNAPSHOT_MAGIC or len(data) < len(SNAPSHOT_MAGIC) + _SNAPSHOT_HEAD.size + 4:
         raise StoreFailed(f"{where} is not a snapshot of the coordination store")
-    if crc32c.crc32c(data[:-4]) != struct.unpack(">I", data[-4:])[0]:
+    if crc32c(data[:-4]) != struct.unpack(">I", data[-4:])[0]:
         raise StoreFailed(f"{where} is damaged (its checksum does not match): restore it from a copy")
     transaction_id, count = _SNAPSHOT_HEAD.unpack_from(data, len(SNAPSHOT_MAGIC))
     at = len(SNAPSHOT_MAGIC) + _SNAPSHOT_HEAD.size

@@ -23,10 +23,10 @@ Faults:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Protocol
 
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault
 
 ANY_VERSION: Final = -1

@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from headrace.coordinators.runtime_log import CoordinatorLog, coordinator_error
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Refused
 
 Tell = Callable[[ErrorCode], None]

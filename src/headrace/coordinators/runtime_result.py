@@ -18,9 +18,9 @@ Pure: no event loop here. A token is whatever the shell gave (a future there, a 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
 from headrace.records.builder import Record
 

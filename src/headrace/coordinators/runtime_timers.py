@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
 
 from headrace.coordinators.runtime_result import Result, Timer
+from headrace.kernel.dataclass import dataclass
 
 
 @dataclass(slots=True)

@@ -7,13 +7,13 @@ the group's coordinator, which is when that topic comes into being.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from headrace.coordinators.group.coordinator import GroupCoordinator
 from headrace.coordinators.txn.coordinator import TransactionCoordinator
 from headrace.handlers.context import RequestContext
 from headrace.handlers.fencing import as_old_clients_know_it
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.ids import GROUP_METADATA_TOPIC, TopicPartition
 
 _FENCED_FROM_VERSION = 2

@@ -7,13 +7,13 @@ v4 from brokers, many transactions, verify-only (KIP-890 part 1) · v5 TRANSACTI
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from headrace.cluster.view import ClusterView
 from headrace.coordinators.txn.coordinator import TransactionCoordinator
 from headrace.handlers.context import RequestContext
 from headrace.handlers.fencing import as_old_clients_know_it
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
 from headrace.kernel.ids import TopicPartition
 

@@ -4,11 +4,11 @@ own result.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from headrace.controller.gateway import ControllerGateway
 from headrace.handlers.context import RequestContext
+from headrace.kernel.dataclass import dataclass
 
 
 @dataclass(frozen=True)

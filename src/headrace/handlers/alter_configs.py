@@ -6,13 +6,14 @@ Old: what a request leaves out is reset. Newer clients use IncrementalAlterConfi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar, Final
 
 from headrace.controller.gateway import ControllerGateway
 from headrace.controller.results import ResourceResult
 from headrace.handlers.config_resources import BROKER, BROKER_LOGGER, NAMES, NUMBERS
 from headrace.handlers.context import RequestContext
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
 
 _INVALID: Final = int(ErrorCode.invalid_request)

@@ -6,7 +6,6 @@ controller itself.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -14,6 +13,7 @@ from headrace.cluster.view import ClusterView
 from headrace.controller.controller import Controller
 from headrace.controller.core.isr_changes import UNKNOWN_EPOCH, IsrAnswer, IsrReport
 from headrace.handlers.context import RequestContext
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
 
 

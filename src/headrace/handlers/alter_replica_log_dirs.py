@@ -10,12 +10,12 @@ UNKNOWN_TOPIC_OR_PARTITION. A replica that already lies in the directory asked f
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 from headrace.config import BrokerConfig
 from headrace.handlers.context import RequestContext
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
 
 # Where the replica of a partition lies, or None when it is not on this broker.

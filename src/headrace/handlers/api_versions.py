@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Protocol
 
 from headrace.handlers.context import RequestContext
 from headrace.handlers.table import HandlerTable
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")

@@ -7,13 +7,13 @@ taken note of by not objecting.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from headrace.cluster.view import ClusterView
 from headrace.controller.controller import Controller
 from headrace.controller.gateway import FULL_DIRECTORY, LOST_DIRECTORY
 from headrace.handlers.context import RequestContext
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
 from headrace.kernel.ids import TopicPartition
 

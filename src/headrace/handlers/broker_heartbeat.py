@@ -6,12 +6,12 @@ more than whether the broker is known.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from headrace.cluster.view import ClusterView
 from headrace.controller.controller import Controller
 from headrace.handlers.context import RequestContext
+from headrace.kernel.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,13 @@ Epoch 0 joins, -1 leaves, -2 leaves for now (static members).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from headrace.coordinators.group.coordinator import GroupCoordinator
 from headrace.coordinators.group.core.heartbeat_messages import HeartbeatRequest
 from headrace.handlers.context import RequestContext
 from headrace.handlers.heartbeat_answers import heartbeat_answer
+from headrace.kernel.dataclass import dataclass
 from headrace.wire.codec import millis
 
 

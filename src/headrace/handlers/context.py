@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
 
+from headrace.kernel.dataclass import dataclass
 from headrace.wire.codec import RequestHeader
 
 ANONYMOUS = "User:ANONYMOUS"

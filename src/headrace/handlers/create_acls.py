@@ -4,11 +4,11 @@ Kafka answers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from headrace.handlers.context import RequestContext
 from headrace.handlers.describe_acls import NO_AUTHORIZER
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
 
 

@@ -5,7 +5,7 @@ v2  flexible · v3 quotas on partition changes. Validate-only and replica assign
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar
 
 from headrace.controller.gateway import ControllerGateway
@@ -13,6 +13,7 @@ from headrace.controller.results import TopicResult
 from headrace.controller.topic_operations import Growth
 from headrace.handlers.context import RequestContext
 from headrace.handlers.metering import EXCEEDED, Metering
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
 from headrace.wire.codec import millis
 

@@ -6,10 +6,10 @@ v2 flexible. Offset -1 means the high watermark. The answer waits until every li
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from headrace.handlers.context import RequestContext
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 from headrace.kernel.ids import INTERNAL_TOPICS
 from headrace.replication.partitions import Partitions

@@ -5,7 +5,7 @@ v3  TOPIC_DELETION_DISABLED (older versions: INVALID_REQUEST) · v4 flexible · 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -13,6 +13,7 @@ from headrace.controller.gateway import ControllerGateway
 from headrace.controller.results import TopicResult
 from headrace.handlers.context import RequestContext
 from headrace.handlers.metering import EXCEEDED, Metering
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
 from headrace.wire.codec import millis
 

@@ -5,12 +5,12 @@ v1 endpoint type (brokers only here: a controller has no listener of its own) ·
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from headrace.cluster.view import ClusterView
 from headrace.handlers.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
 from headrace.handlers.context import RequestContext
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
 
 _BROKERS: Final = 1

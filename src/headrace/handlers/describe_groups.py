@@ -7,13 +7,13 @@ before, a group that is not there is described as dead.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from headrace.coordinators.group.coordinator import GroupCoordinator
 from headrace.coordinators.group.core.descriptions import DescribedClassicGroup
 from headrace.handlers.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 from headrace.handlers.context import RequestContext
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault
 
 _NOT_FOUND_FROM: Final = 6

@@ -5,10 +5,10 @@ v2 flexible · v3 top-level error · v4 total and usable bytes (KIP-827) · v5 c
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from headrace.handlers.context import RequestContext
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
 from headrace.storage.log import Log
 from headrace.storage.log_dirs import DirectoryReport, LogDirs

@@ -6,12 +6,12 @@ v5 the answer carries the producer id and epoch to go on with (KIP-890 part 2: t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from headrace.coordinators.txn.coordinator import TransactionCoordinator
 from headrace.handlers.context import RequestContext
 from headrace.handlers.fencing import as_old_clients_know_it
+from headrace.kernel.dataclass import dataclass
 
 _FENCED_FROM_VERSION = 2
 _EPOCH_BUMP_FROM_VERSION = 5

@@ -7,13 +7,13 @@ that have their place at the controller are opened, and only while this broker i
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from headrace.controller.controller import Controller
 from headrace.handlers.context import RequestContext
 from headrace.handlers.error_answers import error_answer
 from headrace.handlers.table import FrameHandler, HandlerTable, RefusesItself
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.wire.codec import MalformedRequest, encode_response, read_request, read_request_header
 

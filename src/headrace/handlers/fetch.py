@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -23,6 +23,7 @@ from headrace.handlers.leaders import Leaders
 from headrace.handlers.metering import Metering
 from headrace.handlers.produce_checks import topic_id_of
 from headrace.handlers.session_news import SessionNews
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault, Refused, UnknownPartition, UnknownTopicId
 from headrace.net.replies import Parts
 from headrace.replication.partition import Partition

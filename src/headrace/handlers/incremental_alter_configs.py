@@ -5,7 +5,6 @@ Topics, brokers and groups go to the controller; log levels belong to the broker
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from headrace.controller.core.config_changes import KeyChange
@@ -14,6 +13,7 @@ from headrace.handlers import broker_loggers
 from headrace.handlers.alter_configs import alter_the_rest, refused_here, refused_resources, resource_row, row_of
 from headrace.handlers.config_resources import BROKER_LOGGER, NAMES
 from headrace.handlers.context import RequestContext
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 
 

@@ -7,13 +7,13 @@ Not done: v6, two-phase commit with an outside coordinator (KIP-939), which Kafk
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from headrace.coordinators.txn.coordinator import TransactionCoordinator
 from headrace.coordinators.txn.core.transaction import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Answer
 from headrace.handlers.context import RequestContext
 from headrace.handlers.fencing import as_old_clients_know_it
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
 from headrace.wire.codec import millis
 

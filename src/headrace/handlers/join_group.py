@@ -6,12 +6,12 @@ nullable protocol name · v8 reason (KIP-800) · v9 skip assignment (KIP-814)
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from headrace.coordinators.group.coordinator import GroupCoordinator
 from headrace.coordinators.group.core.classic_messages import JoinReply, JoinRequest
 from headrace.handlers.context import RequestContext
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import Fault
 from headrace.wire.codec import millis
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from headrace.cluster.view import ClusterView
+from headrace.kernel.dataclass import dataclass
 from headrace.wire.node_endpoints import NodeEndpoint
 
 

@@ -6,13 +6,13 @@ Every member that was named is in the answer, found or not: clients look for the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from headrace.coordinators.group.coordinator import GroupCoordinator
 from headrace.coordinators.group.core.classic_messages import LeavingMember, LeftMember
 from headrace.coordinators.runtime import settled
 from headrace.handlers.context import RequestContext
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault
 
 _BATCHED_FROM: Final = 3

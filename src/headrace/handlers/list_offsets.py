@@ -8,10 +8,10 @@ Not done: tiered storage, so the tiered questions are answered as Kafka answers 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from headrace.handlers.context import RequestContext
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 from headrace.replication.partitions import Partitions
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from headrace.cluster.view import ClusterView
 from headrace.handlers.context import RequestContext
+from headrace.kernel.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,13 @@ v0 filters by state and producer id · v1 by duration (KIP-994) · v2 by a patte
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from headrace.coordinators.group.core.regex import BadRegex, Regex
 from headrace.coordinators.txn.coordinator import TransactionCoordinator
 from headrace.coordinators.txn.core.queries import ListFilter
 from headrace.handlers.context import RequestContext
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Refused
 
 

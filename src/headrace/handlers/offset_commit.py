@@ -9,7 +9,6 @@ its own partitions. Most commits of a lone broker are committed when they are wr
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from headrace.cluster.view import ClusterView
@@ -18,6 +17,7 @@ from headrace.coordinators.group.core.offset_requests import CommitRequest
 from headrace.coordinators.group.core.offsets import TopicCommit
 from headrace.coordinators.runtime import settled
 from headrace.handlers.context import RequestContext
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.net.replies import Later, Reply
 from headrace.wire.offset_commit import (

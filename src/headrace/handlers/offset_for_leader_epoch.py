@@ -5,10 +5,10 @@ v2  current leader epoch of the asker (KIP-320) · v3 replica id · v4 flexible
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from headrace.handlers.context import RequestContext
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import Fault
 from headrace.replication.partitions import Partitions
 

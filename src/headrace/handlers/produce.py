@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar, Final
 
 from headrace.handlers.context import RequestContext
@@ -21,6 +21,7 @@ from headrace.handlers.leaders import Leaders
 from headrace.handlers.metering import Metering
 from headrace.handlers.produce_checks import check_records, topic_id_of
 from headrace.handlers.transactional_produce import Place, TransactionGuard, Unverified
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 from headrace.kernel.ids import INTERNAL_TOPICS
 from headrace.net.replies import CLOSE, Bytes, Close, Later, Parts, Reply

@@ -5,10 +5,10 @@ Kafka answers the same on such a listener: ILLEGAL_SASL_STATE and no mechanisms.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from headrace.handlers.context import RequestContext
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
 
 

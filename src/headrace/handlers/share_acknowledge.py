@@ -5,12 +5,12 @@ v2 renewal of locks (KIP-1222). Answered when the outcome is durable.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from headrace.coordinators.share.consumption import PartitionAnswer
 from headrace.handlers.context import RequestContext
 from headrace.handlers.share_answers import ShareRequests, acknowledgements_of
+from headrace.kernel.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any
 
 from headrace.cluster.core.image import ClusterImage
@@ -12,6 +11,7 @@ from headrace.cluster.view import ClusterView
 from headrace.coordinators.share.consumption import Answers, PartitionAnswer, ShareConsumption
 from headrace.coordinators.share.core.share_partition import Acknowledgement
 from headrace.handlers.context import RequestContext
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 
 NOBODY = {"leader_id": -1, "leader_epoch": -1}

@@ -6,12 +6,12 @@ Acknowledgements may ride along; their outcome is told apart from the fetch's.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from headrace.coordinators.share.consumption import PartitionAnswer, ShareFetchRequest
 from headrace.handlers.context import RequestContext
 from headrace.handlers.share_answers import ShareRequests, acknowledgements_of
+from headrace.kernel.dataclass import dataclass
 from headrace.wire.codec import millis
 
 _RECORD_LIMIT = 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from headrace.cluster.view import ClusterView
@@ -11,6 +10,7 @@ from headrace.coordinators.group.coordinator import GroupCoordinator
 from headrace.coordinators.group.core.share_group import ShareGroup, ShareMember
 from headrace.handlers.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 from headrace.handlers.context import RequestContext
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from headrace.coordinators.group.coordinator import GroupCoordinator
 from headrace.coordinators.group.core.heartbeat_messages import ShareHeartbeatRequest
 from headrace.handlers.context import RequestContext
 from headrace.handlers.heartbeat_answers import heartbeat_answer
+from headrace.kernel.dataclass import dataclass
 
 
 @dataclass(frozen=True)

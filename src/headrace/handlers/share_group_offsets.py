@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from headrace.cluster.view import ClusterView
 from headrace.coordinators.share.administration import QueueOffset, ShareAdministration
 from headrace.handlers.context import RequestContext
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault
 
 

@@ -5,7 +5,6 @@ summarise the state of queues. The leaders of partitions ask, and the group coor
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from headrace.coordinators.codec.share_state import ShareKey, StateBatch
@@ -13,6 +12,7 @@ from headrace.coordinators.share.core.runs import RecordState
 from headrace.coordinators.share.core.share_state import NOT_STARTED
 from headrace.coordinators.share.state_coordinator import ShareStateCoordinator
 from headrace.handlers.context import RequestContext
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault, Refused, UnknownPartition
 
 _STATES: Final = frozenset(int(state) for state in RecordState)

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 from headrace.handlers.produce_checks import topic_id_of
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 from headrace.kernel.ids import TopicPartition
 from headrace.replication.partition import Partition

@@ -7,7 +7,6 @@ Before v2 a loading coordinator is told as one that is not available: those clie
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from headrace.cluster.view import ClusterView
@@ -17,6 +16,7 @@ from headrace.coordinators.group.core.offsets import TopicCommit
 from headrace.coordinators.runtime import settled
 from headrace.coordinators.txn.verification import TransactionVerification
 from headrace.handlers.context import RequestContext
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.kernel.ids import GROUP_METADATA_TOPIC, TopicPartition
 from headrace.wire.offset_commit import PartitionCommit

@@ -6,11 +6,11 @@ dead one that still has replicas assigned is answered with success (reassign the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from headrace.controller.gateway import ControllerGateway
 from headrace.handlers.context import RequestContext
+from headrace.kernel.dataclass import dataclass
 
 
 @dataclass(frozen=True)

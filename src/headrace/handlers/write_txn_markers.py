@@ -7,11 +7,11 @@ For brokers, where they have a listener of their own (`replica_only`).
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from headrace.coordinators.txn.marker_writer import EndMarker, MarkerWriter
 from headrace.handlers.context import RequestContext
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
 from headrace.kernel.ids import TopicPartition
 

@@ -10,9 +10,10 @@ CLOSE                     no answer, and the connection ends
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, Protocol
+
+from headrace.kernel.dataclass import dataclass
 
 
 class HasFileno(Protocol):

@@ -15,8 +15,7 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import Final
 
-from crc32c import crc32c
-
+from headrace.kernel.checksum import crc32c
 from headrace.kernel.errors import CorruptBatch, ErrorCode, Refused
 from headrace.records.compression import Codec
 

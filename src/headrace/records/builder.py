@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
-from crc32c import crc32c
-
+from headrace.kernel.checksum import crc32c
+from headrace.kernel.dataclass import dataclass
 from headrace.records.batch import (
     CONTROL_BIT,
     CRC_START,

@@ -7,10 +7,10 @@ value  version i16 | coordinator epoch i32          (of a transaction marker)
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import CorruptBatch
 from headrace.records.builder import Record, build_batch
 

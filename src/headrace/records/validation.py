@@ -11,9 +11,9 @@ Mirrors Kafka's LogValidator and its error codes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import CorruptBatch, ErrorCode, Refused
 from headrace.records.batch import (
     CODEC_MASK,

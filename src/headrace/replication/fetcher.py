@@ -17,9 +17,9 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Final
 
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import CorruptBatch, ErrorCode, Fault, StorageFault
 from headrace.replication.core.fetch_session import FetchPosition, FetchSession, PartitionKey
 from headrace.replication.core.leader import EpochEnd

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import Fault
 from headrace.kernel.ids import TopicPartition
 from headrace.records.batch import BatchView

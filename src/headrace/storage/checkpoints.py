@@ -17,10 +17,11 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final
 
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.ids import TopicPartition, uuid_from_text, uuid_to_text
 from headrace.storage.files import sync_file, write_small_file
 from headrace.storage.txn_index import NO_ENTRIES, Digest

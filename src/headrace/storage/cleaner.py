@@ -15,10 +15,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final, cast
 
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import CorruptBatch
 from headrace.records import raw
 from headrace.records.batch import BatchView

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Protocol
 
+from headrace.kernel.dataclass import dataclass
 from headrace.records.batch import TimestampType
 from headrace.records.compression import Codec
 from headrace.records.validation import UNBOUNDED_MS, BatchRules

@@ -16,8 +16,7 @@ import struct
 from pathlib import Path
 from typing import Final
 
-from crc32c import crc32c
-
+from headrace.kernel.checksum import crc32c
 from headrace.records.batch import NO_SEQUENCE, BatchView
 from headrace.records.control import ControlType, read_control
 from headrace.records.reader import read_records

@@ -14,9 +14,10 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import Fault
 from headrace.kernel.ids import TopicPartition
 from headrace.storage.checking import Checking, Damage, Progress, repair_hints

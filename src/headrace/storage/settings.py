@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from headrace.kernel.dataclass import dataclass
 from headrace.storage.log_config import DAY_MS
 
 

@@ -11,13 +11,12 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
-from crc32c import crc32c
-
+from headrace.kernel.checksum import crc32c
+from headrace.kernel.dataclass import dataclass
 from headrace.storage.files import sync_file, tolerated_no_space, write_fully
 
 _ENTRY: Final = struct.Struct(">hqqqq")

@@ -6,8 +6,9 @@ Kafka show Headrace; the rest begins with `headrace_`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+
+from headrace.kernel.dataclass import dataclass
 
 
 class Kind(Enum):

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
+from headrace.kernel.dataclass import dataclass
 from headrace.telemetry.catalogue import CATALOGUE, Metric
 from headrace.telemetry.counters import Histogram, TopicTraffic, TrafficByTopic
 

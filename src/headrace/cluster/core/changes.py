@@ -7,11 +7,12 @@ replays the same list under the same version. (Kafka's metadata records and repl
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
 from headrace.cluster.core.image import BrokerInfo, ClusterImage, PartitionInfo, QuotaEntity, TopicInfo
+from headrace.kernel.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

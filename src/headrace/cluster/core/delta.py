@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from headrace.cluster.core.image import BrokerInfo, ClusterImage, ConfigResource, PartitionInfo, TopicInfo
+from headrace.kernel.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

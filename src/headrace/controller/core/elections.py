@@ -8,11 +8,12 @@ election (it may have lost its tail), and an unclean start costs it its eligibil
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from headrace.cluster.core.changes import BrokerRegistered, BrokerRemoved, Change, PartitionChanged, apply
 from headrace.cluster.core.image import NO_LEADER, BrokerInfo, ClusterImage, PartitionInfo
 from headrace.controller.core.partition_states import Election, Rules, Settled, settle
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
 from headrace.kernel.ids import TopicPartition
 

@@ -8,11 +8,12 @@ leader knows whether it was deposed, is merely behind, or talks to a controller 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from headrace.cluster.core.image import ClusterImage, PartitionInfo
 from headrace.controller.core.elections import RulesOf, may_lead, rules_for
 from headrace.controller.core.partition_states import Settled, settle
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
 
 UNKNOWN_EPOCH = -1

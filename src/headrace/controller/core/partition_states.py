@@ -16,10 +16,11 @@ back. Mirrors Kafka's PartitionChangeBuilder; differs: the ISR comes before the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 
 from headrace.cluster.core.image import NO_LEADER, PartitionInfo
+from headrace.kernel.dataclass import dataclass
 
 
 class Election(Enum):

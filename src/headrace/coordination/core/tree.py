@@ -10,7 +10,7 @@ and grow by one with each set; a node created again starts at 0 with a new `crea
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from headrace.coordination.store import (
     ANY_VERSION,
@@ -26,6 +26,7 @@ from headrace.coordination.store import (
     Set,
     StoreFault,
 )
+from headrace.kernel.dataclass import dataclass
 
 
 def parent_of(path: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from headrace.coordinators.codec.primitives import (
@@ -16,6 +15,7 @@ from headrace.coordinators.codec.primitives import (
     read_version,
     string,
 )
+from headrace.kernel.dataclass import dataclass
 
 GROUP_METADATA: Final = 2
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from headrace.coordinators.codec.primitives import (
@@ -32,6 +31,7 @@ from headrace.coordinators.codec.primitives import (
     uuid_bytes,
     uvarint,
 )
+from headrace.kernel.dataclass import dataclass
 
 GROUP_METADATA: Final = 3
 PARTITION_METADATA: Final = 4

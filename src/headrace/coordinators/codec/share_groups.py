@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from headrace.coordinators.codec.primitives import (
@@ -27,6 +27,7 @@ from headrace.coordinators.codec.primitives import (
     uuid_bytes,
     uvarint,
 )
+from headrace.kernel.dataclass import dataclass
 
 MEMBER_METADATA: Final = 10
 GROUP_METADATA: Final = 11

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import struct
 import uuid
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from headrace.coordinators.codec.primitives import (
@@ -21,6 +20,7 @@ from headrace.coordinators.codec.primitives import (
     uuid_bytes,
     uvarint,
 )
+from headrace.kernel.dataclass import dataclass
 
 SHARE_SNAPSHOT: Final = 0
 SHARE_UPDATE: Final = 1

@@ -9,7 +9,6 @@ of a fenced producer. Here it is a tag with a number far from Kafka's own: Kafka
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from headrace.coordinators.codec.primitives import (
@@ -25,6 +24,7 @@ from headrace.coordinators.codec.primitives import (
     tagged,
     uvarint,
 )
+from headrace.kernel.dataclass import dataclass
 
 TRANSACTION_LOG: Final = 0
 _LAST_PRODUCER_EPOCH_TAG: Final = 10_000

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from headrace.cluster.view import ClusterView
@@ -15,6 +14,7 @@ from headrace.coordinators.codec.share_state import ShareKey
 from headrace.coordinators.group.coordinator import GroupCoordinator
 from headrace.coordinators.share.core.share_state import NOT_STARTED
 from headrace.coordinators.share.persister import Peers, Persister
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 
 _LIST_OFFSETS: Final = 2

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from headrace.coordinators.codec.share_state import ShareKey
@@ -19,6 +19,7 @@ from headrace.coordinators.runtime import wall_clock_ms
 from headrace.coordinators.share.core.sessions import FINAL_EPOCH, INITIAL_EPOCH, Session, Sessions, TopicIdPartition
 from headrace.coordinators.share.core.share_partition import Acknowledgement, AcknowledgeType, Acquired
 from headrace.coordinators.share.queues import Queue, Queues
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 from headrace.replication.waiters import FetchWaiter
 

@@ -11,7 +11,6 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from headrace.cluster.view import ClusterView
@@ -21,6 +20,7 @@ from headrace.coordinators.share.core.share_partition import Acknowledgement, Ac
 from headrace.coordinators.share.core.share_state import NOT_STARTED
 from headrace.coordinators.share.core.starting import StartingPoint, starting_point
 from headrace.coordinators.share.settings import QueueSettings
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault, NotLeader, Refused, UnknownPartition
 from headrace.records.batch import BatchView, batches
 from headrace.records.control import ControlType, read_control

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from headrace.coordinators.txn.verification_guards import VerificationGuards
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.kernel.ids import GROUP_METADATA_TOPIC, TopicPartition
 from headrace.records.control import build_end_txn_marker

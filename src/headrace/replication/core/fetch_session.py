@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, NamedTuple
+
+from headrace.kernel.dataclass import dataclass
 
 PartitionKey = tuple[uuid.UUID, int]
 NO_SESSION: Final = 0

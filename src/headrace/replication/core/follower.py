@@ -12,9 +12,9 @@ Pure: an answer and a few numbers of our log in, a `Step` out. The fetcher carri
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum, auto
 
+from headrace.kernel.dataclass import dataclass
 from headrace.replication.core.leader import UNDEFINED_OFFSET, EpochEnd
 
 

@@ -27,8 +27,9 @@ arguments.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from headrace.kernel.dataclass import dataclass
 
 NEVER_MS: Final = -(1 << 62)
 UNKNOWN_END: Final = -1

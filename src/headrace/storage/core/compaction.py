@@ -12,8 +12,9 @@ Mirrors Kafka's LogCleanerManager.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from headrace.kernel.dataclass import dataclass
 
 # Offsets inside a segment are kept relative to its base in 32 bits.
 MAX_OFFSET_SPAN: Final = 2**31 - 1

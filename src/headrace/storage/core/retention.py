@@ -9,7 +9,8 @@ reaches it, the log first rolls to a new one, as Kafka does, so that a topic tha
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from headrace.kernel.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

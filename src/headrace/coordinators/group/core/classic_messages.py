@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
 
 NO_MEMBER_ID: Final = ""

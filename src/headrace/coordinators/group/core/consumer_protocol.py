@@ -8,10 +8,10 @@ Every version begins with the fields of version 0, so a newer one is read as far
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import Final
 
 from headrace.coordinators.codec.primitives import Reader, UnreadableRecord, int16, int32, string
+from headrace.kernel.dataclass import dataclass
 
 PROTOCOL_TYPE: Final = "consumer"
 _HIGHEST_VERSION: Final = 3

@@ -12,8 +12,10 @@ Refused, as by RE2: back-references and look-around. Also refused: what expands 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
+
+from headrace.kernel.dataclass import dataclass
 
 MAX_STATES: Final = 4_000
 MAX_REPEAT: Final = 1_000  # RE2's own limit

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+from headrace.kernel.dataclass import dataclass
 
 
 class TypedValues(Protocol):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from headrace.coordinators.codec import consumer_groups, share_groups
 from headrace.coordinators.codec.primitives import key_of
@@ -18,6 +18,7 @@ from headrace.coordinators.codec.share_groups import (
     StatePartitionMetadata,
 )
 from headrace.coordinators.group.core.effects import Effects
+from headrace.kernel.dataclass import dataclass
 
 Partitions = Mapping[uuid.UUID, frozenset[int]]
 _STABLE = 0

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
+
+from headrace.kernel.dataclass import dataclass
 
 
 class RecordState(IntEnum):

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Refused
 
 FINAL_EPOCH: Final = -1

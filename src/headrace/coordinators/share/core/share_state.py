@@ -8,7 +8,7 @@ anew by an administrator) and the leader epoch (another broker leads the partiti
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from headrace.coordinators.codec import share_state as codec
@@ -16,6 +16,7 @@ from headrace.coordinators.codec.primitives import UnreadableRecord, key_type
 from headrace.coordinators.codec.share_state import ShareKey, ShareSnapshot, ShareUpdate, StateBatch
 from headrace.coordinators.runtime_result import Result
 from headrace.coordinators.share.core.runs import RecordState, Run, Runs
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.records.builder import Record
 

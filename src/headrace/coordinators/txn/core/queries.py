@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Protocol
 
 from headrace.coordinators.txn.core.transaction import STATE_BY_LABEL, Transaction
+from headrace.kernel.dataclass import dataclass
 
 
 class Pattern(Protocol):

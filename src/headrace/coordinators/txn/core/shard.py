@@ -12,7 +12,6 @@ be lost must not be shown to anyone.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from headrace.coordinators.runtime_result import NOTHING, Result, Timer
@@ -27,6 +26,7 @@ from headrace.coordinators.txn.core.initialisation import init_producer_id
 from headrace.coordinators.txn.core.log_records import record_of, tombstone_of, transaction_of, transactional_id_of
 from headrace.coordinators.txn.core.membership import add_partitions, verify_partitions
 from headrace.coordinators.txn.core.transaction import Decision, Transaction
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
 from headrace.kernel.ids import TopicPartition
 

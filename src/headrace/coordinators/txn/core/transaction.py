@@ -21,10 +21,11 @@ Mirrors Kafka's TransactionMetadata (4.1 and later: one raise per server-side ab
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
 from typing import Any, Final
 
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
 from headrace.kernel.ids import TopicPartition
 

@@ -1,0 +1,31 @@
+"""CRC-32C, the checksum of batches and of our own small files.
+
+From the native part of the `crc32c` package alone: the package itself reads the metadata of installed packages to tell
+its version, and with that come archives, mail headers and a parser of arguments, a twentieth of the time to serve.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
+from typing import Final
+
+Checksum = Callable[[bytes | bytearray | memoryview], int]
+
+
+def _native() -> Checksum:
+    package = PathFinder.find_spec("crc32c")
+    found = PathFinder.find_spec("crc32c._crc32c", package.submodule_search_locations) if package is not None else None
+    if found is None or found.loader is None:
+        import crc32c as package_itself
+
+        whole: Checksum = package_itself.crc32c
+        return whole
+    module = module_from_spec(found)
+    found.loader.exec_module(module)
+    native: Checksum = module.crc32c
+    return native
+
+
+crc32c: Final = _native()

@@ -1,0 +1,136 @@
+"""Classes made by our decorator behave as those made by the standard library's."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import pickle
+from collections.abc import Callable
+from dataclasses import field, replace
+from typing import Any, ClassVar
+
+import pytest
+
+from headrace.kernel.dataclass import dataclass
+
+OPTIONS = [
+    {"frozen": frozen, "slots": slots, "eq": eq}
+    for frozen in (False, True)
+    for slots in (False, True)
+    for eq in (True, False)
+]
+
+
+def _made_by(decorator: Callable[..., Any], options: dict[str, bool]) -> Any:
+    @decorator(**options)
+    class Place:
+        kind: ClassVar[str] = "place"
+
+        name: str
+        size: int = 3
+        tags: list[str] = field(default_factory=list, compare=False, repr=False)
+        origin: str = field(default="here", init=False)
+
+        def grown(self) -> Any:
+            return replace(self, size=self.size + 1)
+
+    return Place
+
+
+def _behaviour(place: Any) -> dict[str, Any]:
+    one, same, other = place("a"), place("a", 3, ["x"]), place("a", size=4)
+    seen = {
+        "repr": repr(one).rsplit(".", 1)[-1],
+        "equal": (one == one, one == same, one == other, one == "a"),
+        "values": (one.name, one.size, one.tags, one.origin, same.tags, one.tags is place("a").tags),
+        "kind": place.kind,
+        "fields": [spec.name for spec in dataclasses.fields(place)],
+        "asdict": dataclasses.asdict(same),
+        "grown": one.grown().size,
+        "match": place.__match_args__,
+        "has_dict": hasattr(one, "__dict__"),
+        "copied": copy.copy(other).size,
+    }
+    for name, action in {
+        "assigned": lambda: setattr(one, "size", 9),
+        "unknown": lambda: setattr(one, "colour", "red"),
+        "deleted": lambda: delattr(one, "name"),
+        "hashed": lambda: hash(place("a")) == hash(place("a", 3, ["x"])),
+        "missing": place,
+        "too many": lambda: place(1, 2, 3, 4),
+    }.items():
+        try:
+            seen[name] = action()
+        except (TypeError, AttributeError) as error:
+            # The library's own refusal of an unknown attribute of a frozen class with slots is a TypeError by mistake.
+            seen[name] = "refused" if name == "unknown" else type(error)
+    return seen
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_it_behaves_as_the_librarys(options: dict[str, bool]) -> None:
+    assert _behaviour(_made_by(dataclass, options)) == _behaviour(_made_by(dataclasses.dataclass, options))
+
+
+@dataclass(frozen=True)
+class Named:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sized(Named):
+    size: int = 1
+    doubled: int = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "doubled", self.size * 2)
+
+
+@dataclass
+class Own:
+    """Says how it compares, hashes and shows itself."""
+
+    name: str
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Own) and self.name.lower() == other.name.lower()
+
+    def __hash__(self) -> int:
+        return hash(self.name.lower())
+
+    def __repr__(self) -> str:
+        return f"<{self.name}>"
+
+
+@dataclass
+class Empty:
+    pass
+
+
+def test_a_subclass_has_the_fields_of_both_and_is_finished_after_them() -> None:
+    assert (Sized("a", 4).name, Sized("a", 4).doubled) == ("a", 8)
+    assert Sized("a") == Sized("a", 1) != Named("a")
+    assert pickle.loads(pickle.dumps(Sized("a", 4))).doubled == 8
+    with pytest.raises(dataclasses.FrozenInstanceError, match="cannot assign to field 'name'"):
+        Sized("a").name = "b"  # type: ignore[misc]
+
+
+def test_what_a_class_says_itself_is_kept() -> None:
+    assert {Own("A"), Own("a")} == {Own("a")}
+    assert repr(Own("A")) == "<A>"
+    assert Own.__doc__ == "Says how it compares, hashes and shows itself."
+
+
+def test_a_class_without_fields() -> None:
+    assert Empty() == Empty()
+    assert repr(Empty()) == "Empty()"
+
+
+def test_one_that_holds_itself_can_be_shown() -> None:
+    @dataclass
+    class Node:
+        next: object = None
+
+    node = Node()
+    node.next = node
+    assert repr(node).endswith("Node(next=...)")
