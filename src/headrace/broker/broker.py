@@ -115,10 +115,10 @@ class Broker:
         self.connections.hold_back = self.parts.metering.connected
         self.parts.start()
         await member.start(image)
+        self._housekeeping = Housekeeping(self.log_dirs, live, self.parts.replicated_up_to)
         self._opened.append("member")
         await self.watching.start(str(config["metrics.listen"]))
         self.connections.start()
-        self._housekeeping = Housekeeping(self.log_dirs, live, self.parts.replicated_up_to)
         self._housekeeping.start()
         log.info("broker %d started in %.0f ms", broker_id, (time.perf_counter() - began) * 1000)
 
@@ -308,6 +308,7 @@ def _limits(config: BrokerConfig) -> ConnectionLimits:
         per_ip_overrides=overrides,
         idle_ms=int(config["connections.max.idle.ms"]),
     )
+        send_buffer_bytes=int(config["socket.send.buffer.bytes"]),
 
 
 def _who_listens(listener: Listener) -> str:

@@ -6,6 +6,7 @@ next start and said so once: one bad segment must not keep the others from being
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -52,9 +53,12 @@ class CompactionRounds:
         self._cleaner = Cleaner(settings.memory_bytes, settings.bytes_per_second)
         self._in_thread = in_thread
         self._replicated_up_to = replicated_up_to
-        self._checkpoints: dict[LogDir, dict[TopicPartition, int]] = {}
+        # Read now, before a topic can come that has the name of one that went.
+        self._checkpoints = {home: self._read_checkpoint(home) for home in log_dirs.directories}
+        self._changed: set[LogDir] = set()  # whose checkpoint is to be written
         self._set_aside: set[TopicPartition] = set()
         self._stopping = False
+        log_dirs.when_deleted.append(self._forget)
 
     def stop(self) -> None:
         """The round that runs in a thread gives up; nothing of it stays."""
@@ -73,7 +77,7 @@ class CompactionRounds:
         if not log.config.is_compacted or log.offline_reason is not None or partition in self._set_aside:
             return None
         try:
-            dirt = dirt_of(log, self._checkpoint(log).get(partition), now_ms)
+            dirt = dirt_of(log, self._checkpoints[self._log_dirs.directory_of(log)].get(partition), now_ms)
         except OSError:
             return None  # the segment went while it was looked at; the next round sees it gone
         return dirt if dirt.is_due(log.config.min_cleanable_dirty_ratio) else None
@@ -107,20 +111,36 @@ class CompactionRounds:
 
     def _note_clean(self, log: Log, partition: TopicPartition, offset: int) -> None:
         home = self._log_dirs.directory_of(log)
-        self._checkpoint(log)[partition] = offset
-        try:
-            write_offsets(home.path / CHECKPOINT_FILE, self._checkpoint(log))
-        except OSError as error:
-            # Without space the old file stays, and the next start cleans once more than it must.
-            if not is_no_space(error):
-                self._log_dirs.take_offline(home, f"{error.strerror} on {error.filename or home.path}")
+        self._checkpoints[home][partition] = offset
+        self._changed.add(home)
+        self._write_changed()
 
-    def _checkpoint(self, log: Log) -> dict[TopicPartition, int]:
-        home = self._log_dirs.directory_of(log)
-        if home not in self._checkpoints:
+    def _forget(self, partition: TopicPartition, home: LogDir) -> None:
+        """The log was deleted: a topic of the same name that comes later is dirty from its first offset."""
+        self._set_aside.discard(partition)
+        if self._checkpoints[home].pop(partition, None) is None:
+            return
+        if not self._changed:  # a topic goes partition by partition: one write for all of them
+            asyncio.get_running_loop().call_soon(self._write_changed)
+        self._changed.add(home)
+
+    def _write_changed(self) -> None:
+        homes, self._changed = self._changed, set()
+        for home in homes:
+            if not home.is_online:
+                continue
             try:
-                self._checkpoints[home] = read_offsets(home.path / CHECKPOINT_FILE)
-            except (OSError, CorruptFile):
-                # Without it everything counts as dirty: slower once, never wrong.
-                self._checkpoints[home] = {}
-        return self._checkpoints[home]
+                write_offsets(home.path / CHECKPOINT_FILE, self._checkpoints[home])
+            except OSError as error:
+                # Without space the old file stays, and the next start cleans once more than it must.
+                if not is_no_space(error):
+                    self._log_dirs.take_offline(home, f"{error.strerror} on {error.filename or home.path}")
+
+    def _read_checkpoint(self, home: LogDir) -> dict[TopicPartition, int]:
+        try:
+            known = read_offsets(home.path / CHECKPOINT_FILE)
+        except (OSError, CorruptFile):
+            # Without it everything counts as dirty: slower once, never wrong.
+            return {}
+        # A crash may come between a deletion and this file: what has no log any more is not believed.
+        return {partition: offset for partition, offset in known.items() if self._log_dirs.log(*partition) is not None}

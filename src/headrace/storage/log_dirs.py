@@ -64,6 +64,7 @@ class LogDirs:
         self._logs: dict[TopicPartition, Log] = {}
         self._home: dict[TopicPartition, LogDir] = {}
         self._on_offline: list[Callable[[LogDir], None]] = []
+        self.when_deleted: list[Callable[[TopicPartition, LogDir], None]] = []
 
     @classmethod
     def open(
@@ -262,6 +263,8 @@ class LogDirs:
         home = self._home.pop(key)
         log.offline_reason = DELETED
         log.close(clean=False)
+        for forget in self.when_deleted:
+            forget(key, home)
         if log.is_promised:
             return True
         # Kafka's name for it; cut so that the longest topic name still fits into a file name.
