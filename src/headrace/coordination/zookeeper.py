@@ -27,6 +27,7 @@ from kazoo.retry import KazooRetry
 from kazoo.security import ACL, CREATOR_ALL_ACL, READ_ACL_UNSAFE
 
 from headrace.config import BrokerConfig, ConfigError
+from headrace.coordination.kazoo_log import Sparing, sparing_logger
 from headrace.coordination.store import (
     ANY_VERSION,
     BadVersion,
@@ -111,6 +112,8 @@ class ZooKeeperStore:
         self._connected = asyncio.Event()
         self._heartbeat: asyncio.Task[None] | None = None
         self._closed = False
+        self._away_since: float | None = None
+        self._kazoo_log = Sparing()
         acl: list[ACL] | None = [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE] if guarded else None
         self._client = KazooClient(
             hosts=hosts,
@@ -119,7 +122,7 @@ class ZooKeeperStore:
             auth_data=[("digest", ":".join(credentials))] if credentials else None,
             # Reconnecting never gives up, and quickly: a broker without its session does not serve.
             connection_retry=KazooRetry(max_tries=-1, delay=0.1, backoff=1.5, max_delay=1.0, max_jitter=0.2),
-            logger=logging.getLogger("headrace.coordination.kazoo"),
+            logger=sparing_logger(self._kazoo_log),
         )
 
     # --- session -------------------------------------------------------------------------------------------------
@@ -175,11 +178,16 @@ class ZooKeeperStore:
                 if self._session_id:
                     self._expired()
                 self._session_id, self._lease_ends_at = session, 0.0
+            self._kazoo_log.connected()
+            if self._away_since is not None:
+                logger.info("connected to ZooKeeper again after %.1f s", time.monotonic() - self._away_since)
+                self._away_since = None
             self._connected.set()
             self._tell(SessionEvent.CONNECTED)
         elif state == KazooState.SUSPENDED:
             self._connected.clear()
-            logger.warning("connection to ZooKeeper lost")
+            self._away_since = time.monotonic()
+            logger.warning("connection to ZooKeeper lost; connecting again for as long as it takes")
             self._tell(SessionEvent.SUSPENDED)
         elif state == KazooState.LOST:
             self._connected.clear()

@@ -57,6 +57,7 @@ class ControllerIsrChanges:
         self._connection: Connection | None = None
         self._connected_to: tuple[str, int] | None = None
         self._task: asyncio.Task[None] | None = None
+        self._trouble: str | None = None  # what was said last of a controller that cannot be asked
 
     def ask(self, partition: Partition, proposal: IsrProposal) -> None:
         self._pending[partition] = proposal
@@ -80,8 +81,11 @@ class ControllerIsrChanges:
                 continue
             try:
                 await self._ask_controller(asked)
+                self._trouble = None
             except (Fault, OSError) as error:
-                logger.info("the controller could not be asked for in-sync sets: %s", error)
+                if str(error) != self._trouble:  # asked ten times a second until the next controller is there
+                    self._trouble = str(error)
+                    logger.info("the controller could not be asked for in-sync sets: %s", error)
                 await self._disconnect()
             except Exception:
                 logger.exception("asking the controller for in-sync sets failed")

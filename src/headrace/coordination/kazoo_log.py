@@ -1,0 +1,51 @@
+"""What kazoo says in our log: enough to see why the ensemble cannot be reached, and not twice a second.
+
+The store itself says when the connection goes and when it is back. While it is away kazoo tells every try: of those the
+first reason is shown, then one a minute with how many were passed over. Its other steps are there at level DEBUG.
+Called in kazoo's threads.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+
+KAZOO: Final = "headrace.coordination.kazoo"
+AGAIN_AFTER_S: Final = 60.0
+
+
+class Sparing(logging.Filter):
+    def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._monotonic_s = monotonic_s
+        self._shown_at: float | None = None
+        self._passed_over = 0
+
+    def connected(self) -> None:
+        """The next trouble is a new one."""
+        self._shown_at = None
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno >= logging.ERROR or logging.getLogger(record.name).isEnabledFor(logging.DEBUG):
+            return True
+        if record.levelno < logging.WARNING:
+            return False
+        now = self._monotonic_s()
+        if self._shown_at is not None and now - self._shown_at < AGAIN_AFTER_S:
+            self._passed_over += 1
+            return False
+        if self._shown_at is not None:
+            record.msg = f"{record.msg} ({self._passed_over} lines like it were passed over)"
+        self._shown_at, self._passed_over = now, 0
+        return True
+
+
+def sparing_logger(sparing: Sparing) -> logging.Logger:
+    """kazoo's logger, with this filter instead of an earlier one."""
+    logger = logging.getLogger(KAZOO)
+    for old in [known for known in logger.filters if isinstance(known, Sparing)]:
+        logger.removeFilter(old)
+    logger.addFilter(sparing)
+    return logger
