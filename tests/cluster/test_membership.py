@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +14,10 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
-from tests.cluster.faults import conclude
+from headrace.client.connection import Connection
+from headrace.coordination import paths
+from headrace.testing.process import BrokerProcess
+from tests.cluster.faults import conclude, controller_of
 from tests.cluster.load import Load
 from tests.reference.kafka import java_command
 from tests.support import zookeeper
@@ -158,6 +163,95 @@ def test_a_directory_of_another_cluster_is_refused(cluster: RunningCluster, tmp_
     assert code == 1
     assert "the data directory belongs to cluster AAAAAAAAAAAAAAAAAAAAAA" in said
     assert "Traceback" not in said
+
+
+def test_feature_levels_move_for_all_brokers_at_once(cluster: RunningCluster) -> None:
+    before = finalized(cluster)
+    assert len(set(before.values())) == 1 and levels(before)["group.version"] == 1
+    say = features(cluster, "downgrade", "--feature", "group.version=0", "--dry-run")
+    assert "group.version can be downgraded to 0" in say
+    assert finalized(cluster) == before
+    # Another controller's term: what was finalized is stored, and its writes go on being fenced by its epoch.
+    cluster.brokers[controller_of(cluster)].kill()
+    cluster.heal()
+    wait_for(lambda: levels(finalized(cluster)) == levels(before), 30, "the same levels after a change of controllers")
+    assert "group.version was downgraded to 0" in features(cluster, "downgrade", "--feature", "group.version=0")
+    wait_for(lambda: "group.version" not in levels(finalized(cluster)), 10, "every broker to show the lower level")
+    assert all(epoch > before[1][1] for _, epoch in finalized(cluster).values())
+    assert "supports 0 to 1" in features(cluster, "upgrade", "--feature", "group.version=9", code=1)
+    assert "upgraded to 1" in features(cluster, "upgrade", "--feature", "group.version=1")
+    wait_for(lambda: levels(finalized(cluster)) == levels(before), 10, "every broker to show the level of before")
+
+
+def test_a_broker_that_cannot_do_the_finalized_levels_does_not_join(
+    cluster: RunningCluster, ensemble: ZooKeeperEnsemble, tmp_path: Path
+) -> None:
+    """As if a newer release had finalized it: all that an old one sees of that is the number."""
+    store = KazooClient(hosts=f"{ensemble.connect}/orders/eu", auth_data=[("digest", "headrace:secret")])
+    store.start(timeout=15)
+    path = paths.feature("metadata.version")
+    stored, _ = store.get(path)
+    try:
+        store.set(path, b'{"level":31}')
+        code, said = start(cluster, tmp_path / "old", "broker.id=8")
+    finally:
+        store.set(path, stored)
+        store.stop()
+        store.close()
+    assert code == 1
+    assert "the cluster has finalized metadata.version at level 31, broker 8 supports 7 to 30" in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.needs("kafka")
+@pytest.mark.skipif(not is_long(), reason="long: make chaos")
+def test_kafkas_tool_moves_the_levels(cluster: RunningCluster) -> None:
+    def tool(*words: str) -> str:
+        command = java_command("org.apache.kafka.tools.FeatureCommand", "--bootstrap-server", cluster.bootstrap, *words)
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stdout
+
+    assert "group.version was downgraded to 0." in tool("downgrade", "--feature", "group.version=0")
+    wait_for(lambda: "group.version" not in levels(finalized(cluster)), 10, "every broker to show the lower level")
+    described = tool("describe")
+    assert re.search(
+        r"group.version\s+SupportedMinVersion: 0\s+SupportedMaxVersion: 1\s+FinalizedVersionLevel: 0", described
+    )
+    assert "can be upgraded to 1" in tool("upgrade", "--feature", "group.version=1", "--dry-run")
+    assert "was upgraded to 1" in tool("upgrade", "--feature", "group.version=1")
+
+
+def features(cluster: RunningCluster, *words: str, code: int = 0) -> str:
+    """kafka-features.sh."""
+    command = [sys.executable, "-m", "headrace.cli.kafka_tools.features", "--bootstrap-server", cluster.bootstrap]
+    done = subprocess.run([*command, *words], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == code, done.stderr
+    return done.stdout + done.stderr
+
+
+Told = dict[int, tuple[frozenset[tuple[str, int]], int]]
+
+
+def finalized(cluster: RunningCluster) -> Told:
+    """What each broker's ApiVersions says: levels, and their epoch."""
+
+    async def ask(broker: BrokerProcess) -> tuple[frozenset[tuple[str, int]], int]:
+        host, _, port = broker.bootstrap.rpartition(":")
+        connection = await Connection.open(host, int(port), client_id="features", timeout=10)
+        try:
+            body = {"client_software_name": "test", "client_software_version": "1"}
+            answer = await connection.request(18, body, version=4, timeout=10)
+        finally:
+            await connection.close()
+        told = frozenset((str(one.name), int(one.max_version_level)) for one in answer.finalized_features)
+        return told, int(answer.finalized_features_epoch)
+
+    return {number: asyncio.run(ask(broker)) for number, broker in cluster.brokers.items()}
+
+
+def levels(told: Told) -> dict[str, int]:
+    """Of a cluster whose brokers all say the same; nothing while they do not."""
+    different = {one for one, _ in told.values()}
+    return dict(different.pop()) if len(different) == 1 else {}
 
 
 def start(cluster: RunningCluster, directory: Path, *settings: str) -> tuple[int, str]:

@@ -19,6 +19,7 @@ from headrace.broker.housekeeping import Housekeeping, now_ms
 from headrace.broker.live_config import LiveConfig
 from headrace.broker.watching import Watching
 from headrace.broker.wiring import Parts, wire
+from headrace.cluster.core.features import OWN_RANGES
 from headrace.cluster.core.image import BrokerInfo, ClusterImage, Endpoint
 from headrace.cluster.loading import load_image
 from headrace.cluster.membership import generated_broker_id
@@ -114,8 +115,8 @@ class Broker:
         self.watching = Watching(self.parts, self.connections, self.log_dirs, view, member)
         self.connections.hold_back = self.parts.metering.connected
         self.parts.start()
-        await member.start(image)
         self._housekeeping = Housekeeping(self.log_dirs, live, self.parts.replicated_up_to)
+        await member.start(image)
         self._opened.append("member")
         await self.watching.start(str(config["metrics.listen"]))
         self.connections.start()
@@ -197,7 +198,7 @@ class Broker:
 
     def _own_info(self, broker_id: int, config: BrokerConfig) -> BrokerInfo:
         endpoints = tuple(Endpoint(one.name, one.host, one.port, one.protocol) for one in self.listeners.advertised)
-        return BrokerInfo(broker_id, -1, endpoints, config["broker.rack"])
+        return BrokerInfo(broker_id, -1, endpoints, config["broker.rack"], features=OWN_RANGES)
 
     # --- stopping ---
 
@@ -307,8 +308,8 @@ def _limits(config: BrokerConfig) -> ConnectionLimits:
         max_connections_per_ip=int(config["max.connections.per.ip"]),
         per_ip_overrides=overrides,
         idle_ms=int(config["connections.max.idle.ms"]),
-    )
         send_buffer_bytes=int(config["socket.send.buffer.bytes"]),
+    )
 
 
 def _who_listens(listener: Listener) -> str:

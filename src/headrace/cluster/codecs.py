@@ -56,7 +56,7 @@ def encode_registration(broker: BrokerInfo, *, clean_start: bool, timestamp_ms: 
             "endpoints": [f"{e.listener}://{_host(e.host)}:{e.port}" for e in broker.endpoints],
             "listener_security_protocol_map": {e.listener: e.security_protocol for e in broker.endpoints},
             "rack": broker.rack,
-            "features": {},
+            "features": {name: {"min_version": low, "max_version": high} for name, low, high in broker.features},
             "clean_start": clean_start,
             "headrace": version,
         }
@@ -72,7 +72,12 @@ def decode_registration(broker_id: int, data: bytes, epoch: int) -> tuple[Broker
         listener, _, address = text.partition("://")
         host, _, port = address.rpartition(":")
         endpoints.append(Endpoint(listener, host.strip("[]"), int(port), protocols[listener]))
-    return BrokerInfo(broker_id, epoch, tuple(endpoints), value.get("rack")), bool(value.get("clean_start", False))
+    features = tuple(
+        (name, int(levels["min_version"]), int(levels["max_version"]))
+        for name, levels in (value.get("features") or {}).items()
+    )
+    broker = BrokerInfo(broker_id, epoch, tuple(endpoints), value.get("rack"), features=features)
+    return broker, bool(value.get("clean_start", False))
 
 
 def _host(host: str) -> str:
@@ -201,12 +206,14 @@ def _broker_row(broker: BrokerInfo) -> dict[str, Any]:
         "rack": broker.rack,
         "fenced": broker.fenced,
         "shutting_down": broker.shutting_down,
+        "features": broker.features,
     }
 
 
 def _broker(row: dict[str, Any]) -> BrokerInfo:
     endpoints = tuple(Endpoint(*fields) for fields in row["endpoints"])
-    return BrokerInfo(row["id"], row["epoch"], endpoints, row["rack"], row["fenced"], row["shutting_down"])
+    features = tuple((name, low, high) for name, low, high in row.get("features", ()))
+    return BrokerInfo(row["id"], row["epoch"], endpoints, row["rack"], row["fenced"], row["shutting_down"], features)
 
 
 def _change_row(change: Change) -> list[Any]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from headrace.cluster.core.changes import ProducerIdsAllocated
+from headrace.cluster.core.features import why_unfit
 from headrace.cluster.core.image import BrokerInfo, ClusterImage
 from headrace.controller.core import elections
 from headrace.controller.ledger import Decision
@@ -20,6 +21,9 @@ logger = logging.getLogger(__name__)
 # As many as Kafka gives at a time.
 PRODUCER_ID_BLOCK: Final = 1000
 _MAX_PRODUCER_ID: Final = 2**63 - 1
+
+# Who is registered, each with whether it started cleanly.
+Present = Mapping[int, tuple[BrokerInfo, bool]]
 
 
 def check_broker_epoch(image: ClusterImage, broker_id: int, broker_epoch: int) -> BrokerInfo:
@@ -48,14 +52,25 @@ def report_elections(controller: Controller, decided: elections.Decided) -> None
         )
 
 
-def membership(
-    controller: Controller, present: Mapping[int, tuple[BrokerInfo, bool]]
-) -> Callable[[ClusterImage], Decision[None]]:
+def fit_members(image: ClusterImage, present: Present) -> Present:
+    """Those who are members, or can do the feature levels in force: a broker that read them just before they moved must
+    not join.
+    """
+
+    def fits(broker: BrokerInfo) -> bool:
+        known = image.brokers.get(broker.id)
+        return (known is not None and known.epoch == broker.epoch) or why_unfit(image, broker) is None
+
+    return {broker_id: found for broker_id, found in present.items() if fits(found[0])}
+
+
+def membership(controller: Controller, present: Present) -> Callable[[ClusterImage], Decision[None]]:
     def decide(image: ClusterImage) -> Decision[None]:
-        decided = elections.membership_changed(image, present, controller.topic_rules(image))
-        for broker_id in sorted(set(image.brokers) - set(present)):
+        fit = fit_members(image, present)
+        decided = elections.membership_changed(image, fit, controller.topic_rules(image))
+        for broker_id in sorted(set(image.brokers) - set(fit)):
             logger.info("broker %d is gone", broker_id)
-        for broker_id, (broker, clean) in sorted(present.items()):
+        for broker_id, (broker, clean) in sorted(fit.items()):
             known = image.brokers.get(broker_id)
             if known is None or known.epoch != broker.epoch:
                 how = " after an unclean stop" if known is not None and not clean else ""

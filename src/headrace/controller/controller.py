@@ -106,7 +106,7 @@ class Controller:
             try:
                 asked, watching = watching, True
                 present = await registered_brokers(self._store, watch=None if asked else hinted)
-                if differs(ledger.image, present):
+                if differs(ledger.image, broker_operations.fit_members(ledger.image, present)):
                     await ledger.run(broker_operations.membership(self, present))
             except Deposed:
                 return

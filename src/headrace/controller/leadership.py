@@ -13,7 +13,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from headrace.cluster import codecs
@@ -198,6 +198,6 @@ async def registered_brokers(
     return found
 
 
-def differs(image: ClusterImage, present: dict[int, tuple[BrokerInfo, bool]]) -> bool:
+def differs(image: ClusterImage, present: Mapping[int, tuple[BrokerInfo, bool]]) -> bool:
     accepted = {broker_id: broker.epoch for broker_id, broker in image.brokers.items()}
     return accepted != {broker_id: broker.epoch for broker_id, (broker, _) in present.items()}

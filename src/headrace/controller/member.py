@@ -16,6 +16,7 @@ import logging
 from collections.abc import Callable
 
 from headrace.cluster import codecs
+from headrace.cluster.core.features import why_unfit
 from headrace.cluster.core.image import EMPTY_IMAGE, BrokerInfo, ClusterImage
 from headrace.cluster.follower import ImageFollower
 from headrace.cluster.membership import Membership
@@ -51,6 +52,7 @@ class ClusterMember:
         view.subscribe(lambda _, image: self.membership.known_to(image))
         self._store = store
         self._follower = ImageFollower(store, view)
+        self._broker = broker
         self._leadership = Leadership(
             store,
             view,
@@ -83,19 +85,29 @@ class ClusterMember:
         await self._follower.start(known)
         await self.membership.start()
         self._leadership.start()
+        self._check_features(self.view.current)
         epoch = self.membership.epoch
         accepted = await self.view.wait_until(
-            lambda image: (known := image.brokers.get(self.broker_id)) is not None and known.epoch >= epoch,
+            lambda image: (
+                ((known := image.brokers.get(self.broker_id)) is not None and known.epoch >= epoch)
+                or why_unfit(image, self._broker) is not None
+            ),
             _ACCEPTED_WITHIN_SECONDS,
         )
         if not accepted:
             raise Refused(
+        self._check_features(self.view.current)
                 ErrorCode.broker_not_available,
                 f"no controller accepted broker {self.broker_id} within {_ACCEPTED_WITHIN_SECONDS:g} s",
             )
 
     async def close(self) -> None:
         """Without the store's answer our nodes stay until the session ends by itself: that is no reason to wait."""
+    def _check_features(self, image: ClusterImage) -> None:
+        why = why_unfit(image, self._broker)
+        if why is not None:
+            raise Refused(ErrorCode.unsupported_version, why)
+
         try:
             async with asyncio.timeout(_LEAVE_WITHIN_SECONDS):
                 await self._leadership.close()

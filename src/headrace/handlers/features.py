@@ -9,20 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final
+from headrace.cluster.core.features import SUPPORTED, level_of
 
 from headrace.cluster.view import ClusterView
 from headrace.handlers.api_versions import Features
 from headrace.handlers.table import HandlerTable
 
-# name → (lowest, highest level, the API without which it is not there)
-_SUPPORTED: Final = {
-    "group.version": (0, 1, 68),
-    "metadata.version": (7, 30, None),
-    "share.version": (0, 1, 78),
-    "streams.version": (0, 1, 88),
-    "transaction.version": (0, 2, 22),
-    "eligible.leader.replicas.version": (0, 1, None),
-}
+# The API without which a feature is not there.
+_NEEDS: Final = {"group.version": 68, "share.version": 78, "transaction.version": 22}
 
 
 @dataclass(frozen=True)
@@ -32,12 +26,12 @@ class ClusterFeatures:
 
     def __call__(self) -> Features:
         supported = {
-            name: (low, high)
-            for name, (low, high, api_key) in _SUPPORTED.items()
-            if api_key is None or self.table.get(api_key) is not None
+            name: levels
+            for name, levels in SUPPORTED.items()
+            if name not in _NEEDS or self.table.get(_NEEDS[name]) is not None
         }
         image = self.view.current
-        finalized = {name: min(image.features.get(name, high), high) for name, (_, high) in supported.items()}
+        finalized = {name: level_of(image, name) for name in supported}
         return Features(
             supported, {name: level for name, level in finalized.items() if level > 0}, max(image.version, 0)
         )

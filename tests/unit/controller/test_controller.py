@@ -114,7 +114,9 @@ def test_a_deleted_topic_leaves_nothing_behind_and_its_name_is_free(tmp_path: Pa
         results = await cluster.controller.delete_topics([("a", None), ("a", None)])
         assert [r.error for r in results] == [ErrorCode.invalid_request]
         results = await cluster.controller.delete_topics([("a", None), ("no", None), (None, first)])
-        assert [r.error for r in results] == [NONE, ErrorCode.unknown_topic_or_partition, ErrorCode.invalid_request]
+        assert [r.error for r in results] == [ErrorCode.invalid_request, ErrorCode.unknown_topic_or_partition]
+        results = await cluster.controller.delete_topics([("a", None), ("no", None)])
+        assert [r.error for r in results] == [NONE, ErrorCode.unknown_topic_or_partition]
         results = await cluster.controller.create_topics([NewTopic("a")])
         assert results[0].error is NONE
         assert cluster.image.topics["a"].id != first
@@ -217,13 +219,17 @@ def test_settings_quotas_and_levels_are_kept(tmp_path: Path) -> None:
     async def look(cluster: Opened) -> None:
         image = cluster.image
         assert image.config_of("topic", "a") == {"cleanup.policy": "delete,compact"}
-        assert image.config_of("broker", "") == {"log.cleaner.threads": "2"}
+        stored = {"min.insync.replicas": "1"}  # from the cluster's birth on
+        assert image.config_of("broker", "") == {"log.cleaner.threads": "2", **stored}
         assert image.config_of("group", "g/1") == {"consumer.session.timeout.ms": "50000"}
         assert image.quotas == {(("client-id", None), ("user", "ann/1")): {"producer_byte_rate": 9.0}}
         assert "group.version" not in image.features and image.features["transaction.version"] == 2
-        await cluster.controller.replace_configs([("topic", "a", {}), ("broker", "", {})])
+        refused, *_ = await cluster.controller.replace_configs([("broker", "", {}), ("topic", "a", {})])
+        assert refused.error is ErrorCode.invalid_config and "min.insync.replicas" in (refused.message or "")
+        await cluster.controller.replace_configs([("broker", "", stored)])
         assert image.configs != cluster.image.configs
-        assert set(cluster.image.configs) == {("group", "g/1")}
+        assert dict(cluster.image.configs).keys() == {("group", "g/1"), ("broker", "")}
+        assert cluster.image.config_of("broker", "") == stored
         assert cluster.image == await load_image(cluster.store)
 
     run(tmp_path, change)
@@ -290,14 +296,14 @@ def test_a_store_that_contradicts_the_controller_makes_it_start_afresh(tmp_path:
         version = cluster.image.version
         await cluster.store.multi(
             [
-                Create(paths.change(version + 1), b'[1,[["feature","x",1]]]'),
+                Create(paths.change(version + 1), b'[1,[["feature","transaction.version",1]]]'),
                 Set(paths.IMAGE, b'{"version":%d}' % (version + 1)),
             ]
         )
         with pytest.raises(Refused, match="contradicts"):
             await cluster.controller.create_topics([NewTopic("b")])
         await active(cluster)
-        assert cluster.image.features["x"] == 1
+        assert cluster.image.features["transaction.version"] == 1
         assert (await cluster.controller.create_topics([NewTopic("b")]))[0].error is NONE
 
     run(tmp_path, use)

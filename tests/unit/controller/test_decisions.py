@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
 
 from headrace.cluster.core.changes import BrokerRegistered, PartitionChanged, TopicCreated, apply
+from headrace.cluster.core.features import AT_BIRTH, why_unfit
 from headrace.cluster.core.image import NO_LEADER, BrokerInfo, ClusterImage, Endpoint, PartitionInfo, TopicInfo
 from headrace.config import TOPIC_KEYS, load_broker_config
+from headrace.controller.broker_operations import fit_members
 from headrace.controller.core import elections, features, quotas, reassignments, topics
 from headrace.controller.core.config_changes import KeyChange, check_values, merged
 from headrace.controller.core.elections import TopicRules
@@ -300,7 +303,7 @@ class TestSettings:
             assert code_of(check_values, kind, "x", values, config) is ErrorCode.invalid_config
 
     def test_feature_levels_move_within_their_range(self) -> None:
-        image = ClusterImage(features=features.AT_BIRTH)
+        image = ClusterImage(features=AT_BIRTH)
         assert features.change_level(image, "group.version", 1, 1) is None
         assert features.change_level(image, "group.version", 0, 2) is not None
         for name, level, how in [("nope", 1, 1), ("group.version", 9, 1), ("group.version", 0, 1)]:
@@ -324,6 +327,25 @@ class TestSettings:
             ([("user", "u"), ("ip", "1.1.1.1")], []),
             ([("user", "u")], [("nope", 1.0, False)]),
             ([("user", "u")], [("producer_byte_rate", -1.0, False)]),
+    def test_a_level_that_one_broker_cannot_do_is_not_finalized(self) -> None:
+        old = BrokerInfo(7, 70, (), features=(("transaction.version", 0, 1),))
+        image = ClusterImage(brokers={7: old}, features={"metadata.version": 30})
+        assert features.change_level(image, "transaction.version", 1, 1) is not None
+        with pytest.raises(Refused, match="Broker 7 only supports versions 0-1"):
+            features.change_level(image, "transaction.version", 2, 1)
+        with pytest.raises(Refused, match="Broker 7 does not support this feature"):
+            features.change_level(image, "group.version", 1, 1)
+
+    def test_a_broker_that_cannot_do_the_levels_in_force_does_not_join(self) -> None:
+        old = BrokerInfo(7, 70, (), features=(("metadata.version", 7, 30), ("transaction.version", 0, 1)))
+        untold = BrokerInfo(8, 80, ())
+        present = {7: (old, True), 8: (untold, True)}
+        image = ClusterImage(features={"metadata.version": 30, "transaction.version": 2})
+        assert fit_members(image, present).keys() == {8}
+        assert "transaction.version at level 2, broker 7 supports 0 to 1" in (why_unfit(image, old) or "")
+        assert fit_members(replace(image, brokers={7: old}), present).keys() == {7, 8}  # a member stays one
+        assert why_unfit(ClusterImage(), old) is None
+
         ]:
             with pytest.raises(Refused) as caught:
                 quotas.altered(image, quotas.entity_of(parts), ops)

@@ -41,6 +41,7 @@ class BrokerInfo:
     shutting_down: bool = False
 
     def endpoint(self, listener: str) -> Endpoint | None:
+    features: tuple[tuple[str, int, int], ...] = ()  # (name, lowest, highest level) that it can do
         for endpoint in self.endpoints:
             if endpoint.listener == listener:
                 return endpoint

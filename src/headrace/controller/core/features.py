@@ -1,23 +1,11 @@
-"""Feature levels (KIP-584): what this release can do, what a new cluster starts with, and how levels may move."""
+"""How feature levels may move (KIP-584, 778), in Kafka's words."""
 
 from __future__ import annotations
 
-from typing import Final
-
 from headrace.cluster.core.changes import FeatureSet
+from headrace.cluster.core.features import AT_BIRTH, ELIGIBLE_LEADERS, SUPPORTED, ranges_of
 from headrace.cluster.core.image import ClusterImage
 from headrace.kernel.errors import ErrorCode, Refused
-
-# name → (lowest, highest) level. The numbers are those of Apache Kafka 4.3, because clients act on them:
-# transaction.version 2 switches them to KIP-890, group.version 1 offers KIP-848.
-SUPPORTED: Final[dict[str, tuple[int, int]]] = {
-    "group.version": (0, 1),
-    "metadata.version": (7, 30),
-    "share.version": (0, 1),
-    "transaction.version": (0, 2),
-    "eligible.leader.replicas.version": (0, 1),
-}
-AT_BIRTH: Final[dict[str, int]] = {name: highest for name, (_, highest) in SUPPORTED.items()}
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 
@@ -40,6 +28,11 @@ def change_level(image: ClusterImage, name: str, level: int, upgrade_type: int) 
     now = image.features.get(name, 0)
     if level == now:
         return None
+    for broker in sorted(image.brokers.values(), key=lambda broker: broker.id):
+        able = ranges_of(broker).get(name)
+        if level > 0 and (able is None or not able[0] <= level <= able[1]):
+            what = f"only supports versions {able[0]}-{able[1]}" if able else "does not support this feature"
+            raise Refused(code, f"Invalid update version {level} for feature {name}. Broker {broker.id} {what}.")
     if level > now and upgrade_type != UPGRADE:
         why = f"Invalid update version {level} for feature {name}. Can't downgrade to a newer version."
         raise Refused(code, why)
@@ -54,3 +47,6 @@ def change_level(image: ClusterImage, name: str, level: int, upgrade_type: int) 
         why = f"Invalid metadata.version {level}. Refusing the downgrade because it might delete metadata."
         raise Refused(code, why)
     return FeatureSet(name, level)
+
+
+__all__ = ["AT_BIRTH", "ELIGIBLE_LEADERS", "SAFE_DOWNGRADE", "UNSAFE_DOWNGRADE", "UPGRADE", "change_level"]

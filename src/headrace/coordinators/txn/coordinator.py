@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable, Collection
 from typing import Final, Protocol
 
+from headrace.cluster.core.features import level_of
 from headrace.cluster.view import ClusterView
 from headrace.coordinators.producer_ids import ProducerIds
 from headrace.coordinators.runtime import CoordinatorRuntime, LedPartitions, settled, wall_clock_ms
@@ -81,7 +82,7 @@ class TransactionCoordinator:
 
     def server_version(self) -> int:
         """The finalized level of `transaction.version`: which protocol the coordinator's own aborts follow."""
-        return int(self._view.current.features.get("transaction.version", 2))
+        return level_of(self._view.current, "transaction.version")
 
     # --- requests of producers ----------------------------------------------------------------------------------
 

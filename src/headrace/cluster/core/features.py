@@ -1,0 +1,53 @@
+"""Feature levels (KIP-584): which this release can do, which are in force, and who cannot follow them.
+
+Levels are finalized by the controller and stored; a level of 0 is not stored. Every broker says with its registration
+which levels it can do: a level is only finalized when all of them can, and a broker that cannot do what is finalized
+does not join. (Kafka's ZooKeeper mode has the same two halves.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from headrace.cluster.core.image import BrokerInfo, ClusterImage
+
+ELIGIBLE_LEADERS: Final = "eligible.leader.replicas.version"
+# name → (lowest, highest) level. The numbers are those of Apache Kafka 4.3, because clients act on them:
+# transaction.version 2 switches them to KIP-890, group.version 1 offers KIP-848.
+SUPPORTED: Final[dict[str, tuple[int, int]]] = {
+    "group.version": (0, 1),
+    "metadata.version": (7, 30),
+    "share.version": (0, 1),
+    "transaction.version": (0, 2),
+    ELIGIBLE_LEADERS: (0, 1),
+}
+AT_BIRTH: Final[dict[str, int]] = {name: highest for name, (_, highest) in SUPPORTED.items()}
+
+# (name, lowest, highest), as a registration tells it.
+Ranges = Iterable[tuple[str, int, int]]
+OWN_RANGES: Final = tuple((name, lowest, highest) for name, (lowest, highest) in SUPPORTED.items())
+
+
+def level_of(image: ClusterImage, name: str) -> int:
+    """The level in force. Before a controller was ever elected nothing is stored: what it will store counts."""
+    return (image.features or AT_BIRTH).get(name, 0)
+
+
+def ranges_of(broker: BrokerInfo) -> dict[str, tuple[int, int]]:
+    """Releases that did not tell their ranges yet could do exactly those of today."""
+    return {name: (lowest, highest) for name, lowest, highest in broker.features or OWN_RANGES}
+
+
+def why_unfit(image: ClusterImage, broker: BrokerInfo) -> str | None:
+    """Why this broker cannot be a member at the levels in force; None when it can."""
+    ranges = ranges_of(broker)
+    for name, level in image.features.items():
+        lowest, highest = ranges.get(name, (0, 0))
+        if not lowest <= level <= highest:
+            able = f"supports {lowest} to {highest}" if name in ranges else "does not know this feature"
+            return (
+                f"the cluster has finalized {name} at level {level}, broker {broker.id} {able}: "
+                "run the release of the other brokers, or lower the level with kafka-features.sh downgrade first"
+            )
+    return None
