@@ -24,14 +24,14 @@ def creation(name: str, **more: Any) -> Body:
     }
 
 
-def _without_configs(answer: Any) -> Any:
+def without_configs(answer: Any) -> Any:
     """Which keys a topic has is compared where configuration is."""
     return {**answer, "topics": [{k: v for k, v in topic.items() if k != "configs"} for topic in answer["topics"]]}
 
 
 def create(name: str, versions: range = range(2, 8), **more: Any) -> list[Variant]:
     return [
-        Variant(name, 19, v, creation(more.get("topic") or f"new-{name}-{v}", **more), only=_without_configs)
+        Variant(name, 19, v, creation(more.get("topic") or f"new-{name}-{v}", **more), only=without_configs)
         for v in versions
     ]
 

@@ -40,8 +40,8 @@ def by_id(body: Body) -> Any:
     return make
 
 
-def produce(name: str, body: Body, versions: range = range(3, 14)) -> list[Variant]:
-    return [Variant(name, 0, v, body if v < 13 else by_id(body), patience=5) for v in versions]
+def produce(name: str, body: Body, versions: range = range(3, 14), patience: float = 5) -> list[Variant]:
+    return [Variant(name, 0, v, body if v < 13 else by_id(body), patience=patience) for v in versions]
 
 
 def flipped(data: bytes, at: int) -> bytes:
@@ -66,7 +66,7 @@ SOME = range(3, 14, 2)
 PRODUCE = [
     *produce("one-batch", produce_body(2, WHOLE)),
     *produce("all-replicas", produce_body(2, WHOLE, acks=-1), SOME),
-    *produce("no-acks-nothing-wrong", produce_body(2, WHOLE, acks=0), range(9, 10)),
+    *produce("no-acks-nothing-wrong", produce_body(2, WHOLE, acks=0), range(9, 10), patience=1),
     *produce("no-acks-unknown-topic", produce_body(2, WHOLE, acks=0, topic="nowhere"), range(9, 10)),
     *produce("wrong-acks", produce_body(2, WHOLE, acks=7), SOME),
     *produce("unknown-topic", produce_body(0, WHOLE, topic="nowhere")),

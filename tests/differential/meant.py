@@ -7,4 +7,5 @@ MEANT: dict[str, str] = {
     **{f"produce-v{version}-unknown-codec": _NO_INTERNAL_ERROR for version in range(3, 14, 2)},
     "produce-v9-broken-gzip": _NOT_OPENED,
     **{f"incremental_alter_configs-v{version}-wrong-operation": _NO_INTERNAL_ERROR for version in range(2)},
+    "metadata-v12-neither-name-nor-id": _NO_INTERNAL_ERROR,
 }

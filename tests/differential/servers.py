@@ -105,7 +105,9 @@ def masked(value: Any, key: str = "") -> Any:
     if key in _MASKED and not isinstance(value, dict | list):
         return _MASKED[key](value)
     if isinstance(value, dict):
-        return {name: masked(item, name) for name, item in value.items()}
+        # Words about an error are each broker's own; what is said where there is none is not.
+        plain_words = {"error_message"} if value.get("error_code") == 0 else set()
+        return {name: item if name in plain_words else masked(item, name) for name, item in value.items()}
     if isinstance(value, list):
         # Lists of entries are sets here: neither broker promises an order.
         items = [masked(item, key) for item in value]

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from tests.differential import admin_variants, data_variants, group_variants
+from tests.differential import admin_corners, admin_variants, data_variants, group_variants
 from tests.differential.table import Variant
 
-VARIANTS: list[Variant] = [*data_variants.VARIANTS, *group_variants.VARIANTS, *admin_variants.VARIANTS]
+VARIANTS: list[Variant] = [
+    *data_variants.VARIANTS,
+    *group_variants.VARIANTS,
+    *admin_variants.VARIANTS,
+    *admin_corners.VARIANTS,
+]

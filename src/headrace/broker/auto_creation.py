@@ -46,40 +46,37 @@ class TopicCreation:
         self._config = config
         self._view = view
         self._gateway = gateway
-        self._under_way: dict[str, asyncio.Task[ErrorCode]] = {}
+        self._under_way: dict[str, asyncio.Task[bool]] = {}
 
     def is_enabled(self) -> bool:
         return bool(self._config()["auto.create.topics.enable"])
 
-    async def create(self, names: Iterable[str]) -> dict[str, ErrorCode]:
-        """What became of each; NONE when the current image has it now."""
-        wanted = list(dict.fromkeys(names))
-        codes = await asyncio.gather(*(self._once(name) for name in wanted))
-        return dict(zip(wanted, codes, strict=True))
+    def begin(self, names: Iterable[str]) -> None:
+        """Sets the creation of each going, unless it is under way already."""
+        for name in names:
+            self._once(name)
 
     async def ensure(self, name: str) -> bool:
         """Whether the topic is there, now at the latest."""
-        return name in self._view.current.topics or await self._once(name) is ErrorCode.none
+        return name in self._view.current.topics or await asyncio.shield(self._once(name))
 
-    async def _once(self, name: str) -> ErrorCode:
+    def _once(self, name: str) -> asyncio.Task[bool]:
         task = self._under_way.get(name)
         if task is None:
             task = self._under_way[name] = asyncio.create_task(self._create(name))
             task.add_done_callback(lambda _: self._under_way.pop(name, None))
-        return await asyncio.shield(task)
+        return task
 
-    async def _create(self, name: str) -> ErrorCode:
+    async def _create(self, name: str) -> bool:
         try:
             (result,) = await self._gateway.create_topics([self._new_topic(name)])
         except Fault as fault:
             log.warning("topic %s could not be created: %s", name, fault.message)
-            return ErrorCode.unknown_topic_or_partition
+            return False
         if result.error not in (ErrorCode.none, ErrorCode.topic_already_exists):
             log.warning("topic %s could not be created: %s", name, result.message or result.error.name)
-            # As Kafka does: what a client can do about it is to ask again, unless the request itself is wrong.
-            wrong = result.error in (ErrorCode.invalid_topic_exception, ErrorCode.invalid_replication_factor)
-            return result.error if wrong else ErrorCode.unknown_topic_or_partition
-        return ErrorCode.none if name in self._view.current.topics else ErrorCode.leader_not_available
+            return False
+        return name in self._view.current.topics
 
     def _new_topic(self, name: str) -> NewTopic:
         internal = _INTERNAL.get(name)

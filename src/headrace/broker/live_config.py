@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import Final
 
 from headrace.cluster.core.image import ClusterImage
 from headrace.config import BrokerConfig, ConfigError
 
 log = logging.getLogger("headrace.broker")
+
+_MIN_INSYNC: Final = "min.insync.replicas"
 
 
 class LiveConfig:
@@ -37,5 +40,14 @@ class LiveConfig:
         except ConfigError as error:
             log.error("the dynamic settings of this broker do not fit together, the old ones stay: %s", error)
             return
+        in_file, stored = self._static.static.get(_MIN_INSYNC), default.get(_MIN_INSYNC)
+        if in_file is not None and stored is not None and stored != in_file:
+            log.warning(
+                "%s=%s in the file has no effect: the cluster has %s stored for all brokers since its birth, "
+                "which kafka-configs.sh --entity-type brokers --entity-default changes",
+                _MIN_INSYNC,
+                in_file,
+                stored,
+            )
         for callback in self._subscribers:
             callback(self.current)

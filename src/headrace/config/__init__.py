@@ -6,6 +6,8 @@ keys/         the declarations, by subject
 aliases       other spellings, and Kafka's keys that are not offered
 properties    the file format
 broker_config a broker's layers and typed values
+broker_overrides  dynamic values before they are stored
+client_metrics subscriptions to metrics of clients
 topic_config  a topic's and a group's overrides over the broker's values
 describe      what DescribeConfigs answers
 listeners     where the broker listens and what it tells clients
@@ -14,7 +16,9 @@ reference     writes docs/reference/configuration.md
 
 from __future__ import annotations
 
-from headrace.config.broker_config import BrokerConfig, load_broker_config, validate_broker_overrides
+from headrace.config.broker_config import BrokerConfig, load_broker_config
+from headrace.config.broker_overrides import validate_broker_overrides
+from headrace.config.client_metrics import describe_client_metrics, validate_client_metrics
 from headrace.config.describe import (
     ConfigEntry,
     ConfigSynonym,
@@ -25,7 +29,7 @@ from headrace.config.describe import (
     describe_topic,
 )
 from headrace.config.key import ConfigError, Key, Type, Update
-from headrace.config.keys import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS
+from headrace.config.keys import BROKER_KEYS, CLIENT_METRICS_KEYS, GROUP_KEYS, TOPIC_KEYS
 from headrace.config.listeners import Listener, Listeners, is_loopback, listener_from_argument, resolve_listeners
 from headrace.config.properties import format_properties, parse_properties, read_properties
 from headrace.config.topic_config import (
@@ -38,6 +42,7 @@ from headrace.config.topic_config import (
 
 __all__ = [
     "BROKER_KEYS",
+    "CLIENT_METRICS_KEYS",
     "GROUP_KEYS",
     "TOPIC_KEYS",
     "BrokerConfig",
@@ -54,6 +59,7 @@ __all__ = [
     "Update",
     "canonical_topic_overrides",
     "describe_broker",
+    "describe_client_metrics",
     "describe_cluster_default",
     "describe_group",
     "describe_topic",
@@ -65,6 +71,7 @@ __all__ = [
     "read_properties",
     "resolve_listeners",
     "validate_broker_overrides",
+    "validate_client_metrics",
     "validate_group_overrides",
     "validate_topic_overrides",
 ]

@@ -54,7 +54,7 @@ class BrokerConfig:
         self._values.update(parsed)
         for layer in (self.dynamic_default, self.dynamic_broker):
             self._values.update({name: BROKER_KEYS[name].parse(text) for name, text in layer.items()})
-        _check_together(self._values)
+        check_together(self._values)
         self.topic_values: Mapping[str, Value] = {name: self._inherited(key) for name, key in TOPIC_KEYS.items()}
         self.group_values: Mapping[str, Value] = {name: self._inherited(key) for name, key in GROUP_KEYS.items()}
 
@@ -164,7 +164,7 @@ _ORDERED = (
 )
 
 
-def _check_together(values: Mapping[str, Value]) -> None:
+def check_together(values: Mapping[str, Value]) -> None:
     for low, high in _ORDERED:
         if values[low] > values[high]:
             raise ConfigError(low, str(values[low]), f"must not be above {high} ({values[high]})")
@@ -172,22 +172,6 @@ def _check_together(values: Mapping[str, Value]) -> None:
         raise ConfigError("broker.id", str(values["broker.id"]), "must be at least 0, or -1 to be given one")
     if not (values["log.dirs"] or values["log.dir"]):
         raise ConfigError("log.dirs", "", "must name at least one directory")
-
-
-def validate_broker_overrides(config: BrokerConfig, changes: Mapping[str, str], *, cluster_wide: bool) -> None:
-    """Whether dynamic values may be stored for one broker, or (`cluster_wide`) for all; `ConfigError` says why not."""
-    for given, text in changes.items():
-        key = BROKER_KEYS.get(BROKER_ALIASES.get(given, given))
-        if key is None:
-            continue  # As in Kafka: a key that nobody here knows may belong to a plug-in, and has no effect.
-        if key.update is Update.READ_ONLY:
-            raise ConfigError(given, None, "cannot change while the broker runs: set it in server.properties")
-        if cluster_wide and key.update is Update.PER_BROKER:
-            raise ConfigError(given, None, "is set for each broker by its id, not for all at once")
-        key.parse(text)
-    values: dict[str, Value] = {name: config[name] for name in config}
-    for given, text in changes.items():
-        name = BROKER_ALIASES.get(given, given)
-        if name in BROKER_KEYS:
-            values[name] = BROKER_KEYS[name].parse(text)
-    _check_together(values)
+    if values["max.connections.per.ip"] == 0 and not values["max.connections.per.ip.overrides"]:
+        why = "may be 0 only where max.connections.per.ip.overrides names who may connect"
+        raise ConfigError("max.connections.per.ip", "0", why)

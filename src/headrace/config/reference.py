@@ -12,7 +12,7 @@ from pathlib import Path
 
 from headrace.config.aliases import BROKER_ALIASES, CLIENT_ALIASES, TOPIC_ALIASES
 from headrace.config.key import DOUBLE_MAX, INT_MAX, LONG_MAX, Key, Update, format_value
-from headrace.config.keys import BROKER_KEYS, GROUP_KEYS, SUBJECTS, TOPIC_KEYS
+from headrace.config.keys import BROKER_KEYS, CLIENT_METRICS_KEYS, GROUP_KEYS, SUBJECTS, TOPIC_KEYS
 
 PAGE = Path("docs/reference/configuration.md")
 
@@ -55,6 +55,11 @@ def page() -> str:
     parts.append(
         "## Groups\n\nSet per group (`--entity-type groups`), within the broker's bounds.\n\n"
         + "".join(_inheriting_lines(GROUP_KEYS.values()))
+    )
+    parts.append(
+        "## Client metrics subscriptions\n\nSet per subscription (`kafka-client-metrics.sh`); they are kept, listed "
+        "and described, and as with Kafka without a telemetry plug-in no client is asked for metrics.\n\n"
+        + "".join(_inheriting_lines(CLIENT_METRICS_KEYS.values()))
     )
     rows = [
         f"| `{written}` | `{key}` | {where} |\n"

@@ -7,6 +7,15 @@ import re
 from headrace.config.key import Rule
 
 _REPLICAS = re.compile(r"\d+:\d+\Z")
+_PER_ADDRESS = re.compile(r"\s*\S+\s*:\s*-?\d+\s*\Z")
+_CLIENT_FACTS = (
+    "client_instance_id",
+    "client_id",
+    "client_software_name",
+    "client_software_version",
+    "client_source_address",
+    "client_source_port",
+)
 _DURATION = re.compile(r"by_duration:P(?=.)(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?\Z", re.IGNORECASE)
 
 
@@ -39,6 +48,23 @@ def not_zero_unlimited_below() -> Rule:
     return Rule("must be -1 (without limit) or at least 1", lambda value: value != 0)
 
 
+def _is_match(item: str) -> bool:
+    name, equals, pattern = (part.strip() for part in item.partition("="))
+    try:
+        re.compile(pattern)
+    except re.error:
+        return False
+    return bool(equals) and "=" not in pattern and name in _CLIENT_FACTS
+
+
+CLIENT_MATCH = Rule(
+    f"must be a list of name=pattern with the names {', '.join(_CLIENT_FACTS)}",
+    lambda value: all(_is_match(item) for item in value),
+)
+NO_EMPTY_NAMES = Rule("must not hold empty names", all)
+CONNECTIONS_OF_ADDRESSES = Rule(
+    "must be a list of address:count", lambda value: not value or all(_PER_ADDRESS.match(i) for i in value.split(","))
+)
 GZIP_LEVEL = Rule("must be -1 or between 1 and 9", lambda value: value == -1 or 1 <= value <= 9)
 THROTTLED_REPLICAS = Rule(
     "must be * or a list of partition:broker",

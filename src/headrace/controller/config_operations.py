@@ -12,6 +12,8 @@ from headrace.controller.core.config_changes import (
     TABLES,
     KeyChange,
     change_for,
+    check_min_insync,
+    check_named,
     check_resource,
     check_values,
     effective_text,
@@ -63,11 +65,13 @@ def _altered(
         cluster_wide = False
         for resource_type, name, given in resources:
             try:
+                check_named(resource_type, name)
                 # Names and values first, then whether there is such a thing: the order in which Kafka complains.
                 values = check_values(
                     resource_type, name, new_values(image, resource_type, name, given), controller.config
                 )
                 check_resource(image, resource_type, name)
+                check_min_insync(image, resource_type, name, values)
             except Fault as fault:
                 results.append(ResourceResult(resource_type, name, fault.code, fault.message or None))
                 continue

@@ -17,10 +17,11 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from headrace.cluster import codecs
-from headrace.cluster.core.changes import Change, ControllerElected, FeatureSet
+from headrace.cluster.core.changes import Change, ConfigSet, ControllerElected, FeatureSet
 from headrace.cluster.core.image import BrokerInfo, ClusterImage
 from headrace.cluster.loading import load_newer
 from headrace.cluster.view import ClusterView
+from headrace.controller.core.config_changes import MIN_INSYNC
 from headrace.controller.core.features import AT_BIRTH
 from headrace.controller.ledger import Decision, Deposed, Ledger
 from headrace.coordination import paths
@@ -56,6 +57,7 @@ class Leadership:
         activate: Activate,
         deactivate: Callable[[], None],
         may_stand: Callable[[], bool],
+        min_insync: Callable[[], int],
     ) -> None:
         self._store = store
         self._view = view
@@ -63,6 +65,7 @@ class Leadership:
         self._activate = activate
         self._deactivate = deactivate
         self._may_stand = may_stand
+        self._min_insync = min_insync
         self._hint = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._ledger: Ledger | None = None
@@ -163,6 +166,8 @@ class Leadership:
         changes: list[Change] = [ControllerElected(self._broker_id, epoch)]
         if image.version == 0:
             changes += [FeatureSet(name, level) for name, level in AT_BIRTH.items()]
+            # As Kafka does where leaders may be elected from eligible replicas: from now on one value holds for all.
+            changes.append(ConfigSet("broker", "", {MIN_INSYNC: str(self._min_insync())}))
         return changes
 
     async def _step_down(self, session: int) -> None:

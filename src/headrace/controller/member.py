@@ -23,6 +23,7 @@ from headrace.cluster.membership import Membership
 from headrace.cluster.view import ClusterView
 from headrace.config import BrokerConfig
 from headrace.controller.controller import Controller
+from headrace.controller.core.config_changes import MIN_INSYNC
 from headrace.controller.leadership import Leadership
 from headrace.coordination import paths
 from headrace.coordination.store import Create, NodeExists, Op, Store, ensure_path
@@ -60,6 +61,7 @@ class ClusterMember:
             activate=self.controller.activate,
             deactivate=self.controller.deactivate,
             may_stand=lambda: self.membership.epoch >= 0,
+            min_insync=lambda: int(config()[MIN_INSYNC]),
         )
 
     @property

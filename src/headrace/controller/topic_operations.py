@@ -74,11 +74,19 @@ def delete_topics(asked: Sequence[tuple[str | None, UUID | None]], *, enabled: b
     def decide(image: ClusterImage) -> Decision[list[TopicResult]]:
         results: list[TopicResult] = []
         changes: list[TopicDeleted] = []
+        by_id = {image.topic_names.get(topic_id): topic_id for _, topic_id in asked if topic_id is not None}
+        doubly = {name: by_id[name] for name, _ in asked if name is not None and name in by_id}
         for name, topic_id in dict.fromkeys(asked):
+            if topic_id in doubly.values():
+                continue
             try:
                 if asked.count((name, topic_id)) > 1:
                     kind = "id" if name is None else "name"
                     raise Refused(ErrorCode.invalid_request, f"Duplicate topic {kind}.")
+                if name in doubly:
+                    topic_id = doubly[name]
+                    why = "The provided topic name maps to an ID that was already supplied."
+                    raise Refused(ErrorCode.invalid_request, why)
                 if not enabled:
                     raise Refused(ErrorCode.topic_deletion_disabled, "delete.topic.enable is false on the controller")
                 known = image.topic_names.get(topic_id) if name is None and topic_id is not None else name
@@ -87,8 +95,6 @@ def delete_topics(asked: Sequence[tuple[str | None, UUID | None]], *, enabled: b
                 topic = image.topics.get(known)
                 if topic is None:
                     raise UnknownPartition("This server does not host this topic-partition.")
-                if any(change.name == known for change in changes):
-                    raise Refused(ErrorCode.invalid_request, f"The topic {known} is given by its name and by its id.")
             except Fault as fault:
                 results.append(TopicResult.failed(name, fault, topic_id))
                 continue

@@ -5,13 +5,14 @@ v1  the caller may forbid a change of the replication factor. A null replica lis
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from headrace.controller.gateway import ControllerGateway
 from headrace.controller.results import PartitionResult
 from headrace.handlers.context import RequestContext
+from headrace.kernel.errors import ErrorCode
 from headrace.kernel.ids import TopicPartition
 from headrace.wire.codec import millis
 
@@ -24,13 +25,15 @@ class AlterPartitionReassignments:
     versions: ClassVar[range] = range(2)
 
     async def __call__(self, request: Any, context: RequestContext) -> Any:
+        if millis(request.timeout) <= 0:
+            return _answer(request, {}, ErrorCode.request_timed_out)
         return await self.gateway.serve(
             request,
             context.header,
             context.principal,
             context.peer_host,
             lambda: self._alter(request),
-            timeout=max(0.05, millis(request.timeout) / 1000),
+            timeout=millis(request.timeout) / 1000,
         )
 
     async def _alter(self, request: Any) -> dict[str, Any]:
@@ -41,23 +44,26 @@ class AlterPartitionReassignments:
                 targets[TopicPartition(str(topic.name), int(partition.partition_index))] = replicas
         allowed = bool(getattr(request, "allow_replication_factor_change", True))
         results = await self.gateway.controller.alter_reassignments(targets, allow_replication_factor_change=allowed)
-        return {
-            "throttle_time": 0,
-            "allow_replication_factor_change": allowed,
-            "error_code": 0,
-            "error_message": None,
-            "responses": _rows(results),
-        }
+        return _answer(request, {result.partition: result for result in results})
 
 
-def _rows(results: Sequence[PartitionResult]) -> list[dict[str, Any]]:
-    topics: dict[str, list[dict[str, Any]]] = {}
-    for result in results:
-        topics.setdefault(result.partition.topic, []).append(
-            {
-                "partition_index": result.partition.partition,
-                "error_code": int(result.error),
-                "error_message": result.message,
-            }
-        )
-    return [{"name": topic, "partitions": rows} for topic, rows in topics.items()]
+def _answer(
+    request: Any, results: Mapping[TopicPartition, PartitionResult], otherwise: ErrorCode = ErrorCode.none
+) -> dict[str, Any]:
+    """A row for each partition as it was asked for, from `results` or, where it has none, with the code for all."""
+    rows = []
+    for topic in request.topics:
+        partitions = []
+        for asked in topic.partitions:
+            index = int(asked.partition_index)
+            result = results.get(TopicPartition(str(topic.name), index))
+            code, words = (otherwise, None) if result is None else (result.error, result.message)
+            partitions.append({"partition_index": index, "error_code": int(code), "error_message": words})
+        rows.append({"name": topic.name, "partitions": partitions})
+    return {
+        "throttle_time": 0,
+        "allow_replication_factor_change": bool(getattr(request, "allow_replication_factor_change", True)),
+        "error_code": int(otherwise),
+        "error_message": None if rows else "",
+        "responses": rows,
+    }

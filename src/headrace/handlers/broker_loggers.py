@@ -28,7 +28,9 @@ def _levels(changes: Sequence[KeyChange]) -> dict[str, str | None]:
     wanted: dict[str, str | None] = {}
     for change in changes:
         if change.operation == Operation.SET:
-            wanted[change.name] = change.value or ""
+            if change.value is None:
+                raise Refused(ErrorCode.invalid_request, f"Null value not supported for : {change.name}")
+            wanted[change.name] = change.value
         elif change.operation == Operation.DELETE:
             wanted[change.name] = None
         else:

@@ -8,7 +8,7 @@ does.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -63,6 +63,7 @@ class CreateTopics:
                 int(topic.replication_factor),
                 {int(a.partition_index): tuple(map(int, a.broker_ids)) for a in topic.assignments},
                 {str(config.name): config.value for config in topic.configs},
+                _twice(int(a.partition_index) for a in topic.assignments),
             )
             for topic in request.topics
         ]
@@ -105,3 +106,12 @@ class CreateTopics:
                 for entry in sorted(describe_topic(self.config(), result.configs), key=lambda entry: entry.name)
             ],
         }
+
+
+def _twice(indexes: Iterable[int]) -> int | None:
+    seen: set[int] = set()
+    for index in indexes:
+        if index in seen:
+            return index
+        seen.add(index)
+    return None

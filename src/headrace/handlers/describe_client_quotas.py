@@ -27,4 +27,4 @@ class DescribeClientQuotas:
             }
             for entity, values in found.items()
         ]
-        return {"throttle_time": 0, "error_code": 0, "error_message": None, "entries": entries}
+        return {"throttle_time": 0, "error_code": 0, "error_message": "", "entries": entries}

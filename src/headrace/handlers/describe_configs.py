@@ -19,6 +19,7 @@ from headrace.config import (
     ConfigEntry,
     Source,
     describe_broker,
+    describe_client_metrics,
     describe_cluster_default,
     describe_group,
     describe_topic,
@@ -45,7 +46,7 @@ class DescribeConfigs:
         for resource in request.resources:
             row = {
                 "error_code": 0,
-                "error_message": None,
+                "error_message": "",
                 "resource_type": int(resource.resource_type),
                 "resource_name": resource.resource_name,
                 "configs": [],
@@ -103,7 +104,7 @@ class DescribeConfigs:
         if kind == CLIENT_METRICS:
             if not name:
                 raise Refused(ErrorCode.invalid_request, "Client metrics subscription name must not be empty")
-            return []
+            return describe_client_metrics(image.config_of("client-metrics", name), keys)
         raise Refused(ErrorCode.invalid_request, f"Unsupported resource type: {kind}")
 
     def _check_broker(self, name: str) -> None:

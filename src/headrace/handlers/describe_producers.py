@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from headrace.handlers.context import RequestContext
-from headrace.kernel.errors import Fault
+from headrace.kernel.errors import ErrorCode, Fault, Refused
+from headrace.kernel.ids import topic_name_problem
 from headrace.replication.partitions import Partitions
 
 
@@ -27,6 +28,9 @@ class DescribeProducers:
 
     def _answer(self, topic: str, index: int) -> dict[str, Any]:
         try:
+            problem = topic_name_problem(topic)
+            if problem is not None:
+                raise Refused(ErrorCode.invalid_topic_exception, problem)
             log = self.partitions.led(topic, index).log
         except Fault as fault:
             return {

@@ -17,11 +17,12 @@ from typing import Any, ClassVar, Final
 
 from headrace.handlers.context import RequestContext
 from headrace.kernel.errors import ErrorCode, Fault, Refused
+from headrace.kernel.ids import CLUSTER_METADATA_TOPIC
 from headrace.replication.core.isr import NEVER_MS, UNKNOWN_END
 from headrace.replication.partition import Partition
 from headrace.replication.partitions import Partitions
 
-_RAFT_LOG: Final = "__cluster_metadata"
+_RAFT_LOG: Final = CLUSTER_METADATA_TOPIC
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,10 @@ class DescribeTopicPartitions:
                 raise Refused(
                     ErrorCode.invalid_request, f"cursor at partition {cursor.partition_index}: must be 0 or more"
                 )
+            if request.topics and cursor.topic_name not in names:
+                raise Refused(
+                    ErrorCode.invalid_request, f"cursor at topic '{cursor.topic_name}': not among the topics asked for"
+                )
             names = [name for name in names if name >= cursor.topic_name]
             if names and names[0] == cursor.topic_name:
                 first_partition = cursor.partition_index

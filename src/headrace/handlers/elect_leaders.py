@@ -28,16 +28,18 @@ class ElectLeaders:
     versions: ClassVar[range] = range(3)
 
     async def __call__(self, request: Any, context: RequestContext) -> Any:
+        if millis(request.timeout) <= 0:
+            return self.refuse(request, context, int(ErrorCode.request_timed_out), None)
         return await self.gateway.serve(
             request,
             context.header,
             context.principal,
             context.peer_host,
             lambda: self._elect(request),
-            timeout=max(0.05, millis(request.timeout) / 1000),
+            timeout=millis(request.timeout) / 1000,
         )
 
-    def refuse(self, request: Any, context: RequestContext, error_code: int, message: str) -> dict[str, Any]:
+    def refuse(self, request: Any, context: RequestContext, error_code: int, message: str | None) -> dict[str, Any]:
         # v0 has no error at its top, so every partition carries it; later versions carry both.
         results = [PartitionResult(p, ErrorCode(error_code), message) for p in _asked(request) or ()]
         return {"throttle_time": 0, "error_code": error_code, "replica_election_results": _rows(results)}

@@ -61,7 +61,9 @@ class FindCoordinator:
         if endpoint is None:
             return _answer(key, ErrorCode.coordinator_not_available, "its partition has no leader: ask again")
         node_id, host, port = endpoint
-        return _answer(key, ErrorCode.none, None, node_id, host, port)
+        # Kafka's words for success, in the one form of the answer and in the other.
+        words = "NONE" if context.version < _BATCHED_FROM else ""
+        return _answer(key, ErrorCode.none, words, node_id, host, port)
 
     def _endpoint(self, topic: str, key: str, context: RequestContext) -> tuple[int, str, int] | None:
         image = self.view.current
@@ -75,7 +77,7 @@ class FindCoordinator:
 
 
 def _answer(
-    key: str, error: ErrorCode, message: str | None, node_id: int = -1, host: str = "", port: int = -1
+    key: str, error: ErrorCode, message: str, node_id: int = -1, host: str = "", port: int = -1
 ) -> dict[str, Any]:
     return {
         "key": key,

@@ -1,6 +1,6 @@
 """ListConfigResources (key 74, versions 0–1): the names of configured resources.
 
-v0  client metrics subscriptions only (none are offered) · v1 any types (KIP-1142)
+v0  client metrics subscriptions only · v1 any types (KIP-1142)
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from headrace.cluster.core.image import ClusterImage
 from headrace.cluster.view import ClusterView
-from headrace.handlers.config_resources import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, NAMES, TOPIC
+from headrace.handlers.config_resources import BROKER, BROKER_LOGGER, CLIENT_METRICS, NAMES, TOPIC
 from headrace.handlers.context import RequestContext
 from headrace.kernel.errors import ErrorCode, Refused
 
@@ -43,6 +43,4 @@ def _names(image: ClusterImage, kind: int) -> list[str]:
         return sorted(image.topics)
     if kind in (BROKER, BROKER_LOGGER):
         return [str(broker_id) for broker_id in sorted(image.brokers)]
-    if kind == GROUP:
-        return sorted(name for resource_type, name in image.configs if resource_type == "group")
-    return []
+    return sorted(name for resource_type, name in image.configs if resource_type == NAMES[kind])

@@ -2,14 +2,15 @@
 
 v0  empty list = all topics (null from v1) · v4 auto-creation can be declined (KIP-204) · v5 offline replicas
 v7  leader epoch · v8 authorised operations · v9 flexible · v10 topic ids · v12 topics by id · v13 top-level error
-A topic that does not exist is created on asking when `auto.create.topics.enable` and the client allow it. Answers about
+A topic that does not exist is created on asking when `auto.create.topics.enable` and the client allow it; the answer
+does not wait for that: it says UNKNOWN_TOPIC_OR_PARTITION, and the client asks again, as with Kafka. Answers about
 existing topics are kept, encoded, until the cluster image changes.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Protocol
 
@@ -33,8 +34,8 @@ class AutoCreation(Protocol):
 
     def is_enabled(self) -> bool: ...
 
-    async def create(self, names: Iterable[str]) -> dict[str, ErrorCode]:
-        """What became of each; NONE when the current image has it now."""
+    def begin(self, names: Iterable[str]) -> None:
+        """Sets the creation of each going, unless it is under way already."""
 
 
 @dataclass
@@ -63,7 +64,7 @@ class Metadata:
     api_key: ClassVar[int] = 3
     versions: ClassVar[range] = range(14)
 
-    def __call__(self, request: Any, context: RequestContext) -> dict[str, Any] | Parts | Awaitable[dict[str, Any]]:
+    def __call__(self, request: Any, context: RequestContext) -> dict[str, Any] | Parts:
         version, image = context.version, self.view.current
         topics = request.topics
         if topics is None or (version == 0 and not topics):
@@ -71,23 +72,26 @@ class Metadata:
         problem = _misuse_of_ids(topics, version)
         if problem is not None:
             return self.refuse(request, context, int(ErrorCode.invalid_request), problem)
-        if any(getattr(topic, "topic_id", None) is not None for topic in topics):
+        by_id = [topic for topic in topics if getattr(topic, "topic_id", None) is not None]
+        if by_id:
+            # As Kafka does: one id, and what has only a name is passed over.
             return self._answer(
-                image, [self._by_id(image, topic, request, context) for topic in topics], request, context
+                image, [self._by_id(image, topic, request, context) for topic in by_id], request, context
             )
-        names = tuple(str(topic.name) for topic in topics)
+        names = tuple(dict.fromkeys(str(topic.name) for topic in topics))
         missing = [name for name in names if name not in image.topics]
         if not missing:
             return self._known(image, names, request, context)
         allowed = version < _AUTO_CREATE_CHOICE_FROM or request.allow_auto_topic_creation
         if allowed and self.auto_creation.is_enabled():
-            return self._create(names, missing, request, context)
-        return self._by_name(names, {}, request, context)
+            self.auto_creation.begin(name for name in missing if topic_name_problem(name) is None)
+        return self._by_name(image, names, request, context)
 
     def refuse(self, request: Any, context: RequestContext, error_code: int, message: str) -> dict[str, Any]:
         """Metadata has no error at its top before v13: every topic that was asked for carries it."""
         topics = [
-            _missing_topic(error_code, topic.name, getattr(topic, "topic_id", None)) for topic in request.topics or ()
+            _missing_topic(error_code, topic.name or "", getattr(topic, "topic_id", None))
+            for topic in request.topics or ()
         ]
         return {
             "brokers": [],
@@ -98,26 +102,20 @@ class Metadata:
             "error_code": 0,
         }
 
-    async def _create(self, names: tuple[str, ...], missing: list[str], request: Any, context: RequestContext) -> Any:
-        legal = [name for name in missing if topic_name_problem(name) is None]
-        became = await self.auto_creation.create(legal) if legal else {}
-        return self._by_name(names, became, request, context)
-
     def _by_name(
-        self, names: tuple[str, ...], became: dict[str, ErrorCode], request: Any, context: RequestContext
+        self, image: ClusterImage, names: tuple[str, ...], request: Any, context: RequestContext
     ) -> dict[str, Any]:
-        image = self.view.current
+        # Who may do what with a topic does not depend on its being there.
+        operations = TOPIC_OPERATIONS if _asked_operations(request)[0] else NOT_ASKED
         topics = []
         for name in names:
             info = image.topics.get(name)
             if info is not None:
                 topics.append(self._topic(image, info, request, context))
             elif topic_name_problem(name) is not None:
-                topics.append(_missing_topic(int(ErrorCode.invalid_topic_exception), name, None))
+                topics.append(_missing_topic(int(ErrorCode.invalid_topic_exception), name, None, operations))
             else:
-                # A topic on its way is not known yet: the client asks again.
-                code = became.get(name) or ErrorCode.unknown_topic_or_partition
-                topics.append(_missing_topic(int(code), name, None))
+                topics.append(_missing_topic(int(ErrorCode.unknown_topic_or_partition), name, None, operations))
         return self._answer(image, topics, request, context)
 
     def _by_id(self, image: ClusterImage, topic: Any, request: Any, context: RequestContext) -> dict[str, Any]:
@@ -179,23 +177,25 @@ def _asked_operations(request: Any) -> tuple[bool, bool]:
     )
 
 
-def _missing_topic(error_code: int, name: str | None, topic_id: Any) -> dict[str, Any]:
+def _missing_topic(error_code: int, name: str | None, topic_id: Any, operations: int = NOT_ASKED) -> dict[str, Any]:
     return {
         "error_code": error_code,
         "name": name,
         "topic_id": topic_id,
         "is_internal": name in INTERNAL_TOPICS,
         "partitions": [],
-        "topic_authorized_operations": NOT_ASKED,
+        "topic_authorized_operations": operations,
     }
 
 
 def _misuse_of_ids(topics: Iterable[Any], version: int) -> str | None:
-    if version >= _TOPICS_BY_ID_FROM:
-        return None
     for topic in topics:
-        if topic.name is None:
+        topic_id = getattr(topic, "topic_id", None)
+        if version >= _TOPICS_BY_ID_FROM:
+            if topic.name is None and topic_id is None:
+                return "a topic with neither a name nor an id"
+        elif topic.name is None:
             return f"a topic without a name: metadata v{version} needs names"
-        if getattr(topic, "topic_id", None) is not None:
+        elif topic_id is not None:
             return f"topic id {topic.topic_id}: metadata v{version} needs names"
     return None

@@ -35,10 +35,6 @@ class UpdateFeatures:
 
     async def _update(self, request: Any, context: RequestContext) -> dict[str, Any]:
         updates = [(str(u.feature), int(u.max_version_level), _upgrade_type(u)) for u in request.feature_updates]
-        names = [name for name, _, _ in updates]
-        if len(set(names)) != len(names):
-            why = "Feature update request names the same feature twice."
-            return _answer(ErrorCode.invalid_request, why, [])
         validate_only = bool(getattr(request, "validate_only", False))
         results = await self.gateway.controller.update_features(updates, validate_only=validate_only)
         first = next((result for result in results if result.error is not ErrorCode.none), None)

@@ -298,9 +298,27 @@ class TestSettings:
             ("topic", {"retention.ms": "soon"}),
             ("topic", {"no.such.key": "1"}),
             ("group", {"no.such.key": "1"}),
-            ("client-metrics", {"interval.ms": "1"}),
+            ("client-metrics", {"interval.ms": "soon"}),
+            ("client-metrics", {"match": "planet=earth"}),
+            ("client-metrics", {"metrics": "a,,b"}),
         ]:
             assert code_of(check_values, kind, "x", values, config) is ErrorCode.invalid_config
+        for key, value in [("interval.ms", "1"), ("no.such.key", "1")]:
+            assert code_of(check_values, "client-metrics", "x", {key: value}, config) is ErrorCode.invalid_request
+
+    @pytest.mark.parametrize(
+        ("key", "value"),
+        [
+            ("num.io.threads", "3"),
+            ("num.io.threads", "17"),
+            ("max.connections", "0"),
+            ("max.connection.creation.rate", "0"),
+            ("max.connections.per.ip", "0"),
+            ("max.connections.per.ip.overrides", "nobody"),
+        ],
+    )
+    def test_a_running_broker_takes_no_value_that_locks_everybody_out(self, key: str, value: str) -> None:
+        assert code_of(check_values, "broker", "", {key: value}, load_broker_config({})) is ErrorCode.invalid_request
 
     def test_feature_levels_move_within_their_range(self) -> None:
         image = ClusterImage(features=AT_BIRTH)

@@ -1,6 +1,6 @@
 """Every key, declared once, by subject; the tables that the rest of the package reads.
 
-`BROKER_KEYS`, `TOPIC_KEYS` and `GROUP_KEYS` are by name, in the order of their declaration.
+`BROKER_KEYS`, `TOPIC_KEYS`, `GROUP_KEYS` and `CLIENT_METRICS_KEYS` are by name, in the order of their declaration.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from headrace.config.key import Key
 from headrace.config.keys import (
+    client_metrics,
     compaction,
     group,
     groups,
@@ -24,7 +25,7 @@ from headrace.config.keys import (
     zookeeper,
 )
 
-__all__ = ["BROKER_KEYS", "GROUP_KEYS", "SUBJECTS", "TOPIC_KEYS"]
+__all__ = ["BROKER_KEYS", "CLIENT_METRICS_KEYS", "GROUP_KEYS", "SUBJECTS", "TOPIC_KEYS"]
 
 
 def _table(keys: Iterable[Key]) -> dict[str, Key]:
@@ -51,3 +52,4 @@ SUBJECTS: dict[str, tuple[Key, ...]] = {
 BROKER_KEYS = _table(key for keys in SUBJECTS.values() for key in keys)
 TOPIC_KEYS = _table((*topic.KEYS, *headrace.TOPIC_KEYS))
 GROUP_KEYS = _table(group.KEYS)
+CLIENT_METRICS_KEYS = _table(client_metrics.KEYS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.config.key import INT_MAX, Importance, Key, Type, Update
-from headrace.config.rules import at_least, one_of
+from headrace.config.rules import CONNECTIONS_OF_ADDRESSES, at_least, one_of
 
 STRING = Type.STRING
 INT = Type.INT
@@ -183,6 +183,7 @@ KEYS = (
         STRING,
         "",
         "`address:count` pairs, separated by commas, that differ from `max.connections.per.ip`.",
+        CONNECTIONS_OF_ADDRESSES,
         update=CLUSTER_WIDE,
     ),
     Key(

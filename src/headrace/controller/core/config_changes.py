@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, Final
 
 from headrace.cluster.core.changes import ConfigSet
 from headrace.cluster.core.image import ClusterImage
@@ -23,6 +23,7 @@ from headrace.config import (
     Type,
     canonical_topic_overrides,
     validate_broker_overrides,
+    validate_client_metrics,
     validate_group_overrides,
     validate_topic_overrides,
 )
@@ -44,6 +45,8 @@ class KeyChange:
     value: str | None
 
 
+MIN_INSYNC: Final = "min.insync.replicas"
+_ELIGIBLE_LEADERS: Final = "eligible.leader.replicas.version"
 TABLES: dict[str, Mapping[str, Key]] = {"topic": TOPIC_KEYS, "broker": BROKER_KEYS, "group": GROUP_KEYS}
 
 
@@ -96,21 +99,35 @@ def replaced(values: Mapping[str, str | None], null_code: ErrorCode = ErrorCode.
     return result
 
 
+def check_named(resource_type: str, name: str) -> None:
+    """Only brokers have a resource without a name: what holds for all of them."""
+    if resource_type != "broker" and not name:
+        raise Refused(ErrorCode.invalid_request, f"Default {resource_type} resources are not allowed.")
+
+
 def check_resource(image: ClusterImage, resource_type: str, name: str) -> None:
     """Raises when there is no such thing to configure."""
     if resource_type == "topic":
-        if not name:
-            raise Refused(ErrorCode.invalid_request, "Default topic resources are not allowed.")
         problem = topic_name_problem(name)
         if problem is not None:
             raise Refused(ErrorCode.invalid_topic_exception, problem)
         if name not in image.topics:
             raise UnknownPartition(f"The topic '{name}' does not exist.")
-    elif resource_type == "broker" and name:
-        if not name.lstrip("-").isdecimal():
-            raise Refused(ErrorCode.invalid_request, f"Node id must be an integer, but it is: {name}")
-    elif resource_type in ("group", "client-metrics") and not name:
-        raise Refused(ErrorCode.invalid_request, f"Default {resource_type} resources are not allowed.")
+    elif resource_type == "broker" and name and not name.lstrip("-").isdecimal():
+        raise Refused(ErrorCode.invalid_request, f"Node id must be an integer, but it is: {name}")
+
+
+def check_min_insync(image: ClusterImage, resource_type: str, name: str, values: Mapping[str, str]) -> None:
+    """Eligible leader replicas rest on one value for all brokers, stored from the birth of the cluster (KIP-966)."""
+    if resource_type != "broker" or not image.features.get(_ELIGIBLE_LEADERS, 0):
+        return
+    before, after = image.config_of("broker", name).get(MIN_INSYNC), values.get(MIN_INSYNC)
+    if name and after is not None and after != before:
+        why = f"Broker-level {MIN_INSYNC} cannot be altered while ELR is enabled: set it for all brokers, or by topic."
+        raise Refused(ErrorCode.invalid_config, why)
+    if not name and after is None and before is not None:
+        why = f"Cluster-level {MIN_INSYNC} cannot be removed while ELR is enabled: set it to another value."
+        raise Refused(ErrorCode.invalid_config, why)
 
 
 def check_values(resource_type: str, name: str, values: Mapping[str, str], config: BrokerConfig) -> dict[str, str]:
@@ -123,8 +140,8 @@ def check_values(resource_type: str, name: str, values: Mapping[str, str], confi
             validate_group_overrides(values, config)
         elif resource_type == "broker":
             validate_broker_overrides(config, values, cluster_wide=not name)
-        elif resource_type == "client-metrics" and name:
-            raise Refused(ErrorCode.invalid_config, "client metrics subscriptions are not offered")
+        elif resource_type == "client-metrics":
+            validate_client_metrics(values)
     except ConfigError as error:
         # Kafka lets each broker judge its own settings, and calls a wrong one an invalid request.
         code = ErrorCode.invalid_request if resource_type == "broker" else ErrorCode.invalid_config

@@ -12,7 +12,7 @@ from headrace.cluster.core.placement import place
 from headrace.controller.core.elections import may_lead
 from headrace.controller.core.reassignments import check_replicas
 from headrace.kernel.errors import ErrorCode, Refused, UnknownPartition
-from headrace.kernel.ids import INTERNAL_TOPICS, names_collide, topic_name_problem
+from headrace.kernel.ids import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, names_collide, topic_name_problem
 
 USE_DEFAULT: Final = -1
 # Kafka's own bound on what one request may create.
@@ -26,6 +26,8 @@ class NewTopic:
     replication_factor: int = USE_DEFAULT
     assignments: Mapping[int, Sequence[int]] = field(default_factory=dict)
     configs: Mapping[str, str | None] = field(default_factory=dict)
+    assigned_twice: int | None = None
+    """A partition that `assignments` was asked to hold more than once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,8 @@ def check_name(image: ClusterImage, name: str) -> None:
     problem = topic_name_problem(name)
     if problem is not None:
         raise Refused(ErrorCode.invalid_topic_exception, problem)
+    if name == CLUSTER_METADATA_TOPIC:
+        raise Refused(ErrorCode.invalid_request, f"Creation of internal topic {name} is prohibited.")
     if name in image.topics:
         raise Refused(ErrorCode.topic_already_exists, f"Topic '{name}' already exists.")
     if "." in name or "_" in name:
@@ -125,6 +129,8 @@ def _assigned(image: ClusterImage, asked: NewTopic) -> list[tuple[int, ...]]:
         why = "A manual partition assignment was specified, but numPartitions was not set to -1."
         raise Refused(ErrorCode.invalid_request, why)
     code = ErrorCode.invalid_replica_assignment
+    if asked.assigned_twice is not None:
+        raise Refused(code, f"Found multiple manual partition assignments for partition {asked.assigned_twice}")
     if sorted(asked.assignments) != list(range(len(asked.assignments))):
         raise Refused(code, f"topic '{asked.name}': partitions should be a consecutive 0-based integer sequence")
     lists = [tuple(asked.assignments[index]) for index in range(len(asked.assignments))]

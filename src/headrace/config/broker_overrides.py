@@ -1,0 +1,53 @@
+"""Dynamic values of brokers before they are stored: what may change, by how much, and what would lock everybody out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from headrace.config.aliases import BROKER_ALIASES
+from headrace.config.broker_config import BrokerConfig, check_together
+from headrace.config.key import ConfigError, Update, Value
+from headrace.config.keys import BROKER_KEYS
+
+# Kafka lets a pool of threads grow to the double and shrink to the half in one step. Here they mean little, but whoever
+# scripts such changes meets the same answers.
+_THREADS: Final = (
+    "num.network.threads",
+    "num.io.threads",
+    "num.replica.fetchers",
+    "num.recovery.threads.per.data.dir",
+    "background.threads",
+    "log.cleaner.threads",
+)
+# 0 may stand in a file, as in Kafka; a running broker that took it would let nobody in to take it back.
+_NOT_ZERO: Final = ("max.connections", "max.connection.creation.rate")
+
+
+def validate_broker_overrides(config: BrokerConfig, changes: Mapping[str, str], *, cluster_wide: bool) -> None:
+    """Whether dynamic values may be stored for one broker, or (`cluster_wide`) for all; `ConfigError` says why not."""
+    values: dict[str, Value] = {name: config[name] for name in config}
+    for given, text in changes.items():
+        name = BROKER_ALIASES.get(given, given)
+        key = BROKER_KEYS.get(name)
+        if key is None:
+            continue  # As in Kafka: a key that nobody here knows may belong to a plug-in, and has no effect.
+        if key.update is Update.READ_ONLY:
+            raise ConfigError(given, None, "cannot change while the broker runs: set it in server.properties")
+        if cluster_wide and key.update is Update.PER_BROKER:
+            raise ConfigError(given, None, "is set for each broker by its id, not for all at once")
+        values[name] = key.parse(text)
+        if name in _THREADS:
+            _check_threads(name, int(config[name]), values[name])
+        if name in _NOT_ZERO and values[name] == 0:
+            raise ConfigError(name, text, "would let no connection in, not even one to change it back")
+    check_together(values)
+
+
+def _check_threads(name: str, now: int, wanted: int) -> None:
+    if wanted == now:
+        return
+    if wanted < max(1, now // 2):
+        raise ConfigError(name, str(wanted), f"must be at least half the current value ({now})")
+    if wanted > now * 2:
+        raise ConfigError(name, str(wanted), f"must not be more than double the current value ({now})")
