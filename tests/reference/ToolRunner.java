@@ -31,7 +31,6 @@ public final class ToolRunner {
 
     private static void exited(int code, String message) {
         if (exitCode == null) {
-            if (message != null) System.err.println(message);
             System.out.flush();
             System.err.flush();
             exitCode = code;

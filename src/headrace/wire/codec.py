@@ -52,6 +52,11 @@ def api_name(api_key: int) -> str:
     return api_key_map.get(api_key, f"api {api_key}")
 
 
+def known_apis() -> tuple[int, ...]:
+    """Every API that kio has schemas for."""
+    return tuple(api_key_map)
+
+
 @cache
 def known_versions(api_key: int) -> tuple[int, ...]:
     """The versions that kio has schemas for, lowest first."""

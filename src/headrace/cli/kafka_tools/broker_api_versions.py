@@ -9,6 +9,9 @@ from headrace.cli.kafka_tools.running import CONNECTION, Tool
 from headrace.client.cluster_client import ClusterClient
 from headrace.wire import codec
 
+# Raft, registration, heartbeats: what controllers and brokers say to each other is no business of a client.
+BETWEEN_SERVERS = {52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 82}
+
 
 def title(api_key: int) -> str:
     """`ListOffsets` for 2."""
@@ -28,9 +31,12 @@ def usable(api_key: int, lowest: int, highest: int) -> str:
 async def run(arguments: Arguments, client: ClusterClient) -> None:
     for node in sorted(client.metadata.nodes.values(), key=lambda n: n.id):
         connection = await client.connection(node.id)
+        unserved = set(codec.known_apis()) - BETWEEN_SERVERS - set(connection.versions)
         lines = [
             f"\t{title(key)}({key}): {low if low == high else f'{low} to {high}'} [{usable(key, low, high)}]"
-            for key, (low, high) in sorted(connection.versions.items())
+            if key not in unserved
+            else f"\t{title(key)}({key}): UNSUPPORTED"
+            for key, (low, high) in sorted((dict.fromkeys(unserved, (-1, -1)) | connection.versions).items())
         ]
         rack = "null" if node.rack is None else node.rack
         print(

@@ -54,7 +54,11 @@ def entities(arguments: Arguments, argv: list[str]) -> list[Entity]:
     names = _names_in_order(argv)
     for kind in arguments["entity-type"]:
         if kind not in RESOURCES:
-            raise UsageError(f"Invalid entity type {kind}, the entity type must be one of {', '.join(RESOURCES)}")
+            listed = "topics, clients, users, brokers, ips, client-metrics, groups, broker-loggers"
+            raise UsageError(
+                f"Invalid entity type {kind}, the entity type must be one of {listed} with a --bootstrap-server or "
+                "--bootstrap-controller argument"
+            )
         found.append(Entity(kind, names.pop(0) if names else None))
     for short, kind in _SHORT.items():
         if arguments.values.get(short) is not None:

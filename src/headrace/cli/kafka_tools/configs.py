@@ -199,7 +199,7 @@ async def alter_quotas(arguments: Arguments, client: ClusterClient, chosen: list
         kinds = "', '".join(entity.kind for entity in chosen)
         raise ToolFailed(
             f"Only quota configs can be added for '{kinds}' using --bootstrap-server. "
-            f"Unexpected config names: {', '.join(unknown)}"
+            f"Unexpected config names: Set({', '.join(unknown)})"
         )
     known = {str(value.key) for entry in await _quotas(client, chosen) for value in entry.values}
     if absent := [name for name in deleted if name not in known]:

@@ -13,12 +13,18 @@ from headrace.cli.kafka_tools.options import Arguments, Option, UsageError
 from headrace.cli.kafka_tools.running import CONNECTION, Tool, ToolFailed, code_text
 from headrace.cli.kafka_tools.tables import columns, fitted
 from headrace.client.cluster_client import ClusterClient
-from headrace.kernel.errors import ErrorCode
+from headrace.kernel.errors import ErrorCode, Refused
 from headrace.kernel.ids import TopicPartition
 
 DELETE_GROUPS, OFFSET_DELETE = 42, 47
 ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets", "validate-regex")
-_RESETS = ("to-offset", "shift-by", "to-datetime", "by-duration", "to-earliest", "to-latest", "from-file", "to-current")
+# In the order in which Kafka's tool names them.
+_RESETS = ("shift-by", "to-offset", "to-earliest", "to-current", "to-latest", "by-duration", "to-datetime", "from-file")
+NOTHING_DONE = (
+    "WARN: No action will be performed as the --execute option is missing. In version 5.0, this command will "
+    "require either --dry-run or --execute to be specified. You should add the --dry-run option explicitly if "
+    "you are scripting this command and want to keep the current default behavior without prompting."
+)
 OPTIONS = (
     *CONNECTION,
     Option("list", "List all consumer groups."),
@@ -71,22 +77,25 @@ _optional: dict[str, str | None] = {}
 def check(arguments: Arguments) -> None:
     action = arguments.exactly_one(*ACTIONS[:-1])
     if action == "describe" and not (arguments.given("group") or arguments["all-groups"]):
-        raise UsageError("Option [describe] takes one of these options: [group], [all-groups]")
+        raise UsageError("Option [describe] takes one of these options: [all-groups], [group]")
     if action == "delete" and not (arguments.given("group") or arguments["all-groups"]):
-        raise UsageError("Option [delete] takes one of these options: [group], [all-groups]")
+        raise UsageError("Option [delete] takes one of these options: [all-groups], [group]")
     if action == "describe" and arguments["members"] and (arguments["offsets"] or "state" in _optional):
         raise UsageError("Option [describe] takes at most one of these options: [members], [offsets], [state]")
     if action == "reset-offsets":
         if arguments["dry-run"] and arguments["execute"]:
             raise UsageError("Option [reset-offsets] only accepts one of [execute] and [dry-run]")
+        if not arguments["execute"] and not arguments["dry-run"]:
+            print(NOTHING_DONE, file=sys.stderr)
         if not (arguments.given("group") or arguments["all-groups"]):
-            raise UsageError("Option [reset-offsets] takes one of these options: [group], [all-groups]")
+            raise UsageError("Option [reset-offsets] takes one of these options: [all-groups], [group]")
         if not (arguments.given("topic") or arguments["all-topics"] or arguments.given("from-file")):
             raise UsageError("One of the reset scopes should be defined: --all-topics, --topic.")
-        chosen = [name for name in _RESETS if arguments.values.get(name) not in (None, False)]
-        if len(chosen) != 1 and not (not chosen and arguments["export"]):
+        chosen = [name for name in _RESETS if arguments.given(name)]
+        if not chosen and not arguments["export"]:
             listed = ", ".join(f"[{name}]" for name in _RESETS)
-            raise UsageError(f"Option [reset-offsets] takes exactly one of these options: {listed}")
+            raise UsageError(f"Option '[reset-offsets]' requires one of the following scenarios: [{listed}]")
+        arguments.refuse(*chosen[:2])
     if action == "delete-offsets" and not (arguments.given("group") and arguments.given("topic")):
         raise UsageError("Option [delete-offsets] takes the following options: [topic], [group]")
 
@@ -101,7 +110,7 @@ async def run(arguments: Arguments, client: ClusterClient) -> int | None:
     elif arguments["reset-offsets"]:
         await reset(arguments, client)
     else:
-        await delete_offsets(arguments, client)
+        return await delete_offsets(arguments, client)
     return None
 
 
@@ -137,8 +146,9 @@ async def describe(arguments: Arguments, client: ClusterClient) -> None:
     for name in await _groups(arguments, client):
         group = await group_view.described(client, name)
         if not group.members:
-            word = "has no active members" if group.state in ("Empty", "Dead") else "is rebalancing"
-            print(f"\nConsumer group '{name}' {word}.", file=sys.stderr)
+            idle = group.state in ("Empty", "Dead")
+            told = f"Consumer group '{name}' {'has no active members' if idle else 'is rebalancing'}."
+            print(f"\n{'' if idle else 'Warning: '}{told}", file=sys.stderr)
         if arguments["members"]:
             print(group_view.members_table(group, verbose=bool(arguments["verbose"])))
         elif "state" in _optional:
@@ -218,13 +228,6 @@ def _plan_from_file(path: str, groups: list[str]) -> dict[str, dict[TopicPartiti
 
 
 async def reset(arguments: Arguments, client: ClusterClient) -> None:
-    if not arguments["execute"] and not arguments["dry-run"]:
-        print(
-            "WARN: No action will be performed as the --execute option is missing. In version 5.0, this command will "
-            "require either --dry-run or --execute to be specified. You should add the --dry-run option explicitly if "
-            "you are scripting this command and want to keep the current default behavior without prompting.",
-            file=sys.stderr,
-        )
     names = await _groups(arguments, client)
     file_plan = _plan_from_file(arguments["from-file"], names) if arguments.given("from-file") else None
     plans: dict[str, dict[TopicPartition, int]] = {}
@@ -260,27 +263,36 @@ def _show_plans(plans: dict[str, dict[TopicPartition, int]], *, export: bool) ->
     print("\n" + columns(rows, fitted(rows, [15, 15, 10, 15])))
 
 
-async def delete_offsets(arguments: Arguments, client: ClusterClient) -> None:
+async def delete_offsets(arguments: Arguments, client: ClusterClient) -> int:
     group = arguments["group"][0]
-    partitions = await partitions_of(arguments["topic"], client)
+    partitions, unknown = [], []
+    for spec in arguments["topic"]:
+        try:
+            partitions += await partitions_of([spec], client)
+        except Refused:
+            unknown.append(spec.partition(":")[0])
     topics: dict[str, list[dict[str, int]]] = {}
     for partition in partitions:
         topics.setdefault(partition.topic, []).append({"partition_index": partition.partition})
     body = {"group_id": group, "topics": [{"name": name, "partitions": parts} for name, parts in topics.items()]}
     answer = await client.to_coordinator(group, OFFSET_DELETE, body)
-    code = ErrorCode(answer.error_code)
-    if code is not ErrorCode.none:
-        raise ToolFailed(code_text(code))
-    rows: list[list[object]] = [["TOPIC", "PARTITION", "STATUS"]]
-    failed = False
+    codes = {(p.topic, str(p.partition)): ErrorCode(answer.error_code) for p in partitions}
     for topic in answer.topics:
-        for result in topic.partitions:
-            failed |= bool(result.error_code)
-            status = "Successful" if not result.error_code else f"Error: {code_text(result.error_code)}"
-            rows.append([topic.name, result.partition_index, status])
-    verdict = "Encountered some partition level error" if failed else "Request succeeded"
-    print(f"{verdict} for deleting offsets from group {group}.\n")
-    print(columns(rows, fitted(rows, [15, 10, 15]), pad_last=True))
+        codes |= {(topic.name, str(part.partition_index)): ErrorCode(part.error_code) for part in topic.partitions}
+    if answer.error_code:
+        print(f"\nError: {code_text(answer.error_code)}")
+    elif any(codes.values()):
+        print("\nEncountered some partition-level error, see the follow-up details.")
+    else:
+        print(f"\nRequest succeeded for deleting offsets from group {group}.")
+    codes |= {(topic, "-"): ErrorCode.unknown_topic_or_partition for topic in unknown}
+    rows: list[list[object]] = [["TOPIC", "PARTITION", "STATUS"]]
+    rows += [
+        [topic, number, f"Error: {code_text(code)}" if code else "Successful"]
+        for (topic, number), code in sorted(codes.items())
+    ]
+    print("\n" + columns(rows, fitted(rows, [15, 10, 15]), pad_last=True))
+    return int(any(codes.values()))
 
 
 TOOL = Tool("List, describe, delete or reset consumer groups.", OPTIONS, run, failure_prefix="\nError: ", check=check)

@@ -5,7 +5,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from headrace.cli.kafka_tools.internal_records import describe_group_record, describe_transaction_record
+from headrace.cli.kafka_tools.internal_records import (
+    describe_group_record,
+    describe_share_record,
+    describe_transaction_record,
+)
 from headrace.cli.kafka_tools.options import Arguments, Option, UsageError
 from headrace.cli.kafka_tools.running import ToolFailed, guarded
 from headrace.kernel.errors import Fault
@@ -30,9 +34,16 @@ OPTIONS = (
     Option("max-bytes", "Read at most this much of a .log.", "bytes", int, default=1 << 31),
     Option("offsets-decoder", "Read values as those of __consumer_offsets."),
     Option("transaction-log-decoder", "Read values as those of __transaction_state."),
+    Option("share-group-state-decoder", "Read values as those of __share_group_state."),
     Option("value-decoder-class", "Only text is built in.", "class"),
     Option("key-decoder-class", "Only text is built in.", "class"),
 )
+
+_DECODERS = {
+    "offsets-decoder": describe_group_record,
+    "transaction-log-decoder": describe_transaction_record,
+    "share-group-state-decoder": describe_share_record,
+}
 
 
 def run(arguments: Arguments) -> int:
@@ -58,9 +69,7 @@ def run(arguments: Arguments) -> int:
 
 
 def _dump_data(path: Path, arguments: Arguments) -> list[str]:
-    deep = any(
-        arguments[name] for name in ("deep-iteration", "print-data-log", "offsets-decoder", "transaction-log-decoder")
-    )
+    deep = any(arguments[name] for name in ("deep-iteration", "print-data-log", *_DECODERS))
     print(f"Log starting offset: {offset_of_file(path.name)}")
     for position, batch in inspection.batches_in(path):
         if position >= arguments["max-bytes"]:
@@ -102,10 +111,9 @@ def _record_line(batch: BatchView, at: int, record: Record, arguments: Arguments
     if batch.is_control:
         control = read_control(record)
         return f"{line} endTxnMarker: {control.type.name} coordinatorEpoch: {control.coordinator_epoch}"
-    if arguments["offsets-decoder"]:
-        key, value = describe_group_record(record.key, record.value)
-    elif arguments["transaction-log-decoder"]:
-        key, value = describe_transaction_record(record.key, record.value)
+    decode = next((_DECODERS[name] for name in _DECODERS if arguments[name]), None)
+    if decode is not None:
+        key, value = decode(record.key, record.value)
     elif arguments["print-data-log"]:
         key = None if record.key is None else record.key.decode(errors="replace")
         value = None if record.value is None else record.value.decode(errors="replace")
@@ -214,7 +222,7 @@ _BY_SUFFIX = {
 
 
 def check(arguments: Arguments) -> None:
-    if arguments["offsets-decoder"] and arguments["transaction-log-decoder"]:
+    if sum(bool(arguments[name]) for name in _DECODERS) > 1:
         raise UsageError("Only one decoder can be used at a time")
 
 

@@ -19,24 +19,42 @@ from headrace.client.cluster_client import ClusterClient
 
 UPDATE_FEATURES = 57
 ACTIONS = {"describe": 0, "upgrade": 1, "downgrade": 2, "disable": 2}
+UNSAFE = 3
 LOOK_UPS = ("version-mapping", "feature-dependencies")
 OPTIONS = (
     *CONNECTION,
     Option("feature", "name=level (a name alone with disable).", "name=level", repeated=True),
     Option("dry-run", "Only check."),
     Option("unsafe", "Allow a downgrade that may lose metadata."),
-    Option("release-version", f"The release to look up with version-mapping ({LATEST_STABLE} if none).", "release"),
+    Option("metadata", "The older way to say --feature metadata.version: a release's name.", "release"),
+    Option(
+        "release-version",
+        f"Every feature as a release has it; with version-mapping, the release to look up ({LATEST_STABLE} if none).",
+        "release",
+    ),
+    Option("node-id", "With describe: the broker to ask.", "id", int),
 )
+# What each action takes besides where to connect to.
+_TAKES = {
+    "describe": ("node-id",),
+    "upgrade": ("feature", "metadata", "release-version", "dry-run"),
+    "downgrade": ("feature", "metadata", "release-version", "dry-run", "unsafe"),
+    "disable": ("feature", "dry-run", "unsafe"),
+    "version-mapping": ("release-version",),
+    "feature-dependencies": ("feature",),
+}
 
 
 def check(arguments: Arguments) -> None:
     if len(arguments.rest) != 1 or arguments.rest[0] not in (*ACTIONS, *LOOK_UPS):
         raise UsageError(f"One of {', '.join((*ACTIONS, *LOOK_UPS))} must be given")
     action = arguments.rest[0]
-    if action != "version-mapping":
-        arguments.refuse(action, "release-version")
-    if action in LOOK_UPS:
-        arguments.refuse(action, "dry-run", "unsafe", *(("feature",) if action == "version-mapping" else ()))
+    taken = {name for names in _TAKES.values() for name in names}
+    for name in sorted(taken.difference(_TAKES[action])):
+        if arguments.given(name):
+            raise UsageError(f"Command line error: unrecognized arguments: '--{name}'. Type --help for help.")
+    if action == "feature-dependencies" and not arguments.given("feature"):
+        raise UsageError("Command line error: argument --feature is required. Type --help for help.")
 
 
 def look_up(arguments: Arguments) -> int:
@@ -44,7 +62,6 @@ def look_up(arguments: Arguments) -> int:
     if arguments.rest[0] == "version-mapping":
         version_mapping(str(arguments["release-version"] or LATEST_STABLE))
     elif arguments.rest[0] == "feature-dependencies":
-        arguments.require("feature")
         for text in arguments["feature"]:
             feature_dependencies(*feature_level(text))
     else:
@@ -85,35 +102,58 @@ def feature_level(text: str) -> tuple[str, int]:
 async def run(arguments: Arguments, client: ClusterClient) -> None:
     action = arguments.rest[0]
     if action == "describe":
-        await describe(client)
+        await describe(client, arguments["node-id"])
         return
-    arguments.require("feature")
-    updates = []
+    dry = bool(arguments["dry-run"])
+    levels = wanted_levels(action, arguments)
+    upgrade_type = UNSAFE if arguments["unsafe"] else ACTIONS[action]
+    updates = [
+        {"feature": name, "max_version_level": level, "upgrade_type": upgrade_type} for name, level in levels.items()
+    ]
+    body = {"timeout": 60_000, "feature_updates": updates, "validate_only": dry}
+    answer = await client.to_controller(UPDATE_FEATURES, body)
+    failed = dict.fromkeys(levels, answer_error(answer)) if answer.error_code else {}
+    # Until version 1 of the request each feature had an answer of its own.
+    failed |= {str(each.feature): answer_error(each) for each in getattr(answer, "results", ()) if each.error_code}
+    for name, level in sorted(levels.items()):
+        target = "" if action == "disable" else f" to {level}"
+        if name in failed:
+            print(f"{'Can' if dry else 'Could'} not {action} {name}{target}. {failed[name]}")
+        else:
+            print(f"{name} {'can be' if dry else 'was'} {action}d{target}.")
+    if failed:
+        raise ToolFailed(f"{len(failed)} out of {len(levels)} operation(s) failed.")
+
+
+def wanted_levels(action: str, arguments: Arguments) -> dict[str, int]:
+    """Feature → the level it should have."""
+    release = arguments["release-version"]
+    if release is not None:
+        if arguments.given("feature") or arguments.given("metadata"):
+            raise ToolFailed("Can not specify `release-version` with other feature flags.")
+        level = metadata_level(release)
+        others = {name: level for name, level in defaults_at(level).items() if level > 0 or action == "downgrade"}
+        return {METADATA: level, **others}
+    levels = {}
+    if arguments["metadata"] is not None:
+        print(" `metadata` flag is deprecated and may be removed in a future release.")
+        levels[METADATA] = metadata_level(arguments["metadata"])
     for text in arguments["feature"]:
         name, level = (text, 0) if action == "disable" else feature_level(text)
         if level < 0:
             raise ToolFailed("Cannot specify a negative version level.")
-        upgrade_type = 3 if arguments["unsafe"] and action != "upgrade" else ACTIONS[action]
-        updates.append(
-            {
-                "feature": name,
-                "max_version_level": level,
-                "upgrade_type": upgrade_type,
-            }
-        )
-    body = {"timeout": 60_000, "feature_updates": updates, "validate_only": bool(arguments["dry-run"])}
-    answer = await client.to_controller(UPDATE_FEATURES, body)
-    if answer.error_code:
-        raise ToolFailed(answer_error(answer))
-    for update in updates:
-        verb = {"upgrade": "upgraded", "downgrade": "downgraded", "disable": "disabled"}[action]
-        can = "can be " if arguments["dry-run"] else "was "
-        tail = "." if action == "disable" else f" to {update['max_version_level']}."
-        print(f"{update['feature']} {can}{verb}{tail}")
+        if name in levels:
+            raise ToolFailed(f"Feature {name} was specified more than once.")
+        levels[name] = level
+    if not levels:
+        raise ToolFailed(f"You must specify at least one feature to {action}")
+    return levels
 
 
-async def describe(client: ClusterClient) -> None:
-    versions = (await client.any_connection()).api_versions
+async def describe(client: ClusterClient, node: int | None) -> None:
+    if node is not None and node < 0:
+        raise ToolFailed(f"Invalid node id {node}: must be non-negative.")
+    versions = (await (client.any_connection() if node is None else client.connection(node))).api_versions
     finalized = {str(f.name): int(f.max_version_level) for f in getattr(versions, "finalized_features", ()) or ()}
     epoch = int(getattr(versions, "finalized_features_epoch", -1))
     for feature in sorted(getattr(versions, "supported_features", ()) or (), key=lambda f: str(f.name)):

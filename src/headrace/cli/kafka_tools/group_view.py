@@ -87,7 +87,7 @@ async def described(client: ClusterClient, name: str, *, missing_is_empty: bool 
     if gone and missing_is_empty:
         return Group(name, "Dead", "", node)
     if gone:
-        raise ToolFailed(f"Executing consumer group command failed due to Group {name} not found.")
+        raise ToolFailed(f"Executing consumer group command failed due to Consumer group {name} not found.")
     if code is not ErrorCode.none:
         raise ToolFailed(f"group {name}: {answer_error(group)}")
     members = [

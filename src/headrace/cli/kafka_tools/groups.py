@@ -25,7 +25,7 @@ def check(arguments: Arguments) -> None:
     arguments.exactly_one("list")
     kind = str(arguments["group-type"] or "classic").lower()
     if kind not in _TYPES:
-        raise UsageError(f"Invalid group type {kind}: must be one of {', '.join(_TYPES)}")
+        raise UsageError("--group-type must be a valid group type.")
     if arguments["consumer"] and arguments["share"]:
         raise UsageError("Only one of [consumer] and [share] can be used")
 

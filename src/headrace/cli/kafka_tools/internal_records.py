@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import base64
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from headrace.cli.kafka_tools.formatters import FORMATTERS, Formatter, Shown
+from headrace.cli.kafka_tools.group_records import GROUP_RECORDS, SHARE_STATE_RECORDS, assignment, subscription
 from headrace.cli.kafka_tools.json_files import compact
 from headrace.coordinators.codec import classic_groups, offsets, transactions
 from headrace.coordinators.codec.primitives import UnreadableRecord, key_type, key_words
-from headrace.kernel.ids import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, uuid_to_text
+from headrace.kernel.ids import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC, uuid_to_text
 
 Described = tuple[str | None, str | None]
+Readers = tuple[Callable[[bytes], dict[str, Any]], Callable[[bytes], dict[str, Any]]]
 
 
 def _version(value: bytes) -> int:
@@ -90,51 +92,63 @@ def _transaction_value(value: bytes) -> dict[str, Any]:
     }
 
 
-_GROUP_RECORDS: Final[dict[int, tuple[Callable[[bytes], dict[str, Any]], Callable[[bytes], dict[str, Any]]]]] = {
-    offsets.OFFSET_COMMIT: (_offset_key, _offset_value),
-    classic_groups.GROUP_METADATA: (_group_key, _group_value),
-}
+def _transaction_key(key: bytes) -> dict[str, Any]:
+    return {"transactionalId": transactions.read_transaction_log_key(key)}
 
 
-def describe_group_record(key: bytes | None, value: bytes | None) -> Described:
-    """Key and value of a record of `__consumer_offsets` as kafka-dump-log prints them."""
-    if key is None:
-        return None, None
-    kind = key_type(key)
-    if kind not in _GROUP_RECORDS:
-        return f"record type {kind}", None if value is None else f"{len(value)} bytes"
-    read_key, read_value = _GROUP_RECORDS[kind]
-    try:
-        head = compact({"type": str(kind), "data": read_key(key)})
-        body = None if value is None else compact({"version": str(_version(value)), "data": read_value(value)})
-    except UnreadableRecord as error:
-        return f"unreadable: {error}", None
-    return head, body
+def _decoded_group_value(value: bytes) -> dict[str, Any]:
+    """With what its consumers ask for and were given in words, as kafka-dump-log has it; the formatter has base64."""
+    shown = _group_value(value)
+    if shown["protocolType"] == "consumer":
+        for member in shown["members"]:
+            member["subscription"] = subscription(base64.b64decode(member["subscription"]))
+            member["assignment"] = assignment(base64.b64decode(member["assignment"]))
+    return shown
 
 
-def describe_transaction_record(key: bytes | None, value: bytes | None) -> Described:
-    """Key and value of a record of `__transaction_state`."""
-    if key is None:
-        return None, None
-    try:
-        name = {"transactionalId": transactions.read_transaction_log_key(key)}
-        head = compact({"type": str(transactions.TRANSACTION_LOG), "data": name})
-        body = None if value is None else compact({"version": str(_version(value)), "data": _transaction_value(value)})
-    except UnreadableRecord as error:
-        return f"unreadable: {error}", None
-    return head, body
+def _describer(records: Mapping[int, Readers]) -> Callable[[bytes | None, bytes | None], Described]:
+    """Key and value of a record in the words of kafka-dump-log."""
+
+    def describe(key: bytes | None, value: bytes | None) -> Described:
+        if key is None:
+            return None, None
+        kind = key_type(key)
+        if kind not in records:
+            return f"record type {kind}", None if value is None else f"{len(value)} bytes"
+        read_key, read_value = records[kind]
+        try:
+            head = compact({"type": str(kind), "data": read_key(key)})
+            body = None if value is None else compact({"version": str(_version(value)), "data": read_value(value)})
+        except UnreadableRecord as error:
+            return f"unreadable: {error}", None
+        return head, body
+
+    return describe
 
 
-def _formatter(
-    wanted: int, read_key: Callable[[bytes], Any], read_value: Callable[[bytes], Any], topic: str
-) -> Formatter:
+describe_group_record: Final = _describer(
+    {
+        offsets.OFFSET_COMMIT: (_offset_key, _offset_value),
+        classic_groups.GROUP_METADATA: (_group_key, _decoded_group_value),
+        **GROUP_RECORDS,
+    }
+)
+describe_transaction_record: Final = _describer({transactions.TRANSACTION_LOG: (_transaction_key, _transaction_value)})
+describe_share_record: Final = _describer(SHARE_STATE_RECORDS)
+
+
+def _formatter(topic: str, records: Mapping[int, Readers]) -> Callable[[object], Formatter]:
+    """A formatter of the console consumer: one document a record of these types, nothing for others."""
+
     def show(record: Shown) -> bytes | None:
         if record.key is None or record.topic != topic:
             return None
         try:
-            if key_type(record.key) != wanted:
+            kind = key_type(record.key)
+            if kind not in records:
                 return None
-            head = {"type": wanted, "data": read_key(record.key)}
+            read_key, read_value = records[kind]
+            head = {"type": kind, "data": read_key(record.key)}
             body = None
             if record.value is not None:
                 body = {"version": _version(record.value), "data": read_value(record.value)}
@@ -142,28 +156,20 @@ def _formatter(
             return None
         return compact({"key": head, "value": body}).encode() + b"\n"
 
-    return show
-
-
-def _offsets_formatter(properties: object) -> Formatter:
-    return _formatter(offsets.OFFSET_COMMIT, _offset_key, _offset_value, GROUP_METADATA_TOPIC)
-
-
-def _group_formatter(properties: object) -> Formatter:
-    return _formatter(classic_groups.GROUP_METADATA, _group_key, _group_value, GROUP_METADATA_TOPIC)
-
-
-def _transaction_formatter(properties: object) -> Formatter:
-    def name(key: bytes) -> dict[str, str]:
-        return {"transactionalId": transactions.read_transaction_log_key(key)}
-
-    return _formatter(transactions.TRANSACTION_LOG, name, _transaction_value, TRANSACTION_STATE_TOPIC)
+    return lambda properties: show
 
 
 FORMATTERS.update(
     {
-        "OffsetsMessageFormatter": _offsets_formatter,
-        "GroupMetadataMessageFormatter": _group_formatter,
-        "TransactionLogMessageFormatter": _transaction_formatter,
+        "OffsetsMessageFormatter": _formatter(
+            GROUP_METADATA_TOPIC, {offsets.OFFSET_COMMIT: (_offset_key, _offset_value)}
+        ),
+        "GroupMetadataMessageFormatter": _formatter(
+            GROUP_METADATA_TOPIC, {classic_groups.GROUP_METADATA: (_group_key, _group_value)}
+        ),
+        "TransactionLogMessageFormatter": _formatter(
+            TRANSACTION_STATE_TOPIC, {transactions.TRANSACTION_LOG: (_transaction_key, _transaction_value)}
+        ),
+        "ShareGroupStateMessageFormatter": _formatter(SHARE_GROUP_STATE_TOPIC, SHARE_STATE_RECORDS),
     }
 )

@@ -26,14 +26,17 @@ OPTIONS = (
 
 def check(arguments: Arguments) -> None:
     if arguments["election-type"] not in TYPES:
-        raise UsageError(f"--election-type {arguments['election-type']!r}: must be preferred or unclean")
+        wrong = f"Cannot parse argument '{arguments['election-type']}' of option election-type"
+        raise UsageError(f"{wrong}: must be preferred or unclean")
     ways = ("topic", "all-topic-partitions", "path-to-json-file")
     if sum(arguments.given(way) for way in ways) != 1:
         raise UsageError(
             "One and only one of the following options is required: topic, all-topic-partitions, path-to-json-file"
         )
-    if arguments.given("topic") != (arguments["partition"] is not None):
-        raise UsageError("--topic and --partition go together")
+    if arguments.given("topic") and not arguments.given("partition"):
+        raise UsageError("Missing required option(s): partition")
+    if arguments.given("partition") and not arguments.given("topic"):
+        raise UsageError("--partition needs --topic")
 
 
 def chosen(arguments: Arguments) -> list[TopicPartition] | None:
@@ -85,7 +88,7 @@ async def run(arguments: Arguments, client: ClusterClient) -> int:
     return 0
 
 
-TOOL = Tool("Elect leaders of partitions.", OPTIONS, run, check=check)
+TOOL = Tool("Elect leaders of partitions.", OPTIONS, run, failure_prefix="", check=check)
 
 if __name__ == "__main__":
     sys.exit(TOOL.main())

@@ -11,7 +11,7 @@ from headrace.cli.kafka_tools.options import Arguments, Option, UsageError
 from headrace.cli.kafka_tools.running import CONNECTION, Tool, ToolFailed, answer_error
 from headrace.client.cluster_client import ClusterClient
 from headrace.cluster.core.placement import place
-from headrace.kernel.errors import ErrorCode
+from headrace.kernel.errors import ErrorCode, Refused
 from headrace.kernel.ids import TopicPartition
 
 ALTER, LIST, DESCRIBE_LOG_DIRS, ALTER_CONFIGS = 45, 46, 35, 44
@@ -88,6 +88,13 @@ def plan_text(plan: Plan, directories: dict[tuple[TopicPartition, int], str] | N
 async def current(client: ClusterClient, topics: Iterable[str]) -> Plan:
     """Replicas as they are now."""
     names = sorted(set(topics))
+    for name in names:
+        try:
+            await client.leaders([name])
+        except Refused as refused:
+            if refused.code is not ErrorCode.unknown_topic_or_partition:
+                raise
+            raise ToolFailed(f"Topic {name} not found.") from refused
     await client.leaders(names)
     return {
         TopicPartition(name, int(part.partition_index)): [int(node) for node in part.replica_nodes]
@@ -271,6 +278,7 @@ async def cancel(arguments: Arguments, client: ClusterClient) -> None:
     moving = {partition for partition in await _moving(client) if partition in plan}
     if not moving:
         print("None of the specified partition reassignments are active.")
+        print("None of the specified partition moves are active.")
     else:
         await _alter(client, dict.fromkeys(sorted(moving)))
         plural = "s" if len(moving) > 1 else ""

@@ -40,11 +40,27 @@ def check(arguments: Arguments) -> None:
         "forceTerminateTransaction": ("transactional-id",),
         "abort": ("topic", "partition"),
     }
-    if arguments.rest[0] == "find-hanging" and arguments["broker-id"] is None and arguments["topic"] is None:
-        raise UsageError("find-hanging needs --broker-id or --topic")
+    if arguments.rest[0] == "find-hanging":
+        _check_scope(arguments)
+    if arguments.rest[0] == "abort" and arguments["start-offset"] is None:
+        needed["abort"] += ("producer-id", "producer-epoch", "coordinator-epoch")
+        if arguments["producer-id"] is None:
+            raise UsageError(
+                "The transaction to abort must be identified either with --start-offset (for brokers on 3.0 or above) "
+                "or with --producer-id, --producer-epoch, and --coordinator-epoch (for older brokers)"
+            )
     for name in needed.get(arguments.rest[0], ()):
         if arguments[name] is None:
-            raise UsageError(f"--{name} is required")
+            raise UsageError(f"Missing required argument --{name}")
+
+
+def _check_scope(arguments: Arguments) -> None:
+    if arguments["broker-id"] is None and arguments["topic"] is None:
+        raise UsageError(
+            "The `find-hanging` command requires either --topic or --broker-id to limit the scope of the search"
+        )
+    if arguments["partition"] is not None and arguments["topic"] is None:
+        raise UsageError("The --partition argument requires --topic to be provided")
 
 
 async def run(arguments: Arguments, client: ClusterClient) -> None:
@@ -165,9 +181,9 @@ async def abort(arguments: Arguments, client: ClusterClient) -> None:
             raise ToolFailed(
                 f"Could not find any open transactions starting at offset {start} on partition {partition}"
             )
-        producer_id, epoch, coordinator_epoch = found.producer_id, found.producer_epoch, found.coordinator_epoch
-    elif None in (producer_id, epoch, coordinator_epoch):
-        raise UsageError("Give --start-offset, or --producer-id, --producer-epoch and --coordinator-epoch")
+        producer_id, epoch = found.producer_id, found.producer_epoch
+        # A coordinator that never wrote a marker there has no epoch yet.
+        coordinator_epoch = max(0, int(found.coordinator_epoch))
     marker = {
         "producer_id": int(producer_id),
         "producer_epoch": int(epoch),
@@ -188,6 +204,8 @@ async def abort(arguments: Arguments, client: ClusterClient) -> None:
 
 async def find_hanging(arguments: Arguments, client: ClusterClient) -> None:
     """Transactions open for longer than any may last, whose coordinator knows nothing of them."""
+    if arguments["topic"] is not None:
+        await client.leaders([arguments["topic"]])
     await client.refresh(None)
     partitions = []
     for name, topic in client.metadata.topics.items():
