@@ -52,8 +52,8 @@ class ClusterMember:
         self.membership = Membership(store, broker, clean_start=clean_start)
         view.subscribe(lambda _, image: self.membership.known_to(image))
         self._store = store
-        self._follower = ImageFollower(store, view)
         self._broker = broker
+        self._follower = ImageFollower(store, view)
         self._leadership = Leadership(
             store,
             view,
@@ -85,9 +85,9 @@ class ClusterMember:
     async def start(self, known: ClusterImage = EMPTY_IMAGE) -> None:
         """`known`: an image read earlier in this start, to be caught up with instead of read again."""
         await self._follower.start(known)
+        self._check_features(self.view.current)
         await self.membership.start()
         self._leadership.start()
-        self._check_features(self.view.current)
         epoch = self.membership.epoch
         accepted = await self.view.wait_until(
             lambda image: (
@@ -96,20 +96,20 @@ class ClusterMember:
             ),
             _ACCEPTED_WITHIN_SECONDS,
         )
+        self._check_features(self.view.current)
         if not accepted:
             raise Refused(
-        self._check_features(self.view.current)
                 ErrorCode.broker_not_available,
                 f"no controller accepted broker {self.broker_id} within {_ACCEPTED_WITHIN_SECONDS:g} s",
             )
 
-    async def close(self) -> None:
-        """Without the store's answer our nodes stay until the session ends by itself: that is no reason to wait."""
     def _check_features(self, image: ClusterImage) -> None:
         why = why_unfit(image, self._broker)
         if why is not None:
             raise Refused(ErrorCode.unsupported_version, why)
 
+    async def close(self) -> None:
+        """Without the store's answer our nodes stay until the session ends by itself: that is no reason to wait."""
         try:
             async with asyncio.timeout(_LEAVE_WITHIN_SECONDS):
                 await self._leadership.close()

@@ -7,13 +7,13 @@ the table is not named.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
-from headrace.cluster.core.features import SUPPORTED, level_of
 
+from headrace.cluster.core.features import SUPPORTED, level_of
 from headrace.cluster.view import ClusterView
 from headrace.handlers.api_versions import Features
 from headrace.handlers.table import HandlerTable
+from headrace.kernel.dataclass import dataclass
 
 # The API without which a feature is not there.
 _NEEDS: Final = {"group.version": 68, "share.version": 78, "transaction.version": 22}

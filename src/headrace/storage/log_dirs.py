@@ -15,10 +15,10 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import Fault, StorageFault
 from headrace.kernel.ids import TopicPartition
 from headrace.storage.checkpoints import CorruptFile, write_topic_id

@@ -327,24 +327,6 @@ class TestSettings:
         for name, level, how in [("nope", 1, 1), ("group.version", 9, 1), ("group.version", 0, 1)]:
             assert code_of(features.change_level, image, name, level, how) is ErrorCode.invalid_update_version
 
-    def test_quotas(self) -> None:
-        image = ClusterImage()
-        entity = quotas.entity_of([("client-id", "c"), ("user", None)])
-        assert entity == (("client-id", "c"), ("user", None))
-        changes = quotas.altered(image, entity, [("producer_byte_rate", 100.0, False)])
-        image = apply(image, changes, 1)
-        assert quotas.matching(image, [("user", 1, None)], strict=False) == {entity: {"producer_byte_rate": 100.0}}
-        assert quotas.matching(image, [("user", 1, None)], strict=True) == {}
-        assert quotas.matching(image, [("client-id", 0, "other")], strict=False) == {}
-        image = apply(image, quotas.altered(image, entity, [("producer_byte_rate", 0.0, True)]), 2)
-        assert image.quotas == {}
-        for parts, ops in [
-            ([], []),
-            ([("planet", "x")], []),
-            ([("user", "")], []),
-            ([("user", "u"), ("ip", "1.1.1.1")], []),
-            ([("user", "u")], [("nope", 1.0, False)]),
-            ([("user", "u")], [("producer_byte_rate", -1.0, False)]),
     def test_a_level_that_one_broker_cannot_do_is_not_finalized(self) -> None:
         old = BrokerInfo(7, 70, (), features=(("transaction.version", 0, 1),))
         image = ClusterImage(brokers={7: old}, features={"metadata.version": 30})
@@ -364,6 +346,24 @@ class TestSettings:
         assert fit_members(replace(image, brokers={7: old}), present).keys() == {7, 8}  # a member stays one
         assert why_unfit(ClusterImage(), old) is None
 
+    def test_quotas(self) -> None:
+        image = ClusterImage()
+        entity = quotas.entity_of([("client-id", "c"), ("user", None)])
+        assert entity == (("client-id", "c"), ("user", None))
+        changes = quotas.altered(image, entity, [("producer_byte_rate", 100.0, False)])
+        image = apply(image, changes, 1)
+        assert quotas.matching(image, [("user", 1, None)], strict=False) == {entity: {"producer_byte_rate": 100.0}}
+        assert quotas.matching(image, [("user", 1, None)], strict=True) == {}
+        assert quotas.matching(image, [("client-id", 0, "other")], strict=False) == {}
+        image = apply(image, quotas.altered(image, entity, [("producer_byte_rate", 0.0, True)]), 2)
+        assert image.quotas == {}
+        for parts, ops in [
+            ([], []),
+            ([("planet", "x")], []),
+            ([("user", "")], []),
+            ([("user", "u"), ("ip", "1.1.1.1")], []),
+            ([("user", "u")], [("nope", 1.0, False)]),
+            ([("user", "u")], [("producer_byte_rate", -1.0, False)]),
         ]:
             with pytest.raises(Refused) as caught:
                 quotas.altered(image, quotas.entity_of(parts), ops)

@@ -8,9 +8,11 @@ The mappings are plain dicts for speed; nobody may write to them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 from uuid import UUID
+
+from headrace.kernel.dataclass import dataclass
 
 NO_LEADER: Final = -1
 
@@ -39,9 +41,9 @@ class BrokerInfo:
     rack: str | None = None
     fenced: bool = False
     shutting_down: bool = False
+    features: tuple[tuple[str, int, int], ...] = ()  # (name, lowest, highest level) that it can do
 
     def endpoint(self, listener: str) -> Endpoint | None:
-    features: tuple[tuple[str, int, int], ...] = ()  # (name, lowest, highest level) that it can do
         for endpoint in self.endpoints:
             if endpoint.listener == listener:
                 return endpoint
