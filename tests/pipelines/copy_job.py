@@ -1,7 +1,8 @@
 """A topic copied by Spark, as a process of its own: something to kill.
 
-python copy_job.py MASTER topic BOOTSTRAP SOURCE TARGET CHECKPOINT FORMAT ROWS_PER_BATCH
-python copy_job.py MASTER connector FILE
+python copy_job.py MASTER topic BOOTSTRAP SOURCE TARGET CHECKPOINT READ_FORMAT WRITE_FORMAT ROWS_PER_BATCH
+python copy_job.py MASTER connector FILE        # what is there, then it ends
+python copy_job.py MASTER follow FILE           # until it is killed
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import sys
 from pathlib import Path
 
 from headrace.pipelines.connector_jars import cached_jars
-from headrace.pipelines.connectors import run_connector
+from headrace.pipelines.connectors import load_pipeline, pipeline_run
+from headrace.pipelines.pipeline_session import pipeline_session
 from headrace.pipelines.session import spark_session
 
 # A task that stands still is started a second time elsewhere; it may wake up and go on (not in local mode).
@@ -21,16 +23,18 @@ SPECULATION = {
 }
 
 
-def copy_topic(master: str, bootstrap: str, source: str, target: str, checkpoint: str, format: str, rows: str) -> None:
-    jars = {"spark.jars": ",".join(map(str, cached_jars()))} if format == "kafka" else {}
+def copy_topic(
+    master: str, bootstrap: str, source: str, target: str, checkpoint: str, reads: str, writes: str, rows: str
+) -> None:
+    jars = {"spark.jars": ",".join(map(str, cached_jars()))} if "kafka" in (reads, writes) else {}
     spark = spark_session("copy", master=master, settings={**jars, **SPECULATION})
     brokers = {"kafka.bootstrap.servers": bootstrap}
-    stream = spark.readStream.format(format).options(**brokers, subscribe=source, startingOffsets="earliest")
+    stream = spark.readStream.format(reads).options(**brokers, subscribe=source, startingOffsets="earliest")
     query = (
         stream.option("maxOffsetsPerTrigger", rows)
         .load()
         .select("key", "value")
-        .writeStream.format(format)
+        .writeStream.format(writes)
         .options(**brokers, topic=target, checkpointLocation=checkpoint)
         .trigger(availableNow=True)
         .start()
@@ -39,13 +43,18 @@ def copy_topic(master: str, bootstrap: str, source: str, target: str, checkpoint
     query.awaitTermination()
 
 
+def copy_by_connector(master: str, file: Path, *, once: bool) -> None:
+    spec, spark = pipeline_session(load_pipeline(file), None, master, lambda text: print(text, flush=True))
+    run = pipeline_run(file, spec, spark, once=once, report=print)
+    run.start()
+    run.supervise()
+
+
 def main(master: str, kind: str, *arguments: str) -> None:
     if kind == "topic":
         copy_topic(master, *arguments)
     else:
-        run_connector(
-            Path(arguments[0]), once=True, bootstrap=None, master=master, report=lambda text: print(text, flush=True)
-        )
+        copy_by_connector(master, Path(arguments[0]), once=kind == "connector")
 
 
 if __name__ == "__main__":

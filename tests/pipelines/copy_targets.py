@@ -49,6 +49,8 @@ def _connector_job(to: str, bootstrap: str, source: str, directory: Path, rows: 
 @dataclass
 class TopicTarget:
     format: str = "headrace"
+    # Spark's own source may feed our sink.
+    read_format: str | None = None
     name: str = "topic"
     checkpoint: str = "checkpoint"
 
@@ -57,7 +59,8 @@ class TopicTarget:
 
     def job(self, bootstrap: str, source: str, directory: Path, rows_per_batch: int) -> list[str]:
         checkpoint = str(directory / self.checkpoint)
-        return ["topic", bootstrap, source, "copied", checkpoint, self.format, str(rows_per_batch)]
+        formats = [self.read_format or self.format, self.format]
+        return ["topic", bootstrap, source, "copied", checkpoint, *formats, str(rows_per_batch)]
 
     def written(self, client: BlockingClient, directory: Path) -> Counter[int]:
         return committed_keys(client, "copied")
@@ -145,11 +148,13 @@ class ParquetTarget:
             spark.stop()
 
 
-def copy_target(kind: str, format: str, directory: Path, stack: ExitStack) -> CopyTarget:
+def copy_target(
+    kind: str, format: str, directory: Path, stack: ExitStack, read_format: str | None = None
+) -> CopyTarget:
     """`stack` stops what the target needs."""
     match kind:
         case "topic":
-            return TopicTarget(format)
+            return TopicTarget(format, read_format)
         case "sqlite":
             return TableTarget(f"sqlite:///{directory}/target.db")
         case "postgres":

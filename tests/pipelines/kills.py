@@ -2,7 +2,7 @@
 
 python -m tests.pipelines.kills [--kills 10] [--rows 50000] [--victims driver,executor,python,freeze]
                                 [--target topic|sqlite|postgres|parquet] [--format headrace|kafka]
-                                [--broker headrace|apache] [--seed 1]
+                                [--read-format headrace|kafka] [--partitions 3] [--broker headrace|apache] [--seed 1]
 
 With the driver as the only victim Spark runs as local[2]; otherwise it is a standalone cluster of two workers with
 speculative execution, and what is killed is drawn anew each time. `freeze` stops an executor's Python worker for some
@@ -148,11 +148,12 @@ def copy_with_kills(
     victims: Sequence[str] = (DRIVER,),
     cluster: SparkCluster | None = None,
     seed: int = 1,
+    partitions: int = 3,
 ) -> Outcome:
     target = target or TopicTarget()
     client = BlockingClient(bootstrap)
     source = f"kills-{seed}-{target.name}"
-    fill(client, source, rows, 3)
+    fill(client, source, rows, partitions)
     target.prepare(client, directory)
     began = time.monotonic()
     master = cluster.url if cluster is not None else "local[2]"
@@ -179,6 +180,8 @@ def main() -> None:
     parser.add_argument("--victims", default=DRIVER)
     parser.add_argument("--target", default="topic")
     parser.add_argument("--format", default="headrace")
+    parser.add_argument("--read-format")
+    parser.add_argument("--partitions", type=int, default=3)
     parser.add_argument("--broker", default="headrace")
     parser.add_argument("--seed", type=int, default=1)
     chosen = parser.parse_args()
@@ -196,7 +199,8 @@ def main() -> None:
             kills=chosen.kills,
             rows=chosen.rows,
             rows_per_batch=chosen.rows_per_batch,
-            target=copy_target(chosen.target, chosen.format, directory, stack),
+            target=copy_target(chosen.target, chosen.format, directory, stack, chosen.read_format),
+            partitions=chosen.partitions,
             victims=victims,
             cluster=cluster,
             seed=chosen.seed,

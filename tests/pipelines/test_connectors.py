@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import random
 import sqlite3
 import time
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +16,7 @@ from headrace.pipelines.databases import Database
 from headrace.pipelines.errors import OptionError
 from headrace.records.builder import Record
 from tests.pipelines.conftest import Cluster
+from tests.pipelines.followed_changes import ACCOUNTS, Accounts, equal_accounts
 from tests.pipelines.test_sink import values_of
 from tests.support.effort import rounds
 
@@ -160,50 +158,16 @@ def test_changes_reach_the_target_through_restarts(
     target = Database(f"sqlite:///{tmp_path}/target.db")
     for database in (source, target):
         with database.connect() as connection:
-            connection.execute("CREATE TABLE accounts (id INTEGER PRIMARY KEY, name TEXT, amount INTEGER)")
+            connection.execute(ACCOUNTS)
     text = f"from:\n  cdc: {{url: '{source.url}', tables: [accounts]}}\nto:\n  jdbc: {{url: '{target.url}'}}\n"
     connect(text, kind)
     accounts = Accounts(source)
     for _ in range(rounds(short=2, long=10)):
         accounts.change(changes)
         connect(text, kind)
-    everything = "SELECT * FROM accounts ORDER BY id"
-    with source.connect() as ours, target.connect() as theirs:
-        assert (wanted := ours.execute(everything).fetchall())
-        assert theirs.execute(everything).fetchall() == wanted
+    assert equal_accounts(source, target)
     assert len(accounts.made) == 4
     print(f"{kind}: {dict(accounts.made)}")
-
-
-@dataclass
-class Accounts:
-    """A table under random changes, each of which changes exactly one row."""
-
-    database: Database
-    ids: list[int] = field(default_factory=list)
-    made: Counter[str] = field(default_factory=Counter)
-    chance: random.Random = field(default_factory=lambda: random.Random(5))
-
-    def change(self, count: int) -> None:
-        with self.database.connect() as connection:
-            for _ in range(count):
-                kind = self.chance.choice(["insert", "update", "update", "delete", "move"]) if self.ids else "insert"
-                assert connection.execute(*self._statement(kind)).rowcount == 1
-                self.made[kind] += 1
-
-    def _statement(self, kind: str) -> tuple[str, tuple[Any, ...]]:
-        mark, fresh = self.database.mark, self.made.total()
-        if kind == "insert":
-            self.ids.append(fresh)
-            return f"INSERT INTO accounts VALUES ({mark}, {mark}, 0)", (fresh, f"n{fresh}")
-        at = self.chance.randrange(len(self.ids))
-        if kind == "update":
-            return f"UPDATE accounts SET amount = amount + 1, name = {mark} WHERE id = {mark}", (None, self.ids[at])
-        old = self.ids.pop(at)
-        if kind == "delete":
-            return f"DELETE FROM accounts WHERE id = {mark}", (old,)
-        self.ids.append(fresh)
-        return f"UPDATE accounts SET id = {mark} WHERE id = {mark}", (fresh, old)
 
 
 @pytest.mark.parametrize(

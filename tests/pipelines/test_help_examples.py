@@ -63,7 +63,7 @@ def test_the_examples_work(name: str, home: Path, clusters: tuple[RunningBroker,
     for example in EXAMPLES[name]:
         line = example
         if name == "pipeline stop":
-            running = "headrace pipeline run shout & until [ -e shout/storage/headrace-run.json ]; do sleep 0.2; done"
+            running = "headrace pipeline run shout & until headrace pipeline ls | grep -q running; do sleep 0.2; done"
             line = f"{running}; {example} && wait"
         if name == "mirror offsets":
             line = f"headrace consume input --group readers; {example}"

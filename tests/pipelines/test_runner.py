@@ -17,7 +17,8 @@ from headrace.pipelines.moving import reset
 from headrace.pipelines.plan_guard import PlanChanged
 from headrace.pipelines.progress import read_progress
 from headrace.pipelines.replay import replay
-from headrace.pipelines.runner import RUN_FILE, PipelineRun
+from headrace.pipelines.run_lock import holder_of
+from headrace.pipelines.runner import PipelineRun
 from headrace.pipelines.spec import BOOTSTRAP, FORMAT, REALTIME, load_spec
 from headrace.pipelines.templates import TEMPLATES, init
 from headrace.records.builder import Record
@@ -101,7 +102,7 @@ CREATE MATERIALIZED VIEW longest AS SELECT max(length(text)) AS size FROM kept;
     progress = read_progress(headrace.bootstrap)["mixed.copied"]
     assert (progress["state"], progress["lag"], progress["end_offsets"]) == ("stopped", 0, {source: {"0": 3}})
     assert headrace.client.committed_offsets("mixed.copied") == {(source, 0): (3, "")}
-    assert not (spec.storage_path / RUN_FILE).exists()
+    assert holder_of(spec) is None
 
 
 def test_bad_rows_go_to_a_dead_letter_topic_and_back(spark: Any, headrace: Cluster, made: Any) -> None:

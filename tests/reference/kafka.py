@@ -97,8 +97,10 @@ class ReferenceKafka:
         heap: str = "1g",
         node_id: int = 1,
         java_options: tuple[str, ...] = (),
+        format_options: tuple[str, ...] = (),
     ) -> None:
         self.directory = directory
+        self.format_options = format_options
         self.java_options = java_options
         self.port = free_port()
         self.heap = heap
@@ -140,7 +142,7 @@ class ReferenceKafka:
         if (self.log_dir / "meta.properties").exists():
             return
         options = ("-t", "HeadraceReference00000", "-c", str(self._properties), "--ignore-formatted")
-        done = run_tool("kafka.tools.StorageTool", "format", *options)
+        done = run_tool("kafka.tools.StorageTool", "format", *options, *self.format_options)
         if done.returncode != 0:
             raise ReferenceUnavailable(f"Kafka's storage tool failed:\n{done.stdout}{done.stderr}")
 

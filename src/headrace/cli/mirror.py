@@ -9,8 +9,9 @@ from typing import Annotated
 
 import typer
 
+from headrace.cli.connecting import Output
 from headrace.cli.output import Format, show
-from headrace.cli.pipeline import Master, Output, _one_sentence, _say
+from headrace.cli.pipeline_options import Master, one_sentence, say
 
 app = typer.Typer(no_args_is_help=True, help="Copy topics from one cluster to another.")
 File = Annotated[Path, typer.Argument(help="The mirror's YAML file.", metavar="FILE")]
@@ -26,14 +27,14 @@ def run(
 
     $ headrace mirror run east.yml --once
     """
-    with _one_sentence():
+    with one_sentence():
         from headrace.pipelines.mirror import load_mirror, mirror_run
         from headrace.pipelines.session import spark_session
 
         spec = load_mirror(file)
         spark = spark_session(spec.name, master=master)
         try:
-            running = mirror_run(spec, spark, once=once, report=_say)
+            running = mirror_run(spec, spark, once=once, report=say)
 
             def stop(_number: int, _frame: FrameType | None) -> None:
                 running.stop()
@@ -41,7 +42,7 @@ def run(
             signal.signal(signal.SIGTERM, stop)
             signal.signal(signal.SIGINT, stop)
             running.start()
-            _say(f"mirror {spec.name}: {spec.source_bootstrap} → {spec.target_bootstrap}, topics {spec.topics}")
+            say(f"mirror {spec.name}: {spec.source_bootstrap} → {spec.target_bootstrap}, topics {spec.topics}")
             running.supervise()
         finally:
             spark.stop()
@@ -55,7 +56,7 @@ def offsets(
 
     $ headrace mirror offsets east.yml --group readers
     """
-    with _one_sentence():
+    with one_sentence():
         from headrace.pipelines.mirror import load_mirror, translate_group
 
         moved = sorted(translate_group(load_mirror(file), group).items())

@@ -8,71 +8,36 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from headrace.cli.connecting import Bootstrap, Output, bootstrap_address
 from headrace.cli.output import Format, show
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from headrace.pipelines.spec import PipelineSpec
+from headrace.cli.pipeline_options import (
+    BackendName,
+    CommandConfig,
+    Directory,
+    Master,
+    Settings,
+    cluster_client,
+    one_sentence,
+    pipeline_spec,
+    say,
+    security_for,
+)
 
 app = typer.Typer(no_args_is_help=True, help="Data pipelines on Spark.")
 dlq = typer.Typer(no_args_is_help=True, help="Dead letters: rows that could not be read.")
 app.add_typer(dlq, name="dlq")
 
-Directory = Annotated[Path, typer.Argument(help="The pipeline's directory.", metavar="DIR")]
-Bootstrap = Annotated[str | None, typer.Option(envvar="HEADRACE_BOOTSTRAP", help="host:port of the brokers.")]
-Settings = Annotated[list[str] | None, typer.Option("--set", help="KEY=VALUE over the pipeline's configuration.")]
-Output = Annotated[Format, typer.Option("--output", "-o", help="table, json or yaml.")]
-BackendName = Annotated[
-    str | None, typer.Option("--backend", help="auto, python (no jar) or jvm (Spark's own connector).")
-]
-Master = Annotated[str | None, typer.Option(help="Spark master: local[*], spark://…, yarn, k8s://…")]
-_DEFAULT_BOOTSTRAP = "localhost:9092"
-
-
-@contextmanager
-def _one_sentence() -> Iterator[None]:
-    """What a user can do something about is one line and exit 1; anything else is a bug and keeps its traceback."""
-    from headrace.kernel.errors import Fault
-    from headrace.pipelines.errors import PipelineError
-
-    try:
-        yield
-    except (PipelineError, Fault) as error:
-        typer.echo(f"headrace: {error}", err=True)
-        raise typer.Exit(1) from None
-
-
-def _spec(directory: Path, settings: list[str] | None, bootstrap: str | None) -> PipelineSpec:
-    from headrace.pipelines.errors import OptionError
-    from headrace.pipelines.spec import BOOTSTRAP, load_spec
-
-    given = {}
-    for setting in settings or ():
-        key, equals, value = setting.partition("=")
-        if not equals:
-            raise OptionError(f"--set {setting}: must be KEY=VALUE")
-        given[key] = value
-    if bootstrap:
-        given[BOOTSTRAP] = bootstrap
-    return load_spec(directory).with_settings(given)
-
-
-def _say(text: str) -> None:
-    typer.echo(text, err=True)
-
 
 @app.command()
 def init(
-    directory: Directory, template: Annotated[str, typer.Option(help="copy, json, lake or wordcount.")] = "copy"
+    directory: Annotated[Path, typer.Argument(help="The new directory.", metavar="DIR")],
+    template: Annotated[str, typer.Option(help="copy, json, lake or wordcount.")] = "copy",
 ) -> None:
     """Write a new pipeline that runs as it is.
 
@@ -80,7 +45,7 @@ def init(
     """
     from headrace.pipelines.templates import init as write
 
-    with _one_sentence():
+    with one_sentence():
         for file in write(directory, template):
             typer.echo(file)
     typer.echo(f"Run it with: headrace pipeline run {directory}")
@@ -92,6 +57,7 @@ def run(
     once: Annotated[bool, typer.Option("--once", help="Read what is there, then end.")] = False,
     settings: Settings = None,
     bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     master: Master = None,
     backend: BackendName = None,
 ) -> None:
@@ -99,48 +65,21 @@ def run(
 
     $ headrace pipeline run shout --once
     """
-    with _one_sentence():
-        from headrace.pipelines.connectors import is_connector, run_connector
+    with one_sentence():
+        from headrace.pipelines.connectors import pipeline_run
+        from headrace.pipelines.pipeline_session import pipeline_session, refuse_while_running
 
-        if is_connector(directory):
-            _refuse_jvm(backend)
-            run_connector(directory, once=once, bootstrap=bootstrap, master=master, report=_say)
-            return
-        spec = _spec(directory, settings, bootstrap)
-        from headrace.pipelines.moving import refuse_while_running
-        from headrace.pipelines.runner import PipelineRun
-
+        spec = pipeline_spec(directory, settings, bootstrap, command_config)
         refuse_while_running(spec)
-        spec, spark = _session(spec, backend, master)
-        running = PipelineRun(spec, spark, report=_say, once=once)
-        _stop_on_signals(running)
+        spec, spark = pipeline_session(spec, backend, master, say)
         try:
+            running = pipeline_run(directory, spec, spark, once=once, report=say)
+            _stop_on_signals(running)
             running.start()
-            _say(f"pipeline {spec.name}: {', '.join(flow.name for flow in running.flows) or 'views only'}")
+            say(f"pipeline {spec.name}: {', '.join(flow.name for flow in running.flows) or 'views only'}")
             running.supervise()
         finally:
             spark.stop()
-
-
-def _session(spec: PipelineSpec, backend: str | None, master: str | None) -> tuple[PipelineSpec, SparkSession]:
-    """A session with the chosen backend, which is told, and the pipeline as that backend runs it."""
-    from headrace.pipelines.connector_jars import choose_backend
-    from headrace.pipelines.session import spark_session
-    from headrace.pipelines.spec import BACKEND, FORMAT, REALTIME
-
-    wish = backend or spec.configuration.get(BACKEND, "auto")
-    chosen = choose_backend(wish, realtime=REALTIME in spec.configuration)
-    _say(f"pipeline {spec.name}: {chosen}")
-    static = {name: value for name, value in spec.configuration.items() if name.startswith("spark.")}
-    spark = spark_session(spec.name, master=master, settings=chosen.settings(static))
-    return spec.with_settings({FORMAT: chosen.format}), spark
-
-
-def _refuse_jvm(backend: str | None) -> None:
-    from headrace.pipelines.errors import OptionError
-
-    if backend not in (None, "auto", "python"):
-        raise OptionError(f"--backend {backend}: connectors read topics with backend python; pipelines have the choice")
 
 
 def _stop_on_signals(running: Any) -> None:
@@ -153,18 +92,24 @@ def _stop_on_signals(running: Any) -> None:
 
 @app.command()
 def check(
-    directory: Directory, settings: Settings = None, bootstrap: Bootstrap = None, backend: BackendName = None
+    directory: Directory,
+    settings: Settings = None,
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
+    backend: BackendName = None,
 ) -> None:
     """Analyse every flow without starting any.
 
     $ headrace pipeline check shout
     """
-    with _one_sentence():
-        from headrace.pipelines.runner import PipelineRun
+    with one_sentence():
+        from headrace.pipelines.connectors import pipeline_run
+        from headrace.pipelines.pipeline_session import pipeline_session
 
-        spec, spark = _session(_spec(directory, settings, bootstrap), backend, None)
+        spec = pipeline_spec(directory, settings, bootstrap, command_config)
+        spec, spark = pipeline_session(spec, backend, None, say)
         try:
-            for item in PipelineRun(spec, spark, report=_say).resolve():
+            for item in pipeline_run(directory, spec, spark, once=True, report=say).resolve():
                 columns = ", ".join(
                     f"{field.name} {field.dataType.simpleString()}" for field in item.frame.schema.fields
                 )
@@ -179,26 +124,27 @@ def stop(directory: Directory, timeout: Annotated[float, typer.Option(help="Seco
 
     $ headrace pipeline stop shout
     """
-    with _one_sentence():
+    with one_sentence():
         from headrace.pipelines.errors import PipelineError
-        from headrace.pipelines.runner import RUN_FILE
-        from headrace.pipelines.spec import load_spec
+        from headrace.pipelines.run_lock import holder_of
 
-        spec = load_spec(directory)
-        file = spec.storage_path / RUN_FILE
-        if not file.exists():
+        spec = pipeline_spec(directory, None, None)
+        holder = holder_of(spec)
+        if holder is None or not holder.pid:
             raise PipelineError(f"pipeline {spec.name!r} does not run here")
-        pid = int(json.loads(file.read_text())["pid"])
+        if not holder.is_here:
+            raise PipelineError(f"pipeline {spec.name!r} runs on {holder.host}: stop it there")
         try:
-            os.kill(pid, signal.SIGTERM)
+            os.kill(holder.pid, signal.SIGTERM)
         except ProcessLookupError:
-            file.unlink(missing_ok=True)
-            raise PipelineError(f"pipeline {spec.name!r} ended without a word (process {pid} is gone)") from None
+            raise PipelineError(
+                f"pipeline {spec.name!r} runs as process {holder.pid} of another container: stop it there"
+            ) from None
         deadline = time.monotonic() + timeout
-        while file.exists() and time.monotonic() < deadline:
+        while holder_of(spec) == holder:
+            if time.monotonic() > deadline:
+                raise PipelineError(f"process {holder.pid} has not stopped within {timeout:g} s")
             time.sleep(0.1)
-        if file.exists():
-            raise PipelineError(f"process {pid} has not stopped within {timeout:g} s")
     typer.echo(f"pipeline {spec.name} stopped")
 
 
@@ -209,15 +155,17 @@ def reset(
     flow: Annotated[str | None, typer.Option(help="Only this flow.")] = None,
     settings: Settings = None,
     bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
 ) -> None:
     """Move a stopped pipeline to other offsets.
 
     $ headrace pipeline reset shout --to earliest
     """
-    with _one_sentence():
+    with one_sentence():
         from headrace.pipelines.moving import reset as move
 
-        move(_spec(directory, settings, bootstrap), to, flow=flow, bootstrap=bootstrap, report=typer.echo)
+        spec = pipeline_spec(directory, settings, bootstrap, command_config)
+        move(spec, to, flow=flow, bootstrap=spec.bootstrap, report=typer.echo)
 
 
 @app.command()
@@ -228,6 +176,7 @@ def replay(
     end: Annotated[str, typer.Option("--to", help="A time, latest, or offsets.")],
     settings: Settings = None,
     bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     master: Master = None,
     backend: BackendName = None,
 ) -> None:
@@ -235,35 +184,39 @@ def replay(
 
     $ headrace pipeline replay shout --flow shouted --from earliest --to latest
     """
-    with _one_sentence():
+    with one_sentence():
         from headrace.pipelines.moving import check_place, flow_checkpoints
+        from headrace.pipelines.pipeline_session import pipeline_session
         from headrace.pipelines.replay import replay as run_again
 
-        spec = _spec(directory, settings, bootstrap)
+        spec = pipeline_spec(directory, settings, bootstrap, command_config)
         # What is wrong is told before Spark is started for it.
         flow_checkpoints(spec, flow)
         for place in (begin, end):
             check_place(place)
-        spec, spark = _session(spec, backend, master)
+        spec, spark = pipeline_session(spec, backend, master, say)
         try:
-            rows = run_again(spec, spark, flow=flow, begin=begin, end=end, bootstrap=bootstrap, report=_say)
+            rows = run_again(spec, spark, flow=flow, begin=begin, end=end, bootstrap=spec.bootstrap, report=say)
         finally:
             spark.stop()
     typer.echo(f"{flow}: {rows} rows replayed")
 
 
 @app.command("ls")
-def list_pipelines(bootstrap: Bootstrap = None, output: Output = Format.TABLE) -> None:
+def list_pipelines(
+    bootstrap: Bootstrap = None, command_config: CommandConfig = None, output: Output = Format.TABLE
+) -> None:
     """Every flow that ever reported to this cluster, one line each.
 
     $ headrace pipeline ls
 
     $ headrace pipeline ls -o json
     """
-    with _one_sentence():
+    with one_sentence():
         from headrace.pipelines.progress import describe, read_progress
 
-        found = [progress for _, progress in sorted(read_progress(bootstrap or _DEFAULT_BOOTSTRAP).items())]
+        flows = read_progress(bootstrap_address(bootstrap), security_for(command_config))
+        found = [progress for _, progress in sorted(flows.items())]
         if output is not Format.TABLE:
             show(found, output)
             return
@@ -277,6 +230,7 @@ def list_pipelines(bootstrap: Bootstrap = None, output: Output = Format.TABLE) -
 def status(
     name: Annotated[str | None, typer.Argument(help="Only this pipeline.")] = None,
     bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     watch: Annotated[bool, typer.Option("--watch", help="Keep drawing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON lines.")] = False,
     output: Output = Format.TABLE,
@@ -287,13 +241,15 @@ def status(
 
     $ headrace pipeline status -o yaml
     """
-    address = bootstrap or _DEFAULT_BOOTSTRAP
-    with _one_sentence():
+    address = bootstrap_address(bootstrap)
+    with one_sentence():
         from headrace.pipelines.progress import read_progress
         from headrace.pipelines.status_screen import table_of
 
+        security = security_for(command_config)
+
         def flows() -> list[dict[str, Any]]:
-            found = sorted(read_progress(address).items())
+            found = sorted(read_progress(address, security).items())
             return [progress for _, progress in found if name in (None, progress["pipeline"])]
 
         if output is not Format.TABLE:
@@ -325,41 +281,43 @@ def jars() -> None:
 
     $ headrace pipeline jars
     """
-    with _one_sentence():
+    with one_sentence():
         from headrace.pipelines.connector_jars import fetch_jars
 
-        for jar in fetch_jars(report=_say):
+        for jar in fetch_jars(report=say):
             typer.echo(jar)
 
 
 @dlq.command("ls")
-def list_dead_letters(bootstrap: Bootstrap = None, output: Output = Format.TABLE) -> None:
+def list_dead_letters(
+    bootstrap: Bootstrap = None, command_config: CommandConfig = None, output: Output = Format.TABLE
+) -> None:
     """Topics with dead letters: how many wait, and why the last one came.
 
     $ headrace pipeline dlq ls
 
     $ headrace pipeline dlq ls -o json
     """
-    with _one_sentence():
-        from headrace.client.blocking import BlockingClient
+    with one_sentence():
         from headrace.pipelines.dlq import list_dead_letters as listed
 
-        with BlockingClient(bootstrap or _DEFAULT_BOOTSTRAP) as client:
+        with cluster_client(bootstrap, command_config) as client:
             rows = [dataclasses.asdict(letters) for letters in listed(client)]
         show(rows, output, empty="no dead letters")
 
 
 @dlq.command()
 def retry(
-    topic: Annotated[str, typer.Argument(help="The topic, with or without .dlq.")], bootstrap: Bootstrap = None
+    topic: Annotated[str, typer.Argument(help="The topic, with or without .dlq.")],
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
 ) -> None:
     """Send the waiting dead letters back to the topics they came from, each once.
 
     $ headrace pipeline dlq retry orders
     """
-    with _one_sentence():
-        from headrace.client.blocking import BlockingClient
+    with one_sentence():
         from headrace.pipelines.dlq import retry_dead_letters
 
-        with BlockingClient(bootstrap or _DEFAULT_BOOTSTRAP) as client:
+        with cluster_client(bootstrap, command_config) as client:
             typer.echo(f"{retry_dead_letters(client, topic)} sent back")

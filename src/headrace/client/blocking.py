@@ -52,12 +52,23 @@ _RETRIABLE: Final = frozenset(
     }
 )
 _T = TypeVar("_T")
+# How long a topic that was asked for may be unknown before it counts as one that nobody creates.
+_CREATION_S: Final = 2.0
 
 TopicPartitionPair = tuple[str, int]
 
 
 def is_retriable(fault: Fault) -> bool:
     return fault.code in _RETRIABLE
+
+
+def _metadata_body(topics: Iterable[str] | None, *, create: bool) -> dict[str, Any]:
+    return {
+        "topics": None if topics is None else [{"topic_id": None, "name": name} for name in topics],
+        "allow_auto_topic_creation": create,
+        "include_cluster_authorized_operations": False,
+        "include_topic_authorized_operations": False,
+    }
 
 
 def parse_addresses(text: str) -> list[tuple[str, int]]:
@@ -115,8 +126,6 @@ class BlockingClient:
         self.patience_s = patience_s
         self._connections: dict[tuple[tuple[str, int], str], BlockingConnection] = {}
         self._map = _ClusterMap()
-
-    # -- connections ------------------------------------------------------------------------------------------------
 
     def _connect(self, address: tuple[str, int], lane: str = "") -> BlockingConnection:
         """A connection to the address. Who sends ahead of its answers takes a lane of its own: an answer on its way
@@ -181,18 +190,9 @@ class BlockingClient:
             self._map.topics.clear()
             self._map.coordinators.clear()
 
-    # -- metadata ---------------------------------------------------------------------------------------------------
-
     def refresh(self, topics: Iterable[str] | None = ()) -> Any:
         """Asks for metadata of these topics (None = all) and remembers it. Creates nothing."""
-        names = None if topics is None else [{"topic_id": None, "name": name} for name in topics]
-        body = {
-            "topics": names,
-            "allow_auto_topic_creation": False,
-            "include_cluster_authorized_operations": False,
-            "include_topic_authorized_operations": False,
-        }
-        answer = self.any_connection().call("metadata", body)
+        answer = self.any_connection().call("metadata", _metadata_body(topics, create=False))
         self._map.brokers = {int(b.node_id): (b.host, int(b.port)) for b in answer.brokers}
         self._map.controller = int(answer.controller_id)
         for topic in answer.topics:
@@ -225,17 +225,14 @@ class BlockingClient:
 
     def provoke_creation(self, topic: str) -> None:
         """Asks for a topic in the way that makes a broker with auto.create.topics.enable create it."""
-        body = {
-            "topics": [{"topic_id": None, "name": topic}],
-            "allow_auto_topic_creation": True,
-            "include_cluster_authorized_operations": False,
-            "include_topic_authorized_operations": False,
-        }
+        # Apache Kafka says "unknown" at first, whether it is creating the topic or never will.
+        deadline = time.monotonic() + _CREATION_S
 
         def attempt() -> None:
-            (found,) = self.any_connection().call("metadata", body).topics
-            if found.error_code is ErrorCode.leader_not_available:
-                raise Refused(found.error_code, f"topic {topic!r} is being created")
+            (found,) = self.any_connection().call("metadata", _metadata_body([topic], create=True)).topics
+            unknown = found.error_code is ErrorCode.unknown_topic_or_partition and time.monotonic() < deadline
+            if unknown or found.error_code is ErrorCode.leader_not_available:
+                raise Refused(ErrorCode.leader_not_available, f"topic {topic!r} is being created")
 
         self.retrying(f"creating topic {topic!r}", attempt)
 
@@ -265,8 +262,6 @@ class BlockingClient:
             self._map.brokers[known] = (answer.host, int(answer.port))
             self._map.coordinators[(key_type, key)] = known
         return self.broker(known)
-
-    # -- offsets ----------------------------------------------------------------------------------------------------
 
     def list_offsets(
         self, partitions: Mapping[TopicPartitionPair, int], *, isolation: int = READ_UNCOMMITTED
@@ -346,8 +341,6 @@ class BlockingClient:
             return found
 
         return self.retrying(f"reading offsets of group {group!r}", attempt)
-
-    # -- topics -----------------------------------------------------------------------------------------------------
 
     def create_topic(
         self, name: str, partitions: int, *, replication_factor: int = -1, configs: Mapping[str, str] | None = None

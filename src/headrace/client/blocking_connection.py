@@ -53,6 +53,12 @@ class BlockingConnection:
             if security.protocol.startswith("SASL"):
                 self._authenticate(security)
             self.versions = self._learn_versions()
+        except Unreachable as lost:
+            # A listener hangs up on whoever speaks another protocol, and cannot say so in one that is understood.
+            raise Unreachable(
+                f"{lost.message} at the first question (security.protocol={security.protocol}: does the listener "
+                "want another, or a certificate?)"
+            ) from lost
         except BaseException:
             self.close()
             raise
@@ -62,13 +68,19 @@ class BlockingConnection:
         return f"{self.host}:{self.port}"
 
     def _open(self, security: Security) -> socket.socket:
+        # Made first: a certificate that cannot be read is no fault of the network.
+        tls = security.tls_context() if security.encrypted else None
         try:
             plain = socket.create_connection((self.host, self.port), timeout=self.timeout_s)
-            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            return security.tls_context().wrap_socket(plain, server_hostname=self.host) if security.encrypted else plain
         except OSError as error:
             why = "no answer" if isinstance(error, TimeoutError) else (error.strerror or str(error))
             raise Unreachable(f"cannot connect to {self.address} within {self.timeout_s:g} s: {why}") from error
+        try:
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return plain if tls is None else security.encrypt(plain, tls, self.address)
+        except BaseException:
+            plain.close()
+            raise
 
     def _learn_versions(self) -> dict[int, tuple[int, int]]:
         _, answer = codec.read_response(codec.API_VERSIONS, 0, self.exchange_raw(codec.API_VERSIONS, 0, {}))

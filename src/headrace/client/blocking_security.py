@@ -1,8 +1,8 @@
 """How a blocking connection proves itself: TLS and SASL (PLAIN, SCRAM), read from Kafka's own setting names.
 
 `Security.from_settings({"security.protocol": "SASL_SSL", ...})` takes the names a Java or librdkafka user already has.
-Certificates are PEM (`ssl.ca.location`, or `ssl.truststore.location` with `ssl.truststore.type=PEM`): a JKS store
-cannot be opened from Python, and the message says so.
+Certificates are PEM (`ssl.ca.location`, or `ssl.truststore.location` with `ssl.truststore.type=PEM`): Python opens no
+JKS or PKCS12 store, and the message gives the command that turns one into PEM.
 """
 
 from __future__ import annotations
@@ -16,15 +16,24 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from headrace.client.errors import Unreachable
 from headrace.kernel.errors import ErrorCode, Refused
 
 if TYPE_CHECKING:
+    import socket
     import ssl
 
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _SCRAM_HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 # A server may ask for any number of rounds; more than this is an attack on the client, not a policy.
 _MOST_SCRAM_ROUNDS: Final = 1_000_000
+# How a store of Java's becomes PEM. A JKS store is a PKCS12 store first.
+_TO_PKCS12: Final = "keytool -importkeystore -srckeystore {0} -destkeystore {0}.p12 -deststoretype PKCS12"
+_TO_PEM: Final = {
+    "ssl.truststore": "openssl pkcs12 -in {0} -nokeys -out {0}.pem",
+    "ssl.keystore": "openssl pkcs12 -in {0} -nodes -out {0}.pem",
+}
+_MECHANISMS: Final = ("PLAIN", *_SCRAM_HASHES)
 
 
 def _wrong(message: str) -> Refused:
@@ -52,9 +61,12 @@ class Security:
             raise _wrong(f"security.protocol={protocol!r}: must be one of {', '.join(_PROTOCOLS)}")
         mechanism = username = password = ""
         if protocol.startswith("SASL"):
-            mechanism = settings.get("sasl.mechanism", settings.get("sasl.mechanisms", "PLAIN")).upper()
-            if mechanism != "PLAIN" and mechanism not in _SCRAM_HASHES:
-                raise _wrong(f"sasl.mechanism={mechanism!r}: must be PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512")
+            mechanism = settings.get("sasl.mechanism", settings.get("sasl.mechanisms", "")).upper()
+            if not mechanism:
+                # Kafka's default, GSSAPI, cannot be had here; and guessing PLAIN would send a password in the clear.
+                raise _wrong(f"security.protocol={protocol} needs sasl.mechanism: one of {', '.join(_MECHANISMS)}")
+            if mechanism not in _MECHANISMS:
+                raise _wrong(f"sasl.mechanism={mechanism!r}: must be one of {', '.join(_MECHANISMS)}")
             username, password = _credentials(settings)
         return cls(
             protocol=protocol,
@@ -76,11 +88,35 @@ class Security:
         # Loaded when needed: it is a third of what a short-lived planning process imports.
         import ssl
 
-        context = ssl.create_default_context(cafile=self.ca_file)
+        try:
+            context = ssl.create_default_context(cafile=self.ca_file)
+        except OSError as error:
+            raise _wrong(f"certificates of {self.ca_file!r} cannot be read: {_why(error)}") from error
         context.check_hostname = self.check_hostname
         if self.certificate_file:
-            context.load_cert_chain(self.certificate_file, self.key_file, self.key_password)
+            try:
+                # Without a password OpenSSL would ask for one on the terminal.
+                context.load_cert_chain(self.certificate_file, self.key_file, self.key_password or "")
+            except OSError as error:
+                names = " and ".join(repr(name) for name in (self.certificate_file, self.key_file) if name)
+                raise _wrong(f"certificate and key of {names} cannot be read: {_why(error)}") from error
         return context
+
+    def encrypt(self, plain: socket.socket, context: ssl.SSLContext, address: str) -> ssl.SSLSocket:
+        """The connection after a TLS handshake; an untrusted certificate is final, a lost connection is not."""
+        import ssl
+
+        try:
+            return context.wrap_socket(plain, server_hostname=address.rpartition(":")[0])
+        except ssl.SSLCertVerificationError as error:
+            raise _wrong(
+                f"{address} shows a certificate that is not trusted ({error.verify_message}): give the authority that "
+                "signed it with ssl.ca.location (PEM), or connect by a name that it holds"
+            ) from error
+        except OSError as error:
+            raise Unreachable(
+                f"no TLS with {address}: {_why(error)} (security.protocol={self.protocol}: is this a TLS listener?)"
+            ) from error
 
     def authenticate(self, exchange: Callable[[bytes], bytes]) -> None:
         """Runs the mechanism; `exchange` sends our bytes and gives the server's."""
@@ -90,10 +126,22 @@ class Security:
             _scram(self.username, self.password, _SCRAM_HASHES[self.mechanism], exchange)
 
 
+def _why(error: OSError) -> str:
+    """OpenSSL's own words come with the place in its source."""
+    return re.sub(r"^\[.*?\] | \(_ssl\.c:\d+\)$", "", error.strerror or str(error)) or "no PEM, or a wrong password"
+
+
 def _pem(settings: Mapping[str, str], store: str) -> str | None:
     location = settings.get(f"{store}.location")
-    if location and settings.get(f"{store}.type", "JKS").upper() != "PEM":
-        raise _wrong(f"{store}.location={location!r}: only PEM files can be read here: set {store}.type=PEM")
+    kind = settings.get(f"{store}.type", "JKS").upper()
+    if location and kind != "PEM":
+        steps = [_TO_PEM[store].format(location)]
+        if kind == "JKS":
+            steps = [_TO_PKCS12.format(location), _TO_PEM[store].format(f"{location}.p12")]
+        raise _wrong(
+            f"{store}.location={location!r} is a {kind} store, and only PEM can be read here: convert it "
+            f"({' && '.join(steps)}), then give the .pem file and {store}.type=PEM"
+        )
     return location
 
 
@@ -101,7 +149,8 @@ def _credentials(settings: Mapping[str, str]) -> tuple[str, str]:
     if "sasl.username" in settings:
         return settings["sasl.username"], settings.get("sasl.password", "")
     jaas = settings.get("sasl.jaas.config", "")
-    found = dict(re.findall(r"\b(username|password)\s*=\s*\"((?:[^\"\\]|\\.)*)\"", jaas))
+    quoted = re.findall(r"\b(username|password)\s*=\s*([\"'])((?:(?!\2)[^\\]|\\.)*)\2", jaas)
+    found = {name: re.sub(r"\\(.)", r"\1", text) for name, _, text in quoted}
     if set(found) != {"username", "password"}:
         raise _wrong("SASL needs sasl.username and sasl.password, or a sasl.jaas.config with both")
     return found["username"], found["password"]

@@ -39,14 +39,14 @@ def _topic(spec: ConnectorSpec, spark: SparkSession) -> SourceFrames:
         raise OptionError(f'{end.place}: say which brokers: "bootstrap" in the file, or --bootstrap')
     which = {"subscribePattern": end.text("pattern")} if "pattern" in end.settings else {"subscribe": end.text("name")}
     given = {
-        "kafka.bootstrap.servers": spec.bootstrap,
+        **spec.brokers,
         "startingOffsets": end.text("startingOffsets", "earliest"),
         "kafka.isolation.level": "read_committed",
         "includeHeaders": "true",
         **which,
         **end.options(),
     }
-    frame = spark.readStream.format("headrace").options(**given).load()
+    frame = spark.readStream.format(spec.topic_format).options(**given).load()
     if "schema" not in end.settings:
         return SourceFrames(frame.selectExpr("string(key) AS key", "string(value) AS value", "* EXCEPT (key, value)"))
     decoded = decode(frame, end.text("schema"), format=end.text("format", "json"))

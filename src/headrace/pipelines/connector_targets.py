@@ -36,7 +36,7 @@ def target_output(spec: ConnectorSpec) -> tuple[Output, Callable[[DataFrame], Da
             end.only("name", "key", "value", "options")
             if not spec.bootstrap:
                 raise OptionError(f'{end.place}: say which brokers: "bootstrap" in the file, or --bootstrap')
-            given = {"kafka.bootstrap.servers": spec.bootstrap, "topic": end.text("name"), **end.options()}
+            given = {**spec.brokers, "topic": end.text("name"), **end.options()}
             return Sink(spec.name, None, at, "headrace", given), lambda frame: topic_rows(frame, end)
         case "parquet":
             end.only("path", "options")

@@ -15,22 +15,21 @@ exactly once are those of `runner`. Sources are in `connector_sources`, targets 
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
+from headrace.pipelines.brokers import as_options, in_configuration, kafka_settings
 from headrace.pipelines.errors import OptionError, nearest
-from headrace.pipelines.spec import BOOTSTRAP, FILE_NAMES, PipelineSpec
+from headrace.pipelines.spec import BOOTSTRAP, FILE_NAMES, FORMAT, PipelineSpec, load_spec
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_FIELDS: Final = ("name", "bootstrap", "storage", "from", "select", "to", "trigger", "configuration")
+_FIELDS: Final = ("name", "bootstrap", "kafka", "storage", "from", "select", "to", "trigger", "configuration")
 SOURCES: Final = ("topic", "file", "jdbc", "cdc")
 TARGETS: Final = ("topic", "parquet", "delta", "jdbc", "console")
 
@@ -77,6 +76,16 @@ class ConnectorSpec:
     target: End
     trigger: str | None
     configuration: Mapping[str, str]
+
+    @property
+    def topic_format(self) -> str:
+        """What topics are read with: ours, or Spark's own connector."""
+        return self.configuration.get(FORMAT, "headrace")
+
+    @property
+    def brokers(self) -> dict[str, str]:
+        """Options of a topic at either end."""
+        return as_options(self.bootstrap or "", kafka_settings(self.configuration))
 
     def pipeline(self) -> PipelineSpec:
         configuration = dict(self.configuration)
@@ -135,7 +144,10 @@ def load_connector(file: Path, bootstrap: str | None = None) -> ConnectorSpec:
         select=data.get("select"),
         target=_end(file, data, "to", TARGETS),
         trigger=data.get("trigger"),
-        configuration=_texts(data.get("configuration"), f"{file}: configuration"),
+        configuration={
+            **_texts(data.get("configuration"), f"{file}: configuration"),
+            **in_configuration(_texts(data.get("kafka"), f"{file}: kafka")),
+        },
     )
 
 
@@ -166,29 +178,27 @@ def connector_run(spec: ConnectorSpec, spark: SparkSession, *, once: bool, repor
     from headrace.pipelines.runner import PipelineRun
 
     graph = connector_graph(
-        spark, spec.name, source_frames(spec, spark), spec.select, target_output(spec), spec.bootstrap
+        spark, spec.name, source_frames(spec, spark), spec.select, target_output(spec), spec.brokers
     )
     return PipelineRun(spec.pipeline(), spark, report, once=once, graph=graph)
 
 
-def run_connector(
-    file: Path, *, once: bool, bootstrap: str | None, master: str | None, report: Callable[[str], None]
-) -> None:
-    from headrace.pipelines.session import spark_session
+def load_pipeline(path: Path, bootstrap: str | None = None) -> PipelineSpec:
+    """What a directory or a connector's file says about itself."""
+    if is_connector(path):
+        return load_connector(path, bootstrap).pipeline()
+    spec = load_spec(path)
+    return spec.with_settings({BOOTSTRAP: bootstrap}) if bootstrap else spec
 
-    spec = load_connector(file, bootstrap)
-    static = {name: value for name, value in spec.configuration.items() if name.startswith("spark.")}
-    spark = spark_session(spec.name, master=master, settings=static)
-    try:
-        run = connector_run(spec, spark, once=once, report=report)
 
-        def stop(_number: int, _frame: FrameType | None) -> None:
-            run.stop()
+def pipeline_run(
+    path: Path, spec: PipelineSpec, spark: SparkSession, *, once: bool, report: Callable[[str], None]
+) -> Any:
+    """The run of a directory or a connector's file, with the settings of `spec`."""
+    from headrace.pipelines.runner import PipelineRun
 
-        signal.signal(signal.SIGTERM, stop)
-        signal.signal(signal.SIGINT, stop)
-        run.start()
-        report(f"connector {spec.name}: {spec.source.kind} → {spec.target.kind}")
-        run.supervise()
-    finally:
-        spark.stop()
+    if not is_connector(path):
+        return PipelineRun(spec, spark, report, once=once)
+    connector = replace(load_connector(path, spec.bootstrap), configuration=spec.configuration)
+    report(f"connector {spec.name}: {connector.source.kind} → {connector.target.kind}")
+    return connector_run(connector, spark, once=once, report=report)

@@ -241,7 +241,7 @@ def connector_graph(
     source: Any,
     select: str | None,
     target: tuple[Output, Callable[[DataFrame], DataFrame]],
-    bootstrap: str | None,
+    brokers: dict[str, str],
 ) -> PipelineGraph:
     """The graph of a connector: one flow from its source through its SELECT to its target, one for dead letters."""
     graph = PipelineGraph(spark)
@@ -256,7 +256,7 @@ def connector_graph(
     graph.register_flow(Flow(name=name, target=output.name, spark_conf={}, source_code_location=at, func=rows))
     if source.dead is not None:
         letters = f"{name}-dead-letters"
-        graph.register_output(Sink(letters, None, at, "headrace", {"kafka.bootstrap.servers": bootstrap or ""}))
+        graph.register_output(Sink(letters, None, at, "headrace", brokers))
         graph.register_flow(
             Flow(name=letters, target=letters, spark_conf={}, source_code_location=at, func=lambda: source.dead)
         )

@@ -13,6 +13,7 @@ the source can be found in the target (`mirror offsets`), where the same record 
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from pyspark.sql import functions as f
 
 from headrace.client.blocking import EARLIEST, LATEST, READ_COMMITTED, BlockingClient, TopicPartitionPair
 from headrace.client.blocking_fetch import FetchSettings, FetchStream
+from headrace.pipelines.brokers import as_options, in_configuration, security_of
 from headrace.pipelines.errors import OptionError, PipelineError, nearest
 from headrace.pipelines.graph import BatchSink, PipelineGraph
 from headrace.pipelines.spec import BOOTSTRAP, PipelineSpec
@@ -63,7 +65,7 @@ class MirrorSpec:
 
     def pipeline(self) -> PipelineSpec:
         # Progress and offsets belong to the source cluster: that is where the lag is.
-        configuration = {BOOTSTRAP: self.source_bootstrap}
+        configuration = {BOOTSTRAP: self.source_bootstrap, **in_configuration(_settings(self.source))}
         if self.trigger:
             configuration["headrace.trigger.interval"] = self.trigger
         return PipelineSpec(self.file.parent.resolve(), self.name, self.storage, None, configuration, ())
@@ -107,15 +109,17 @@ def load_mirror(file: Path) -> MirrorSpec:
     )
 
 
-def _client(side: dict[str, str]) -> BlockingClient:
-    from headrace.client.blocking_security import Security
+def _settings(side: dict[str, str]) -> dict[str, str]:
+    """Settings of a Kafka client, its security above all."""
+    return {name: os.path.expandvars(value) for name, value in side.items() if name != "bootstrap"}
 
-    return BlockingClient(side["bootstrap"], security=Security.from_settings(side), client_id="headrace-mirror")
+
+def _client(side: dict[str, str]) -> BlockingClient:
+    return BlockingClient(side["bootstrap"], security=security_of(_settings(side)), client_id="headrace-mirror")
 
 
 def _options(side: dict[str, str]) -> dict[str, str]:
-    rest = {f"kafka.{key}": value for key, value in side.items() if key != "bootstrap"}
-    return {"kafka.bootstrap.servers": side["bootstrap"], **rest}
+    return as_options(side["bootstrap"], _settings(side))
 
 
 def mirrored_topics(spec: MirrorSpec, client: BlockingClient) -> dict[str, int]:

@@ -6,15 +6,15 @@ import datetime
 import json
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from headrace.client.blocking import EARLIEST, LATEST, BlockingClient, TopicPartitionPair
 from headrace.kernel.ids import uuid_to_text
+from headrace.pipelines.brokers import client_of
 from headrace.pipelines.checkpoint import Checkpoint
 from headrace.pipelines.errors import OptionError, PipelineError
 from headrace.pipelines.offsets import offsets_to_json, parse_partition_numbers
-from headrace.pipelines.runner import RUN_FILE
+from headrace.pipelines.run_lock import CHECKPOINTS, RunLock
 from headrace.pipelines.spec import PipelineSpec
 
 
@@ -40,30 +40,32 @@ def check_place(to: str) -> None:
 
 
 def flow_checkpoints(spec: PipelineSpec, flow: str | None) -> dict[str, Checkpoint]:
-    root = spec.storage_path / "checkpoints"
+    root = spec.storage_path / CHECKPOINTS
     found = {folder.name: Checkpoint(folder) for folder in sorted(root.glob("*")) if folder.is_dir()}
     if flow is not None and flow not in found:
         raise PipelineError(f"flow {flow!r} has no checkpoint below {root}; known: {', '.join(found) or 'none'}")
     return {flow: found[flow]} if flow is not None else found
 
 
-def refuse_while_running(spec: PipelineSpec) -> None:
-    file = spec.storage_path / RUN_FILE
-    if file.exists():
-        pid = json.loads(file.read_text()).get("pid")
-        if pid and Path(f"/proc/{pid}").exists():
-            raise PipelineError(f"pipeline {spec.name!r} runs (process {pid}): stop it first")
-
-
 def reset(
     spec: PipelineSpec, to: str, *, flow: str | None, bootstrap: str | None, report: Callable[[str], None]
 ) -> None:
     """Moves flows to `earliest`, `latest`, a time, or offsets as JSON."""
-    refuse_while_running(spec)
     check_place(to)
     checkpoints = flow_checkpoints(spec, flow)
     if not checkpoints:
         raise PipelineError(f"pipeline {spec.name!r} has never run: it begins at its own startingOffsets anyway")
+    with RunLock(spec):
+        _move(spec, to, checkpoints, bootstrap, report)
+
+
+def _move(
+    spec: PipelineSpec,
+    to: str,
+    checkpoints: dict[str, Checkpoint],
+    bootstrap: str | None,
+    report: Callable[[str], None],
+) -> None:
     for name, checkpoint in checkpoints.items():
         if not checkpoint.exists() or (to == "earliest" and checkpoint.is_stateful()):
             checkpoint.forget()
@@ -73,15 +75,6 @@ def reset(
             sources = [moved_to(client, source, to) for source in checkpoint.offsets()]
         checkpoint.move_to(sources)
         report(f"{name}: now at {json.dumps([_topics_only(source) for source in sources])}")
-
-
-def client_of(spec: PipelineSpec, bootstrap: str | None) -> BlockingClient:
-    address = bootstrap or spec.bootstrap
-    if address is None:
-        raise PipelineError(
-            "say which cluster: --bootstrap, or headrace.bootstrap.servers in the pipeline's configuration"
-        )
-    return BlockingClient(address)
 
 
 def _topics_only(source: dict[str, Any]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from typing import Any, Final
 from headrace.client.blocking import EARLIEST, LATEST, BlockingClient, TopicPartitionPair
 from headrace.client.blocking_fetch import FetchSettings, FetchStream
 from headrace.client.blocking_produce import BatchProducer, Section
+from headrace.client.blocking_security import Security
 from headrace.kernel.errors import Fault
 from headrace.pipelines.offsets import offsets_to_json
 from headrace.records.batch import HEADER_BYTES, batches
@@ -103,8 +104,10 @@ def update_from_event(flow: FlowProgress, event: Any) -> None:
 class ProgressWriter:
     """Publishes progress and commits offsets; trouble here is reported once and never stops a pipeline."""
 
-    def __init__(self, bootstrap: str, report: Any) -> None:
-        self._client = BlockingClient(bootstrap, client_id="headrace-pipeline", timeout_s=10, patience_s=5)
+    def __init__(self, bootstrap: str, report: Any, security: Security | None = None) -> None:
+        self._client = BlockingClient(
+            bootstrap, client_id="headrace-pipeline", timeout_s=10, patience_s=5, security=security
+        )
         self._report = report
         self._silent = False
         self._ready = False
@@ -164,9 +167,9 @@ def read_topic(client: BlockingClient, partition: TopicPartitionPair) -> list[Re
     return found
 
 
-def read_progress(bootstrap: str) -> dict[str, dict[str, Any]]:
+def read_progress(bootstrap: str, security: Security | None = None) -> dict[str, dict[str, Any]]:
     """The last word of every flow that ever ran against this cluster, by `<pipeline>.<flow>`."""
-    with BlockingClient(bootstrap, timeout_s=10, patience_s=5) as client:
+    with BlockingClient(bootstrap, timeout_s=10, patience_s=5, security=security) as client:
         if PROGRESS_TOPIC not in client.topics([PROGRESS_TOPIC]):
             return {}
         latest: dict[str, dict[str, Any]] = {}

@@ -15,9 +15,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from headrace.pipelines.brokers import client_of
 from headrace.pipelines.checkpoint import Checkpoint
 from headrace.pipelines.errors import PipelineError, readable
-from headrace.pipelines.moving import client_of, flow_checkpoints, moved_to
+from headrace.pipelines.moving import flow_checkpoints, moved_to
 from headrace.pipelines.runner import PipelineRun
 from headrace.pipelines.spec import PipelineSpec
 

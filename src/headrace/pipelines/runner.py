@@ -12,8 +12,6 @@ handler.
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
 import threading
 import time
@@ -24,8 +22,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.pipelines.output import MaterializedView, Output, Sink, StreamingTable, Table, TemporaryView
 
+from headrace.pipelines.brokers import kafka_settings, security_of
 from headrace.pipelines.errors import PipelineError, readable
-from headrace.pipelines.foreach_batch import to_topic
 from headrace.pipelines.graph import BatchSink, PipelineGraph, ResolvedFlow, first_line, load_graph
 from headrace.pipelines.plan_guard import guard, is_update_plan, plan_text, shape_of
 from headrace.pipelines.progress import (
@@ -38,8 +36,9 @@ from headrace.pipelines.progress import (
     update_from_event,
 )
 from headrace.pipelines.realtime import connector_sink
-from headrace.pipelines.run_lock import RunLock
+from headrace.pipelines.run_lock import CHECKPOINTS, RunLock
 from headrace.pipelines.spec import REALTIME, PipelineSpec
+from headrace.pipelines.task_sink import written_by_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -56,7 +55,6 @@ _HEALTHY_AFTER_S: Final = 300.0
 _BAD_LUCK: Final = "Python worker failed to connect back"
 _MOST_BAD_LUCK: Final = 3
 _VIEW_REFRESH_S: Final = 10.0
-RUN_FILE: Final = "headrace-run.json"
 
 
 @dataclass
@@ -83,7 +81,7 @@ class PipelineRun:
     report: Callable[[str], None] = print
     once: bool = False
     # Where checkpoints lie below the storage root; a replay has its own, for one flow.
-    checkpoints: str = "checkpoints"
+    checkpoints: str = CHECKPOINTS
     only_flow: str | None = None
     trigger_interval: str | None = None
     graph: PipelineGraph | None = None
@@ -121,14 +119,14 @@ class PipelineRun:
             if not streams:
                 raise PipelineError(f"pipeline {self.spec.name!r} has no streaming flow {self.only_flow!r}")
         if self.spec.bootstrap:
-            self._writer = ProgressWriter(self.spec.bootstrap, self.report)
+            security = security_of(kafka_settings(self.spec.configuration))
+            self._writer = ProgressWriter(self.spec.bootstrap, self.report, security)
         for item in streams:
             self.flows.append(RunningFlow(item, FlowProgress(self.spec.name, item.flow.name)))
         for flow in self.flows:
             self._check_plan(flow)
         for flow in self.flows:
             self._start_query(flow)
-        self._note_run()
 
     def _prepare(self, output: Output, frame: DataFrame) -> None:
         if isinstance(output, TemporaryView):
@@ -158,14 +156,15 @@ class PipelineRun:
         mode = conf.get("headrace.output.mode") or (
             "update" if realtime or is_update_plan(plan_text(frame)) else "append"
         )
-        writer = frame.writeStream.queryName(f"{self.spec.name}.{flow.name}").outputMode(mode)
-        writer = writer.option("checkpointLocation", self.checkpoint_of(flow))
+        writer = frame.writeStream
         if realtime:
             writer = writer.format("kafka").options(**connector_sink(flow.name, target)).trigger(realTime=realtime)
         elif isinstance(target, BatchSink):
             writer = writer.foreachBatch(target.write)
-        elif isinstance(target, Sink) and target.format == "headrace" and mode == "update":
-            writer = writer.foreachBatch(to_topic(f"{self.spec.name}.{flow.name}", target.options))
+        elif isinstance(target, Sink) and target.format == "headrace" and mode != "complete":
+            # A checkpoint keeps the ledger that it began with.
+            named = {"transactionalIdPrefix": f"{self.spec.name}.{flow.name}"} if mode == "update" else {}
+            writer = written_by_tasks(frame, {**named, **target.options})
         elif isinstance(target, Sink):
             writer = writer.format(target.format).options(**dict(target.options))
         else:
@@ -173,6 +172,8 @@ class PipelineRun:
             writer = writer.format(target.format or "parquet").option(
                 "path", self.spec.storage_uri("tables", target.name)
             )
+        writer = writer.queryName(f"{self.spec.name}.{flow.name}").outputMode(mode)
+        writer = writer.option("checkpointLocation", self.checkpoint_of(flow))
         if self.once:
             writer = writer.trigger(availableNow=True)
         elif (interval := self.trigger_interval or conf.get("headrace.trigger.interval")) and not realtime:
@@ -294,16 +295,6 @@ class PipelineRun:
         if self._writer is not None:
             self._writer.publish(flow.progress)
 
-    def _note_run(self) -> None:
-        """Leaves word of who runs this pipeline, for `headrace pipeline stop`."""
-        if not self.spec.is_local or self.only_flow is not None:
-            return
-        file = self.spec.storage_path / RUN_FILE
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(
-            json.dumps({"pid": os.getpid(), "name": self.spec.name, "started_at_ms": int(time.time() * 1000)})
-        )
-
     def _shut_down(self) -> None:
         self._let_batches_finish()
         for flow in self.flows:
@@ -314,8 +305,6 @@ class PipelineRun:
                 if flow.progress.state == RUNNING:
                     flow.progress.state = STOPPED
                     self._publish(flow)
-        if self.spec.is_local and self.only_flow is None:
-            (self.spec.storage_path / RUN_FILE).unlink(missing_ok=True)
         if self._lock is not None:
             self._lock.release()
         if self._writer is not None:

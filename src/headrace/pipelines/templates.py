@@ -22,14 +22,16 @@ from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from headrace.pipelines.brokers import broker_options
+
 spark = SparkSession.active()
-BROKERS = spark.conf.get("headrace.bootstrap.servers", "localhost:9092")
+BROKERS = broker_options(spark)  # headrace.bootstrap.servers and headrace.kafka.* of spark-pipeline.yml
 
 
 def topic(name: str) -> DataFrame:
     return (
         spark.readStream.format(spark.conf.get("headrace.format", "headrace"))
-        .option("kafka.bootstrap.servers", BROKERS)
+        .options(**BROKERS)
         .option("subscribe", name)
         .option("startingOffsets", "earliest")
         .load()
@@ -37,7 +39,7 @@ def topic(name: str) -> DataFrame:
 '''
 _COPY: Final = '''
 
-dp.create_sink("output", "headrace", {"kafka.bootstrap.servers": BROKERS, "topic": "output"})
+dp.create_sink("output", "headrace", {**BROKERS, "topic": "output"})
 
 
 @dp.append_flow(target="output")
@@ -48,8 +50,8 @@ def shouted() -> DataFrame:
 _JSON: Final = '''
 from headrace.pipelines.decode import dead_letters, decode  # noqa: E402
 
-dp.create_sink("good", "headrace", {"kafka.bootstrap.servers": BROKERS, "topic": "orders-checked"})
-dp.create_sink("bad", "headrace", {"kafka.bootstrap.servers": BROKERS})
+dp.create_sink("good", "headrace", {**BROKERS, "topic": "orders-checked"})
+dp.create_sink("bad", "headrace", BROKERS)
 
 
 @dp.temporary_view

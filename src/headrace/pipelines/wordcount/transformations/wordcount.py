@@ -10,15 +10,17 @@ from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from headrace.pipelines.brokers import broker_options
+
 spark = SparkSession.active()
-BROKERS = spark.conf.get("headrace.bootstrap.servers", "localhost:9092")
+BROKERS = broker_options(spark)
 
 
 @dp.temporary_view
 def words() -> DataFrame:
     lines = (
         spark.readStream.format(spark.conf.get("headrace.format", "headrace"))
-        .option("kafka.bootstrap.servers", BROKERS)
+        .options(**BROKERS)
         .option("subscribe", "streams-plaintext-input")
         .option("startingOffsets", "earliest")
         .load()
@@ -27,11 +29,7 @@ def words() -> DataFrame:
     return lines.select(word.alias("word")).where("word <> ''")
 
 
-dp.create_sink(
-    "wordcount_output",
-    "headrace",
-    {"kafka.bootstrap.servers": BROKERS, "topic": "streams-wordcount-output"},
-)
+dp.create_sink("wordcount_output", "headrace", {**BROKERS, "topic": "streams-wordcount-output"})
 
 
 @dp.append_flow(target="wordcount_output")

@@ -1,0 +1,72 @@
+"""How a pipeline reaches its brokers, written once in its configuration:
+
+    headrace.bootstrap.servers: "kafka:9093"
+    headrace.kafka.security.protocol: "SASL_SSL"
+    headrace.kafka.sasl.mechanism: "SCRAM-SHA-512"
+    headrace.kafka.sasl.username: "orders"
+    headrace.kafka.sasl.password: "$ORDERS_PASSWORD"        # from the environment
+
+Whatever follows `headrace.kafka.` is a setting of a Kafka client under Kafka's own name. The run uses them for its
+progress, its consumer groups and its moves; definition files get them as options of the source and the sink from
+`broker_options`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from headrace.client.blocking import BlockingClient
+from headrace.client.blocking_security import Security
+from headrace.kernel.errors import Fault
+from headrace.pipelines.errors import OptionError, PipelineError
+from headrace.pipelines.spec import BOOTSTRAP, PipelineSpec
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+KAFKA: Final = "headrace.kafka."
+_DEFAULT: Final = "localhost:9092"
+
+
+def kafka_settings(configuration: Mapping[str, str]) -> dict[str, str]:
+    """The settings below `headrace.kafka.`, under Kafka's names."""
+    return {
+        name.removeprefix(KAFKA): os.path.expandvars(value)
+        for name, value in configuration.items()
+        if name.startswith(KAFKA)
+    }
+
+
+def in_configuration(settings: Mapping[str, str]) -> dict[str, str]:
+    """The other way round: Kafka's names as a pipeline's configuration has them."""
+    return {f"{KAFKA}{name}": value for name, value in settings.items()}
+
+
+def as_options(bootstrap: str, settings: Mapping[str, str]) -> dict[str, str]:
+    """For `format("headrace")` and `format("kafka")`."""
+    return {"kafka.bootstrap.servers": bootstrap, **{f"kafka.{name}": value for name, value in settings.items()}}
+
+
+def broker_options(spark: SparkSession) -> dict[str, str]:
+    """For definition files: `spark.readStream.format("headrace").options(**broker_options(spark))`."""
+    configuration = spark.conf.getAll
+    return as_options(configuration.get(BOOTSTRAP, _DEFAULT), kafka_settings(configuration))
+
+
+def security_of(settings: Mapping[str, str]) -> Security:
+    try:
+        return Security.from_settings(settings)
+    except Fault as fault:
+        raise OptionError(fault.message) from fault
+
+
+def client_of(spec: PipelineSpec, bootstrap: str | None = None) -> BlockingClient:
+    """A client of the pipeline's cluster."""
+    address = bootstrap or spec.bootstrap
+    if address is None:
+        raise PipelineError(
+            "say which cluster: --bootstrap, or headrace.bootstrap.servers in the pipeline's configuration"
+        )
+    return BlockingClient(address, security=security_of(kafka_settings(spec.configuration)))
