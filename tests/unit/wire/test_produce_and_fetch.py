@@ -17,17 +17,22 @@ TOPIC_ID = uuid.UUID(int=0x0102030405060708090A0B0C0D0E0F10)
 RECORDS = bytes(range(200)) * 3
 
 
-def produce_frame(version: int, transactional_id: str | None = None) -> memoryview:
+Topics = list[tuple[str, list[tuple[int, bytes | None]]]]
+TWO_PARTITIONS: Topics = [("orders", [(3, RECORDS), (4, None)])]
+
+
+def produce_frame(version: int, transactional_id: str | None = None, topics: Topics = TWO_PARTITIONS) -> memoryview:
     body = {
         "transactional_id": transactional_id,
         "acks": -1,
         "timeout": 1500,
         "topic_data": [
             {
-                "name": "orders",
+                "name": name,
                 "topic_id": TOPIC_ID,
-                "partition_data": [{"index": 3, "records": RECORDS}, {"index": 4, "records": None}],
+                "partition_data": [{"index": index, "records": records} for index, records in partitions],
             }
+            for name, partitions in topics
         ],
     }
     return memoryview(encode_request(0, version, 7, "me", body))[4:]
@@ -46,8 +51,34 @@ def test_a_produce_request_of_every_version_is_read(version: int, transactional_
 
 
 @pytest.mark.parametrize("version", range(3, 14))
-def test_a_cut_produce_request_is_refused_wherever_it_is_cut(version: int) -> None:
-    frame = produce_frame(version)
+@pytest.mark.parametrize(
+    "topics",
+    [
+        [("orders", [(3, RECORDS)])],
+        [("o", [(2**31 - 1, b"x")])],
+        [("n" * 126, [(0, RECORDS)])],
+        [("n" * 127, [(0, RECORDS)])],
+        [("n" * 249, [(0, RECORDS)])],
+        [("orders", [(3, b"")])],
+        [("orders", [(3, None)])],
+        [("orders", [])],
+        [("orders", [(3, RECORDS)]), ("bills", [(1, RECORDS)])],
+        [],
+    ],
+    ids=lambda topics: "+".join(f"{len(name)}:{len(partitions)}" for name, partitions in topics) or "none",
+)
+def test_produce_requests_of_any_shape_are_read(version: int, topics: Topics) -> None:
+    frame = produce_frame(version, None, topics)
+    _, at = read_request_header(frame)
+    request = read_produce_request(frame, at, version)
+    assert (request.transactional_id, request.acks, request.timeout_ms) == (None, -1, 1500)
+    assert request.topics == [(TOPIC_ID.bytes if version >= 13 else name, partitions) for name, partitions in topics]
+
+
+@pytest.mark.parametrize("version", range(3, 14))
+@pytest.mark.parametrize("topics", [TWO_PARTITIONS, [("orders", [(3, RECORDS)])]], ids=["two", "one"])
+def test_a_cut_produce_request_is_refused_wherever_it_is_cut(version: int, topics: Topics) -> None:
+    frame = produce_frame(version, None, topics)
     _, at = read_request_header(frame)
     for length in range(at, len(frame)):
         with pytest.raises(MalformedRequest):
