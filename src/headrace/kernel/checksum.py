@@ -6,12 +6,14 @@ its version, and with that come archives, mail headers and a parser of arguments
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
-from typing import Final
+from typing import Final, Protocol
 
-Checksum = Callable[[bytes | bytearray | memoryview], int]
+
+class Checksum(Protocol):
+    def __call__(self, data: bytes | bytearray | memoryview, value: int = 0, /) -> int:
+        """The checksum of `data` behind whatever gave `value`."""
 
 
 def _native() -> Checksum:
