@@ -14,9 +14,10 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from headrace.kernel.dataclass import dataclass
 from headrace.net.buffers import BufferPool
 from headrace.net.connection import Connection, Serve, Traffic
 
@@ -39,6 +40,8 @@ class ConnectionLimits:
     idle_ms: int = 600_000
     # A client that stops in the middle of a frame holds a buffer; this is how long it may.
     stalled_ms: int = 60_000
+    # What the kernel takes of a connection's answers before its client does; -1 lets it grow to megabytes.
+    send_buffer_bytes: int = -1
 
 
 def _holds_back_nobody(host: str, now_ms: int) -> int:
@@ -72,6 +75,10 @@ class Listeners:
         try:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             sock.setblocking(False)
+            if self.limits.send_buffer_bytes >= 0:
+                # Those that it accepts inherit it. Readers of the page cache get half as much again as from a buffer
+                # that the system lets grow (docs/performance.md).
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.limits.send_buffer_bytes)
             sock.bind((host, port))
         except (OSError, OverflowError) as error:
             sock.close()

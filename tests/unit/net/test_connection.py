@@ -370,3 +370,17 @@ def test_a_taken_address_is_explained(tmp_path: Path) -> None:
                 listeners.bind("PLAINTEXT", "127.0.0.1", port)
 
     run(test)
+
+
+@pytest.mark.parametrize(("asked", "there"), [(102_400, 204_800), (300_000, 600_000)])
+def test_connections_have_the_send_buffer_that_was_asked_for(asked: int, there: int) -> None:
+    async def test() -> None:
+        async with serving(echo, ConnectionLimits(send_buffer_bytes=asked)) as (listeners, port):
+            _, writer = await connect(port)
+            await until(lambda: bool(listeners.connections))
+            (connection,) = listeners.connections
+            # Linux doubles what is asked for, for its own needs.
+            assert connection._sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) == there
+            writer.close()
+
+    run(test)
