@@ -122,7 +122,6 @@ KEYS = (
         102_400,
         "SO_SNDBUF of the sockets; -1 leaves it to the system.",
         importance=HIGH,
-        difference="Without effect: left to the system's own tuning.",
     ),
     Key(
         "socket.receive.buffer.bytes",
