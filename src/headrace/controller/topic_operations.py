@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
 from uuid import UUID
 
 from headrace.cluster.core.changes import Change, ConfigSet, PartitionsAdded, TopicCreated, TopicDeleted, apply
@@ -14,6 +13,7 @@ from headrace.controller.core.config_changes import check_values, replaced
 from headrace.controller.core.topics import Chance, NewTopic, more_partitions, new_topic
 from headrace.controller.ledger import Decision, Operation
 from headrace.controller.results import TopicResult
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault, Refused, UnknownPartition, UnknownTopicId
 from headrace.kernel.ids import new_topic_id
 

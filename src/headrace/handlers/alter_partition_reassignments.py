@@ -6,12 +6,12 @@ v1  the caller may forbid a change of the replication factor. A null replica lis
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from headrace.controller.gateway import ControllerGateway
 from headrace.controller.results import PartitionResult
 from headrace.handlers.context import RequestContext
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
 from headrace.kernel.ids import TopicPartition
 from headrace.wire.codec import millis

@@ -9,7 +9,7 @@ does.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar
 
 from headrace.config import BrokerConfig, describe_topic
@@ -18,6 +18,7 @@ from headrace.controller.gateway import ControllerGateway
 from headrace.controller.results import TopicResult
 from headrace.handlers.context import RequestContext
 from headrace.handlers.metering import EXCEEDED, Metering
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
 from headrace.wire.codec import millis
 

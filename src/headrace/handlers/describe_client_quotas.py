@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from headrace.cluster.view import ClusterView
 from headrace.controller.core.quotas import matching
 from headrace.handlers.context import RequestContext
+from headrace.kernel.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ clients send that request to it.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from headrace.cluster.core.image import ClusterImage
@@ -27,6 +26,7 @@ from headrace.config import (
 from headrace.handlers import broker_loggers
 from headrace.handlers.config_resources import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from headrace.handlers.context import RequestContext
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault, Refused, UnknownPartition
 from headrace.kernel.ids import topic_name_problem
 

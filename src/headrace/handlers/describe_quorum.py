@@ -12,10 +12,10 @@ and the time when it was caught up is now, by the clock of its machine.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from headrace.handlers.context import RequestContext
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 from headrace.kernel.ids import CLUSTER_METADATA_TOPIC
 from headrace.replication.core.isr import NEVER_MS, UNKNOWN_END

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from headrace.cluster.view import ClusterView
 from headrace.handlers.authorized_operations import NOT_ASKED, TOPIC_OPERATIONS
 from headrace.handlers.context import RequestContext
 from headrace.handlers.partition_states import partition_state
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.kernel.ids import INTERNAL_TOPICS, topic_name_problem
 

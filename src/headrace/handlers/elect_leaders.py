@@ -6,13 +6,13 @@ v0  preferred only · v1 election type · v2 flexible. No topics given means eve
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from headrace.controller.core.partition_states import Election
 from headrace.controller.gateway import ControllerGateway
 from headrace.controller.results import PartitionResult
 from headrace.handlers.context import RequestContext
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.kernel.ids import TopicPartition
 from headrace.wire.codec import millis

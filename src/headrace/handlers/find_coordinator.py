@@ -8,11 +8,11 @@ round of retries.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Protocol
 
 from headrace.cluster.view import ClusterView
 from headrace.handlers.context import RequestContext
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
 from headrace.kernel.ids import (
     GROUP_METADATA_TOPIC,

@@ -5,13 +5,13 @@ v0  client metrics subscriptions only · v1 any types (KIP-1142)
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from headrace.cluster.core.image import ClusterImage
 from headrace.cluster.view import ClusterView
 from headrace.handlers.config_resources import BROKER, BROKER_LOGGER, CLIENT_METRICS, NAMES, TOPIC
 from headrace.handlers.context import RequestContext
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Refused
 
 

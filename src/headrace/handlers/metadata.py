@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar, Final, Protocol
 
 from headrace.cluster.core.image import ClusterImage, TopicInfo
@@ -19,6 +19,7 @@ from headrace.cluster.view import ClusterView
 from headrace.handlers.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from headrace.handlers.context import RequestContext
 from headrace.handlers.partition_states import partition_state
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
 from headrace.kernel.ids import INTERNAL_TOPICS, topic_name_problem
 from headrace.net.replies import Parts

@@ -6,12 +6,12 @@ in Kafka.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from headrace.controller.core.features import UPGRADE
 from headrace.controller.gateway import ControllerGateway
 from headrace.handlers.context import RequestContext
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
 from headrace.wire.codec import millis
 

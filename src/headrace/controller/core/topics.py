@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 from uuid import UUID
 
@@ -11,6 +11,7 @@ from headrace.cluster.core.image import ClusterImage, PartitionInfo, TopicInfo
 from headrace.cluster.core.placement import place
 from headrace.controller.core.elections import may_lead
 from headrace.controller.core.reassignments import check_replicas
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Refused, UnknownPartition
 from headrace.kernel.ids import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, names_collide, topic_name_problem
 
