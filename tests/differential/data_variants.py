@@ -63,6 +63,14 @@ def with_attributes(data: bytes, attributes: int) -> bytes:
 WHOLE = batch(2)
 SOME = range(3, 14, 2)
 
+
+def with_field(data: bytes, at: int, fmt: str, value: int) -> bytes:
+    """Another value in the header, under a checksum that is right again."""
+    changed = bytearray(data)
+    struct.pack_into(fmt, changed, at, value)
+    return with_attributes(bytes(changed), struct.unpack_from(">h", changed, 21)[0])
+
+
 PRODUCE = [
     *produce("one-batch", produce_body(2, WHOLE)),
     *produce("all-replicas", produce_body(2, WHOLE, acks=-1), SOME),
@@ -82,6 +90,21 @@ PRODUCE = [
     *produce("control-batch", produce_body(2, with_attributes(WHOLE, 0x20)), SOME),
     *produce("unknown-codec", produce_body(2, with_attributes(WHOLE, 5)), SOME),
     *produce("broken-gzip", produce_body(0, with_attributes(WHOLE, 1), topic="scratch"), range(9, 10)),
+    *produce("no-topics", {**produce_body(2, WHOLE), "topic_data": []}, range(3, 13, 3)),
+    *produce("torn-rest", produce_body(2, WHOLE + b"x"), SOME),
+    *produce("rubbish-behind", produce_body(2, WHOLE + b"x" * 20), SOME),
+    *produce("length-too-small", produce_body(2, with_field(WHOLE, 8, ">i", len(WHOLE) - 15)), range(9, 10)),
+    *produce("length-too-large", produce_body(2, with_field(WHOLE, 8, ">i", len(WHOLE) + 100)), range(9, 10)),
+    *produce("length-negative", produce_body(2, with_field(WHOLE, 8, ">i", -1)), range(9, 10)),
+    *produce("no-record-counted", produce_body(2, with_field(WHOLE, 57, ">i", 0)), range(9, 10)),
+    *produce("one-record-too-many", produce_body(2, with_field(WHOLE, 57, ">i", 3)), range(9, 10)),
+    *produce("last-offset-too-high", produce_body(2, with_field(WHOLE, 23, ">i", 9)), range(9, 10)),
+    *produce("begins-at-seven", produce_body(2, with_field(WHOLE, 0, ">q", 7)), range(9, 10)),
+    *produce("newest-time-wrong", produce_body(2, with_field(WHOLE, 35, ">q", 5)), range(9, 10)),
+    *produce("transactional-without-id", produce_body(2, with_attributes(WHOLE, 0x10)), SOME),
+    *produce("id-without-transaction", produce_body(2, WHOLE, transactional_id="none"), range(9, 10)),
+    *produce("times-before-1970", produce_body(2, batch(1, stamp=-5)), range(9, 10)),
+    *produce("no-time", produce_body(2, WHOLE, acks=-1, timeout=0), range(9, 10)),
     *produce("too-large", produce_body(0, batch(1, value=b"x" * 600), topic="small"), SOME),
     *produce("no-key-in-compacted", produce_body(0, batch(2, key=None), topic="compacted"), SOME),
     *produce("append-time", produce_body(0, WHOLE, topic="stamped"), SOME),
@@ -183,6 +206,11 @@ LIST_OFFSETS = [
     *list_offsets("unknown-topic", -1, range(1, 12, 3), topic="nowhere"),
     *list_offsets("unknown-partition", -1, range(1, 12, 3), partition=9),
     *list_offsets("asked-twice", -1, range(1, 12, 5), times=2),
+    *list_offsets("illegal-topic", -1, range(1, 12, 5), topic="no/good"),
+    *list_offsets("negative-partition", -1, range(1, 12, 5), partition=-1),
+    *list_offsets("by-a-replica", -1, range(1, 12, 5), replica_id=5),
+    *list_offsets("longest-ago", -(2**63), range(1, 12, 5)),
+    *list_offsets("furthest-ahead", 2**63 - 1, range(1, 12, 5)),
     *list_offsets("leader-epoch-too-new", -1, range(4, 12, 3), leader_epoch=5),
 ]
 
@@ -196,6 +224,8 @@ EPOCHS = [
     *each_version("current", 23, range(2, 5), epoch_body(0)),
     *each_version("later", 23, range(2, 5), epoch_body(5)),
     *each_version("none", 23, range(2, 5), epoch_body(-1)),
+    *each_version("before-all", 23, range(2, 5), epoch_body(-5)),
+    *each_version("negative-partition", 23, range(2, 5), epoch_body(0, partition=-1)),
     *each_version("asker-ahead", 23, range(2, 5), epoch_body(0, current=3)),
     *each_version("unknown-topic", 23, range(2, 5), epoch_body(0, topic="nowhere")),
     *each_version("unknown-partition", 23, range(2, 5), epoch_body(0, partition=9)),
@@ -217,6 +247,10 @@ DELETE_RECORDS = [
     Variant("again", 21, 1, deletion("trimmed", 0, 3)),
     Variant("to-the-high-watermark", 21, 0, deletion("trimmed", 0, -1)),
     *each_version("beyond-the-end", 21, range(3), deletion("orders", 0, 1000)),
+    *each_version("before-the-start", 21, range(3), deletion("orders", 0, -2)),
+    *each_version("furthest", 21, range(3), deletion("orders", 0, 2**63 - 1)),
+    *each_version("illegal-topic", 21, range(3), deletion("no/good", 0, 1)),
+    *each_version("negative-partition", 21, range(3), deletion("orders", -1, 1)),
     *each_version("unknown-topic", 21, range(3), deletion("nowhere", 0, 1)),
     *each_version("unknown-partition", 21, range(3), deletion("orders", 9, 1)),
     *each_version("compacted", 21, range(3), deletion("compacted", 0, 0)),

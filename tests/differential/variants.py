@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.differential import admin_corners, admin_variants, data_variants, group_variants
+from tests.differential import admin_corners, admin_variants, data_variants, group_variants, quota_variants
 from tests.differential.table import Variant
 
 VARIANTS: list[Variant] = [
@@ -10,4 +10,5 @@ VARIANTS: list[Variant] = [
     *group_variants.VARIANTS,
     *admin_variants.VARIANTS,
     *admin_corners.VARIANTS,
+    *quota_variants.VARIANTS,
 ]

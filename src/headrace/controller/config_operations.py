@@ -93,11 +93,12 @@ def alter_quotas(
     def decide(image: ClusterImage) -> Decision[list[tuple[ErrorCode, str | None]]]:
         results: list[tuple[ErrorCode, str | None]] = []
         changes: dict[Any, Change] = {}
+        given = [dict(parts) for parts, _ in entries]
         for parts, ops in entries:
             try:
+                if given.count(dict(parts)) > 1:
+                    raise Refused(ErrorCode.invalid_request, f"client quota entity {dict(parts)} is given twice")
                 entity = quotas.entity_of(parts)
-                if entity in changes:
-                    raise Refused(ErrorCode.invalid_request, f"client quota entity {dict(entity)} is given twice")
                 for change in quotas.altered(image, entity, ops):
                     changes[entity] = change
             except Fault as fault:

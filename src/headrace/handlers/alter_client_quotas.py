@@ -35,9 +35,11 @@ class AlterClientQuotas:
             for entry in request.entries
         ]
         results = await self.gateway.controller.alter_quotas(asked, validate_only=request.validate_only)
-        rows = [
-            _row(entry, int(error), message) for entry, (error, message) in zip(request.entries, results, strict=True)
-        ]
+        rows: list[dict[str, Any]] = []
+        for entry, (error, message) in zip(request.entries, results, strict=True):
+            row = _row(entry, int(error), message)
+            if row not in rows:  # An entity that is given twice is refused once.
+                rows.append(row)
         return {"throttle_time": 0, "entries": rows}
 
 

@@ -110,6 +110,7 @@ class Produce:
         self, request: ProduceRequest, context: RequestContext, refused: dict[Place, Fault], size_bytes: int
     ) -> bytearray | Close | Later | None:
         acks, version, now_ms = request.acks, context.header.api_version, context.received_at_ms
+        transactional = request.transactional_id is not None
         topics: Topics = []
         commits: list[Commit] = []
         to_sync: list[Commit] = []
@@ -125,7 +126,7 @@ class Produce:
                         raise refused[topic, index]
                     if acks not in (1, -1, 0):
                         raise Refused(ErrorCode.invalid_required_acks, f"acks={acks}: must be -1, 0 or 1")
-                    checked = check_records(records, version)
+                    checked = check_records(records, version, transactional)
                     partition = self._partition(topic, index, context)
                     appended = partition.append(checked, acks=acks, now_ms=now_ms)
                 except Fault as fault:

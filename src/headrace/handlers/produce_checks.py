@@ -7,6 +7,7 @@ import uuid
 from typing import Final
 
 from headrace.kernel.errors import CorruptBatch, ErrorCode, Refused
+from headrace.records.validation import whole_batch
 
 _OVERHEAD_BYTES: Final = 12
 _HEADER_BYTES: Final = 61
@@ -14,6 +15,7 @@ _LENGTH_AT: Final = 8
 _MAGIC_AT: Final = 16
 _ATTRIBUTES_LOW_AT: Final = 22
 _CODEC_MASK: Final = 7
+_TRANSACTIONAL: Final = 0x10
 _ZSTD: Final = 4
 _ZSTD_FROM_VERSION: Final = 7
 _MAGIC: Final = 2
@@ -33,7 +35,7 @@ def topic_id_of(data: bytes) -> uuid.UUID:
     return found
 
 
-def check_records(records: memoryview | None, version: int) -> memoryview:
+def check_records(records: memoryview | None, version: int, transactional: bool = False) -> memoryview:
     """Exactly one batch of the current format, in a compression that the version knows. Raises Refused."""
     if records is None or len(records) < _HEADER_BYTES:
         raise Refused(
@@ -46,11 +48,13 @@ def check_records(records: memoryview | None, version: int) -> memoryview:
         raise Refused(ErrorCode.invalid_record, f"record batch of magic {magic}: produce v{version} takes magic 2 only")
     (length,) = _read_length(records, _LENGTH_AT)
     if length + _OVERHEAD_BYTES != len(records):
-        if length + _OVERHEAD_BYTES > len(records) or length < _HEADER_BYTES - _OVERHEAD_BYTES:
-            what = f"a record batch of {length + _OVERHEAD_BYTES} bytes in {len(records)}"
-        else:
-            what = "more than one record batch for a partition"
-        raise Refused(ErrorCode.invalid_record, f"{what}: produce v{version} takes exactly one whole batch")
-    if records[_ATTRIBUTES_LOW_AT] & _CODEC_MASK == _ZSTD and version < _ZSTD_FROM_VERSION:
+        records = whole_batch(records)
+    attributes = records[_ATTRIBUTES_LOW_AT]
+    if attributes & _TRANSACTIONAL and not transactional:
+        raise Refused(
+            ErrorCode.transactional_id_authorization_failed,
+            "a record batch of a transaction in a produce request that names no transactional id",
+        )
+    if attributes & _CODEC_MASK == _ZSTD and version < _ZSTD_FROM_VERSION:
         raise Refused(ErrorCode.unsupported_compression_type, f"zstd needs produce v7 or later, this is v{version}")
     return records

@@ -72,16 +72,19 @@ def single_batch(data: memoryview) -> BatchView:
         if batch.magic == CURRENT_MAGIC and batch.batch_length == len(data) - LOG_OVERHEAD_BYTES:
             batch.check_crc()
             return batch
+    batch = BatchView(whole_batch(data))
+    batch.check_crc()
+    return batch
+
+
+def whole_batch(data: memoryview) -> memoryview:
+    """The bytes of the one batch in `data`, without a torn rest after it; its checksum is not looked at."""
     size = _whole_size(data, 0)
     if size is None:
         raise Refused(ErrorCode.invalid_record, f"{len(data)} bytes do not hold a whole batch: a partition needs one")
-    if size != len(data):
-        if _whole_size(data, size) is not None:
-            raise Refused(ErrorCode.invalid_record, "two batches for one partition: a request carries exactly one")
-        data = data[:size]
-    batch = BatchView(data)
-    batch.check_crc()
-    return batch
+    if size != len(data) and _whole_size(data, size) is not None:
+        raise Refused(ErrorCode.invalid_record, "two batches for one partition: a request carries exactly one")
+    return data[:size]
 
 
 def _whole_size(data: memoryview, position: int) -> int | None:

@@ -11,6 +11,7 @@ from enum import IntEnum
 from typing import Any, Final
 
 from headrace.cluster.core.changes import ConfigSet
+from headrace.cluster.core.features import ELIGIBLE_LEADERS
 from headrace.cluster.core.image import ClusterImage
 from headrace.config import (
     BROKER_KEYS,
@@ -46,7 +47,6 @@ class KeyChange:
 
 
 MIN_INSYNC: Final = "min.insync.replicas"
-_ELIGIBLE_LEADERS: Final = "eligible.leader.replicas.version"
 TABLES: dict[str, Mapping[str, Key]] = {"topic": TOPIC_KEYS, "broker": BROKER_KEYS, "group": GROUP_KEYS}
 
 
@@ -119,7 +119,7 @@ def check_resource(image: ClusterImage, resource_type: str, name: str) -> None:
 
 def check_min_insync(image: ClusterImage, resource_type: str, name: str, values: Mapping[str, str]) -> None:
     """Eligible leader replicas rest on one value for all brokers, stored from the birth of the cluster (KIP-966)."""
-    if resource_type != "broker" or not image.features.get(_ELIGIBLE_LEADERS, 0):
+    if resource_type != "broker" or not image.features.get(ELIGIBLE_LEADERS, 0):
         return
     before, after = image.config_of("broker", name).get(MIN_INSYNC), values.get(MIN_INSYNC)
     if name and after is not None and after != before:

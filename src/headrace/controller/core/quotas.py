@@ -17,6 +17,9 @@ _ORDER: Final = {CLIENT_ID: 0, USER: 1, IP: 2}
 _CLIENT_KEYS: Final = frozenset(
     {"producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate"}
 )
+# The keys that are not a whole number of bytes or connections, and the largest of those that are.
+_FRACTIONS: Final = frozenset({"request_percentage", "controller_mutation_rate"})
+_LARGEST_WHOLE: Final = 2**63 - 1
 _IP_KEYS: Final = frozenset({"connection_creation_rate"})
 
 
@@ -52,18 +55,30 @@ def altered(image: ClusterImage, entity: QuotaEntity, ops: Sequence[tuple[str, f
     """The change for (key, value, remove) operations. Raises INVALID_REQUEST."""
     allowed = _IP_KEYS if entity[0][0] == IP else _CLIENT_KEYS
     values = dict(image.quotas.get(entity, {}))
+    seen: set[str] = set()
     for key, value, remove in ops:
-        if key not in allowed:
-            raise Refused(ErrorCode.invalid_request, f"Invalid configuration key {key}")
+        if key in seen:
+            raise Refused(ErrorCode.invalid_request, f"Duplicate quota key {key}: give it once")
+        seen.add(key)
         if remove:
             values.pop(key, None)
             continue
-        if math.isnan(value) or value <= 0:
-            raise Refused(ErrorCode.invalid_request, f"Quota {key} must be greater than 0, but it is {value}")
-        if key != "request_percentage" and key != "controller_mutation_rate" and value != math.floor(value):
-            raise Refused(ErrorCode.invalid_request, f"{key} cannot be a fractional value, but it is {value}")
+        if key not in allowed:
+            raise Refused(ErrorCode.invalid_request, f"Invalid configuration key {key}")
+        _check_value(key, value)
         values[key] = value
     return [] if values == image.quotas.get(entity, {}) else [QuotaSet(entity, values)]
+
+
+def _check_value(key: str, value: float) -> None:
+    if math.isnan(value) or value <= 0:
+        raise Refused(ErrorCode.invalid_request, f"Quota {key} must be greater than 0, but it is {value}")
+    if key in _FRACTIONS:
+        return
+    if value > _LARGEST_WHOLE:
+        raise Refused(ErrorCode.invalid_request, f"{key} cannot be greater than {_LARGEST_WHOLE}, but it is {value}")
+    if value != math.floor(value):
+        raise Refused(ErrorCode.invalid_request, f"{key} cannot be a fractional value, but it is {value}")
 
 
 EXACT, DEFAULT, ANY = 0, 1, 2
@@ -89,6 +104,10 @@ def matching(
         if match_type == DEFAULT and name is not None:
             raise Refused(
                 ErrorCode.invalid_request, "Request specified MATCH_TYPE_DEFAULT, but also specified a match string."
+            )
+        if match_type == ANY and name is not None:
+            raise Refused(
+                ErrorCode.invalid_request, "Request specified MATCH_TYPE_SPECIFIED, but also specified a match string."
             )
         if match_type not in (EXACT, DEFAULT, ANY):
             raise Refused(ErrorCode.invalid_request, f"Unknown match type {match_type}")
