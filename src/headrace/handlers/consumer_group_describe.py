@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from headrace.cluster.view import ClusterView
@@ -13,6 +12,7 @@ from headrace.coordinators.group.coordinator import GroupCoordinator
 from headrace.coordinators.group.core.consumer_group import ConsumerGroup, ConsumerMember
 from headrace.handlers.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 from headrace.handlers.context import RequestContext
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault
 
 
@@ -35,7 +35,7 @@ class ConsumerGroupDescribe:
             failed = _head(ConsumerGroup(group_id, epoch=0), fault.code, fault.message, "")
             return {**failed, "group_state": "", "assignor_name": "", "members": [], "authorized_operations": NOT_ASKED}
         default = self.groups.settings.consumer_assignors[0]
-        head = _head(group, ErrorCode.none, None, group.preferred_assignor(group.members.values(), default))
+        head = _head(group, ErrorCode.none, None, group.shown_assignor(default))
         members = [self._member(member, group) for member in group.members.values()]
         return {**head, "members": members, "authorized_operations": operations}
 

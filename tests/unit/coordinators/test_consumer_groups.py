@@ -147,6 +147,18 @@ def test_stale_and_future_epochs_are_fenced() -> None:
     assert held(rejoined) == kept, "it gave everything up and joins again"
 
 
+def test_the_epoch_before_is_over_once_the_member_was_heard_with_the_new_one() -> None:
+    driver = GroupDriver()
+    driver.beat("a", 0)
+    driver.beat("b", 0)
+    assert driver.beat("b", 3).epoch == 3, "it waits for what a still holds"
+    driver.beat("c", 0)
+    assert driver.beat("b", 3, owned={}).epoch == 4
+    assert driver.beat("b", 3, owned={}).epoch == 4, "that answer may have been lost"
+    driver.beat("b", 4, owned={})
+    refused_with(ErrorCode.fenced_member_epoch, lambda: driver.beat("b", 3, owned={}))
+
+
 def test_an_unknown_group_or_member_is_told_so() -> None:
     driver = GroupDriver()
     refused_with(ErrorCode.group_id_not_found, lambda: driver.beat("a", 4))

@@ -44,12 +44,16 @@ def spread(target: Target) -> dict[tuple[uuid.UUID, int], str]:
     return owners
 
 
+def assigned(name: str, members: dict[str, AssignedMember], partitions: dict[uuid.UUID, int]) -> Target:
+    return ASSIGNORS[name](members, partitions, len({member.topics for member in members.values()}) == 1)
+
+
 @pytest.mark.parametrize("name", sorted(ASSIGNORS))
 @given(members=subscriptions, partitions=counts)
 def test_every_partition_that_somebody_reads_has_exactly_one_reader(
     name: str, members: dict[str, frozenset[uuid.UUID]], partitions: dict[uuid.UUID, int]
 ) -> None:
-    target = ASSIGNORS[name]({m: AssignedMember(topics) for m, topics in members.items()}, partitions)
+    target = assigned(name, {m: AssignedMember(topics) for m, topics in members.items()}, partitions)
     owners = spread(target)
     read = frozenset().union(*members.values())
     assert set(owners) == {(t, p) for t, count in partitions.items() if t in read for p in range(count)}
@@ -61,7 +65,7 @@ def test_every_partition_that_somebody_reads_has_exactly_one_reader(
 def test_uniform_cannot_be_improved_by_moving_one_partition(
     members: dict[str, frozenset[uuid.UUID]], partitions: dict[uuid.UUID, int]
 ) -> None:
-    target = ASSIGNORS["uniform"]({m: AssignedMember(topics) for m, topics in members.items()}, partitions)
+    target = assigned("uniform", {m: AssignedMember(topics) for m, topics in members.items()}, partitions)
     load = {member: sum(map(len, topics.values())) for member, topics in target.items()}
     for (topic, _), owner in spread(target).items():
         assert all(load[owner] <= load[m] + 1 for m in members if topic in members[m])
@@ -72,20 +76,20 @@ def test_uniform_moves_nothing_without_need_and_only_what_it_must_when_one_leave
     members: dict[str, frozenset[uuid.UUID]], partitions: dict[uuid.UUID, int], leaver: st.DataObject
 ) -> None:
     same = frozenset(TOPICS)
-    first = ASSIGNORS["uniform"]({m: AssignedMember(same) for m in members}, partitions)
-    again = ASSIGNORS["uniform"]({m: AssignedMember(same, None, first[m]) for m in members}, partitions)
+    first = assigned("uniform", {m: AssignedMember(same) for m in members}, partitions)
+    again = assigned("uniform", {m: AssignedMember(same, None, first[m]) for m in members}, partitions)
     assert again == first
     gone = leaver.draw(st.sampled_from(sorted(members)))
     rest = {m: AssignedMember(same, None, first[m]) for m in members if m != gone}
     if rest:
-        after = spread(ASSIGNORS["uniform"](rest, partitions))
+        after = spread(assigned("uniform", rest, partitions))
         before = spread(first)
         assert all(after[tp] == owner for tp, owner in before.items() if owner != gone)
 
 
 def test_range_puts_equal_topics_side_by_side() -> None:
     members = {m: AssignedMember(frozenset(TOPICS[:2])) for m in ("a", "b", "c")}
-    target = ASSIGNORS["range"](members, {TOPICS[0]: 7, TOPICS[1]: 7})
+    target = assigned("range", members, {TOPICS[0]: 7, TOPICS[1]: 7})
     assert all(partitions[TOPICS[0]] == partitions[TOPICS[1]] for partitions in target.values())
     assert [sorted(target[m][TOPICS[0]]) for m in "abc"] == [[0, 1, 2], [3, 4], [5, 6]]
 

@@ -30,6 +30,7 @@ from headrace.coordinators.codec.primitives import UnreadableRecord
 from headrace.coordinators.group.core import consumer_protocol
 from headrace.coordinators.group.core.classic_messages import JoinedMember, JoinReply, Protocols, SyncReply
 from headrace.coordinators.group.core.effects import Effects
+from headrace.coordinators.group.core.java_order import in_java_order
 from headrace.kernel.errors import ErrorCode, Refused
 
 
@@ -249,10 +250,12 @@ class ClassicGroup:
         self.become(ClassicState.COMPLETING_REBALANCE if self.members else ClassicState.EMPTY, now_ms)
 
     def select_protocol(self) -> str:
-        """Each member votes for the first of its protocols that all support; the most votes win."""
+        """Each member votes for the first of its protocols that all support; the most votes win. Of equally many, the
+        one that comes first in Kafka's table of votes, so that a group moved here keeps its protocol.
+        """
         candidates = {name for name, count in self.supported.items() if count == len(self.members)}
         votes = Counter(member.vote(candidates) for member in self.members.values())
-        return votes.most_common(1)[0][0]
+        return max(in_java_order(votes), key=votes.__getitem__)
 
     def compute_subscribed_topics(self) -> frozenset[str] | None:
         """What the members read, or None where that cannot be known (another protocol, unreadable bytes)."""

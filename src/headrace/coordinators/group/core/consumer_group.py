@@ -16,7 +16,7 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -24,6 +24,7 @@ from headrace.coordinators.codec import consumer_groups as codec
 from headrace.coordinators.codec.consumer_groups import CurrentAssignment, MemberMetadata
 from headrace.coordinators.group.core import consumer_protocol
 from headrace.coordinators.group.core.effects import Effects
+from headrace.kernel.dataclass import dataclass
 
 LEAVE_EPOCH: Final = -1
 STATIC_LEAVE_EPOCH: Final = -2
@@ -141,10 +142,25 @@ class ConsumerGroup:
             for partition in partitions
         )
 
-    def preferred_assignor(self, members: Iterable[ConsumerMember], default: str) -> str:
-        votes = Counter(m.about.server_assignor for m in members if m.about.server_assignor)
-        # With equal votes `uniform` goes before `range`, as in Kafka.
-        return max(votes, key=lambda name: (votes[name], name)) if votes else default
+    def shown_assignor(self, default: str) -> str:
+        """The one most members ask for; with equal votes `uniform` is shown, as in Kafka."""
+        votes = self._votes(self.members.values())
+        return max(votes, key=lambda name: (votes[name], name == "uniform")) if votes else default
+
+    def next_assignor(self, members: Mapping[str, ConsumerMember], speaker: str, default: str) -> str:
+        """The one that the members as they will be ask for, when `speaker` has spoken. With equal votes, what only the
+        speaker asks for wins, then `uniform`: Kafka's choice.
+        """
+        votes, own = self._votes(members.values()), members[speaker].about.server_assignor
+
+        def rank(name: str) -> tuple[int, bool, bool]:
+            return votes[name], name == own and votes[name] == 1, name == "uniform"
+
+        return max(votes, key=rank) if votes else default
+
+    @staticmethod
+    def _votes(members: Iterable[ConsumerMember]) -> Counter[str]:
+        return Counter(m.about.server_assignor for m in members if m.about.server_assignor)
 
     # --- replay -------------------------------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ from headrace.coordinators.group.core.consumer_group import (
 from headrace.coordinators.group.core.consumer_target import may_assign
 from headrace.coordinators.group.core.effects import Effects
 from headrace.coordinators.group.core.heartbeat_messages import HeartbeatReply, HeartbeatRequest
-from headrace.coordinators.group.core.reconciliation import reconcile
+from headrace.coordinators.group.core.reconciliation import Aim, reconcile
 from headrace.coordinators.group.core.settings import GroupSettings
 from headrace.coordinators.runtime_result import NOTHING, Result
 from headrace.kernel.errors import ErrorCode, Refused
@@ -157,7 +157,18 @@ class ConsumerHeartbeats:
             target = self._retarget(group, members, regexes, epoch, member_id, replaced, effects, now_ms)
             target_epoch = epoch
         assert settings.consumer_assignors, "a broker offers at least one assignor"
-        return self._reconcile(group, updated, replaced, target_epoch, target, owned, effects)
+        if updated.is_reconciled_to(target_epoch) and not resubscribed:
+            return updated
+        own = {member_id, replaced.member_id if replaced else member_id}
+        aim = Aim(
+            target_epoch,
+            target,
+            consumer_target.subscribed_ids(updated, regexes, image),
+            lambda topic_id, partition: group.holders.get((topic_id, partition), member_id) not in own,
+            owned,
+            resubscribed,
+        )
+        return self._reconcile(group, updated, aim, effects)
 
     def _raise_epoch(
         self,
@@ -188,33 +199,17 @@ class ConsumerHeartbeats:
     ) -> Partitions:
         former = {member_id: replaced.member_id} if replaced is not None else {}
         default = self._groups.settings.consumer_assignors[0]
-        targets = consumer_target.compute_target(group, members, regexes, self._groups.image, former, default)
+        targets = consumer_target.compute_target(
+            group, members, regexes, self._groups.image, former, member_id, default
+        )
         for each, partitions in targets.items():
             if group.target.get(former.get(each, each)) != partitions or each in former:
                 group.write_target(each, partitions, effects)
         group.write_target_epoch(epoch, now_ms, effects)
         return targets[member_id]
 
-    def _reconcile(
-        self,
-        group: ConsumerGroup,
-        member: ConsumerMember,
-        replaced: ConsumerMember | None,
-        target_epoch: int,
-        target: Partitions,
-        owned: Partitions | None,
-        effects: Effects,
-    ) -> ConsumerMember:
-        if member.is_reconciled_to(target_epoch):
-            return member
-        own = {member.member_id, replaced.member_id if replaced else member.member_id}
-        final = reconcile(
-            member,
-            target_epoch,
-            target,
-            lambda topic_id, partition: group.holders.get((topic_id, partition), member.member_id) not in own,
-            owned,
-        )
+    def _reconcile(self, group: ConsumerGroup, member: ConsumerMember, aim: Aim, effects: Effects) -> ConsumerMember:
+        final = reconcile(member, aim)
         if final is not member:
             group.write_current(final, effects)
             if not final.uses_classic_protocol:

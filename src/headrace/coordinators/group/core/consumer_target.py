@@ -81,14 +81,16 @@ def compute_target(
     regexes: Mapping[str, ResolvedRegex],
     image: ClusterImage,
     former: Mapping[str, str],
+    speaker: str,
     default_assignor: str,
 ) -> dict[str, Partitions]:
-    """`former` names the member whose place a replaced static member takes over."""
+    """`former` names the member whose place a replaced static member takes over, `speaker` the one that has spoken."""
     topics: dict[str, frozenset[uuid.UUID]] = {}
     counts: dict[uuid.UUID, int] = {}
-    for member_id, member in members.items():
+    subscriptions = {member_id: subscribed_names(member, regexes) for member_id, member in members.items()}
+    for member_id, names in subscriptions.items():
         ids = set()
-        for name in subscribed_names(member, regexes):
+        for name in names:
             topic = image.topics.get(name)
             if topic is not None:
                 ids.add(topic.id)
@@ -102,5 +104,12 @@ def compute_target(
         )
         for member_id, member in members.items()
     }
-    assignor = ASSIGNORS[group.preferred_assignor(members.values(), default_assignor)]
-    return dict(assignor(spec, counts))
+    assignor = ASSIGNORS[group.next_assignor(members, speaker, default_assignor)]
+    return dict(assignor(spec, counts, len(set(subscriptions.values())) <= 1))
+
+
+def subscribed_ids(
+    member: ConsumerMember, regexes: Mapping[str, ResolvedRegex], image: ClusterImage
+) -> frozenset[uuid.UUID]:
+    names = subscribed_names(member, regexes)
+    return frozenset(topic.id for name in names if (topic := image.topics.get(name)) is not None)

@@ -74,8 +74,9 @@ def describe_classic(group: Group | None) -> DescribedClassicGroup | None:
         return DescribedClassicGroup(
             group.group_id, group.state.value, group.protocol_type or "", group.protocol_name or "", members
         )
-    # Between two generations subscriptions and assignments are of neither.
+    # Between two generations subscriptions are of neither; of the assignments the last ones are shown, as Kafka does.
     bare = tuple(
-        DescribedMember(m.member_id, m.instance_id, m.client_id, m.client_host) for m in group.members.values()
+        DescribedMember(m.member_id, m.instance_id, m.client_id, m.client_host, assignment=m.assignment)
+        for m in group.members.values()
     )
     return DescribedClassicGroup(group.group_id, group.state.value, group.protocol_type or "", "", bare)

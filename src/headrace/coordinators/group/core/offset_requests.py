@@ -61,6 +61,7 @@ class OffsetRequests:
                 request.topics,
                 transactional=False,
                 api_version=request.api_version,
+                longest_metadata=self._settings.offset_metadata_max_bytes,
             )
         else:
             offset_rules.check_classic_commit(
@@ -78,7 +79,13 @@ class OffsetRequests:
         elif isinstance(group, ConsumerGroup):
             try:
                 offset_rules.check_consumer_commit(
-                    group, request.member_id, request.generation, request.topics, transactional=True, api_version=9
+                    group,
+                    request.member_id,
+                    request.generation,
+                    request.topics,
+                    transactional=True,
+                    api_version=9,
+                    longest_metadata=self._settings.offset_metadata_max_bytes,
                 )
             except Refused as refused:
                 if refused.code is ErrorCode.stale_member_epoch:

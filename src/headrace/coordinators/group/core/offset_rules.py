@@ -38,11 +38,13 @@ def check_consumer_commit(
     *,
     transactional: bool,
     api_version: int,
+    longest_metadata: int,
 ) -> None:
     """Raises Refused.
 
     A member whose epoch was raised while its commit was on the way still owns what it owned before: such a commit is
-    taken when every partition in it was assigned at or before the epoch that it names (KIP-1251).
+    taken when every partition in it was assigned at or before the epoch that it names (KIP-1251). Partitions that are
+    refused for their metadata are not looked at.
     """
     if epoch < 0 and (group.is_empty or (transactional and not member_id)):
         return
@@ -59,6 +61,7 @@ def check_consumer_commit(
         0 <= member.assigned_epoch(topic.topic_id, commit.partition) <= epoch
         for topic in topics
         for commit in topic.partitions
+        if len(commit.metadata) <= longest_metadata
     ):
         raise Refused(ErrorCode.stale_member_epoch, f"member epoch {epoch}: it is {member.epoch}")
 

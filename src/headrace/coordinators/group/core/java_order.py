@@ -1,0 +1,57 @@
+"""The order in which Kafka meets the entries of a table: where it chooses between equals, it takes the first it meets.
+
+A Java HashMap is an array of buckets, doubled when it is three quarters full; a key's bucket is the low bits of its
+hash. Who chooses as Kafka does among equals has to walk in that order. Keys of one bucket keep the order they come in.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection
+from typing import Final
+
+_FIRST_SIZE: Final = 16
+_WORD: Final = 0xFFFFFFFF
+
+
+def in_java_order(keys: Collection[str]) -> list[str]:
+    last = _table_size(len(keys)) - 1
+    return sorted(keys, key=lambda key: _spread(java_hash(key)) & last)
+
+
+def ids_in_java_order(ids: Collection[uuid.UUID]) -> list[uuid.UUID]:
+    last = _table_size(len(ids)) - 1
+    return sorted(ids, key=lambda each: (_spread(_id_hash(each)) & last, each.int))
+
+
+def numbers_in_java_order(numbers: Collection[int]) -> list[int]:
+    """Of a set made from a list at once, which gets a table that holds it."""
+    size = _FIRST_SIZE
+    while size < int(len(numbers) / 0.75) + 1:
+        size *= 2
+    return sorted(numbers, key=lambda number: (number & (size - 1), number))
+
+
+def java_hash(text: str) -> int:
+    """String.hashCode, of UTF-16 units, as an unsigned number."""
+    value = 0
+    data = text.encode("utf-16-be", "surrogatepass")
+    for at in range(0, len(data), 2):
+        value = (value * 31 + (data[at] << 8 | data[at + 1])) & _WORD
+    return value
+
+
+def _id_hash(each: uuid.UUID) -> int:
+    folded = (each.int >> 64) ^ (each.int & 0xFFFFFFFFFFFFFFFF)
+    return (folded >> 32 ^ folded) & _WORD
+
+
+def _spread(value: int) -> int:
+    return value ^ value >> 16
+
+
+def _table_size(count: int) -> int:
+    size = _FIRST_SIZE
+    while count > size * 3 // 4:
+        size *= 2
+    return size

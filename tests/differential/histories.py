@@ -1,0 +1,267 @@
+"""Random histories: the same steps on Apache Kafka and on Headrace, every answer compared.
+
+A step is one raw request in words that both brokers share: what a broker makes up (member ids, topic ids) has a name,
+`<m1>` or `<id of t>`, and each side knows its own value for it. A request that has to wait (a join for other members)
+keeps a connection of its own; its answer is compared when it comes, and both brokers have to let it wait equally long.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import re
+import select
+import socket
+import struct
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Protocol
+
+from headrace.wire import codec
+from tests.differential.servers import differences
+
+# How long nothing must come from either broker until a request counts as waiting, and how much slower one may be.
+SETTLED_S = 0.06
+PATIENCE_S = 10.0
+NAMES_KNOWN_S = 0.5
+FORGOTTEN_S = 0.5
+JOIN, SYNC = 11, 14
+# Words and times, and what names one broker only.
+NOT_COMPARED = {
+    "throttle_time",
+    "error_message",
+    "host",
+    "port",
+    "client_host",
+    "acknowledge_error_message",
+    "node_endpoints",
+    "leader_id",
+    "node_id",
+}
+
+# The id of a member that has not heard it yet.
+_MADE_UP = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+
+
+@dataclass(frozen=True)
+class Step:
+    api: int
+    version: int
+    body: dict[str, Any]
+    # The name that a member id which nobody has met yet gets.
+    newcomer: str = ""
+    # Steps with the same word here share a connection, which is kept; the others have one each.
+    connection: str = ""
+    # Who sends it, for the one who chose the step.
+    who: str = ""
+
+    def __str__(self) -> str:
+        said = ", ".join(f"{name}={value!r}" for name, value in self.body.items())
+        return f"{codec.api_name(self.api)} v{self.version}({said})".replace("x" * 4_000, "x…")
+
+
+class Side:
+    """One broker, and its values for the names that both share."""
+
+    def __init__(self, name: str, port: int) -> None:
+        self.name = name
+        self.port = port
+        self.values: dict[str, Any] = {}
+        self.names: dict[Any, str] = {}
+        self._kept: dict[str, socket.socket] = {}
+
+    def know(self, name: str, value: Any) -> None:
+        self.values[name] = value
+        self.names[value] = name
+
+    def forget(self) -> None:
+        """A new history begins: topics stay, members go."""
+        for kept in self._kept.values():
+            kept.close()
+        self._kept.clear()
+        for name, value in list(self.values.items()):
+            if not name.startswith("<id of"):
+                del self.values[name], self.names[value]
+
+    def drop(self, connection: str) -> None:
+        kept = self._kept.pop(connection, None)
+        if kept is not None:
+            kept.close()
+
+    def send(self, step: Step) -> socket.socket:
+        client = self._kept.get(step.connection)
+        if client is None:
+            client = socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_S)
+            if step.connection:
+                self._kept[step.connection] = client
+        client.sendall(codec.encode_request(step.api, step.version, 1, "asker", self._own(step.body)))
+        return client
+
+    def ask(self, api: int, version: int, body: dict[str, Any]) -> Any:
+        """Outside of the comparison."""
+        step = Step(api, version, body)
+        client = self.send(step)
+        with client:
+            return read_answer(client, step)
+
+    def _own(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: self._own(item) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [self._own(item) for item in value]
+        return self.values.get(value, value) if isinstance(value, str) else value
+
+    def shared(self, answer: Any, key: str = "") -> Any:
+        """The answer in words that both brokers share."""
+        if dataclasses.is_dataclass(answer) and not isinstance(answer, type):
+            return {
+                f.name: self.shared(getattr(answer, f.name), f.name)
+                for f in dataclasses.fields(answer)
+                if f.name not in NOT_COMPARED
+            }
+        if isinstance(answer, tuple | list):
+            return sorted((self.shared(each, key) for each in answer), key=repr)
+        if isinstance(answer, timedelta):
+            return answer // timedelta(milliseconds=1)
+        if isinstance(answer, uuid.UUID | str):
+            made_up = isinstance(answer, str) and _MADE_UP.search(answer)
+            return self.names.get(answer, "<waiting>" if made_up else answer)
+        if isinstance(answer, int) and not isinstance(answer, bool):
+            return int(answer)
+        return answer
+
+
+def read_answer(client: socket.socket, step: Step) -> Any:
+    (length,) = struct.unpack(">i", _exactly(client, 4))
+    return codec.read_response(step.api, step.version, _exactly(client, length))[1]
+
+
+def _exactly(client: socket.socket, count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        more = client.recv(count - len(data))
+        if not more:
+            raise ConnectionError("the broker closed the connection")
+        data += more
+    return data
+
+
+@dataclass(eq=False)
+class Exchange:
+    step: Step
+    number: int
+    sockets: list[socket.socket]
+    answers: list[Any] = field(default_factory=lambda: [None, None])
+    since: float = 0.0
+
+    @property
+    def is_even(self) -> bool:
+        return (self.answers[0] is None) == (self.answers[1] is None)
+
+    @property
+    def is_forgotten(self) -> bool:
+        """Kafka never answers a join or sync whose member leaves or asks again; here it hears that it is out."""
+        theirs, ours = self.answers
+        let_go = theirs is None and ours is not None and self.step.api in (JOIN, SYNC) and ours.error_code in (25, 27)
+        return let_go and time.monotonic() > self.since + FORGOTTEN_S
+
+    @property
+    def is_over(self) -> bool:
+        return None not in self.answers
+
+
+class Tossed(Exception):
+    """Kafka chose by chance (by the hash of an id that it made up): from here on both may go their own ways."""
+
+
+class Model(Protocol):
+    """What a random client knows, by which it chooses its next step."""
+
+    def next_step(self) -> Step: ...
+
+    def heard(self, step: Step, answer: Any) -> None:
+        """`answer` in shared words."""
+
+    def last_steps(self) -> list[Step]:
+        """Those that let every waiting request go."""
+
+
+class History:
+    def __init__(self, kafka: Side, ours: Side, adjust: Callable[[Step, Any], Any] = lambda _, answer: answer) -> None:
+        self.sides = (kafka, ours)
+        self.lines: list[str] = []
+        self.waiting: list[Exchange] = []
+        self._adjust = adjust
+        for side in self.sides:
+            side.forget()
+
+    def take(self, step: Step, heard: Callable[[Step, Any], None]) -> None:
+        exchange = Exchange(step, len(self.lines), [side.send(step) for side in self.sides])
+        self.lines.append(f"{len(self.lines)}. {step}")
+        self.waiting.append(exchange)
+        begun = time.monotonic()
+        while True:
+            self._read(heard)
+            passed = time.monotonic() - begun
+            self.waiting = [each for each in self.waiting if not each.is_forgotten]
+            uneven = [each for each in self.waiting if not each.is_even]
+            if not uneven and (exchange not in self.waiting or passed > SETTLED_S):
+                return
+            if uneven and passed > PATIENCE_S:
+                late = uneven[0]
+                answered, silent = (0, 1) if late.answers[1] is None else (1, 0)
+                raise AssertionError(
+                    f"{self.sides[silent].name} does not answer step {late.number}, {self.sides[answered].name} says\n"
+                    f"{late.answers[answered]}\nafter\n{self}"
+                )
+
+    def _read(self, heard: Callable[[Step, Any], None]) -> None:
+        open_sockets = {
+            exchange.sockets[at]: (exchange, at)
+            for exchange in self.waiting
+            for at in (0, 1)
+            if exchange.answers[at] is None
+        }
+        for ready in select.select(list(open_sockets), [], [], 0.01)[0]:
+            exchange, at = open_sockets[ready]
+            side = self.sides[at]
+            raw = read_answer(ready, exchange.step)
+            if not exchange.step.connection:
+                ready.close()
+            member_id = getattr(raw, "member_id", "")
+            if exchange.step.newcomer and member_id and member_id not in side.names:
+                side.know(exchange.step.newcomer, member_id)
+            exchange.answers[at] = raw
+            exchange.since = time.monotonic()
+        for exchange in [each for each in self.waiting if each.is_over]:
+            theirs, ours = (
+                self._adjust(exchange.step, side.shared(raw))
+                for side, raw in zip(self.sides, exchange.answers, strict=True)
+            )
+            if theirs != ours and len(self.waiting) > 1 and time.monotonic() < exchange.since + NAMES_KNOWN_S:
+                continue  # it may name a member whose own answer is still on its way
+            self.waiting.remove(exchange)
+            if exchange.step.api == JOIN and theirs["leader"] != ours["leader"] and theirs["leader"] and ours["leader"]:
+                raise Tossed
+            self.lines.append(f"   {exchange.number} -> {theirs}")
+            if theirs != ours:
+                found = "\n".join(differences(theirs, ours))
+                raise AssertionError(f"step {exchange.number}:\n{found}\nHeadrace says\n{ours}\nin\n{self}")
+            heard(exchange.step, theirs)
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines).replace("x" * 4_000, "x…")
+
+
+def play(history: History, model: Model, steps: int) -> None:
+    for _ in range(steps):
+        history.take(model.next_step(), model.heard)
+    for step in model.last_steps():
+        history.take(step, model.heard)
+
+
+def mostly(choice: random.Random, usual: Any, *others: Any, odds: float = 0.12) -> Any:
+    return choice.choice(others) if others and choice.random() < odds else usual
