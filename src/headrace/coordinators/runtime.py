@@ -138,7 +138,10 @@ class CoordinatorRuntime(Generic[S]):
 
     def submit(self, key_id: str, operation: Callable[[S, int], Result]) -> Any:
         """Run an operation on the shard of `key_id`: its reply, or a future where it must be committed first."""
-        return self.hosted(self.partition_of(key_id)).submit(operation)
+        hosted = self._hosted.get(self._partition_of.get(key_id, -1))
+        if hosted is None:
+            hosted = self.hosted(self.partition_of(key_id))
+        return hosted.submit(operation)
 
     def read(self, key_id: str, operation: Callable[[S, int], Any]) -> Any:
         """Ask the shard of `key_id`: the answer at once, or a future while what it saw is not committed yet."""

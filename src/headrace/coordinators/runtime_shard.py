@@ -29,7 +29,7 @@ from headrace.coordinators.runtime_log import CoordinatorLog, coordinator_error
 from headrace.coordinators.runtime_result import DEFERRED, Result
 from headrace.coordinators.runtime_timers import Timers
 from headrace.kernel.errors import ErrorCode, Fault, Refused
-from headrace.records.builder import Record, build_batch
+from headrace.records.builder import Record, build_writable_batch
 from headrace.records.control import build_end_txn_marker
 
 _log = logging.getLogger(__name__)
@@ -284,19 +284,15 @@ class HostedShard(Generic[S]):
 
     def _write_now(self, result: Result, now_ms: int) -> None:
         records = result.records
-        producer_id, producer_epoch = result.producer or (-1, -1)
-        batch = build_batch(
-            records, producer_id=producer_id, producer_epoch=producer_epoch, transactional=result.producer is not None
-        )
         try:
-            end_offset = self._log.append(bytearray(batch), now_ms)
+            end_offset = self._log.append(build_writable_batch(records, result.producer), now_ms)
         except Fault as fault:
             if not result.replay:
                 # The operation has changed the memory already: it is built anew from what is on disk.
                 self._reload(fault.code)
             raise Refused(coordinator_error(fault.code), fault.message) from fault
         if result.replay:
-            self._replay(records, end_offset - len(records), producer_id, producer_epoch)
+            self._replay(records, end_offset - len(records), *(result.producer or (-1, -1)))
 
     def _gather(self, result: Result, size: int) -> None:
         if result.replay:
@@ -331,7 +327,7 @@ class HostedShard(Generic[S]):
         records, self._gathered, self._gathered_bytes = self._gathered, [], 0
         tell, self._gathered_tell = self._gathered_tell, []
         try:
-            end_offset = self._log.append(bytearray(build_batch(records)), self._clock())
+            end_offset = self._log.append(build_writable_batch(records), self._clock())
         except Fault as fault:
             _log.warning("%s: %d records could not be written: %s", self.name, len(records), fault.message)
             self._gathered_tell = tell

@@ -226,7 +226,10 @@ class Connection:
                 self.close()
                 return
             if type(reply) is bytearray and not self._places:
-                queue.push(reply)
+                if stop == end and not queue.size_bytes:
+                    self._flush(reply)
+                else:
+                    queue.push(reply)
             elif reply is not None:
                 self._take(reply)
         self._start = start
@@ -334,11 +337,12 @@ class Connection:
         self._flush()
         self._resume()
 
-    def _flush(self) -> None:
-        if self._closed or not self._queue.size_bytes:
+    def _flush(self, alone: bytearray | None = None) -> None:
+        """Sends what waits, or the only answer of a round (most clients talk like that), which need not wait there."""
+        if self._closed or not (alone or self._queue.size_bytes):
             return
         try:
-            sent = self._queue.flush(self._sock)
+            sent = self._queue.flush(self._sock) if alone is None else self._queue.send_alone(self._sock, alone)
         except OSError:
             self.close()
             return

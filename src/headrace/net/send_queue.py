@@ -63,6 +63,17 @@ class SendQueue:
         self._small = None
         self._sent_of_first = self.size_bytes = 0
 
+    def send_alone(self, sock: socket.socket, part: bytearray) -> int:
+        """Sends an answer that nothing stands before; what the socket does not take is queued."""
+        assert not self.size_bytes, "answers keep their order"
+        try:
+            sent = sock.send(part)
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        if sent < len(part):
+            self.push(part[sent:])
+        return sent
+
     def flush(self, sock: socket.socket) -> int:
         """Sends until the queue is empty, the socket is full or the turn is over; how many bytes went."""
         total = 0

@@ -12,8 +12,6 @@ from headrace.records.batch import (
     CONTROL_BIT,
     CRC_START,
     CURRENT_MAGIC,
-    HEADER,
-    HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
     NO_LEADER_EPOCH,
     NO_PRODUCER_EPOCH,
@@ -29,7 +27,19 @@ from headrace.records.varint import write_varint
 
 CREATE_TIME: Final = TimestampType.CREATE_TIME
 LOG_APPEND_TIME: Final = TimestampType.LOG_APPEND_TIME
-_CRC: Final = struct.Struct(">I")
+# A header in two pieces: what stands before the checksum (and the checksum), and what it covers.
+_BEFORE_CRC: Final = struct.Struct(">qiibI")
+_AFTER_CRC: Final = struct.Struct(">hiqqqhii")
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    write_varint(out, value)
+    return bytes(out)
+
+
+# Lengths and offset deltas of small records.
+_VARINTS: Final = tuple(_varint(value) for value in range(256))
 
 
 @dataclass(slots=True)
@@ -56,39 +66,58 @@ def build_batch(
     level: int | None = None,
 ) -> bytes:
     """One sealed batch. Records get the offsets `base_offset`, +1, … whatever their own `offset` says."""
-    assert records, "a batch holds at least one record"
-    base_timestamp_ms = records[0].timestamp_ms
-    body = bytearray()
-    for delta, record in enumerate(records):
-        _write_record(body, record, record.timestamp_ms - base_timestamp_ms, delta)
-    section = body if codec is Codec.NONE else compress(codec, body, level)
+    body = records_section(records)
     attributes = (
         codec
         | (TIMESTAMP_TYPE_BIT if timestamp_type is TimestampType.LOG_APPEND_TIME else 0)
         | (TRANSACTIONAL_BIT if transactional else 0)
         | (CONTROL_BIT if control else 0)
     )
-    out = bytearray(HEADER_BYTES)
-    HEADER.pack_into(
-        out,
-        0,
-        base_offset,
-        HEADER_BYTES - LOG_OVERHEAD_BYTES + len(section),
-        leader_epoch,
-        CURRENT_MAGIC,
-        0,
+    sealed = _sealed(
+        records,
+        body if codec is Codec.NONE else compress(codec, body, level),
         attributes,
-        len(records) - 1,
-        base_timestamp_ms,
-        base_timestamp_ms if len(records) == 1 else max(record.timestamp_ms for record in records),
-        producer_id,
-        producer_epoch,
-        base_sequence,
-        len(records),
+        (producer_id, producer_epoch, base_sequence),
+        base_offset,
+        leader_epoch,
     )
-    out += section
-    _CRC.pack_into(out, CRC_START - _CRC.size, crc32c(memoryview(out)[CRC_START:]))
-    return bytes(out)
+    return bytes(sealed)
+
+
+def build_writable_batch(records: Sequence[Record], producer: tuple[int, int] | None = None) -> bytearray:
+    """One sealed batch that is to be appended here: plain, or of the transaction of `producer` (id, epoch)."""
+    if producer is None:
+        return _sealed(records, records_section(records), 0, (NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE))
+    return _sealed(records, records_section(records), TRANSACTIONAL_BIT, (*producer, NO_SEQUENCE))
+
+
+def _sealed(
+    records: Sequence[Record],
+    section: bytes | bytearray,
+    attributes: int,
+    producer: tuple[int, int, int],
+    base_offset: int = 0,
+    leader_epoch: int = NO_LEADER_EPOCH,
+) -> bytearray:
+    count = len(records)
+    first_ms = records[0].timestamp_ms
+    last_ms = first_ms if count == 1 else max(record.timestamp_ms for record in records)
+    covered = _AFTER_CRC.pack(attributes, count - 1, first_ms, last_ms, *producer, count) + section
+    length = CRC_START - LOG_OVERHEAD_BYTES + len(covered)
+    out = bytearray(_BEFORE_CRC.pack(base_offset, length, leader_epoch, CURRENT_MAGIC, crc32c(covered)))
+    out += covered
+    return out
+
+
+def records_section(records: Sequence[Record]) -> bytes:
+    """The records of a batch as they stand behind its header, not compressed."""
+    assert records, "a batch holds at least one record"
+    base_timestamp_ms = records[0].timestamp_ms
+    if len(records) == 1:
+        return _framed_record(records[0], 0, 0)
+    return b"".join(
+        _framed_record(record, record.timestamp_ms - base_timestamp_ms, delta) for delta, record in enumerate(records)
+    )
 
 
 def write_record_body(record: Record, timestamp_delta: int, offset_delta: int) -> bytearray:
@@ -122,7 +151,19 @@ def write_record_body(record: Record, timestamp_delta: int, offset_delta: int) -
     return body
 
 
-def _write_record(out: bytearray, record: Record, timestamp_delta: int, offset_delta: int) -> None:
+def _framed_record(record: Record, timestamp_delta: int, offset_delta: int) -> bytes:
+    key, value = record.key, record.value
+    if not timestamp_delta and key is not None and value is not None and not record.headers:
+        # What coordinators write: small records of one moment.
+        key_length, value_length = len(key), len(value)
+        if key_length < 120 and value_length < 120 and offset_delta < 64:
+            key_size, value_size = _VARINTS[key_length], _VARINTS[value_length]
+            # Attributes, two deltas and the number of headers take a byte each.
+            size = 4 + len(key_size) + key_length + len(value_size) + value_length
+            delta = _VARINTS[offset_delta]
+            return b"".join((_VARINTS[size], b"\0\0", delta, key_size, key, value_size, value, b"\0"))
     body = write_record_body(record, timestamp_delta, offset_delta)
+    out = bytearray()
     write_varint(out, len(body))
     out += body
+    return bytes(out)

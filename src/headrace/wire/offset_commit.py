@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from headrace.wire.bounds import checked_count, checked_end
 from headrace.wire.codec import MalformedRequest, read_uvarint, skip_tagged_fields
 from headrace.wire.schema_writer import write_uvarint
 from headrace.wire.strings import compact_string, nullable_string
@@ -50,9 +51,26 @@ class OffsetCommitRequest(NamedTuple):
     topics: list[tuple[Topic, list[PartitionCommit]]]
 
 
+# What stands behind the topic's name and its one partition in a commit without metadata: partition, offset, leader
+# epoch, metadata (empty or null), then no tags three times.
+_ONE_PARTITION_BYTES: Final = 20
+_NO_METADATA: Final = (b"\1\0\0\0", b"\0\0\0\0")
+# Beginnings that are kept: ids and names are a few dozen bytes each, and a client must not fill the memory with them.
+_LONGEST_KEPT_BYTES: Final = 512
+
+
 def read_offset_commit_request(frame: memoryview, at: int, version: int) -> OffsetCommitRequest:
     """Raises MalformedRequest."""
     data = bytes(frame)
+    if version >= FLEXIBLE_FROM and data[-4:] in _NO_METADATA:
+        # From commit to commit a consumer changes numbers only; what comes before them is read once.
+        tail = len(data) - _ONE_PARTITION_BYTES
+        is_one = 0 < tail - at <= _LONGEST_KEPT_BYTES and data[tail - 1] == 2
+        if is_one and (head := _head_of_one(data[at:tail], version)) is not None:
+            group_id, generation, member_id, instance_id, topic = head
+            partition, offset, leader_epoch = _PARTITION_EPOCH.unpack_from(data, tail)
+            commit = PartitionCommit(partition, offset, leader_epoch, "")
+            return OffsetCommitRequest(group_id, generation, member_id, instance_id, -1, [(topic, [commit])])
     try:
         read = _read_flexible if version >= FLEXIBLE_FROM else _read_legacy
         request, end = read(data, at, version)
@@ -63,23 +81,9 @@ def read_offset_commit_request(frame: memoryview, at: int, version: int) -> Offs
     return request
 
 
-def _checked_end(data: bytes, at: int, length: int) -> int:
-    """The end of `length` bytes at `at`; slicing alone would silently give fewer, and -1 is a null."""
-    end = at + length
-    if length < 0 or end > len(data):
-        raise MalformedRequest(f"a field of {length} bytes where {len(data) - at} are left")
-    return end
-
-
-def _checked_count(data: bytes, at: int, count: int, smallest: int) -> int:
-    if count < 0 or count * smallest > len(data) - at:
-        raise MalformedRequest(f"a list of {count} where {len(data) - at} bytes are left")
-    return count
-
-
 def _legacy_text(data: bytes, at: int) -> tuple[str, int]:
     (length,) = _I16.unpack_from(data, at)
-    end = _checked_end(data, at + 2, length)
+    end = checked_end(data, at + 2, length)
     return str(data[at + 2 : end], "utf-8"), end
 
 
@@ -99,12 +103,12 @@ def _read_legacy(data: bytes, at: int, version: int) -> tuple[OffsetCommitReques
     (topic_count,) = _I32.unpack_from(data, at)
     at += 4
     topics: list[tuple[Topic, list[PartitionCommit]]] = []
-    for _ in range(_checked_count(data, at, topic_count, 6)):
+    for _ in range(checked_count(data, at, topic_count, 6)):
         name, at = _legacy_text(data, at)
         (count,) = _I32.unpack_from(data, at)
         at += 4
         commits: list[PartitionCommit] = []
-        for _ in range(_checked_count(data, at, count, 14)):
+        for _ in range(checked_count(data, at, count, 14)):
             partition, offset = _PARTITION.unpack_from(data, at)
             at += 12
             leader_epoch = -1
@@ -121,17 +125,32 @@ def _read_legacy(data: bytes, at: int, version: int) -> tuple[OffsetCommitReques
     return OffsetCommitRequest(group_id, generation, member_id, instance_id, retention_ms, topics), at
 
 
+@lru_cache(maxsize=4_096)
+def _head_of_one(data: bytes, version: int) -> tuple[str, int, str, str | None, Topic] | None:
+    """The beginning of a request, when it ends right before the only partition of the only topic."""
+    try:
+        group_id, generation, member_id, instance_id, topic_count, at = _read_flexible_head(data, 0)
+        topic, at = _read_topic(data, at, version)
+        partition_count, at = read_uvarint(data, at)
+    except (MalformedRequest, struct.error, IndexError, UnicodeDecodeError):
+        return None
+    if topic_count != 1 or partition_count - 1 != 1 or at != len(data):
+        return None
+    return group_id, generation, member_id, instance_id, topic
+
+
 def _compact_text(data: bytes, at: int) -> tuple[str, int]:
     length = data[at]
     if length < 0x80:
         at += 1
     else:
         length, at = read_uvarint(data, at)
-    end = _checked_end(data, at, length - 1)
+    end = checked_end(data, at, length - 1)
     return str(data[at:end], "utf-8"), end
 
 
-def _read_flexible(data: bytes, at: int, version: int) -> tuple[OffsetCommitRequest, int]:
+def _read_flexible_head(data: bytes, at: int) -> tuple[str, int, str, str | None, int, int]:
+    """Everything before the topics: group, generation, member, instance, how many topics, where they begin."""
     group_id, at = _compact_text(data, at)
     (generation,) = _I32.unpack_from(data, at)
     member_id, at = _compact_text(data, at + 4)
@@ -141,18 +160,24 @@ def _read_flexible(data: bytes, at: int, version: int) -> tuple[OffsetCommitRequ
     else:
         at += 1
     topic_count, at = read_uvarint(data, at)
+    return group_id, generation, member_id, instance_id, topic_count - 1, at
+
+
+def _read_topic(data: bytes, at: int, version: int) -> tuple[Topic, int]:
+    if version < TOPIC_IDS_FROM:
+        return _compact_text(data, at)
+    end = checked_end(data, at, 16)
+    return data[at:end], end
+
+
+def _read_flexible(data: bytes, at: int, version: int) -> tuple[OffsetCommitRequest, int]:
+    group_id, generation, member_id, instance_id, topic_count, at = _read_flexible_head(data, at)
     topics: list[tuple[Topic, list[PartitionCommit]]] = []
-    for _ in range(_checked_count(data, at, topic_count - 1, 3)):
-        topic: Topic
-        if version >= TOPIC_IDS_FROM:
-            end = _checked_end(data, at, 16)
-            topic = data[at:end]
-            at = end
-        else:
-            topic, at = _compact_text(data, at)
+    for _ in range(checked_count(data, at, topic_count, 3)):
+        topic, at = _read_topic(data, at, version)
         count, at = read_uvarint(data, at)
         commits: list[PartitionCommit] = []
-        for _ in range(_checked_count(data, at, count - 1, 18)):
+        for _ in range(checked_count(data, at, count - 1, 18)):
             partition, offset, leader_epoch = _PARTITION_EPOCH.unpack_from(data, at)
             at += 16
             metadata = ""

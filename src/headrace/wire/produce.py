@@ -10,6 +10,7 @@ import struct
 from typing import Final, NamedTuple
 
 from headrace.kernel.dataclass import dataclass
+from headrace.wire.bounds import checked_count, checked_end
 from headrace.wire.codec import MalformedRequest, read_uvarint, skip_tagged_fields
 from headrace.wire.node_endpoints import NodeEndpoint, write_node_endpoints
 from headrace.wire.schema_writer import write_uvarint
@@ -73,46 +74,32 @@ def read_produce_request(frame: memoryview, at: int, version: int) -> ProduceReq
     return request
 
 
-def _checked(frame: memoryview, at: int, length: int) -> int:
-    """The end of `length` bytes at `at`; slicing alone would silently give fewer."""
-    end = at + length
-    if length < 0 or end > len(frame):
-        raise MalformedRequest(f"a field of {length} bytes where {len(frame) - at} are left")
-    return end
-
-
-def _checked_count(frame: memoryview, at: int, count: int, smallest: int) -> int:
-    if count < 0 or count * smallest > len(frame) - at:
-        raise MalformedRequest(f"a list of {count} where {len(frame) - at} bytes are left")
-    return count
-
-
 def _read_legacy(frame: memoryview, at: int) -> tuple[ProduceRequest, int]:
     (length,) = _I16.unpack_from(frame, at)
     at += 2
     transactional_id = None
     if length >= 0:
-        end = _checked(frame, at, length)
+        end = checked_end(frame, at, length)
         transactional_id = str(frame[at:end], "utf-8")
         at = end
     acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(frame, at)
     (topic_count,) = _I32.unpack_from(frame, at + 6)
     at += 10
     topics: list[TopicRecords] = []
-    for _ in range(_checked_count(frame, at, topic_count, 6)):
+    for _ in range(checked_count(frame, at, topic_count, 6)):
         (length,) = _I16.unpack_from(frame, at)
-        end = _checked(frame, at + 2, length)
+        end = checked_end(frame, at + 2, length)
         name = str(frame[at + 2 : end], "utf-8")
         (partition_count,) = _I32.unpack_from(frame, end)
         at = end + 4
         partitions: list[PartitionRecords] = []
-        for _ in range(_checked_count(frame, at, partition_count, 8)):
+        for _ in range(checked_count(frame, at, partition_count, 8)):
             (index,) = _I32.unpack_from(frame, at)
             (length,) = _I32.unpack_from(frame, at + 4)
             at += 8
             records = None
             if length >= 0:
-                end = _checked(frame, at, length)
+                end = checked_end(frame, at, length)
                 records = frame[at:end]
                 at = end
             partitions.append((index, records))
@@ -155,32 +142,32 @@ def _read_flexible(frame: memoryview, at: int, version: int) -> tuple[ProduceReq
     length, at = (frame[at], at + 1) if frame[at] < 0x80 else read_uvarint(frame, at)
     transactional_id = None
     if length:
-        end = _checked(frame, at, length - 1)
+        end = checked_end(frame, at, length - 1)
         transactional_id = str(frame[at:end], "utf-8")
         at = end
     acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(frame, at)
     at += 6
     topic_count, at = (frame[at], at + 1) if frame[at] < 0x80 else read_uvarint(frame, at)
     topics: list[TopicRecords] = []
-    for _ in range(_checked_count(frame, at, topic_count - 1, 3)):
+    for _ in range(checked_count(frame, at, topic_count - 1, 3)):
         topic: str | bytes
         if version >= TOPIC_IDS_FROM:
-            end = _checked(frame, at, 16)
+            end = checked_end(frame, at, 16)
             topic = bytes(frame[at:end])
         else:
             length, at = (frame[at], at + 1) if frame[at] < 0x80 else read_uvarint(frame, at)
-            end = _checked(frame, at, length - 1)
+            end = checked_end(frame, at, length - 1)
             topic = str(frame[at:end], "utf-8")
         partition_count, at = (frame[end], end + 1) if frame[end] < 0x80 else read_uvarint(frame, end)
         partitions: list[PartitionRecords] = []
-        for _ in range(_checked_count(frame, at, partition_count - 1, 6)):
+        for _ in range(checked_count(frame, at, partition_count - 1, 6)):
             (index,) = _I32.unpack_from(frame, at)
             length, at = read_uvarint(frame, at + 4)
             records = None
             if length:
                 end = at + length - 1
                 if end > size:
-                    _checked(frame, at, length - 1)
+                    checked_end(frame, at, length - 1)
                 records = frame[at:end]
                 at = end
             at = at + 1 if frame[at] == 0 else skip_tagged_fields(frame, at)

@@ -61,6 +61,29 @@ def read(version: int, data: bytes) -> OffsetCommitRequest:
 
 @given(
     version=st.sampled_from(VERSIONS),
+    commits=st.lists(commits.map(lambda commit: commit._replace(metadata="")), min_size=2, max_size=4),
+    instance=st.none() | texts,
+    topic=texts,
+    topic_id=st.uuids(),
+)
+def test_commits_of_one_partition_that_differ_in_numbers_only(
+    version: int,
+    commits: list[PartitionCommit],
+    instance: str | None,
+    topic: str,
+    topic_id: uuid.UUID,
+) -> None:
+    for commit in commits:
+        sent = OffsetCommitRequest("readers", 3, "member", instance, -1, [(topic, [commit])])
+        found = read(version, frame(version, sent, [topic_id]))
+        kept = commit if version >= 6 else commit._replace(leader_epoch=-1)
+        assert found.topics == [(topic if version < TOPIC_IDS_FROM else topic_id.bytes, [kept])]
+        assert (found.group_id, found.generation, found.member_id) == ("readers", 3, "member")
+        assert found.instance_id == (instance if version >= 7 else None)
+
+
+@given(
+    version=st.sampled_from(VERSIONS),
     group=texts,
     generation=st.integers(-1, 2**31 - 1),
     member=texts,
@@ -90,9 +113,10 @@ def test_a_request_is_read_as_it_was_written(
     ]
 
 
+@pytest.mark.parametrize("metadata", ["so far", ""])
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_request_that_ends_too_early_is_refused(version: int) -> None:
-    request = OffsetCommitRequest("g", 3, "m", "i", 5, [("orders", [PartitionCommit(0, 5, 1, "so far")])])
+def test_a_request_that_ends_too_early_is_refused(version: int, metadata: str) -> None:
+    request = OffsetCommitRequest("g", 3, "m", "i", 5, [("orders", [PartitionCommit(0, 5, 1, metadata)])])
     whole = frame(version, request, [uuid.uuid4()])
     _, body_at = codec.read_request_header(whole)
     assert read(version, whole).group_id == "g"

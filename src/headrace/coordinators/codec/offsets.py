@@ -18,6 +18,7 @@ OFFSET_COMMIT: Final = 1
 _INT32: Final = struct.Struct(">i")
 _HEAD: Final = struct.Struct(">hqi")
 _INT64: Final = struct.Struct(">q")
+_PLAIN: Final = struct.Struct(">hqibq3s16s")
 _EXPIRING: Final = struct.Struct(">qq")
 
 
@@ -47,18 +48,23 @@ def read_offset_key(key: bytes) -> tuple[str, str, int]:
         raise UnreadableRecord("an offset key that ends too early") from error
 
 
-class _LastWritten:
-    """What was encoded last: a commit is replayed right after it is written, and need not be read for that."""
-
-    data: bytes = b""
-    value: OffsetValue | None = None
+# What was encoded last: a commit is replayed right after it is written, and need not be read for that.
+_last_data: bytes = b""
+_last_value: OffsetValue | None = None
 
 
 def offset_value(value: OffsetValue) -> bytes:
-    data = _encoded(value)
-    if value.expire_timestamp_ms < 0:  # the version with an expiry leaves the leader epoch out
-        _LastWritten.data, _LastWritten.value = data, value
-    return data
+    global _last_data, _last_value
+    offset, leader_epoch, metadata, commit_ms, expire_ms, topic_id = value
+    if expire_ms < 0:  # the version with an expiry leaves the leader epoch out
+        if metadata or topic_id is None:
+            data = _encoded(value)
+        else:
+            # Nearly every commit; "no metadata" is the one byte of an empty text.
+            data = _PLAIN.pack(4, offset, leader_epoch, 1, commit_ms, b"\x01\x00\x10", topic_id.bytes)
+        _last_data, _last_value = data, value
+        return data
+    return _encoded(value)
 
 
 def _encoded(value: OffsetValue) -> bytes:
@@ -75,8 +81,8 @@ def _encoded(value: OffsetValue) -> bytes:
 
 
 def read_offset_value(data: bytes) -> OffsetValue:
-    if data is _LastWritten.data and _LastWritten.value is not None:
-        return _LastWritten.value
+    if data is _last_data and _last_value is not None:
+        return _last_value
     length = data[14] - 1 if len(data) > 14 else -1
     if data[:2] == b"\0\4" and length < 0x7F and len(data) >= 24 + length >= 24:
         # Nearly every record: the current version with metadata that needs one byte for its length.

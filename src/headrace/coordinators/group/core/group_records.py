@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from headrace.coordinators.codec import classic_groups, consumer_groups, offsets
-from headrace.coordinators.codec.primitives import UnreadableRecord, key_type, key_words
+from headrace.coordinators.codec.primitives import UnreadableRecord, int16, key_type, key_words
 from headrace.coordinators.group.core import share_records
 from headrace.coordinators.group.core.classic_group import ClassicGroup, from_record
 from headrace.coordinators.group.core.consumer_group import ConsumerGroup, ResolvedRegex
@@ -18,7 +18,8 @@ from headrace.coordinators.group.core.offsets import Offsets
 from headrace.coordinators.group.core.share_group import ShareGroup
 
 Group = ClassicGroup | ConsumerGroup
-_OFFSETS: Final = frozenset({offsets.OFFSET_COMMIT, offsets.LEGACY_OFFSET_COMMIT})
+# As the keys begin: most records are offsets, and need not be asked for their type.
+_OFFSETS: Final = frozenset(map(int16, (offsets.OFFSET_COMMIT, offsets.LEGACY_OFFSET_COMMIT)))
 _KEY_WORDS: Final = {
     consumer_groups.GROUP_METADATA: 1,
     consumer_groups.TARGET_METADATA: 1,
@@ -46,13 +47,14 @@ class GroupRecords:
 
     def replay(self, key: bytes, value: bytes | None, offset: int, producer_id: int) -> None:
         try:
-            record_type = key_type(key)
-            if record_type in _OFFSETS:
+            if key[:2] in _OFFSETS:
                 group_id = self._committed.replay(key, value, offset, producer_id)
                 if group_id is not None and group_id not in self._groups:
                     # Offsets without members: a consumer that assigns its partitions itself.
                     self._groups[group_id] = ClassicGroup(group_id)
-            elif record_type == classic_groups.GROUP_METADATA:
+                return
+            record_type = key_type(key)
+            if record_type == classic_groups.GROUP_METADATA:
                 self._classic(key_words(key, 1)[0], value)
             elif record_type in share_records.KINDS:
                 share_records.replay_share_record(self._share_groups, record_type, key, value)

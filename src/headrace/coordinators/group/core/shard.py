@@ -247,9 +247,11 @@ class GroupShard:
 
     def commit_offsets(self, request: CommitRequest, now_ms: int) -> Result:
         """The reply is the set of partitions whose metadata is too long. Raises Refused."""
-        self._check_no_share_group(request.group_id, ErrorCode.group_id_not_found)
+        group_id = request.group_id
+        if group_id in self.share_groups:
+            self._check_no_share_group(group_id, ErrorCode.group_id_not_found)
         records, too_long = self.offsets.commit(request, now_ms)
-        group = self.groups.get(request.group_id)
+        group = self.groups.get(group_id)
         if (
             isinstance(group, ClassicGroup)
             and (member := group.members.get(request.member_id)) is not None
