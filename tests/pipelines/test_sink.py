@@ -14,6 +14,7 @@ from headrace.kernel.ids import partition_for_key
 from headrace.pipelines.foreach_batch import to_topic
 from headrace.pipelines.options import SinkOptions
 from headrace.pipelines.sink import ledger_group, write_slot
+from headrace.pipelines.task_sink import written_by_tasks
 from tests.pipelines.conftest import Cluster, records
 
 
@@ -63,62 +64,71 @@ def test_topic_and_partition_come_from_columns(spark: Any, cluster: Cluster) -> 
     )
 
 
-def test_a_repeated_batch_is_written_once(spark: Any, cluster: Cluster, tmp_path: Path) -> None:
+@pytest.mark.parametrize("by_tasks_first", [False, True])
+def test_a_repeated_batch_is_written_once(spark: Any, cluster: Cluster, tmp_path: Path, by_tasks_first: bool) -> None:
     """The journal says that the last batches were never committed: Spark runs them again, as after a crash. It has a
-    shuffle, and other cores at hand than before: the tasks must be the same all the same."""
+    shuffle, and other cores at hand than before: the tasks must be the same all the same. Sink and tasks keep one
+    ledger, so a query may write first in the one way and then in the other."""
     source, target = cluster.topic(2), cluster.topic(2)
     for partition in range(2):
         cluster.write(source, records(50), partition=partition)
     given = cluster.options(subscribe=source, startingOffsets="earliest", maxOffsetsPerTrigger="40")
 
-    def run(cores: int) -> int:
+    def run(cores: int, *, by_tasks: bool) -> int:
         spark.conf.set("spark.sql.adaptive.coalescePartitions.minPartitionNum", cores)
         rows = spark.readStream.format("headrace").options(**given).load().select("key", "value")
         stream = rows.repartition("value")
-        query = (
-            stream.writeStream.format("headrace")
-            .options(**cluster.options(topic=target, checkpointLocation=str(tmp_path / "c")))
-            .trigger(availableNow=True)
-            .start()
-        )
+        sink = cluster.options(topic=target)
+        writer = written_by_tasks(stream, sink) if by_tasks else stream.writeStream.format("headrace").options(**sink)
+        query = writer.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start()
         query.awaitTermination()
         return len([event for event in query.recentProgress if event.numInputRows])
 
-    assert run(cores=1) == 3
+    assert run(cores=1, by_tasks=by_tasks_first) == 3
     for batch in (1, 2):
         for name in (f"{batch}", f".{batch}.crc"):
             (tmp_path / "c" / "commits" / name).unlink(missing_ok=True)
     (tmp_path / "c" / "offsets" / "2").unlink()
     (tmp_path / "c" / "offsets" / ".2.crc").unlink(missing_ok=True)
-    assert run(cores=2) >= 1
+    assert run(cores=2, by_tasks=not by_tasks_first) >= 1
     spark.conf.unset("spark.sql.adaptive.coalescePartitions.minPartitionNum")
     written = read(spark, cluster, target).groupBy("key", "value").count().collect()
     read_back = Counter({(row.key, row.value): row["count"] for row in written})
     assert read_back == Counter((record.key, record.value) for record in [*records(50), *records(50)])
 
 
-def test_update_mode_through_foreach_batch_keeps_the_latest_value(spark: Any, cluster: Cluster, tmp_path: Path) -> None:
-    source, target = cluster.topic(1), cluster.topic(1)
-    cluster.write(source, records(30))
+def counted_by_thirds(spark: Any, cluster: Cluster, source: str) -> Any:
     given = cluster.options(subscribe=source, startingOffsets="earliest", maxOffsetsPerTrigger="10")
-    counted = (
+    return (
         spark.readStream.format("headrace")
         .options(**given)
         .load()
         .groupBy((f.col("offset") % 3).cast("string").alias("key"))
         .agg(f.count("*").cast("string").alias("value"))
     )
-    write = to_topic("counts", cluster.options(topic=target))
-    query = (
-        counted.writeStream.outputMode("update")
-        .foreachBatch(write)
-        .option("checkpointLocation", str(tmp_path))
-        .trigger(availableNow=True)
-        .start()
-    )
+
+
+def latest_values(spark: Any, cluster: Cluster, writer: Any, target: str, checkpoint: Path) -> dict[bytes, bytes]:
+    query = writer.outputMode("update").option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
     query.awaitTermination()
-    latest = {bytes(row.key): bytes(row.value) for row in read(spark, cluster, target).orderBy("offset").collect()}
-    assert latest == {b"0": b"10", b"1": b"10", b"2": b"10"}
+    return {bytes(row.key): bytes(row.value) for row in read(spark, cluster, target).orderBy("offset").collect()}
+
+
+def test_update_mode_by_tasks_keeps_the_latest_value(spark: Any, cluster: Cluster, tmp_path: Path) -> None:
+    source, target = cluster.topic(1), cluster.topic(1)
+    cluster.write(source, records(30))
+    writer = written_by_tasks(counted_by_thirds(spark, cluster, source), cluster.options(topic=target))
+    assert latest_values(spark, cluster, writer, target, tmp_path) == {b"0": b"10", b"1": b"10", b"2": b"10"}
+
+
+def test_update_mode_through_foreach_batch_keeps_the_latest_value(
+    spark: Any, headrace: Cluster, tmp_path: Path
+) -> None:
+    source, target = headrace.topic(1), headrace.topic(1)
+    headrace.write(source, records(30))
+    write = to_topic("counts", headrace.options(topic=target))
+    writer = counted_by_thirds(spark, headrace, source).writeStream.foreachBatch(write)
+    assert latest_values(spark, headrace, writer, target, tmp_path) == {b"0": b"10", b"1": b"10", b"2": b"10"}
 
 
 def test_a_slot_skips_what_its_ledger_has_and_a_stale_attempt_is_fenced(cluster: Cluster) -> None:

@@ -37,7 +37,7 @@ from headrace.kernel.errors import Fault
 from headrace.pipelines.arrow_writer import Ints, encode_headers, partitions_for_keys, sections
 from headrace.pipelines.errors import OptionError, PipelineError, nearest
 from headrace.pipelines.options import SinkOptions
-from headrace.pipelines.worker_clients import client_for
+from headrace.pipelines.worker_clients import client_for, remembered
 
 DEFAULT_LEDGER_TOPIC: Final = "__pipelines"
 _TEXT_OR_BYTES: Final = (StringType, BinaryType)
@@ -141,7 +141,8 @@ class _RowWriter:
 
     def _partition_count(self, topic: str) -> int:
         if topic not in self._partition_counts:
-            self._partition_counts[topic] = partition_count(self.client, topic)
+            key = (self.options.cluster, topic)
+            self._partition_counts[topic] = remembered(key, lambda: partition_count(self.client, topic))
         return self._partition_counts[topic]
 
 
@@ -218,6 +219,13 @@ def _write_in_transaction(
 
 
 def _checked(given: Mapping[str, str], schema: StructType) -> SinkOptions:
+    """The options, once they and the cluster were found right. Spark makes a writer twice per micro-batch."""
+    options = remembered((frozenset(given.items()), schema.json()), lambda: _check(given, schema))
+    client_for(options.cluster)
+    return options
+
+
+def _check(given: Mapping[str, str], schema: StructType) -> SinkOptions:
     options = SinkOptions.parse(given)
     check_schema(schema, options.topic)
     client = client_for(options.cluster)

@@ -1,18 +1,27 @@
-"""What a Python process of Spark keeps between its tasks: one client per cluster.
+"""What a Python process of Spark keeps between its tasks: one client per cluster, and answers that stay true a while.
 
-Spark reuses its workers, so connections outlive a task.
+Spark reuses its workers, so connections outlive a task. A worker whose task fails is not used again: a wrong answer
+does not outlive the failure it leads to.
 """
 
 from __future__ import annotations
 
 import gc
 import os
+import time
+from collections.abc import Callable, Hashable
+from typing import Any, Final, TypeVar
 
 from headrace.client.blocking import BlockingClient
 from headrace.pipelines.options import Cluster
 
 _clients: dict[tuple[int, Cluster], BlockingClient] = {}
 _frozen: dict[int, int] = {}
+# A producer of Kafka's believes its metadata five minutes; partitions added to a topic are to be used sooner here.
+_BELIEVED_S: Final = 30.0
+_MOST_REMEMBERED: Final = 1000
+_remembered: dict[Hashable, tuple[float, Any]] = {}
+_T = TypeVar("_T")
 
 
 def client_for(cluster: Cluster) -> BlockingClient:
@@ -22,6 +31,19 @@ def client_for(cluster: Cluster) -> BlockingClient:
     if key not in _clients:
         _clients[key] = BlockingClient(cluster.bootstrap, client_id=cluster.client_id, security=cluster.security)
     return _clients[key]
+
+
+def remembered(key: Hashable, ask: Callable[[], _T], clock: Callable[[], float] = time.monotonic) -> _T:
+    """An answer less than half a minute old, or a fresh one: every micro-batch asks again what hardly ever changes."""
+    known = _remembered.get(key)
+    if known is not None and clock() - known[0] < _BELIEVED_S:
+        answer: _T = known[1]
+        return answer
+    answer = ask()
+    if len(_remembered) >= _MOST_REMEMBERED:
+        _remembered.clear()
+    _remembered[key] = (clock(), answer)
+    return answer
 
 
 def _spare_the_collector() -> None:

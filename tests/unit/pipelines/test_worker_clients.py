@@ -11,7 +11,7 @@ import pytest
 
 from headrace.client.blocking_security import Security
 from headrace.pipelines.options import Cluster
-from headrace.pipelines.worker_clients import client_for
+from headrace.pipelines.worker_clients import client_for, remembered
 
 _CLUSTER = Cluster("localhost:9092", Security(), "test")
 
@@ -47,3 +47,21 @@ def test_a_forked_process_does_not_share_its_parent_s_connections() -> None:
         os._exit(0)
     os.waitpid(child, 0)
     assert int(os.read(read, 100)) != ours
+
+
+def test_an_answer_is_believed_for_half_a_minute_and_a_failure_not_at_all() -> None:
+    now, asked = [0.0], []
+
+    def ask() -> int:
+        asked.append(now[0])
+        if len(asked) == 1:
+            raise OSError("no broker")
+        return len(asked)
+
+    key = ("test", object())
+    with pytest.raises(OSError, match="no broker"):
+        remembered(key, ask, lambda: now[0])
+    answers = []
+    for now[0] in (1.0, 20.0, 40.0):
+        answers.append(remembered(key, ask, lambda: now[0]))
+    assert (answers, asked) == ([2, 2, 3], [0.0, 1.0, 40.0])
