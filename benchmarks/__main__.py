@@ -17,11 +17,13 @@ def main() -> None:
     parser.add_argument("suites", nargs="*", default=list(SUITES), choices=[*SUITES, []])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", type=Path, default=Path("build/bench"))
+    parser.add_argument("--rows", default="", help="parts of the suite pipelines, with commas between: flat,count")
     given = parser.parse_args()
     for name in given.suites or SUITES:
         suite = importlib.import_module(f"benchmarks.{name}")
         with tempfile.TemporaryDirectory(prefix=f"headrace-bench-{name}-") as directory:
-            rows = suite.run(Path(directory), rounds=given.rounds)
+            chosen = {"parts": given.rows.split(",")} if given.rows and name == "pipelines" else {}
+            rows = suite.run(Path(directory), rounds=given.rounds, **chosen)
         show(f"{name} ({given.rounds} rounds, medians)", rows, file=given.json / f"{name}.json")
 
 
