@@ -102,8 +102,14 @@ def _unix_sockets() -> dict[str, str]:
 
 @functools.cache
 def _socket_folder() -> str:
-    folder = tempfile.mkdtemp(prefix="headrace-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    folder, owner = tempfile.mkdtemp(prefix="headrace-"), os.getpid()
+
+    def remove() -> None:
+        # Not at the end of a process that was forked from this one.
+        if os.getpid() == owner:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(remove)
     return folder
 
 
