@@ -48,6 +48,7 @@ class Wanted:
     def __init__(self, topic: str | bytes, partition: Any) -> None:
         self.topic = topic
         self.index: int = partition.partition
+        self.leader_epoch = -1
         self.told_high_watermark = -1
         self.told_log_start = -1
         self.update(partition)
@@ -55,7 +56,11 @@ class Wanted:
     def update(self, partition: Any) -> None:
         self.offset: int = partition.fetch_offset
         self.max_bytes: int = partition.partition_max_bytes
-        self.leader_epoch: int = getattr(partition, "current_leader_epoch", -1)
+        leader_epoch = getattr(partition, "current_leader_epoch", -1)
+        if leader_epoch != self.leader_epoch:
+            # A follower that changed leaders while an answer was on its way has thrown that answer away.
+            self.leader_epoch = leader_epoch
+            self.told_high_watermark = -1
         self.last_fetched_epoch: int = getattr(partition, "last_fetched_epoch", -1)
         self.replica_log_start: int = getattr(partition, "log_start_offset", -1)
 
@@ -73,8 +78,10 @@ class Wanted:
             or fetched.diverging is not None
         )
         if must:
-            # After an error the next good answer must be told too.
-            self.told_high_watermark = fetched.high_watermark if fetched.error_code == _NONE else -1
+            # After an error the next good answer must be told too, and after a divergence, which is all that is taken of
+            # its answer.
+            taken = fetched.error_code == _NONE and fetched.diverging is None
+            self.told_high_watermark = fetched.high_watermark if taken else -1
             self.told_log_start = fetched.log_start_offset
         return must
 

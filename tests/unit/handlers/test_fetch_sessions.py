@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from kio.static.primitive import i32, i64
 
 from headrace.handlers.fetch_sessions import FetchSessions, Wanted
 from headrace.kernel.errors import ErrorCode, Refused
@@ -110,6 +112,14 @@ def test_only_changes_are_told_and_an_error_is_told_again_when_it_is_over() -> N
     assert wanted.tell(FetchedPartition(0, 6))
     assert wanted.tell(FetchedPartition(0, 6)), "errors are always told"
     assert wanted.tell(FetchedPartition(0, 0, 11, 11, 3)), "it is well again"
+    parted = FetchedPartition(0, 0, 12, 12, 3, diverging=(4, 9))
+    assert wanted.tell(parted)
+    assert wanted.tell(FetchedPartition(0, 0, 12, 12, 3)), "who cuts its log takes nothing else of the answer"
+    asked = request(partitions={0: 5}).topics[0].partitions[0]
+    wanted.update(replace(asked, fetch_offset=i64(6)))
+    assert not wanted.tell(FetchedPartition(0, 0, 12, 12, 3))
+    wanted.update(replace(asked, current_leader_epoch=i32(8)))
+    assert wanted.tell(FetchedPartition(0, 0, 12, 12, 3)), "what came before a change of leaders was thrown away"
 
 
 def test_those_that_were_served_come_last_next_time() -> None:
