@@ -16,8 +16,11 @@ from headrace.controller.leadership import Leadership
 from headrace.controller.member import ClusterMember
 from headrace.coordination import paths
 from headrace.coordination.store import ANY_VERSION, Check, Create, Op
+from headrace.handlers.fetch_sessions import Wanted
+from headrace.handlers.session_news import SessionNews
 from headrace.replication.core.isr import FollowerProgress, InSyncReplicas, IsrProposal
 from headrace.replication.partition import Partition
+from headrace.wire.fetch import FetchedPartition
 
 
 @contextmanager
@@ -123,6 +126,54 @@ def mark_not_frozen() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def session_keeps_old_positions() -> Iterator[None]:
+    """A fetch session remembers where a follower began, and not where it is now."""
+    update = Wanted.update
+
+    def once(self: Wanted, partition: Any) -> None:
+        if not hasattr(self, "offset"):
+            update(self, partition)
+
+    with patch.object(Wanted, "update", once):
+        yield
+
+
+@contextmanager
+def session_believes_it_was_heard() -> Iterator[None]:
+    """What was said beside a divergence, or before a change of leaders, counts as heard by the follower."""
+    tell, update = Wanted.tell, Wanted.update
+
+    def told(self: Wanted, fetched: FetchedPartition) -> bool:
+        must = tell(self, fetched)
+        if must and fetched.diverging is not None:
+            self.told_high_watermark = fetched.high_watermark
+        return must
+
+    def updated(self: Wanted, partition: Any) -> None:
+        mark = self.told_high_watermark
+        update(self, partition)
+        self.told_high_watermark = mark
+
+    with patch.object(Wanted, "tell", told), patch.object(Wanted, "update", updated):
+        yield
+
+
+@contextmanager
+def session_forgets_to_tell() -> Iterator[None]:
+    """A partition that is quiet stays so: what its watch says of new records and marks is not heard."""
+    with (
+        patch.object(SessionNews, "_grew", lambda self, key, size: True),
+        patch.object(SessionNews, "take", lambda self, keys, now_ms: take(self)),
+    ):
+        yield
+
+
+def take(news: SessionNews) -> list[Any]:
+    fresh, news._fresh = news._fresh, {}
+    return list(fresh)
+
+
 @dataclass(frozen=True)
 class Sabotage:
     rule: Callable[[], AbstractContextManager[None]]
@@ -130,12 +181,15 @@ class Sabotage:
 
 
 SABOTAGES = (
-    Sabotage(truncation_by_high_watermark, 6),
+    Sabotage(truncation_by_high_watermark, 1),
     Sabotage(shrink_counted_early, 0),
-    Sabotage(join_below_epoch_start, 38),
-    Sabotage(rebooted_broker_added, 26),
-    Sabotage(zombie_controller_writes, 9),
-    Sabotage(acknowledged_after_the_lease, 0),
-    Sabotage(restarted_leader_keeps_its_epoch, 9),
-    Sabotage(mark_not_frozen, 63),
+    Sabotage(join_below_epoch_start, 31),
+    Sabotage(rebooted_broker_added, 92),
+    Sabotage(zombie_controller_writes, 19),
+    Sabotage(acknowledged_after_the_lease, 3),
+    Sabotage(restarted_leader_keeps_its_epoch, 1),
+    Sabotage(mark_not_frozen, 8),
+    Sabotage(session_keeps_old_positions, 0),
+    Sabotage(session_believes_it_was_heard, 26),
+    Sabotage(session_forgets_to_tell, 0),
 )

@@ -41,6 +41,10 @@ _NOT_LEADER: Final = int(ErrorCode.not_leader_or_follower)
 _HURRIED_WAIT_MS: Final = 20
 
 
+def _monotonic_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
+
+
 @dataclass(frozen=True)
 class Asked:
     """One fetch request, as far as reading needs it."""
@@ -87,6 +91,7 @@ class Fetch:
     sessions: FetchSessions
     max_bytes: int = 57_671_680
     metering: Metering = field(default_factory=Metering)
+    monotonic_ms: Callable[[], int] = _monotonic_ms
 
     api_key: ClassVar[int] = 1
     versions: ClassVar[range] = range(4, 19)
@@ -140,7 +145,7 @@ class Fetch:
             watch = _watch(asked, gathered)
 
     def _is_hurried(self, asked: Asked) -> bool:
-        return asked.replica_id >= 0 and self.sessions.in_a_hurry(time.monotonic_ns() // 1_000_000)
+        return asked.replica_id >= 0 and self.sessions.in_a_hurry(self.monotonic_ms())
 
     # --- reading ---
 
@@ -150,7 +155,7 @@ class Fetch:
         if news is None:
             self._look_at(asked, asked.wanted.values(), gathered)
             return gathered
-        fresh = news.take(asked.wanted, time.monotonic_ns() // 1_000_000)
+        fresh = news.take(asked.wanted, self.monotonic_ms())
         self._look_at(asked, [asked.wanted[key] for key in fresh if key in asked.wanted], gathered)
         served: list[Wanted] = []
         for wanted, one in gathered.fetched:

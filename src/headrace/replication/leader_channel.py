@@ -43,6 +43,26 @@ class ReplicaFetch(NamedTuple):
     session: SessionRequest
 
 
+def fetch_frame(correlation_id: int, client_id: str, request: ReplicaFetch) -> bytearray:
+    """The request as it goes over the wire, length prefix included."""
+    session = request.session
+    topics: dict[Any, list[WantedPartition]] = {}
+    for (topic_id, index), at in session.named.items():
+        wanted = WantedPartition(
+            index, at.leader_epoch, at.offset, at.last_epoch, at.log_start, request.partition_max_bytes
+        )
+        topics.setdefault(topic_id, []).append(wanted)
+    return encode_replica_fetch(
+        correlation_id,
+        client_id,
+        request.broker,
+        request.limits,
+        (session.session_id, session.epoch),
+        topics,
+        by_topic(session.forgotten),
+    )
+
+
 class LeaderChannel(Protocol):
     @property
     def closed(self) -> bool: ...
@@ -133,22 +153,7 @@ class WireChannel:
         return self._answers.lost is not None
 
     async def fetch(self, request: ReplicaFetch, timeout_s: float) -> FetchAnswer:
-        session = request.session
-        topics: dict[Any, list[WantedPartition]] = {}
-        for (topic_id, index), at in session.named.items():
-            wanted = WantedPartition(
-                index, at.leader_epoch, at.offset, at.last_epoch, at.log_start, request.partition_max_bytes
-            )
-            topics.setdefault(topic_id, []).append(wanted)
-        frame = encode_replica_fetch(
-            self._next_id(),
-            self._client_id,
-            request.broker,
-            request.limits,
-            (session.session_id, session.epoch),
-            topics,
-            by_topic(session.forgotten),
-        )
+        frame = fetch_frame(self._next_id(), self._client_id, request)
         return read_fetch_answer(await self._ask(frame, "fetch", timeout_s))
 
     async def earliest_offset(

@@ -1,4 +1,4 @@
-"""One simulated broker: the real replication, membership and controller code on simulated log, store and network.
+"""One simulated broker: the real replication, fetch, membership and controller code on simulated log, store, network.
 
 A broker's logs outlive its process. `kill` is kill -9 (what was written stays), `power_cut` also loses what was not
 flushed, `shut_down` is an orderly stop. After the first two the next start is an unclean one.
@@ -19,19 +19,23 @@ from headrace.config import BrokerConfig, TopicConfig
 from headrace.controller.controller import Controller
 from headrace.controller.core.isr_changes import IsrReport
 from headrace.controller.member import ClusterMember
+from headrace.handlers.context import ANONYMOUS, RequestContext
+from headrace.handlers.fetch import Fetch
+from headrace.handlers.fetch_sessions import FetchSessions
+from headrace.handlers.leaders import Leaders
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.replication.fetcher import FetchSettings
 from headrace.replication.fetchers import Fetchers
 from headrace.replication.isr_changes import ALTER_PARTITION, ControllerIsrChanges
-from headrace.replication.leader_channel import LIST_OFFSETS, ReplicaFetch
+from headrace.replication.leader_channel import LIST_OFFSETS
 from headrace.replication.partition import Partition
 from headrace.replication.partitions import Partitions
-from headrace.replication.waiters import FetchWaiter
 from headrace.storage.log_config import LogConfig
-from headrace.testing.simulation.log import LogWatcher, SimulatedLogs, encode
+from headrace.testing.simulation.log import LogWatcher, SimulatedLogs, SimulatedSlice, encode
 from headrace.testing.simulation.network import SimulatedChannel, SimulatedNetwork
 from headrace.testing.simulation.store import SimulatedStore, SimulatedZooKeeper
-from headrace.wire.replica_fetch import FETCH, AnsweredPartition, FetchAnswer
+from headrace.wire import codec
+from headrace.wire.replica_fetch import FETCH
 
 PRODUCE: Final = 0
 CONSUME: Final = -1
@@ -104,6 +108,11 @@ class SimulatedBroker:
         async def open_channel(host: str, port: int, **_: Any) -> SimulatedChannel:
             return SimulatedChannel(await connect(host, port))
 
+        sessions = FetchSessions()
+        self._fetches = Fetch(self.partitions, Leaders(self.view), sessions, monotonic_ms=self.partitions.monotonic_ms)
+        self.partitions.subscribe(
+            lambda one: sessions.leads_more(self.partitions.monotonic_ms()) if one.is_leader else None
+        )
         self.fetchers = Fetchers(self.partitions, self.view, _LISTENER, _FETCH, connect=open_channel)
         self.member.membership.on_registered(self.partitions.registered_as)
         self.partitions.subscribe(self._role_changed)
@@ -223,61 +232,17 @@ class SimulatedBroker:
         assert api_key == CONSUME
         return self._consume(**body)
 
-    async def _fetch(self, request: ReplicaFetch) -> FetchAnswer:
-        answer, found, watched = self._read_all(request)
-        if not found and watched:
-            woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-            def wake() -> None:
-                if not woken.done():
-                    woken.set_result(None)
-
-            waiter = FetchWaiter(1, wake)
-            for partition in watched:
-                waiter.watch(partition.tail_readers)
-            await asyncio.wait([woken], timeout=request.limits.max_wait_ms / 1000)
-            waiter.cancel()
-            if not self.is_up:
-                raise ConnectionError
-            answer, _, _ = self._read_all(request)
-        return answer
-
-    def _read_all(self, request: ReplicaFetch) -> tuple[FetchAnswer, bool, list[Partition]]:
-        replica_id, replica_epoch = request.broker
-        answers: list[AnsweredPartition] = []
-        found, watched = False, []
-        for (topic_id, index), at in request.session.named.items():
-            try:
-                partition = self.partitions.by_id(topic_id, index)
-                read = partition.read(
-                    at.offset,
-                    request.partition_max_bytes,
-                    replica_id=replica_id,
-                    replica_epoch=replica_epoch,
-                    current_leader_epoch=at.leader_epoch,
-                    last_fetched_epoch=at.last_epoch,
-                    replica_log_start=at.log_start,
-                )
-            except Fault as fault:
-                answers.append(AnsweredPartition(topic_id, index, int(fault.code), -1, -1, None, memoryview(b"")))
-                found = True
-                continue
-            watched.append(partition)
-            records = b"" if read.slice is None else read.slice.data  # type: ignore[attr-defined]
-            found |= bool(records) or read.diverging_epoch is not None
-            answers.append(
-                AnsweredPartition(
-                    topic_id,
-                    index,
-                    0,
-                    read.high_watermark,
-                    read.log_start_offset,
-                    read.diverging_epoch,
-                    memoryview(records),
-                )
-            )
-        # No session is kept: every fetch of a follower names all it wants.
-        return FetchAnswer(0, 0, answers), found, watched
+    async def _fetch(self, frame: bytes) -> bytes:
+        """The handler of a broker, with its sessions: what a follower named once is remembered here."""
+        header, at = codec.read_request_header(memoryview(frame)[4:])
+        request = codec.read_request(header, memoryview(frame)[4:], at)
+        context = RequestContext(header, "", _LISTENER, ANONYMOUS, self.partitions.monotonic_ms())
+        answer = self._fetches(request, context)
+        parts = answer if isinstance(answer, list) else await answer
+        if not self.is_up:
+            raise ConnectionError
+        whole = (part.data if isinstance(part, SimulatedSlice) else part for part in parts)
+        return b"".join(whole)[4:]  # type: ignore[arg-type]  # the log gives no other slices
 
     def _earliest(self, topic: str, index: int, leader_epoch: int) -> tuple[ErrorCode, int]:
         try:

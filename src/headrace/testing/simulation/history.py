@@ -47,6 +47,7 @@ class History:
     acknowledged: dict[PartitionName, dict[int, int]] = field(default_factory=dict)
     # (partition, leader epoch) of leaders that came back although they may lack records.
     last_known: set[tuple[PartitionName, int]] = field(default_factory=set)
+    _excused_next: dict[PartitionName, int] = field(default_factory=dict)  # the last known leader that has yet to lead
     damaged: set[int] = field(default_factory=set)  # brokers after a power cut, until the controller knows them anew
     registrations: dict[int, bool] = field(default_factory=dict)  # broker epoch → whether it was a clean start
     excused: int = 0
@@ -138,12 +139,14 @@ class History:
         )
         self.say(f"lead {name} {broker} epoch {partition.leader_epoch} end {log.log_end_offset} of {len(ghost)}")
         if good == len(ghost):
+            self._excused_next.pop(name, None)
             return
         if (name, partition.leader_epoch) not in self.last_known:
             self._fail(
                 f"broker {broker} leads {name} in epoch {partition.leader_epoch} with a log of {log.log_end_offset}, "
                 f"which lacks the committed {ghost[good]} at {good}"
             )
+        self._excused_next.pop(name, None)
         self.excused += len(ghost) - good
         del ghost[good:]
         promised = self.acknowledged.get(name, {})
@@ -181,10 +184,13 @@ class History:
             return
         fit = {*before.isr, *before.eligible} - unclean
         if after.leader in fit:
+            if self._excused_next.get(name) == after.leader:  # elected before, but it never heard of that
+                self.last_known.add((name, after.leader_epoch))
             return
         if fit:
             self._fail(f"{name}: {after.leader} was elected, though only {fit} may lead ({before})")
         self.last_known.add((name, after.leader_epoch))
+        self._excused_next[name] = after.leader
 
 
 def decode_state(tree: Tree, name: PartitionName, data: bytes) -> PartitionInfo:

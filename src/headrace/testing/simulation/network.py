@@ -14,9 +14,9 @@ from typing import Any
 
 from headrace.client.errors import NoAnswer, Unreachable
 from headrace.kernel.errors import ErrorCode
-from headrace.replication.leader_channel import LIST_OFFSETS, ReplicaFetch
+from headrace.replication.leader_channel import LIST_OFFSETS, ReplicaFetch, fetch_frame
 from headrace.testing.simulation.faults import CALM, Faults
-from headrace.wire.replica_fetch import FETCH, FetchAnswer
+from headrace.wire.replica_fetch import FETCH, FetchAnswer, read_fetch_answer
 
 Serve = Callable[[int, dict[str, Any]], Awaitable[Any]]  # (api key, body) → answer
 
@@ -128,8 +128,10 @@ class SimulatedChannel:
         return self._connection.closed
 
     async def fetch(self, request: ReplicaFetch, timeout_s: float) -> FetchAnswer:
-        answer: FetchAnswer = await self._connection.request(FETCH, {"request": request}, timeout=timeout_s)
-        return answer
+        """As bytes, both ways: a request that is sent again later says what it said when it was made."""
+        frame = bytes(fetch_frame(0, "follower", request))
+        answer: bytes = await self._connection.request(FETCH, {"frame": frame}, timeout=timeout_s)
+        return read_fetch_answer(memoryview(answer))
 
     async def earliest_offset(
         self, broker_id: int, topic: str, index: int, leader_epoch: int, timeout_s: float
