@@ -27,6 +27,7 @@ $(DONE)/venv:
 	@mkdir -p $(DONE) && touch $@
 
 $(DONE)/requirements: requirements.lock | $(DONE)/venv
+	@echo "Spark and what else is needed come into $(VENV): once, some minutes"
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -r requirements.lock
 	@touch $@
 

@@ -44,7 +44,7 @@ def test_the_demo_draws_its_table_until_it_is_interrupted(tmp_path: Path) -> Non
         timeout=120,
         dimensions=(50, 140),
     )
-    screen.expect(r"The broker serves (localhost:\d+)\. Starting Spark")
+    screen.expect("Starting Spark")
     screen.expect("Type next, in another terminal")
     screen.expect(r"streams-wordcount-output: \d\d+ words")
     screen.expect(r"the .*│ +\d+ │ █+")

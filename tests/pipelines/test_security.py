@@ -16,12 +16,12 @@ from headrace.client.blocking_produce import Transaction
 from headrace.client.blocking_security import Security
 from headrace.kernel.errors import Fault
 from headrace.pipelines.connectors import load_pipeline, pipeline_run
-from headrace.pipelines.errors import PipelineError
 from headrace.records.builder import Record
 from tests.pipelines.conftest import Cluster
 from tests.pipelines.secured_kafka import USER, SecuredKafka, secured_kafka
 from tests.pipelines.test_sink import values_of
 from tests.reference.kafka import ReferenceUnavailable
+from tests.support.effort import is_long
 
 pytestmark = pytest.mark.needs("kafka", "openssl")
 _WAYS = [
@@ -86,7 +86,7 @@ def test_a_refusal_is_told_with_the_way_out(kafka: SecuredKafka, way: str, other
     assert re.search(words, refusal.value.message), refusal.value.message
 
 
-@pytest.mark.parametrize("way", ["SSL", "SASL_SSL SCRAM-SHA-512"])
+@pytest.mark.parametrize("way", ["SSL", "SASL_SSL SCRAM-SHA-512"] if is_long() else ["SASL_SSL SCRAM-SHA-512"])
 def test_spark_reads_and_writes_with_the_options_of_its_own_connector(
     spark: Any, kafka: SecuredKafka, official_jars: list[Path], way: str
 ) -> None:
@@ -123,8 +123,7 @@ def test_a_connector_and_its_progress_use_the_settings_that_are_written_once(
         f"bootstrap: {cluster.bootstrap}\nkafka:\n{lines}from:\n  topic: {{name: {source}, schema: id int}}\n"
         f"to:\n  topic: {{name: {target}}}\n"
     )
-    spec = load_pipeline(file)
-    run = pipeline_run(file, spec, spark, once=True, report=lambda _: None)
+    run = pipeline_run(file, load_pipeline(file), spark, once=True, report=lambda _: None)
     run.start()
     run.supervise()
     assert values_of(cluster, target) == {b'{"id":1}': 1}
@@ -134,8 +133,4 @@ def test_a_connector_and_its_progress_use_the_settings_that_are_written_once(
     properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()).replace("\\", "\\\\"))
     asked = ["ls", "--bootstrap", cluster.bootstrap, "--command-config", str(properties)]
     assert "guarded.guarded  stopped" in CliRunner().invoke(app, asked).output
-    assert "no broker can be reached" in CliRunner().invoke(app, asked[:3]).output
-    spec = spec.with_settings({"headrace.kafka.sasl.mechanism": "GSSAPI"})
-    with pytest.raises(PipelineError, match=r"sasl\.mechanism='GSSAPI'"):
-        pipeline_run(file, spec, spark, once=True, report=lambda _: None).start()
     cluster.client.close()

@@ -1,0 +1,72 @@
+"""How a pipeline's settings reach every client of its brokers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from headrace.cli.connecting import bootstrap_address
+from headrace.cli.pipeline import app
+from headrace.cli.pipeline_options import pipeline_spec
+from headrace.pipelines.brokers import client_of, kafka_settings
+from headrace.pipelines.connectors import load_connector
+from headrace.pipelines.errors import OptionError
+from headrace.pipelines.mirror import load_mirror
+
+_SPEC = """name: orders
+storage: storage
+configuration:
+  headrace.bootstrap.servers: "kafka:9093"
+  headrace.kafka.security.protocol: "SASL_SSL"
+  headrace.kafka.sasl.mechanism: "PLAIN"
+  headrace.kafka.sasl.username: "orders"
+  headrace.kafka.sasl.password: "$ORDERS_PASSWORD"
+"""
+
+
+def test_a_password_comes_from_the_environment_and_a_file_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "spark-pipeline.yml").write_text(_SPEC)
+    monkeypatch.setenv("ORDERS_PASSWORD", "secret")
+    with client_of(pipeline_spec(tmp_path, None, None)) as client:
+        assert (client.security.username, client.security.password) == ("orders", "secret")
+    file = tmp_path / "client.properties"
+    file.write_text("sasl.username=somebody\n")
+    with client_of(pipeline_spec(tmp_path, None, "other:9094", file)) as client:
+        assert (client.security.username, client.bootstrap) == ("somebody", [("other", 9094)])
+    wrong = pipeline_spec(tmp_path, ["headrace.kafka.sasl.mechanism=GSSAPI"], None)
+    with pytest.raises(OptionError, match=r"sasl\.mechanism='GSSAPI'"):
+        client_of(wrong)
+
+
+def test_a_context_may_stand_for_the_brokers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "spark-pipeline.yml").write_text(_SPEC)
+    config = tmp_path / "config.yaml"
+    config.write_text('current: far\ncontexts:\n  far: {bootstrap: "127.0.0.1:1"}\n')
+    monkeypatch.setenv("HEADRACE_CONFIG", str(config))
+    assert pipeline_spec(tmp_path, None, "far").bootstrap == "127.0.0.1:1"
+    # A pipeline knows its own brokers; a command without one asks those of the current context.
+    assert pipeline_spec(tmp_path, None, None).bootstrap == "kafka:9093"
+    assert bootstrap_address(None) == "127.0.0.1:1"
+
+
+def test_connectors_and_mirrors_have_them_at_both_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORDERS_PASSWORD", "secret")
+    guarded = "security.protocol: SASL_SSL, sasl.password: $ORDERS_PASSWORD"
+    file = tmp_path / "c.yml"
+    file.write_text(f"bootstrap: kafka:9093\nkafka: {{{guarded}}}\nfrom: {{topic: a}}\nto: {{topic: b}}\n")
+    assert load_connector(file).brokers == {
+        "kafka.bootstrap.servers": "kafka:9093",
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.password": "secret",
+    }
+    file.write_text(f'source: {{bootstrap: "a:1", {guarded}}}\ntarget: {{bootstrap: "b:1"}}\ntopics: orders\n')
+    spec = load_mirror(file).pipeline()
+    assert kafka_settings(spec.configuration) == {"security.protocol": "SASL_SSL", "sasl.password": "secret"}
+
+
+def test_a_settings_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    asked = CliRunner().invoke(app, ["ls", "--command-config", str(tmp_path / "no.properties")])
+    assert asked.exit_code == 1
+    assert "no.properties: No such file" in asked.output
