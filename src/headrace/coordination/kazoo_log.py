@@ -22,12 +22,19 @@ class Sparing(logging.Filter):
         self._monotonic_s = monotonic_s
         self._shown_at: float | None = None
         self._passed_over = 0
+        self._silent = False
+
+    def silence(self) -> None:
+        """Nobody asks any more. A thread of kazoo that speaks while the process ends could bring the end down."""
+        self._silent = True
 
     def connected(self) -> None:
         """The next trouble is a new one."""
         self._shown_at = None
 
     def filter(self, record: logging.LogRecord) -> bool:
+        if self._silent:
+            return False
         if record.levelno >= logging.ERROR or logging.getLogger(record.name).isEnabledFor(logging.DEBUG):
             return True
         if record.levelno < logging.WARNING:

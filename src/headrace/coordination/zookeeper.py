@@ -283,18 +283,20 @@ class ZooKeeperStore:
             return
         self._closed = True
         self._lease_ends_at = 0.0
+        self._kazoo_log.silence()
         if self._heartbeat is not None:
             self._heartbeat.cancel()
             await asyncio.gather(self._heartbeat, return_exceptions=True)
         loop = asyncio.get_running_loop()
         stopped = asyncio.Event()
+        why: list[str] = []
 
         def stop() -> None:
             try:
                 self._client.stop()
                 self._client.close()
             except Exception as error:  # kazoo names a connection that would not end; it is given up with its thread
-                logger.info("the connection to ZooKeeper did not end in order: %s", error or type(error).__name__)
+                why.append(str(error) or type(error).__name__)
             if not loop.is_closed():
                 loop.call_soon_threadsafe(stopped.set)
 
@@ -303,6 +305,8 @@ class ZooKeeperStore:
         await until(stopped, _CLOSE_WITHIN)
         if not stopped.is_set():
             logger.warning("ZooKeeper at %s did not hear that we leave", self._connect_string)
+        elif why:
+            logger.info("the connection to ZooKeeper did not end in order: %s", why[0])
 
     # --- from kazoo's threads to the loop ------------------------------------------------------------------------
 

@@ -32,10 +32,18 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer
         yield running
 
 
+# As long as the server grants: a busy machine may stand still for seconds, and no session shall end by itself where its
+# end is not what a test is about.
+SESSION_S = 10
+SHORT_SESSION_S = 3
+
+
 class Member:
-    def __init__(self, connect: str, broker_id: int, port: int = 0, *, clean: bool = True) -> None:
+    def __init__(
+        self, connect: str, broker_id: int, port: int = 0, *, clean: bool = True, session_s: float = SESSION_S
+    ) -> None:
         self.config = load_broker_config({"broker.id": str(broker_id), "zookeeper.connect": connect})
-        self.store = ZooKeeperStore(connect, session_timeout=3)
+        self.store = ZooKeeperStore(connect, session_timeout=session_s)
         self.view = ClusterView()
         endpoints = (Endpoint("PLAINTEXT", "127.0.0.1", port or 1000 + broker_id, "PLAINTEXT"),)
         self.member = ClusterMember(
@@ -76,12 +84,19 @@ async def until(condition: Callable[[], bool], timeout: float) -> None:
             await asyncio.sleep(0.02)
 
 
-def cluster(server: ZooKeeperServer, chroot: str, size: int, use: Callable[[list[Member]], Awaitable[None]]) -> None:
+def cluster(
+    server: ZooKeeperServer,
+    chroot: str,
+    size: int,
+    use: Callable[[list[Member]], Awaitable[None]],
+    session_s: float = SESSION_S,
+) -> None:
     async def run() -> None:
         members: list[Member] = []
         try:
             for broker_id in range(1, size + 1):
-                members.append(await Member(f"{server.connect}/{chroot}", broker_id).start())
+                member = Member(f"{server.connect}/{chroot}", broker_id, session_s=session_s)
+                members.append(await member.start())
             await use(members)
         finally:
             for member in members:
@@ -171,7 +186,7 @@ def test_zookeeper_away_ends_the_lease_and_back_renews_it(tmp_path: Path) -> Non
             for member in members:
                 await member.sees(lambda image: "b" in image.topics)
 
-        cluster(own, "away", 2, use)
+        cluster(own, "away", 2, use, SHORT_SESSION_S)
 
 
 def test_zookeeper_absent_at_the_start_is_waited_for_and_then_named() -> None:

@@ -31,6 +31,10 @@ def test_the_first_reason_is_shown_then_one_a_minute(caplog: pytest.LogCaptureFi
         logger.warning("Connection dropped: %s", "reset")
         logger.error("a bug")
         assert [record.getMessage() for record in caplog.records] == ["Connection dropped: reset", "a bug"]
+        caplog.clear()
+        sparing.silence()
+        logger.error("too late")
+        assert not caplog.records
     finally:
         parent.propagate, _ = before
         parent.setLevel(before[1])
