@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperGroup
 
+from headrace.cli import plain_values
 from headrace.cli.gone_reader import reader_may_leave
 
 # Command → (module, what it is for). `start` is answered before this module is loaded.
@@ -31,6 +32,7 @@ COMMANDS: Final = {
     "mirror": ("headrace.cli.mirror", "Copy topics from one cluster to another."),
     "demo": ("headrace.cli.demo", "Runnable demonstrations."),
 }
+plain_values.install()
 # Boxes and colour are for terminals; pipes and files get plain text.
 _MARKUP: Final = "markdown" if sys.stdout.isatty() else None
 
@@ -67,6 +69,8 @@ class LazyCommands(TyperGroup):
 def load(name: str) -> Any:
     """The command itself."""
     module = importlib.import_module(COMMANDS[name][0])
+    # Completion is installed for the whole program, so its options are those of the program alone.
+    module.app._add_completion = False
     command = typer.main.get_command(module.app)
     command.name = name
     return command
