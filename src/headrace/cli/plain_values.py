@@ -1,0 +1,64 @@
+"""Values of options without a validation library.
+
+typer hands every value to pydantic, and loading pydantic takes two fifths of a short command's time. What the options
+of `headrace` take is plain nearly always: texts, whole numbers, a name out of a few. Those are made here; whatever is
+not plainly right goes to typer's own way, which also has the words for what is wrong. A release of typer that works
+otherwise is left alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, Final, get_args, get_origin
+
+import typer.core
+
+_WHOLE: Final = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
+_DECIMAL: Final = re.compile(r"[+-]?[0-9]{1,15}(\.[0-9]{1,15})?", re.ASCII)
+_NOT_PLAIN: Final = object()
+
+
+class PlainParam:
+    """Stands where typer has its own coercion of one parameter."""
+
+    def __init__(self, descriptor: Any, typers: Callable[[Any], Any]) -> None:
+        self._descriptor = descriptor
+        self._typers = typers
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        if value is None:
+            return () if param.multiple or param.nargs == -1 else None
+        made = plain(self._descriptor.annotation, self._descriptor.parameter_info, value)
+        if made is _NOT_PLAIN:
+            return self._typers(self._descriptor).coerce(value, param=param, ctx=ctx)
+        return made
+
+
+def plain(annotation: Any, info: Any, value: Any) -> Any:
+    """The value as its type, or `_NOT_PLAIN`."""
+    if info.parser is not None:
+        return _NOT_PLAIN
+    if get_origin(annotation) is list and isinstance(value, (list, tuple)):
+        made = [plain(get_args(annotation)[0], info, item) for item in value]
+        return _NOT_PLAIN if any(item is _NOT_PLAIN for item in made) else made
+    if isinstance(annotation, type) and issubclass(annotation, Enum):
+        return next((member for member in annotation if value in (member, member.value)), _NOT_PLAIN)
+    if annotation in (int, float):
+        return _number(annotation, info, value)
+    return value if type(value) is annotation and annotation in (str, bool) else _NOT_PLAIN
+
+
+def _number(kind: type[int] | type[float], info: Any, value: Any) -> Any:
+    if isinstance(value, str) and (_WHOLE if kind is int else _DECIMAL).fullmatch(value):
+        value = kind(value)
+    within = type(value) is kind and (info.min is None or value >= info.min) and (info.max is None or value <= info.max)
+    return value if within else _NOT_PLAIN
+
+
+def install() -> None:
+    """From now on; harmless when done twice."""
+    typers = getattr(typer.core, "build_runtime_param", None)
+    if typers is not None and getattr(typers, "__module__", "") == "typer._coercion":
+        typer.core.build_runtime_param = lambda descriptor: PlainParam(descriptor, typers)  # type: ignore[attr-defined,assignment]
