@@ -127,19 +127,6 @@ def mark_not_frozen() -> Iterator[None]:
 
 
 @contextmanager
-def session_keeps_old_positions() -> Iterator[None]:
-    """A fetch session remembers where a follower began, and not where it is now."""
-    update = Wanted.update
-
-    def once(self: Wanted, partition: Any) -> None:
-        if not hasattr(self, "offset"):
-            update(self, partition)
-
-    with patch.object(Wanted, "update", once):
-        yield
-
-
-@contextmanager
 def session_believes_it_was_heard() -> Iterator[None]:
     """What was said beside a divergence, or before a change of leaders, counts as heard by the follower."""
     tell, update = Wanted.tell, Wanted.update
@@ -189,7 +176,6 @@ SABOTAGES = (
     Sabotage(acknowledged_after_the_lease, 3),
     Sabotage(restarted_leader_keeps_its_epoch, 1),
     Sabotage(mark_not_frozen, 8),
-    Sabotage(session_keeps_old_positions, 0),
     Sabotage(session_believes_it_was_heard, 26),
     Sabotage(session_forgets_to_tell, 0),
 )
