@@ -17,7 +17,11 @@ _CONNECTOR_CHECKPOINT = "storage/checkpoints/copy"
 _CONNECTOR = """name: copy
 bootstrap: {bootstrap}
 storage: {storage}
-configuration: {{spark.speculation: true, spark.speculation.quantile: 0.3, spark.speculation.minTaskRuntime: 1s}}
+configuration:
+  spark.speculation: true
+  spark.speculation.quantile: 0.3
+  spark.speculation.minTaskRuntime: 1s
+  headrace.backend: {backend}
 from:
   topic: {{name: {source}, options: {{maxOffsetsPerTrigger: {rows}}}}}
 select: SELECT CAST(key AS INT) AS id, value AS name FROM source
@@ -39,10 +43,12 @@ class CopyTarget(Protocol):
         """Every row that a reader sees, and how often it was written."""
 
 
-def _connector_job(to: str, bootstrap: str, source: str, directory: Path, rows: int) -> list[str]:
+def _connector_job(
+    to: str, bootstrap: str, source: str, directory: Path, rows: int, backend: str = "auto"
+) -> list[str]:
     file = directory / "copy.yml"
-    storage = directory / "storage"
-    file.write_text(_CONNECTOR.format(bootstrap=bootstrap, storage=storage, source=source, rows=rows, to=to))
+    given = {"bootstrap": bootstrap, "storage": directory / "storage", "source": source, "rows": rows, "to": to}
+    file.write_text(_CONNECTOR.format(**given, backend=backend))
     return ["connector", str(file)]
 
 
@@ -78,6 +84,25 @@ def committed_keys(client: BlockingClient, topic: str) -> Counter[int]:
             for batch in decoder.decode(chunk.records, start, end, chunk.aborted):
                 seen.update(map(int, batch.column("key").to_pylist()))
     return seen
+
+
+@dataclass
+class ConnectorTopicTarget:
+    """By a connector, whose backend may be Spark's own."""
+
+    backend: str
+    name: str = "connector"
+    checkpoint: str = _CONNECTOR_CHECKPOINT
+
+    def prepare(self, client: BlockingClient, directory: Path) -> None:
+        client.create_topic("copied", 3)
+
+    def job(self, bootstrap: str, source: str, directory: Path, rows_per_batch: int) -> list[str]:
+        to = "topic: {name: copied, key: id}"
+        return _connector_job(to, bootstrap, source, directory, rows_per_batch, self.backend)
+
+    def written(self, client: BlockingClient, directory: Path) -> Counter[int]:
+        return committed_keys(client, "copied")
 
 
 @dataclass
@@ -155,6 +180,8 @@ def copy_target(
     match kind:
         case "topic":
             return TopicTarget(format, read_format)
+        case "connector":
+            return ConnectorTopicTarget("jvm" if read_format == "kafka" else "python")
         case "sqlite":
             return TableTarget(f"sqlite:///{directory}/target.db")
         case "postgres":
@@ -165,4 +192,4 @@ def copy_target(
             return TableTarget(stack.enter_context(running_postgres(folder)))
         case "parquet":
             return ParquetTarget()
-    raise ValueError(f"target {kind!r}: must be topic, sqlite, postgres or parquet")
+    raise ValueError(f"target {kind!r}: must be topic, connector, sqlite, postgres or parquet")

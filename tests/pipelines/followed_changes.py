@@ -83,6 +83,7 @@ class FollowedTable:
     def __post_init__(self) -> None:
         for database in (self.source, self.target):
             with database.connect() as connection:
+                connection.execute("DROP TABLE IF EXISTS accounts")
                 connection.execute(ACCOUNTS)
         self.accounts = Accounts(self.source, chance=self.chance)
         self.file = self.directory / "follow.yml"

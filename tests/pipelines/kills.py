@@ -1,7 +1,7 @@
 """Kills a copy job again and again until it comes through, then counts what is doubled and what is lost.
 
 python -m tests.pipelines.kills [--kills 10] [--rows 50000] [--victims driver,executor,python,freeze]
-                                [--target topic|sqlite|postgres|parquet] [--format headrace|kafka]
+                                [--target topic|connector|sqlite|postgres|parquet] [--format headrace|kafka]
                                 [--read-format headrace|kafka] [--partitions 3] [--broker headrace|apache] [--seed 1]
 
 With the driver as the only victim Spark runs as local[2]; otherwise it is a standalone cluster of two workers with

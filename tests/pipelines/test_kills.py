@@ -13,6 +13,7 @@ import pytest
 
 from tests.pipelines.conftest import Cluster
 from tests.pipelines.copy_targets import copy_target
+from tests.pipelines.followed_changes import followed_with_kills
 from tests.pipelines.kills import DRIVER, EXECUTOR, FREEZE, PYTHON, copy_with_kills
 from tests.pipelines.spark_cluster import SparkCluster
 from tests.support.effort import is_long, rounds
@@ -47,3 +48,13 @@ def test_killed_at_random_nothing_is_lost_and_nothing_doubled(
         )
     assert (outcome.lost, outcome.doubled) == (0, 0)
     assert outcome.kills.total() == kills
+
+
+@pytest.mark.skipif(not is_long(), reason="twelve starts of Spark (HEADRACE_EFFORT=long)")
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_captured_changes_reach_the_target_though_the_driver_is_killed(
+    request: pytest.FixtureRequest, headrace: Cluster, tmp_path: Path, kind: str
+) -> None:
+    url = f"sqlite:///{tmp_path}/source.db" if kind == "sqlite" else request.getfixturevalue("postgres")
+    table = followed_with_kills(url, tmp_path, headrace.bootstrap, changes=10_000, kills=10, seed=1)
+    assert table.kills == 10

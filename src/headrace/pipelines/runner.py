@@ -38,6 +38,7 @@ from headrace.pipelines.progress import (
 from headrace.pipelines.realtime import connector_sink
 from headrace.pipelines.run_lock import CHECKPOINTS, RunLock
 from headrace.pipelines.spec import REALTIME, PipelineSpec
+from headrace.pipelines.stable_tasks import stable_tasks
 from headrace.pipelines.task_sink import written_by_tasks
 
 if TYPE_CHECKING:
@@ -156,6 +157,8 @@ class PipelineRun:
         mode = conf.get("headrace.output.mode") or (
             "update" if realtime or is_update_plan(plan_text(frame)) else "append"
         )
+        if mode == "append":
+            frame = stable_tasks(frame, target, conf)
         writer = frame.writeStream
         if realtime:
             writer = writer.format("kafka").options(**connector_sink(flow.name, target)).trigger(realTime=realtime)
