@@ -1,0 +1,53 @@
+"""A pytest plugin that points aiokafka's own tests at a running broker.
+
+The suite starts Kafka in a container. Here the container library is a stand-in that starts nothing, and the address is
+taken from KAFKA_URI; tests that need the container (SSL, SASL, Kerberos, ACLs) are not run.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import types
+from typing import Any
+from urllib.parse import urlparse
+
+
+class Container:
+    """What is done inside a container is not done, and has gone well."""
+
+    def exec_run(self, *_: object, **__: object) -> tuple[int, bytes]:
+        return 0, b""
+
+    def stop(self) -> None:
+        """There is nothing to stop."""
+
+
+class Docker:
+    def __init__(self) -> None:
+        self.containers = types.SimpleNamespace(run=lambda **_: Container())
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+_docker = types.ModuleType("docker")
+_docker.from_env = Docker  # type: ignore[attr-defined]
+_docker.models = types.SimpleNamespace(  # type: ignore[attr-defined]
+    containers=types.SimpleNamespace(Container=Container)
+)
+sys.modules["docker"] = _docker
+
+
+def pytest_configure() -> None:
+    from tests import _testutil, conftest  # type: ignore[attr-defined]
+
+    address = urlparse(os.environ["KAFKA_URI"])
+    server = conftest.KafkaServer  # type: ignore[attr-defined]
+
+    def running(_host: str, _port: int, *rest: Any) -> Any:
+        return server(address.hostname, address.port, *rest)
+
+    conftest.KafkaServer = running  # type: ignore[attr-defined]
+    conftest.wait_kafka = lambda *_: True  # type: ignore[attr-defined]
+    _testutil.KerberosUtils.create_keytab = lambda *_: None

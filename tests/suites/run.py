@@ -1,0 +1,151 @@
+"""Runs a client's own integration suite, from that client's sources, against a broker.
+
+    python -m tests.suites.run kafka-python                       # its source package, fetched from PyPI once
+    python -m tests.suites.run aiokafka --source DIR              # its repository: no source package has its tests
+    python -m tests.suites.run kafka-python --on kafka            # the same on Apache Kafka 4.3.0
+
+What is run is the list of files here; what of them is left out stands in FINDINGS.md, test by test, with its reason.
+Options behind `--` go to pytest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from headrace.testing import BrokerProcess
+from tests.reference.kafka import ReferenceKafka, free_port
+
+HERE = Path(__file__).resolve().parent
+CACHE = HERE.parents[1] / ".cache" / "suites"
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A client's tests: where they come from, which files are run, and what points them at a running broker."""
+
+    client: str
+    plugin: str
+    files: tuple[str, ...]
+    settings: dict[str, str]
+    package: str | None = None
+    version: str = ""
+    environment: dict[str, str] = field(default_factory=dict)
+    options: tuple[str, ...] = ()
+
+    def source(self) -> Path:
+        """The unpacked source package, fetched once."""
+        if self.package is None:
+            raise SystemExit(
+                f"the source packages of {self.client} hold no tests: give its repository with --source DIR"
+            )
+        name = f"{self.package.replace('-', '_')}-{self.version}"
+        place = CACHE / name
+        if not place.exists():
+            CACHE.mkdir(parents=True, exist_ok=True)
+            fetch = ["download", "--quiet", "--no-deps", "--no-binary", ":all:", "-d", str(CACHE)]
+            wanted = f"{self.package}=={self.version}"
+            subprocess.run([sys.executable, "-m", "pip", *fetch, wanted], check=True, timeout=180)
+            with tarfile.open(CACHE / f"{name}.tar.gz") as archive:
+                archive.extractall(CACHE, filter="data")
+        # Python has a package named `test` of its own, which wins over a folder that is not one.
+        (place / "test" / "__init__.py").touch()
+        return place
+
+    def left_out(self) -> list[str]:
+        """The tests in FINDINGS.md under this client's name."""
+        for section in (HERE / "FINDINGS.md").read_text().split("\n## ")[1:]:
+            if section.startswith(f"{self.client} "):
+                return re.findall(r"^\| (test_\w+) \|", section, flags=re.MULTILINE)
+        raise SystemExit(f"FINDINGS.md says nothing of {self.client}")
+
+
+KAFKA_PYTHON = Suite(
+    "kafka-python",
+    "kafka_python_on_headrace",
+    tuple(f"test/integration/test_{name}_integration.py" for name in ("admin", "consumer", "producer")),
+    {"num.partitions": "4", "broker.id": "0"},
+    package="kafka-python",
+    version="3.0.12",
+    environment={"KAFKA_VERSION": "4.2.0"},
+    options=("--timeout", "120"),
+)
+AIOKAFKA = Suite(
+    "aiokafka",
+    "aiokafka_on_headrace",
+    tuple(
+        f"tests/test_{name}.py"
+        for name in (
+            "admin", "client", "conn", "consumer", "coordinator", "fetcher", "message_accumulator", "pep492",
+            "producer", "rack_awareness", "sender", "transactional_consumer", "transactional_producer",
+        )
+    ),
+    {"num.partitions": "2"},
+    options=("--timeout", "150", "--docker-image", "headrace:2.13_4.3.0", "--no-pull", "-m", "not ssl"),
+)  # fmt: skip
+SUITES = {suite.client: suite for suite in (KAFKA_PYTHON, AIOKAFKA)}
+
+
+@contextlib.contextmanager
+def broker_for(suite: Suite, on: str, directory: Path) -> Iterator[str]:
+    """The address of a broker that lives as long as the suite runs."""
+    if on == "kafka":
+        node = {"node_id": 0} if suite.settings.get("broker.id") == "0" else {}
+        settings = {name: value for name, value in suite.settings.items() if name != "broker.id"}
+        with ReferenceKafka(directory / "kafka", settings=settings, **node) as kafka:
+            yield kafka.bootstrap
+        return
+    port = free_port()
+    # kafka-python's tests look for an advertised address that was configured.
+    settings = {**suite.settings, "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}
+    running = BrokerProcess(settings, directory / "data", port=port)
+    try:
+        yield running.bootstrap
+    finally:
+        running.stop()
+
+
+def run(
+    suite: Suite, directory: Path, *, source: Path | None = None, on: str = "headrace", more: tuple[str, ...] = ()
+) -> subprocess.CompletedProcess[str]:
+    """The suite in a Python of its own; its output is in the result."""
+    root = source or suite.source()
+    left_out = suite.left_out()
+    with broker_for(suite, on, directory) as address:
+        environment = os.environ | suite.environment
+        environment |= {"PYTHONPATH": f"{root}:{HERE}", "KAFKA_URI": f"kafka://{address}"}
+        chosen = ["-k", " and ".join(f"not {name}" for name in left_out)] if left_out else []
+        plugins = ["-p", suite.plugin, "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", str(root)]
+        command = [sys.executable, "-m", "pytest", "-q", *plugins, *suite.options, *chosen, "--tb=short", *more]
+        return subprocess.run(
+            [*command, *suite.files], cwd=root, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True, check=False,
+        )  # fmt: skip
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="A client's own integration suite against a broker.")
+    parser.add_argument("client", choices=SUITES)
+    parser.add_argument("--source", type=Path, help="the client's source tree, instead of its package")
+    parser.add_argument("--on", choices=("headrace", "kafka"), default="headrace")
+    parser.add_argument("more", nargs="*", help="options for pytest, behind --")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        source = arguments.source and arguments.source.resolve()
+        more = tuple(arguments.more)
+        done = run(SUITES[arguments.client], Path(directory), source=source, on=arguments.on, more=more)
+    print(done.stdout)
+    return done.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
