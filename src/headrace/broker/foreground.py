@@ -11,6 +11,7 @@ import resource
 import signal
 import sys
 import time
+from typing import Final
 
 import uvloop
 
@@ -20,6 +21,10 @@ from headrace.config import BrokerConfig
 from headrace.telemetry import set_up_logging
 
 log = logging.getLogger("headrace.broker")
+
+# Who runs us in a group of processes (timeout, a shell, a supervisor) often signals the group as well as us: signals
+# that come together are one request to stop, and only one that comes later is somebody who does not want to wait.
+_ONE_REQUEST_SECONDS: Final = 0.3
 
 
 def serve_in_foreground(config: BrokerConfig, *, started: float, quiet: bool = False) -> int:
@@ -47,13 +52,17 @@ def allow_open_files() -> None:
 async def _serve(config: BrokerConfig, started: float) -> int:
     loop = asyncio.get_running_loop()
     asked_to_stop = asyncio.Event()
+    asked_at = 0.0
 
     def stop(name: str) -> None:
-        if asked_to_stop.is_set():
+        nonlocal asked_at
+        if not asked_to_stop.is_set():
+            log.info("%s: shutting down", name)
+            asked_at = loop.time()
+            asked_to_stop.set()
+        elif loop.time() - asked_at > _ONE_REQUEST_SECONDS:
             log.warning("%s again: stopping at once, without a clean shutdown", name)
             os._exit(130)
-        log.info("%s: shutting down", name)
-        asked_to_stop.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop, signal.Signals(number).name)

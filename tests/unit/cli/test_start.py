@@ -72,14 +72,38 @@ def test_a_signal_ends_it_cleanly(started: subprocess.Popen[str], number: int, t
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
 
 
-def test_a_second_signal_does_not_wait(started: subprocess.Popen[str]) -> None:
+def test_signals_that_come_together_are_one(started: subprocess.Popen[str], tmp_path: Path) -> None:
+    """As `timeout` sends them: to the process, and to its group."""
     first_line(started)
-    started.send_signal(signal.SIGTERM)
-    deadline = time.monotonic() + 20
-    while started.poll() is None and time.monotonic() < deadline:
-        started.send_signal(signal.SIGTERM)
-        time.sleep(0.001)
-    assert started.wait(20) in (0, 130)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGTERM):
+        started.send_signal(number)
+    assert started.wait(20) == 0
+    assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+
+
+NEVER_STOPS = """
+import asyncio, sys
+from headrace.broker import broker
+from headrace.cli import start
+
+async def stop(self):
+    await asyncio.sleep(3600)
+
+broker.Broker.stop = stop
+sys.exit(start.run(sys.argv[1:]))
+"""
+
+
+def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", NEVER_STOPS, "--data", str(tmp_path / "data"), "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        first_line(process)
+        deadline = time.monotonic() + 20
+        while process.poll() is None and time.monotonic() < deadline:
+            process.send_signal(signal.SIGTERM)
+            time.sleep(0.05)
+        process.kill()
+    assert process.returncode == 130
 
 
 def test_a_locked_directory_names_who_holds_it(started: subprocess.Popen[str], tmp_path: Path) -> None:
