@@ -6,7 +6,6 @@ Two requests do it: AlterConfigs gives the whole new set, IncrementalAlterConfig
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final
 
@@ -28,6 +27,7 @@ from headrace.config import (
     validate_group_overrides,
     validate_topic_overrides,
 )
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Refused, UnknownPartition
 from headrace.kernel.ids import topic_name_problem
 

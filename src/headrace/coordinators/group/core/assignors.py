@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from headrace.coordinators.group.core.java_order import ids_in_java_order, in_java_order, numbers_in_java_order
 from headrace.coordinators.group.core.mixed_topics import assign_mixed
+from headrace.kernel.dataclass import dataclass
 
 Target = dict[str, dict[uuid.UUID, frozenset[int]]]
 Held = dict[str, dict[uuid.UUID, set[int]]]

@@ -16,7 +16,7 @@ belongs to one member. Mirrors Kafka's ClassicGroup.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Any, Final
 
@@ -31,6 +31,7 @@ from headrace.coordinators.group.core import consumer_protocol
 from headrace.coordinators.group.core.classic_messages import JoinedMember, JoinReply, Protocols, SyncReply
 from headrace.coordinators.group.core.effects import Effects
 from headrace.coordinators.group.core.java_order import in_java_order
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Refused
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from headrace.coordinators.group.core.classic_group import ClassicGroup, ClassicState
 from headrace.coordinators.group.core.consumer_group import ConsumerGroup
 from headrace.coordinators.group.core.share_group import ShareGroup
+from headrace.kernel.dataclass import dataclass
 
 Group = ClassicGroup | ConsumerGroup | ShareGroup
 

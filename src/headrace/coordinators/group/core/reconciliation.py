@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from headrace.coordinators.group.core.consumer_group import ConsumerMember, Epoched, MemberState, Partitions
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Refused
 
 IsHeld = Callable[[uuid.UUID, int], bool]
