@@ -70,9 +70,9 @@ class Offsets:
         choice = self._choice
         version = choice.choice(versions)
         names = [["t", "u"], ["t", "missing"], None][choice.randrange(3 if version >= 2 else 2)]
-        topics = names and [
-            {"name": name, "topic_id": f"<id of {name}>", "partition_indexes": [0, 1]} for name in names
-        ]
+        topics: list[dict[str, Any]] | None = None
+        if names is not None:
+            topics = [{"name": n, "topic_id": f"<id of {n}>", "partition_indexes": [0, 1]} for n in names]
         asked = {"group_id": self._group, "member_id": member, "member_epoch": epoch, "topics": topics}
         stable = choice.random() < 0.3
         body = {"groups": [asked], "require_stable": stable} if version >= 8 else {**asked, "require_stable": stable}

@@ -12,7 +12,7 @@ from tests.differential.histories import Step, mostly
 from tests.support.group_requests import CONSUMER_BEAT, CONSUMER_DESCRIBE, DELETE, DESCRIBE, FETCH, LIST
 
 NAMES = ("a", "b", "c", "d", "e")
-TOPICS = (["t"], ["t"], ["u"], ["t", "u"], [], ["missing"], ["t", "missing"])
+TOPICS: tuple[list[str], ...] = (["t"], ["t"], ["u"], ["t", "u"], [], ["missing"], ["t", "missing"])
 
 
 @dataclass
@@ -108,14 +108,13 @@ class ConsumerModel:
         if not inside:
             return self._join()
         member = self.choice.choice(inside)
-        changes = self.choice.choice(
-            [
-                {"subscribed_topic_names": self.choice.choice(TOPICS)},
-                {"server_assignor": self.choice.choice(["uniform", "range"])},
-                {"rebalance_timeout": 50_000, "subscribed_topic_names": self.choice.choice(TOPICS)},
-                {"rack_id": "here"},
-            ]
-        )
+        possible: list[dict[str, Any]] = [
+            {"subscribed_topic_names": self.choice.choice(TOPICS)},
+            {"server_assignor": self.choice.choice(["uniform", "range"])},
+            {"rebalance_timeout": 50_000, "subscribed_topic_names": self.choice.choice(TOPICS)},
+            {"rack_id": "here"},
+        ]
+        changes = self.choice.choice(possible)
         return self._heartbeat(member, member.epoch, owned=member.given, **changes)
 
     def _leave(self) -> Step:
@@ -213,7 +212,7 @@ class MixedModel:
         self._consumer = ConsumerModel(choice, group)
 
     def next_step(self) -> Step:
-        return self._choice.choice([self._classic, self._consumer]).next_step()
+        return self._classic.next_step() if self._choice.random() < 0.5 else self._consumer.next_step()
 
     def heard(self, step: Step, answer: Any) -> None:
         self._classic.heard(step, answer)

@@ -38,7 +38,6 @@ NOT_COMPARED = {
     "client_host",
     "acknowledge_error_message",
     "node_endpoints",
-    "leader_id",
     "node_id",
 }
 
@@ -102,10 +101,13 @@ class Side:
 
     def ask(self, api: int, version: int, body: dict[str, Any]) -> Any:
         """Outside of the comparison."""
-        step = Step(api, version, body)
-        client = self.send(step)
-        with client:
-            return read_answer(client, step)
+        with self.send(Step(api, version, body)) as client:
+            return self.read(client, api, version)
+
+    @staticmethod
+    def read(client: socket.socket, api: int, version: int) -> Any:
+        (length,) = struct.unpack(">i", _exactly(client, 4))
+        return codec.read_response(api, version, _exactly(client, length))[1]
 
     def _own(self, value: Any) -> Any:
         if isinstance(value, dict):
@@ -132,11 +134,6 @@ class Side:
         if isinstance(answer, int) and not isinstance(answer, bool):
             return int(answer)
         return answer
-
-
-def read_answer(client: socket.socket, step: Step) -> Any:
-    (length,) = struct.unpack(">i", _exactly(client, 4))
-    return codec.read_response(step.api, step.version, _exactly(client, length))[1]
 
 
 def _exactly(client: socket.socket, count: int) -> bytes:
@@ -228,7 +225,7 @@ class History:
         for ready in select.select(list(open_sockets), [], [], 0.01)[0]:
             exchange, at = open_sockets[ready]
             side = self.sides[at]
-            raw = read_answer(ready, exchange.step)
+            raw = side.read(ready, exchange.step.api, exchange.step.version)
             if not exchange.step.connection:
                 ready.close()
             member_id = getattr(raw, "member_id", "")

@@ -16,16 +16,18 @@ import pytest
 
 from headrace.coordinators.group.core.java_order import ids_in_java_order
 from headrace.testing import broker
+from tests.differential import share_history
 from tests.differential.classic_history import ClassicModel
 from tests.differential.consumer_history import ConsumerModel
 from tests.differential.histories import History, Model, Side, Step, Tossed, play
+from tests.differential.share_history import ShareModel
 from tests.reference.kafka import ReferenceKafka
 from tests.support.effort import rounds
 
 pytestmark = pytest.mark.needs("kafka")
 
 FIND, BEAT, CREATE_TOPICS, DELETE_TOPICS, METADATA, LIST_GROUPS = 10, 12, 19, 20, 3, 16
-TOPICS = {"t": 2, "u": 3}
+TOPICS = {"t": 2, "u": 3, "q": 1}
 SETTINGS = {
     "offsets.topic.num.partitions": "5",
     "share.coordinator.state.topic.num.partitions": "3",
@@ -39,6 +41,7 @@ SETTINGS = {
 MODELS: dict[str, Callable[[random.Random, str], Model]] = {
     "classic": ClassicModel,
     "consumer": ConsumerModel,
+    "share": ShareModel,
 }
 STEPS = 40
 
@@ -51,6 +54,7 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side
         for side in both:
             prepare(side)
             align(side)
+            share_history.fill(side)
         yield both
 
 
@@ -104,6 +108,15 @@ def align(side: Side) -> None:
         create_topic(side, "u")
 
 
+def history_of(sides: tuple[Side, Side], kind: str, group: str) -> History:
+    if kind != "share":
+        return History(*sides, adjust=only_of(group))
+    history = History(*sides, adjust=share_history.adjusted)
+    for side in sides:
+        share_history.begin(side, group)
+    return history
+
+
 def only_of(group: str) -> Callable[[Step, Any], Any]:
     def adjust(step: Step, answer: Any) -> Any:
         if step.api == LIST_GROUPS:
@@ -116,12 +129,11 @@ def only_of(group: str) -> Callable[[Step, Any], Any]:
 @pytest.mark.parametrize("kind", MODELS)
 def test_every_step_is_answered_as_kafka_answers_it(sides: tuple[Side, Side], kind: str) -> None:
     first, tossed = int(os.environ.get("HEADRACE_SEED", "0")), 0
-    count = rounds(short=10, long=200)
+    count = rounds(short=6, long=200)
     for seed in range(first, first + count):
         group = f"{kind}-{seed}-{random.randrange(10**9)}"
-        history = History(*sides, adjust=only_of(group))
         try:
-            play(history, MODELS[kind](random.Random(f"{kind}-{seed}"), group), STEPS)
+            play(history_of(sides, kind, group), MODELS[kind](random.Random(f"{kind}-{seed}"), group), STEPS)
         except Tossed:
             tossed += 1
         except AssertionError as differs:

@@ -25,7 +25,11 @@ class ShareAcknowledge:
             request,
             context,
             lambda: self.requests.consumption.acknowledge(
-                request.group_id, request.member_id, request.share_session_epoch, acknowledgements_of(request.topics)
+                request.group_id,
+                request.member_id,
+                request.share_session_epoch,
+                acknowledgements_of(request.topics),
+                renews=getattr(request, "is_renew_ack", False),
             ),
             _row,
         )

@@ -14,7 +14,8 @@ from headrace.handlers.context import RequestContext
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 
-NOBODY = {"leader_id": -1, "leader_epoch": -1}
+# Kafka leaves the fields as they are when they have nothing to say.
+NOBODY = {"leader_id": 0, "leader_epoch": 0}
 _MOVED = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)
 
 

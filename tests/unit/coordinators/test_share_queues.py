@@ -13,7 +13,13 @@ from headrace.coordinators.codec.share_state import ShareKey, StateBatch
 from headrace.coordinators.runtime_result import Result
 from headrace.coordinators.share.core.runs import RecordState, Run, Runs
 from headrace.coordinators.share.core.sessions import Sessions
-from headrace.coordinators.share.core.share_partition import Acknowledgement, AcknowledgeType, Acquired, SharePartition
+from headrace.coordinators.share.core.share_partition import (
+    Acknowledgement,
+    AcknowledgeType,
+    Acquired,
+    SharePartition,
+    check,
+)
 from headrace.coordinators.share.core.share_state import ShareStateShard
 from headrace.coordinators.share.core.starting import StartingPoint, starting_point
 from headrace.kernel.errors import ErrorCode, Refused
@@ -96,19 +102,29 @@ def test_wrong_acknowledgements_change_nothing() -> None:
     queue = SharePartition(0)
     queue.acquire("a", 0, 4, 0)
     before = queue.runs()
-    for acknowledgements, code in (
-        (ack(0, 9, ACCEPT), ErrorCode.invalid_request),
-        (ack(3, 1, ACCEPT), ErrorCode.invalid_request),
-        (ack(0, 4, ACCEPT, ACCEPT), ErrorCode.invalid_request),
-        ([Acknowledgement(0, 0, (9,))], ErrorCode.invalid_request),
-        ([Acknowledgement(0, 0, ())], ErrorCode.invalid_request),
-    ):
-        assert refusal(lambda acknowledgements=acknowledgements: queue.acknowledge("a", acknowledgements, 0)) is code
+    assert refusal(lambda: queue.acknowledge("a", ack(0, 9, ACCEPT), 0)) is ErrorCode.invalid_request
+    assert refusal(lambda: queue.acknowledge("b", ack(0, 9, ACCEPT), 0)) is ErrorCode.invalid_request
     assert refusal(lambda: queue.acknowledge("b", ack(0, 4, ACCEPT), 0)) is ErrorCode.invalid_record_state
+    twice = [*ack(0, 2, ACCEPT), *ack(2, 4, ACCEPT)]
+    assert refusal(lambda: queue.acknowledge("a", twice, 0)) is ErrorCode.invalid_record_state
     queue._runs.join()
     assert queue.runs() == before
     queue.acknowledge("a", ack(0, 4, ACCEPT), 0)
     assert queue.acknowledge("a", ack(0, 4, ACCEPT), 0) == [], "a late word about what is done with"
+
+
+def test_acknowledgements_that_cannot_be_meant_are_refused_unseen() -> None:
+    for wrong in (
+        ack(3, 1, ACCEPT),
+        ack(0, 4, ACCEPT, ACCEPT),
+        ack(0, 0),
+        [Acknowledgement(0, 0, (9,))],
+        [*ack(5, 6, ACCEPT), *ack(0, 1, ACCEPT)],
+        ack(0, 4, RENEW),
+    ):
+        assert refusal(lambda wrong=wrong: check(wrong, renews=False)) is ErrorCode.invalid_request
+    check(ack(0, 4, RENEW), renews=True)
+    check([*ack(0, 2, ACCEPT), *ack(2, 4, ACCEPT)], renews=False)
 
 
 def test_only_so_many_records_are_out_at_once() -> None:

@@ -28,7 +28,7 @@ class QueueOffset:
     error: ErrorCode = ErrorCode.none
     message: str | None = None
     start_offset: int = NOT_STARTED
-    leader_epoch: int = -1
+    leader_epoch: int = 0
     lag: int = -1
 
 

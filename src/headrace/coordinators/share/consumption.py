@@ -16,6 +16,7 @@ from typing import Final
 
 from headrace.coordinators.codec.share_state import ShareKey
 from headrace.coordinators.runtime import wall_clock_ms
+from headrace.coordinators.share.core import share_partition
 from headrace.coordinators.share.core.sessions import FINAL_EPOCH, INITIAL_EPOCH, Session, Sessions, TopicIdPartition
 from headrace.coordinators.share.core.share_partition import Acknowledgement, AcknowledgeType, Acquired
 from headrace.coordinators.share.queues import Queue, Queues
@@ -55,6 +56,10 @@ class ShareFetchRequest:
     strict: bool = False
     renews: bool = False
 
+    @property
+    def asks_for_records(self) -> bool:
+        return any((self.max_wait_ms, self.min_bytes, self.max_bytes, self.max_records))
+
 
 @dataclass(slots=True)
 class PartitionAnswer:
@@ -84,14 +89,22 @@ class ShareConsumption:
 
     async def fetch(self, request: ShareFetchRequest, when_closed: WhenClosed) -> Answers:
         """Raises INVALID_REQUEST, SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH, SHARE_SESSION_LIMIT_REACHED."""
+        if request.renews and request.asks_for_records:
+            raise Refused(ErrorCode.invalid_request, "a share fetch that renews locks asks for no records")
         if request.epoch == FINAL_EPOCH:
-            return await self._end(request.group_id, request.member_id, request.acknowledgements, request.added)
+            return await self._end(
+                request.group_id, request.member_id, request.acknowledgements, request.added, renews=request.renews
+            )
         session = self._session(request, when_closed)
         answers: Answers = {}
-        await self._acknowledge_all(request.group_id, request.member_id, request.acknowledgements, answers)
-        if request.renews or request.max_records <= 0:
-            return answers
-        await self._fetch_into(answers, session, request)
+        await self._acknowledge_all(
+            request.group_id, request.member_id, request.acknowledgements, answers, renews=request.renews
+        )
+        if not request.renews and request.max_records > 0:
+            await self._fetch_into(answers, session, request)
+        if request.epoch == INITIAL_EPOCH:
+            for partition in session.partitions:
+                answers.setdefault(partition, PartitionAnswer())
         return answers
 
     def _session(self, request: ShareFetchRequest, when_closed: WhenClosed) -> Session:
@@ -152,9 +165,11 @@ class ShareConsumption:
         queues: list[Queue] = []
         bytes_left, records_left = request.max_bytes, request.max_records
         for partition, key in keys.items():
+            if partition in found:
+                continue
             queue = self._queues.loaded(key)
             if queue is None:
-                retry |= partition not in found
+                retry = True
                 continue
             queues.append(queue)
             if bytes_left <= 0 or records_left <= 0:
@@ -174,26 +189,28 @@ class ShareConsumption:
     # --- acknowledge --------------------------------------------------------------------------------------------
 
     async def acknowledge(
-        self, group_id: str, member_id: str, epoch: int, acknowledgements: Acknowledgements
+        self, group_id: str, member_id: str, epoch: int, acknowledgements: Acknowledgements, *, renews: bool = False
     ) -> Answers:
         """Raises as `fetch` does. An answer's `acknowledge_error` says how it went."""
         if epoch == FINAL_EPOCH:
-            return await self._end(group_id, member_id, acknowledgements, ())
+            return await self._end(group_id, member_id, acknowledgements, (), renews=renews)
         if epoch == INITIAL_EPOCH:
             raise Refused(ErrorCode.invalid_share_session_epoch, "an acknowledgement needs a session")
         self._sessions.advance(group_id, member_id, epoch, self._clock())
         answers: Answers = {}
-        await self._acknowledge_all(group_id, member_id, acknowledgements, answers)
+        await self._acknowledge_all(group_id, member_id, acknowledgements, answers, renews=renews)
         return answers
 
     async def _acknowledge_all(
-        self, group_id: str, member_id: str, acknowledgements: Acknowledgements, answers: Answers
+        self, group_id: str, member_id: str, acknowledgements: Acknowledgements, answers: Answers, *, renews: bool
     ) -> None:
         may_renew = self._queues.settings_of(group_id).may_renew
 
         async def one(partition: TopicIdPartition, batches: Sequence[Acknowledgement]) -> None:
             answer = answers[partition] = PartitionAnswer()
             try:
+                self._queues.check_topic(partition[0])
+                share_partition.check(batches, renews=renews)
                 if not may_renew and any(AcknowledgeType.RENEW in batch.types for batch in batches):
                     raise Refused(ErrorCode.invalid_request, "share.renew.acknowledge.enable is false for this group")
                 await self._queues.acknowledge(ShareKey(group_id, *partition), member_id, batches)
@@ -208,6 +225,8 @@ class ShareConsumption:
         member_id: str,
         acknowledgements: Acknowledgements,
         added: Sequence[TopicIdPartition],
+        *,
+        renews: bool = False,
     ) -> Answers:
         """The member goes: its last words count, then everything that it still has is given back."""
         if self._sessions.get(group_id, member_id) is None:
@@ -215,7 +234,7 @@ class ShareConsumption:
         if any(not acknowledgements.get(partition) for partition in added):
             raise Refused(ErrorCode.invalid_request, "a last share fetch adds no partitions")
         answers: Answers = {}
-        await self._acknowledge_all(group_id, member_id, acknowledgements, answers)
+        await self._acknowledge_all(group_id, member_id, acknowledgements, answers, renews=renews)
         try:
             session = self._sessions.end(group_id, member_id)
         except Refused:

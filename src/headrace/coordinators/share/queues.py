@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Protocol
 
@@ -21,7 +22,7 @@ from headrace.coordinators.share.core.share_state import NOT_STARTED
 from headrace.coordinators.share.core.starting import StartingPoint, starting_point
 from headrace.coordinators.share.settings import QueueSettings
 from headrace.kernel.dataclass import dataclass
-from headrace.kernel.errors import ErrorCode, Fault, NotLeader, Refused, UnknownPartition
+from headrace.kernel.errors import ErrorCode, Fault, NotLeader, Refused, UnknownPartition, UnknownTopicId
 from headrace.records.batch import BatchView, batches
 from headrace.records.control import ControlType, read_control
 from headrace.records.reader import read_records
@@ -105,11 +106,16 @@ class Queues:
 
     # --- finding and loading ------------------------------------------------------------------------------------
 
-    def _led(self, key: ShareKey) -> Any:
-        name = self._view.current.topic_names.get(key.topic_id)
-        partition = None if name is None else self._partitions.get(name, key.partition)
+    def check_topic(self, topic_id: uuid.UUID) -> str:
+        """Its name. Raises UNKNOWN_TOPIC_ID."""
+        name = self._view.current.topic_names.get(topic_id)
         if name is None:
-            raise UnknownPartition(f"no topic has the id {key.topic_id}")
+            raise UnknownTopicId(f"no topic has the id {topic_id}")
+        return name
+
+    def _led(self, key: ShareKey) -> Any:
+        name = self.check_topic(key.topic_id)
+        partition = self._partitions.get(name, key.partition)
         if partition is None:
             known = self._view.current.partition(name, key.partition) is not None
             if known:

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from headrace.coordinators.codec.share_state import StateBatch
 from headrace.coordinators.share.core.runs import RecordState, Run, Runs
@@ -33,6 +33,9 @@ class AcknowledgeType(IntEnum):
     RENEW = 4
 
 
+_TYPES: Final = frozenset(AcknowledgeType)
+
+
 class Acquired(NamedTuple):
     first: int
     last: int
@@ -45,6 +48,21 @@ class Acknowledgement(NamedTuple):
     first: int
     last: int
     types: Sequence[int]
+
+
+def check(acknowledgements: Sequence[Acknowledgement], *, renews: bool) -> None:
+    """What can be said of them without looking at any record; `renews` if the request says that it does. Raises
+    INVALID_REQUEST.
+    """
+    end = -1
+    for first, last, types in acknowledgements:
+        if last < first or first < end or not types or len(types) not in (1, last - first + 1):
+            raise Refused(ErrorCode.invalid_request, f"acknowledgement of {first} to {last} with {len(types)} types")
+        if any(kind not in _TYPES for kind in types):
+            raise Refused(ErrorCode.invalid_request, f"acknowledgement of a type that is none: {list(types)}")
+        if AcknowledgeType.RENEW in types and not renews:
+            raise Refused(ErrorCode.invalid_request, "a request that renews locks says so")
+        end = last
 
 
 class SharePartition:
@@ -150,20 +168,20 @@ class SharePartition:
     # --- taking back --------------------------------------------------------------------------------------------
 
     def acknowledge(self, member: str, acknowledgements: Sequence[Acknowledgement], now_ms: int) -> list[StateBatch]:
-        """All of it or nothing. Gives what to write down. Raises INVALID_REQUEST, INVALID_RECORD_STATE."""
-        steps = [step for each in acknowledgements for step in self._steps(each)]
-        for first, last, _ in steps:
-            covered = 0
-            for run in self._runs.covering(first, last):
-                if run.state is not RecordState.ACQUIRED or run.member != member:
-                    self._runs.join()
-                    raise Refused(
-                        ErrorCode.invalid_record_state,
-                        f"offsets {run.first} to {run.last} are not out with this member",
-                    )
-                covered += len(run)
-            if covered != last - first + 1:
-                raise Refused(ErrorCode.invalid_request, f"offsets {first} to {last} were never handed out")
+        """All of it or nothing, and `check` has seen it. Gives what to write down. Raises INVALID_REQUEST,
+        INVALID_RECORD_STATE.
+        """
+        steps: list[tuple[int, int, AcknowledgeType]] = []
+        settled = -1
+        for each in acknowledgements:
+            if max(each.first, self.start_offset) <= each.last and each.last > self.end_offset:
+                raise Refused(ErrorCode.invalid_request, f"offsets {each.first} to {each.last} were never handed out")
+            for first, last, kind in self._steps(each):
+                if first <= settled:
+                    raise Refused(ErrorCode.invalid_record_state, f"offset {first} is acknowledged twice")
+                self._check_held(member, first, last)
+                steps.append((first, last, kind))
+                settled = settled if kind is AcknowledgeType.RENEW else last
         changes: list[StateBatch] = []
         for first, last, kind in steps:
             runs = self._runs.covering(first, last)
@@ -179,14 +197,21 @@ class SharePartition:
         self._advance()
         return changes
 
+    def _check_held(self, member: str, first: int, last: int) -> None:
+        covered = 0
+        for run in self._runs.covering(first, last):
+            if run.state is not RecordState.ACQUIRED or run.member != member:
+                self._runs.join()
+                raise Refused(
+                    ErrorCode.invalid_record_state, f"offsets {run.first} to {run.last} are not out with this member"
+                )
+            covered += len(run)
+        if covered != last - first + 1:
+            raise Refused(ErrorCode.invalid_request, f"offsets {first} to {last} were never handed out")
+
     def _steps(self, each: Acknowledgement) -> list[tuple[int, int, AcknowledgeType]]:
         first, last, types = each
-        if last < first or not types or len(types) not in (1, last - first + 1):
-            raise Refused(ErrorCode.invalid_request, f"acknowledgement of {first} to {last} with {len(types)} types")
-        try:
-            kinds = [AcknowledgeType(kind) for kind in types]
-        except ValueError as wrong:
-            raise Refused(ErrorCode.invalid_request, f"acknowledgement of a type that is none: {wrong}") from wrong
+        kinds = [AcknowledgeType(kind) for kind in types]
         if len(kinds) == 1:
             steps = [(first, last, kinds[0])]
         else:
