@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
+from headrace.kernel.dataclass import dataclass
 from headrace.records.batch import BatchView
 from headrace.storage.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
 from headrace.storage.places import BatchPlace

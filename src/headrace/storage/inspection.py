@@ -8,9 +8,10 @@ meanwhile may show as a torn end of the active segment.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import Fault
 from headrace.records.batch import BatchView, check_extent
 from headrace.records.reader import read_records
