@@ -177,28 +177,38 @@ def _latency(
 
 
 def _drive(server: Server, client: BlockingClient, source: str, target: str, *, samples: int) -> list[float]:
-    """Sends a word that is its own time every 60 ms and reads the output; milliseconds from sending to reading."""
+    """Sends a word that is its own time every 60 ms and reads the output; milliseconds from sending to reading.
+
+    The first word is waited for: Spark ends Python's workers after an idle minute, and what piles up until new ones are
+    there would be measured."""
     seen: list[float] = []
-    done = threading.Event()
+    awake, done = threading.Event(), threading.Event()
 
     def watch() -> None:
         reader = BlockingClient(server.bootstrap)
         at, pair = 0, (target, 0)
         settings = FetchSettings(isolation=READ_COMMITTED, max_wait_ms=500, stall_timeout_s=120)
-        while not done.is_set() and len(seen) < samples:
+        while not done.is_set() and len(seen) <= samples:
             for chunk in FetchStream(reader, pair, at, at + 1, settings):
                 now = time.time()
                 at = chunk.next_offset
                 for batch in batches(chunk.records):
                     if not batch.is_control:
                         seen.extend((now - float(record.value or 0)) * 1000 for record in read_records(batch))
+                        awake.set()
         reader.close()
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
-    for _ in range(samples):
+
+    def send() -> None:
         now = time.time()
         write_records(client, (source, 0), [Record(None, repr(now).encode(), timestamp_ms=int(now * 1000))])
+
+    send()
+    awake.wait(60)
+    for _ in range(samples):
+        send()
         time.sleep(0.06)
     watcher.join(60)
     done.set()
