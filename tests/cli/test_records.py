@@ -149,3 +149,17 @@ def test_help_that_nobody_reads_is_no_failure(unbuffered: str, tmp_path: Path) -
             assert (ran.returncode, ran.stderr) == (0, ""), words
     finally:
         os.close(output)
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&- <&-"])
+def test_closed_streams_are_no_failure(closed: str, running: RunningBroker, topic: str, tmp_path: Path) -> None:
+    tools = Path(__file__).parents[2] / "bin"
+    where = f"--bootstrap-server {running.bootstrap} --topic {topic}"
+    consume = f"kafka-console-consumer.sh {where} --from-beginning --max-messages 1 --timeout-ms 20000"
+    for line in (f"headrace produce {topic} a", f"headrace consume {topic}", f"{tools}/{consume}",
+                 f"{tools}/kafka-topics.sh {where} --describe"):  # fmt: skip
+        ran = subprocess.run(
+            ["bash", "-c", f"{line} {closed}"], env=environment(tmp_path, running.bootstrap), capture_output=True,
+            text=True, timeout=30,
+        )  # fmt: skip
+        assert (ran.returncode, "Traceback" in ran.stderr) == (0, False), (line, ran)

@@ -42,6 +42,16 @@ def test_a_topic_is_deleted_after_a_yes(running: RunningBroker, topic: str, tmp_
     assert topic not in headrace("topics", "ls").out
 
 
+def test_a_question_is_left_by_ctrl_c(running: RunningBroker, topic: str, tmp_path: Path, headrace: Run) -> None:
+    screen = at_a_terminal(running, tmp_path, "topics", "rm", topic)
+    screen.expect("for good\\?")
+    screen.sendintr()
+    screen.expect(pexpect.EOF)
+    screen.close()
+    assert (screen.exitstatus, "Traceback" in (screen.before or "")) == (1, False)
+    assert topic in headrace("topics", "ls").out
+
+
 def test_lag_moves_until_it_is_interrupted(running: RunningBroker, topic: str, tmp_path: Path, headrace: Run) -> None:
     group = f"w-{topic}"
     headrace("produce", topic, "a", "b", "-p", "0")
@@ -60,11 +70,18 @@ def test_long_work_shows_how_far_it_is(running: RunningBroker, topic: str, tmp_p
     rows = 3000
     (tmp_path / "rows.ndjson").write_text("".join(f'{{"value": "row {n}", "partition": 0}}\n' for n in range(rows)))
     slowly = ("--rate", "2500")
+    # What comes slowly is exported slowly.
+    whole = ("consume", topic, "--follow", "--from", "beginning", "-n", str(rows), "--to", "copy.csv")
+    exported = at_a_terminal(running, tmp_path, *whole, cwd=tmp_path)
     sent = at_a_terminal(running, tmp_path, "produce", topic, "--file", "rows.ndjson", *slowly, cwd=tmp_path)
     sent.expect(r"sending \[#+ +\] \d+% [\d,]+ records, [\d,]+/s, \d+ s left")
     sent.expect(pexpect.EOF)
     assert "\r\x1b[K" in (sent.before or "")
     assert f"sent {rows} records" in (sent.before or "")
+    exported.expect(r"exporting \[#+ +\] \d+% [\d,]+ records, [\d,]+/s, \d+ s left")
+    exported.expect(pexpect.EOF)
+    assert "\r\x1b[K" in (exported.before or "")
+    assert len((tmp_path / "copy.csv").read_text().splitlines()) == rows + 1
     # Seconds of work, so that there is a bar to see; then it is interrupted.
     bench = at_a_terminal(running, tmp_path, "bench", "latency", "-n", "60000")
     bench.expect(r"sending \[#+ +\] \d+%")

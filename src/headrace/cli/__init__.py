@@ -25,12 +25,13 @@ def main() -> None:
         sys.exit(run(arguments[1:]))
     from headrace.cli.app import app
     from headrace.cli.kafka_tools.running import ToolFailed
+    from headrace.cli.trouble import EXPECTED, sentence
     from headrace.kernel.errors import Fault
 
     try:
         app()
-    except (ToolFailed, Fault, TimeoutError) as error:
-        print(f"headrace: {str(error) or 'no answer within the time-out'}", file=sys.stderr)
+    except (ToolFailed, Fault, *EXPECTED) as error:
+        print(f"headrace: {sentence(error)}", file=sys.stderr)
         sys.exit(1)
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 import os
+import signal
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Annotated, Any, Final, TypeVar
 
@@ -128,8 +129,14 @@ async def existing_group(client: ClusterClient, name: str) -> None:
 
 def sure(question: str, yes: bool) -> None:
     """Asks unless `--yes` was given; "no" ends the command with exit code 1."""
-    if not yes:
+    if yes:
+        return
+    # asyncio keeps the first Ctrl-C for its tasks, but nobody runs while a question waits for its answer.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
         typer.confirm(question, abort=True)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def key_values(pairs: Sequence[str] | None, option: str) -> dict[str, str]:

@@ -13,9 +13,22 @@ def discard_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def open_streams() -> None:
+    """Who closed our output or errors (`>&-`) wants to see nothing of them. A socket must not take their place either:
+    what a library writes there by number would go to a broker."""
+    while (lowest := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(lowest, True)
+    os.close(lowest)
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115 (open as long as the process)
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115 (open as long as the process)
+
+
 @contextmanager
 def reader_may_leave() -> Iterator[None]:
     """Ends the block quietly when nobody reads any more. Flushes, so that it is noticed here and not at exit."""
+    open_streams()
     try:
         yield
         sys.stdout.flush()

@@ -100,7 +100,7 @@ def consumer_settings(arguments: Arguments) -> dict[str, Any]:
 
 
 def _start(consumer: Any, arguments: Arguments) -> None:
-    from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, TopicPartition
+    from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaException, TopicPartition
 
     if arguments["partition"] is None:
         pattern = (
@@ -108,7 +108,11 @@ def _start(consumer: Any, arguments: Arguments) -> None:
             if arguments.given("include")
             else SPELLINGS.get(arguments["topic"], str(arguments["topic"]))
         )
-        consumer.subscribe([pattern])
+        try:
+            consumer.subscribe([pattern])
+        except KafkaException as error:
+            wrong = arguments["include"] or arguments["topic"]
+            raise ToolFailed(f"{wrong!r} is no topic and no regular expression of topics") from error
         return
     offset = (arguments["offset"] or ("earliest" if arguments["from-beginning"] else "latest")).lower()
     position = {"earliest": OFFSET_BEGINNING, "latest": OFFSET_END}.get(offset)

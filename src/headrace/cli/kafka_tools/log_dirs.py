@@ -31,7 +31,10 @@ async def run(arguments: Arguments, client: ClusterClient) -> None:
     known = sorted(client.metadata.nodes)
     asked = known
     if arguments.given("broker-list"):
-        asked = [int(part) for part in str(arguments["broker-list"]).split(",") if part]
+        try:
+            asked = [int(part) for part in str(arguments["broker-list"]).split(",") if part]
+        except ValueError as error:
+            raise ToolFailed(f"--broker-list {arguments['broker-list']!r}: must be broker ids as 0,1,2") from error
         if unknown := [node for node in asked if node not in known]:
             listed = ",".join(map(str, known))
             raise ToolFailed(

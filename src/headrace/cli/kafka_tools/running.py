@@ -15,6 +15,7 @@ from typing import Any
 from headrace import __version__
 from headrace.cli.gone_reader import reader_may_leave
 from headrace.cli.kafka_tools.options import Arguments, HelpWanted, Option, UsageError, VersionWanted, help_table, parse
+from headrace.cli.trouble import EXPECTED, sentence
 from headrace.client.cluster_client import ClusterClient
 from headrace.kernel.errors import ErrorCode, Fault
 
@@ -97,9 +98,10 @@ def _explained(
     except UsageError as error:
         print(f"{error}\n{help_table(options)}", file=sys.stderr)
         return 1
-    except (ToolFailed, Fault, ValueError, TimeoutError) as error:
-        text = str(error) or type(error).__name__
-        print(f"{failure_prefix}{text}", file=sys.stderr)
+    except BrokenPipeError:
+        raise  # nobody reads what we print: no trouble
+    except (ToolFailed, Fault, ValueError, *EXPECTED) as error:
+        print(f"{failure_prefix}{sentence(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

@@ -237,7 +237,7 @@ async def find_hanging(arguments: Arguments, client: ClusterClient) -> None:
         "LastTimestamp",
         "Duration(min)",
     ]
-    table(heading, rows)
+    table(heading, sorted(rows, key=lambda row: (row[0], row[1], row[2])))
 
 
 async def _known_producers(client: ClusterClient) -> dict[int, set[TopicPartition]]:
