@@ -33,6 +33,8 @@ _read_length: Final = struct.Struct(">i").unpack_from
 _UNSENT_LIMIT_BYTES: Final = 256 * 1024
 # Acknowledgements that may be outstanding on one connection; clients keep 5, load generators a few dozen.
 _OVERLAPPING_LIMIT: Final = 256
+# Frames served before others have their turn: a client may send thousands of small ones at once.
+_FRAMES_IN_A_TURN: Final = 64
 # A frame that claims more than this gets its buffer step by step, as its bytes really come.
 _TRUSTED_FRAME_BYTES: Final = 4 * 1024 * 1024
 # How long a large frame waits before it asks again for memory that others have now.
@@ -122,7 +124,7 @@ class Connection:
         self._places: deque[Place] | None = None
         self._waits: set[asyncio.Task[Bytes | Parts | Close | None]] | None = None
         self._awaited = False
-        self._throttled: asyncio.TimerHandle | None = None
+        self._throttled: asyncio.Handle | None = None
         self._reading = True
         self._writing = False
         self._closed = False
@@ -199,13 +201,17 @@ class Connection:
         assert buffer is not None
         start, end = self._start, self._end
         queue, serve, max_frame_bytes = self._queue, self._serve, self._max_frame_bytes
-        needed = 0
+        needed, left = 0, _FRAMES_IN_A_TURN
         while end - start >= 4:
             if not self._may_serve():
                 # Perhaps only the answers of this round stand in the way.
                 self._flush()
                 if not self._may_serve():
                     break
+            if not left:
+                self._throttled = self._loop.call_soon(self._unthrottle)
+                break
+            left -= 1
             (size,) = _read_length(buffer, start)
             if not 0 <= size <= max_frame_bytes:
                 log.warning("%s: closed, a frame of %d bytes (at most %d are taken)", self, size, max_frame_bytes)

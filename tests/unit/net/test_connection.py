@@ -343,6 +343,29 @@ def test_a_throttled_client_waits_and_others_do_not() -> None:
     run(test)
 
 
+def test_thousands_of_frames_at_once_let_others_have_their_turn() -> None:
+    async def test() -> None:
+        served: list[str] = []
+
+        def serve(request: memoryview, connection: Connection) -> Reply:
+            served.append("one" if bytes(request) == b"one" else "many")
+            return echo(request, connection)
+
+        async with serving(serve) as (_, port):
+            many_reader, many = await connect(port)
+            reader, one = await connect(port)
+            many.write(frame(b"x") * 5000)
+            one.write(frame(b"one"))
+            assert await read_frame(reader) == b"one"
+            before = served.index("one")
+            for _ in range(5000):
+                assert await read_frame(many_reader) == b"x"
+            assert before < 1000, f"{before} frames of another client were served first"
+            assert served.count("many") == 5000
+
+    run(test)
+
+
 def test_a_failing_server_costs_one_connection() -> None:
     async def test() -> None:
         def serve(request: memoryview, connection: Connection) -> Reply:
