@@ -38,6 +38,7 @@ from headrace.pipelines.demo_screen import (
     hints,
     picture,
     print_plain,
+    program,
     what_next,
 )
 from headrace.pipelines.demo_text import LINES
@@ -243,7 +244,10 @@ def run_wordcount(*, data: Path | None = None, bootstrap: str | None = None, int
         console.print("Starting a broker …")
         with embedded_broker(data.resolve() / "broker") as address:
             console.print(f"The broker serves {address}. Starting Spark …")
-            return _run(address, console, data.resolve() / "pipeline", on_terminal)
+            # The broker goes with this demo; what it has stored stays, unless it was made for this run only.
+            files = "" if temporary else f" --data {data / 'broker'}"
+            when = f", while a broker runs ({program()} start{files})"
+            return _run(address, console, data.resolve() / "pipeline", on_terminal, when)
     except (PipelineError, Fault) as error:
         console.print(f"headrace: {error}", style="red")
         return 1
@@ -254,7 +258,7 @@ def run_wordcount(*, data: Path | None = None, bootstrap: str | None = None, int
             shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _run(bootstrap: str, console: Console, storage: Path, on_terminal: bool) -> int:
+def _run(bootstrap: str, console: Console, storage: Path, on_terminal: bool, when: str = "") -> int:
     demo = WordCountDemo(bootstrap, console, storage)
     try:
         demo.prepare()
@@ -264,7 +268,7 @@ def _run(bootstrap: str, console: Console, storage: Path, on_terminal: bool) -> 
             demo.show_until_interrupted()
             return 0
         right = demo.run_to_the_end()
-        console.print(f"\nType next, while a broker runs ('headrace start'):\n{what_next(bootstrap)}", highlight=False)
+        console.print(f"\nType next{when}:\n{what_next(bootstrap)}", highlight=False)
         return 0 if right else 1
     except KeyboardInterrupt:
         console.print("Stopping …")

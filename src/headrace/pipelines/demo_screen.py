@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from rich.console import Console, Group
@@ -52,6 +56,14 @@ def picture(snapshot: Snapshot, bootstrap: str, *, rows: int) -> Group:
     return Group(facts, table)
 
 
+def program() -> str:
+    """How to call this program again: by its name where the shell finds it, else by its path."""
+    if shutil.which("headrace"):
+        return "headrace"
+    beside = Path(sys.executable).with_name("headrace")
+    return os.path.relpath(beside) if beside.exists() else f"{sys.executable} -m headrace.cli"
+
+
 def hints(bootstrap: str) -> Panel:
     text = f"{what_next(bootstrap)}\nCtrl-C here stops everything."
     return Panel(text, title="Type next, in another terminal", title_align="left")
@@ -66,7 +78,7 @@ def what_next(bootstrap: str) -> str:
         f"    --property key.deserializer={serializers}.StringDeserializer \\\n"
         f"    --property value.deserializer={serializers}.LongDeserializer\n"
         f"bin/kafka-consumer-groups.sh --bootstrap-server {bootstrap} --describe --group wordcount.counts\n"
-        f"headrace pipeline status --bootstrap {bootstrap} --watch"
+        f"{program()} pipeline status --bootstrap {bootstrap} --watch"
     )
 
 

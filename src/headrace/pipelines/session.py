@@ -65,6 +65,8 @@ logger.utils.name = org.apache.spark.util.Utils
 logger.utils.level = error
 logger.resolver.name = org.apache.spark.sql.execution.streaming.runtime.ResolveWriteToStream
 logger.resolver.level = error
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = {level}
 """
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from headrace.pipelines.demo_screen import Snapshot, fitting_rows, hints, picture
+from headrace.pipelines.demo_screen import Snapshot, fitting_rows, hints, picture, program
 
 _WORDS = {f"word{n}": 100 - n for n in range(60)}
 
@@ -30,3 +31,16 @@ def test_hints_name_the_broker_that_runs() -> None:
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert "kafka-console-consumer.sh --bootstrap-server localhost:9192" in text
     assert "LongDeserializer" in text and "wordcount.counts" in text
+
+
+def test_the_program_is_named_so_that_a_shell_finds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = tmp_path / ".venv" / "bin"
+    ours.mkdir(parents=True)
+    for name in ("python", "headrace"):
+        (ours / name).touch(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.executable", str(ours / "python"))
+    monkeypatch.setenv("PATH", "/usr/bin")
+    assert program() == ".venv/bin/headrace"
+    monkeypatch.setenv("PATH", str(ours))
+    assert program() == "headrace"
