@@ -1,0 +1,307 @@
+"""The cluster is changed while it breaks: topics made and deleted, replicas moved, settings lowered, groups rebalanced.
+
+All tests share three brokers and clean up after themselves; those that are only in `make chaos` say so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    ResourceType,
+)
+
+from tests.cluster.faults import conclude, controller_of
+from tests.cluster.load import Load
+from tests.support import zookeeper
+from tests.support.cluster import RunningCluster, wait_for
+from tests.support.effort import is_long
+from tests.support.transactions import read_all, transactional_producer
+
+pytestmark = [
+    pytest.mark.chaos,
+    pytest.mark.timeout(240),
+    pytest.mark.skipif(
+        not zookeeper.available(), reason="needs Java and ZooKeeper's jars (pip install headrace[spark])"
+    ),
+]
+only_long = pytest.mark.skipif(not is_long(), reason="long: make chaos")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+    with RunningCluster(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
+
+
+def reassign(cluster: RunningCluster, directory: Path, targets: dict[tuple[str, int], list[int]]) -> None:
+    """By kafka-reassign-partitions.sh; does not wait for the end."""
+    file = directory / "move.json"
+    rows = [{"topic": t, "partition": p, "replicas": replicas} for (t, p), replicas in targets.items()]
+    file.write_text(json.dumps({"version": 1, "partitions": rows}))
+    command = [sys.executable, "-m", "headrace.cli.kafka_tools.reassign_partitions"]
+    command += ["--bootstrap-server", cluster.bootstrap, "--reassignment-json-file", str(file), "--execute"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def replicas_of(cluster: RunningCluster, topic: str) -> dict[int, list[int]]:
+    try:
+        return {p: sorted(info.replicas) for p, info in cluster.metadata(topic).items()}
+    except (RuntimeError, KafkaException):
+        return {}
+
+
+def test_the_controller_is_killed_while_topics_come_and_go(cluster: RunningCluster) -> None:
+    """A topic whose creation was answered is there, one whose deletion was answered is not, on all brokers."""
+    stop, made, gone = threading.Event(), set[str](), set[str]()
+
+    def come_and_go() -> None:
+        number = 0
+        while not stop.is_set():
+            admin = cluster.admin()
+            name = f"passing-{number}"
+            number += 1
+            with contextlib.suppress(KafkaException):
+                cluster.create_topic(name, 20)
+                made.add(name)
+                if number % 2:
+                    made.discard(name)
+                    admin.delete_topics([name], operation_timeout=10)[name].result(20)
+                    gone.add(name)
+
+    worker = threading.Thread(target=come_and_go)
+    worker.start()
+    try:
+        for _ in range(3 if is_long() else 1):
+            before = len(made) + len(gone)
+            wait_for(lambda before=before: len(made) + len(gone) >= before + 4, 60, "topics that come and go")
+            cluster.brokers[controller_of(cluster)].kill()
+            wait_for(lambda: controller_of(cluster), 30, "another controller")
+            cluster.heal()
+    finally:
+        stop.set()
+        worker.join(90)
+    for broker in cluster.brokers.values():
+        client = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+        wait_for(lambda client=client: made <= client.list_topics(timeout=5).topics.keys(), 30, "the topics made")
+        assert not gone & client.list_topics(timeout=5).topics.keys()
+    for name in made:
+        cluster.wait_in_sync(name)
+    # Nothing half-made stays: every name can be used again.
+    for name in sorted(gone)[:3]:
+        cluster.create_topic(name, 2)
+    admin = cluster.admin()
+    for future in admin.delete_topics([*made, *sorted(gone)[:3]]).values():
+        future.result(30)
+
+
+@only_long
+def test_one_replica_becomes_three_while_the_target_and_the_controller_die(
+    cluster: RunningCluster, tmp_path: Path
+) -> None:
+    cluster.create_topic("alone", 3, {"min.insync.replicas": "1"}, replicas=1)
+    with Load(cluster, "alone") as load:
+        load.wait_for_acks(200)
+        holders = {p: info.replicas[0] for p, info in cluster.metadata("alone").items()}
+        reassign(cluster, tmp_path, {("alone", p): [h, *cluster.others(h)] for p, h in holders.items()})
+        cluster.brokers[cluster.others(holders[0])[0]].kill()
+        time.sleep(0.5)
+        cluster.heal()
+        cluster.brokers[controller_of(cluster)].kill()
+        cluster.heal()
+        wait_for(lambda: set(map(tuple, replicas_of(cluster, "alone").values())) == {(1, 2, 3)}, 60, "three replicas")
+        cluster.wait_in_sync("alone")
+        load.wait_for_acks(100)
+        # Two of three go again, then back to three.
+        reassign(cluster, tmp_path, {("alone", p): [h] for p, h in holders.items()})
+        wait_for(lambda: all(len(r) == 1 for r in replicas_of(cluster, "alone").values()), 60, "one replica each")
+        reassign(cluster, tmp_path, {("alone", p): [h, *cluster.others(h)] for p, h in holders.items()})
+        cluster.wait_in_sync("alone")
+        wait_for(lambda: all(len(r) == 3 for r in replicas_of(cluster, "alone").values()), 60, "three replicas each")
+        conclude(cluster, load, topic="alone")
+
+
+@only_long
+def test_a_broker_comes_back_to_another_topic_of_the_same_name(cluster: RunningCluster, tmp_path: Path) -> None:
+    cluster.create_topic("reborn", 3, {"cleanup.policy": "compact"})
+    cluster.wait_in_sync("reborn")
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+    for number in range(300):
+        producer.produce("reborn", f"old {number}", key=str(number))
+    assert producer.flush(30) == 0
+    away = next(number for number in cluster.brokers if number != controller_of(cluster))
+    cluster.brokers[away].kill()
+    admin = cluster.admin()
+    admin.delete_topics(["reborn"])["reborn"].result(30)
+    others = [broker.bootstrap for number, broker in cluster.brokers.items() if number != away]
+
+    def recreated() -> bool:
+        try:
+            cluster.create_topic("reborn", 3, {"cleanup.policy": "compact", "min.insync.replicas": "1"}, replicas=2)
+        except KafkaException:
+            return False
+        return True
+
+    wait_for(recreated, 30, "the name to be free")
+    producer = Producer({"bootstrap.servers": ",".join(others), "log_level": 0})
+    for number in range(30):
+        producer.produce("reborn", f"new {number}", key=str(number))
+    assert producer.flush(60) == 0
+    cluster.heal()
+    cluster.wait_in_sync("reborn")
+    # The one that slept through it takes the new one's replicas, and none of the old records comes back.
+    reassign(cluster, tmp_path, {("reborn", p): sorted(cluster.brokers) for p in range(3)})
+    wait_for(lambda: all(len(r) == 3 for r in replicas_of(cluster, "reborn").values()), 60, "three replicas")
+    cluster.wait_in_sync("reborn")
+    others_to_stop = [number for number in cluster.brokers if number != away]
+    cluster.brokers[others_to_stop[0]].kill()
+    values = sorted(read_all(cluster.bootstrap, "reborn", wait=60))
+    cluster.heal()
+    assert values == sorted(f"new {number}" for number in range(30))
+
+
+@only_long
+def test_min_insync_replicas_is_lowered_while_writers_wait(cluster: RunningCluster, topic: str) -> None:
+    """Three are asked for and one is down: writes are refused and retried, until two are enough."""
+
+    def ask_for(count: int) -> None:
+        # A new client each time: librdkafka's holds on to a controller that is gone.
+        admin = cluster.admin()
+        entry = ConfigEntry("min.insync.replicas", str(count), incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+        admin.incremental_alter_configs([resource])[resource].result(30)
+
+    with Load(cluster, topic) as load:
+        ask_for(3)
+        load.wait_for_acks(50)
+        down = cluster.others(cluster.leader(topic))[0]
+        cluster.brokers[down].kill()
+        wait_for(
+            lambda: all(down not in info.isrs for info in cluster.metadata(topic).values()), 30, "two in-sync replicas"
+        )
+        load.listen()
+        before = load.acked
+        time.sleep(1.0)
+        assert load.acked - before < 400, "writes went on with too few replicas in sync"
+        ask_for(2)
+        load.wait_for_acks(200)
+        cluster.heal()
+        cluster.wait_in_sync(topic)
+        conclude(cluster, load, topic=topic)
+
+
+@only_long
+def test_a_follower_that_stutters_and_partitions_that_are_added(cluster: RunningCluster, topic: str) -> None:
+    with Load(cluster, topic) as load:
+        admin = cluster.admin()
+        follower = cluster.brokers[cluster.others(cluster.leader(topic))[0]]
+        for turn in range(8 if is_long() else 3):
+            follower.pause()
+            time.sleep(0.9)
+            follower.resume()
+            time.sleep(0.1)
+            if turn == 1:
+                admin.create_partitions([NewPartitions(topic, 6)])[topic].result(30)
+        load.wait_for_acks(300)
+        cluster.wait_in_sync(topic)
+        conclude(cluster, load, topic=topic)
+
+
+@only_long
+def test_leader_and_coordinator_die_together_in_a_transaction(cluster: RunningCluster, topic: str) -> None:
+    from tests.cluster.test_transactions_across_brokers import transaction_partition
+
+    coordinator_first = transactional_producer(cluster.bootstrap, "together", wait=60)
+    coordinator = cluster.leader("__transaction_state", transaction_partition("together"))
+    coordinator_first.begin_transaction()
+    for number in range(30):
+        coordinator_first.produce(topic, f"kept {number}", partition=number % 3)
+    assert coordinator_first.flush(60) == 0
+    leader = next((info.leader for info in cluster.metadata(topic).values() if info.leader != coordinator), coordinator)
+    for number in {coordinator, leader}:
+        process = cluster.brokers[number].process
+        assert process is not None
+        process.kill()
+    for number in {coordinator, leader}:
+        cluster.brokers[number].kill()
+    healer = threading.Timer(4, cluster.heal)
+    healer.start()
+    coordinator_first.commit_transaction(120)
+    healer.join()
+    coordinator_first.begin_transaction()
+    coordinator_first.produce(topic, "dropped", partition=0)
+    coordinator_first.abort_transaction(60)
+    cluster.wait_in_sync(topic)
+    assert sorted(read_all(cluster.bootstrap, topic, wait=60)) == sorted(f"kept {number}" for number in range(30))
+
+
+def test_the_coordinator_dies_in_the_middle_of_a_rebalance(cluster: RunningCluster, topic: str) -> None:
+    from headrace.kernel.ids import coordinator_partition
+    from headrace.testing.in_process import TEST_SETTINGS
+
+    group = f"{topic}-moving"
+    stop, owned = threading.Event(), dict[int, frozenset[int]]()
+
+    def member(number: int) -> None:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": cluster.bootstrap,
+                "group.id": group,
+                "session.timeout.ms": 6000,
+                "topic.metadata.refresh.interval.ms": 1000,
+                "log_level": 0,
+            }
+        )
+        consumer.subscribe([topic])
+        while not stop.is_set():
+            consumer.poll(0.1)
+            owned[number] = frozenset(tp.partition for tp in consumer.assignment())
+        consumer.close()
+
+    def shared(size: int) -> bool:
+        parts = list(owned.values())
+        return len(parts) == size and sorted(p for part in parts for p in part) == [0, 1, 2]
+
+    threads = [threading.Thread(target=member, args=(number,)) for number in range(3)]
+    try:
+        threads[0].start()
+        wait_for(lambda: shared(1), 60, "the first member to own everything")
+        threads[1].start()  # a rebalance begins
+        threads[2].start()
+        time.sleep(0.2)
+        count = int(TEST_SETTINGS["offsets.topic.num.partitions"])
+        cluster.brokers[cluster.leader("__consumer_offsets", coordinator_partition(group, count))].kill()
+        wait_for(lambda: shared(3), 90, "three members that share the partitions, each once")
+        cluster.heal()
+    finally:
+        stop.set()
+        for thread in threads:
+            if thread.is_alive():
+                thread.join(30)
+    cluster.wait_in_sync(topic)
+
+
+def test_a_data_directory_in_use_is_refused(cluster: RunningCluster) -> None:
+    taken = cluster.brokers[1]
+    command = [sys.executable, "-m", "headrace.cli", "start", "--data", str(taken.data_dir), "--listen", "127.0.0.1:0"]
+    command += [f"--set={key}={value}" for key, value in taken.settings.items() if key != "broker.id"]
+    done = subprocess.run([*command, "--set=broker.id=9"], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1, done.stderr
+    assert str(taken.data_dir) in done.stderr, done.stderr
+    assert "Traceback" not in done.stderr
+    assert taken.is_running
