@@ -19,7 +19,7 @@ import sys
 import tarfile
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from headrace.testing import BrokerProcess
@@ -86,7 +86,7 @@ AIOKAFKA = Suite(
         f"tests/test_{name}.py"
         for name in (
             "admin", "client", "conn", "consumer", "coordinator", "fetcher", "message_accumulator", "pep492",
-            "producer", "rack_awareness", "sender", "transactional_consumer", "transactional_producer",
+            "producer", "sender", "transactional_consumer", "transactional_producer",
         )
     ),
     {"num.partitions": "2"},
@@ -115,9 +115,15 @@ def broker_for(suite: Suite, on: str, directory: Path) -> Iterator[str]:
 
 
 def run(
-    suite: Suite, directory: Path, *, source: Path | None = None, on: str = "headrace", more: tuple[str, ...] = ()
+    suite: Suite,
+    directory: Path,
+    *,
+    source: Path | None = None,
+    on: str = "headrace",
+    more: tuple[str, ...] = (),
+    output: int | None = subprocess.PIPE,
 ) -> subprocess.CompletedProcess[str]:
-    """The suite in a Python of its own; its output is in the result."""
+    """The suite in a Python of its own; its output is in the result, or with None shown as it comes."""
     root = source or suite.source()
     left_out = suite.left_out()
     with broker_for(suite, on, directory) as address:
@@ -127,8 +133,8 @@ def run(
         plugins = ["-p", suite.plugin, "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", str(root)]
         command = [sys.executable, "-m", "pytest", "-q", *plugins, *suite.options, *chosen, "--tb=short", *more]
         return subprocess.run(
-            [*command, *suite.files], cwd=root, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            text=True, check=False,
+            [*command, *suite.files], cwd=root, env=environment, stdout=output, stderr=subprocess.STDOUT, text=True,
+            check=False,
         )  # fmt: skip
 
 
@@ -137,14 +143,16 @@ def main() -> int:
     parser.add_argument("client", choices=SUITES)
     parser.add_argument("--source", type=Path, help="the client's source tree, instead of its package")
     parser.add_argument("--on", choices=("headrace", "kafka"), default="headrace")
+    parser.add_argument("--files", nargs="+", help="only these of the suite's files")
     parser.add_argument("more", nargs="*", help="options for pytest, behind --")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         source = arguments.source and arguments.source.resolve()
+        suite = SUITES[arguments.client]
+        if arguments.files:
+            suite = replace(suite, files=tuple(arguments.files))
         more = tuple(arguments.more)
-        done = run(SUITES[arguments.client], Path(directory), source=source, on=arguments.on, more=more)
-    print(done.stdout)
-    return done.returncode
+        return run(suite, Path(directory), source=source, on=arguments.on, more=more, output=None).returncode
 
 
 if __name__ == "__main__":
