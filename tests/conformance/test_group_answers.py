@@ -293,9 +293,11 @@ def test_members_of_consumer_groups_on_their_way(clients: tuple[str, str]) -> No
         yield consumer_beat(client, group, "s", 0, instance_id="i")
         yield consumer_beat(client, group, "s", -2, instance_id="i")
         yield consumer_beat(client, group, "s", 0, instance_id="i")
-        for member in ("a", "b"):
-            yield consumer_beat(client, group, member, -1)
-        yield consumer_beat(client, group, "s", -1, instance_id="i")
+        yield join(client, group, member_id="a", protocol_type="connect")
+        yield join(client, group, member_id="nobody", group_instance_id="i")
+        yield consumer_beat(client, group, "b", -1)
+        yield leave(client, group, ("", "i"), ("", "nobody"), ("a", None))
+        yield client.ask(CONSUMER_DESCRIBE, 1, described)
 
     compare(clients, script)
 

@@ -261,3 +261,22 @@ def test_every_step_is_answered_as_kafka_answers_it(servers: tuple[Server, Serve
         last = Step("state", 0)
         assert kafka.state(last) == ours.state(last), "\n".join(history)
         assert kafka.ends() == ours.ends(), "\n".join(history)
+
+
+def test_whether_partitions_are_verified_can_be_changed_while_brokers_run(servers: tuple[Server, Server]) -> None:
+    def refusal(server: Server) -> int:
+        """How a batch is answered whose partition nobody has added to the transaction."""
+        life = Life(server, f"v{random.randrange(10**9)}")
+        create_topic(server, life.name)
+        life.take(Step("init", 5))
+        return int(life.take(Step("produce", 9, 0, 0))[0])
+
+    for server in servers:
+        for value, expected in (("true", 48), ("false", 0), ("true", 48)):
+            config = {"name": "transaction.partition.verification.enable", "value": value, "config_operation": 0}
+            resource = {"resource_type": 4, "resource_name": "", "configs": [config]}
+            answer = server.ask(44, 1, {"resources": [resource], "validate_only": False})
+            assert not answer["responses"][0]["error_code"], answer
+            deadline = time.monotonic() + 20
+            while (found := refusal(server)) != expected:  # a broker hears of it after the controller has answered
+                assert time.monotonic() < deadline, f"{server.name} answers {found} with {value}"

@@ -171,7 +171,8 @@ class ClassicMembers:
                 answers.append(LeftMember(each.member_id, each.instance_id, refused.code))
             else:
                 gone.append(member)
-                answers.append(LeftMember(member.member_id, each.instance_id, ErrorCode.none))
+                # As it was named: Java's admin looks for the instance id alone when it asked with that alone.
+                answers.append(LeftMember(each.member_id, each.instance_id, ErrorCode.none))
         if gone:
             self._heartbeats.remove(group, gone, effects, now_ms)
         return answers

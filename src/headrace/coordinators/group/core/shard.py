@@ -132,7 +132,10 @@ class GroupShard:
 
     def _join_consumer_group(self, group: ConsumerGroup, request: JoinRequest, token: Any, now_ms: int) -> Result:
         effects = Effects()
-        joined = self._classic_members.join(group, request, token, effects, now_ms)
+        try:
+            joined = self._classic_members.join(group, request, token, effects, now_ms)
+        except Refused as refused:
+            return Result(reply=DEFERRED, answers=[(token, JoinReply(NO_MEMBER_ID, refused.code))])
         if joined is None:
             return effects.result(DEFERRED)
         member, replaced = joined
