@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import pexpect
+import pytest
 from confluent_kafka import Producer
 
 from headrace.testing import RunningBroker
@@ -72,6 +74,28 @@ def test_a_real_shell_offers_the_live_names(running: RunningBroker, topic: str, 
         ["bash", "-c", script], env=environment(tmp_path, running.bootstrap), capture_output=True, text=True, timeout=30
     )
     assert (done.stdout, done.stderr) == (f"{topic}\n", "")
+
+
+@pytest.mark.needs("zsh")
+def test_the_tab_key_in_zsh_offers_commands_topics_and_groups(
+    headrace: Run, running: RunningBroker, topic: str, tmp_path: Path
+) -> None:
+    group = f"g-{topic}"
+    headrace("produce", topic, "a")
+    headrace("consume", topic, "-g", group, "-n", "1")
+    env = environment(tmp_path, running.bootstrap)
+    shell = pexpect.spawn("zsh", ["-f"], env=env, encoding="utf-8", timeout=20, dimensions=(40, 140))  # type: ignore[arg-type]
+    shell.sendline('autoload -Uz compinit; compinit -D -u; eval "$(headrace completion zsh)"; echo rea""dy')
+    shell.expect("ready\r\n")
+    for typed, completed in (
+        ("headrace transac", "transactions"),
+        (f"headrace consume {topic[:-2]}", topic),
+        (f"headrace groups lag {group[:-2]}", group),
+    ):
+        shell.send(f"{typed}\t")
+        shell.expect_exact(completed)
+        shell.sendcontrol("u")
+    shell.close(force=True)
 
 
 def test_the_bench_measures_and_cleans_up(headrace: Run) -> None:

@@ -23,6 +23,8 @@ public final class ToolRunner {
         }
     }
 
+    /** What the tool wants done when the JVM ends: done when the tool has ended. */
+    private static final List<Runnable> hooks = new ArrayList<>();
     private static Integer exitCode;
     private static int outLength;
     private static int errLength;
@@ -43,7 +45,7 @@ public final class ToolRunner {
     public static void main(String[] ignored) throws Exception {
         Exit.setExitProcedure(ToolRunner::exited);
         Exit.setHaltProcedure(ToolRunner::exited);
-        Exit.setShutdownHookAdder((name, runnable) -> { });
+        Exit.setShutdownHookAdder((name, hook) -> hooks.add(hook));
         DataInputStream requests = new DataInputStream(System.in);
         DataOutputStream answers = new DataOutputStream(System.out);
         while (true) {
@@ -63,7 +65,9 @@ public final class ToolRunner {
             System.setIn(new ByteArrayInputStream(input.getBytes(StandardCharsets.UTF_8)));
             System.setOut(new PrintStream(out, true, StandardCharsets.UTF_8));
             System.setErr(new PrintStream(err, true, StandardCharsets.UTF_8));
+            hooks.clear();
             int code = run(words);
+            for (Runnable hook : hooks) hook.run();
             System.out.flush();
             System.err.flush();
             boolean byExit = exitCode != null;
