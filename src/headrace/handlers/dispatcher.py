@@ -8,6 +8,7 @@ API's error answer; a bug becomes UNKNOWN_SERVER_ERROR after one log line with t
 from __future__ import annotations
 
 import logging
+import struct
 import time
 from collections.abc import Awaitable
 from typing import Any, Final
@@ -30,6 +31,7 @@ from headrace.wire.codec import (
     encode_response,
     read_request,
     read_request_header,
+    throttle_time_at,
 )
 
 log = logging.getLogger("headrace.requests")
@@ -95,7 +97,9 @@ class Dispatcher:
             took_s = time.perf_counter() - started
             self._metrics.served(api_key, took_s)
             if self._metering.quotas.limits_requests:
-                self._metering.took_time(context, took_s * 1000)
+                wait_ms = self._metering.took_time(context, took_s * 1000)
+                if wait_ms:
+                    _tell_wait(reply, header, wait_ms)
         return reply
 
     def _call(self, handler: Handler, request: Any, context: RequestContext, connection: Connection) -> Reply:
@@ -167,3 +171,12 @@ class Dispatcher:
             return encode_response(API_VERSIONS, 0, header.correlation_id, answer)
         log.warning("%s: closed, %s v%d is not served", connection, api_name(header.api_key), header.api_version)
         return CLOSE
+
+
+def _tell_wait(reply: Reply, header: RequestHeader, wait_ms: int) -> None:
+    """Writes the wait into an answer that is made already: how long it took to make is known only then."""
+    at = throttle_time_at(header.api_key, header.api_version)
+    first = reply[0] if isinstance(reply, list) and reply else reply
+    if at is not None and isinstance(first, bytearray) and len(first) >= at + 4:
+        (told,) = struct.unpack_from(">i", first, at)
+        struct.pack_into(">i", first, at, max(told, wait_ms))

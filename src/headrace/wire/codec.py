@@ -198,6 +198,14 @@ def encode_response(api_key: int, version: int, correlation_id: int, body: Mappi
     return out
 
 
+@cache
+def throttle_time_at(api_key: int, version: int) -> int | None:
+    """Where the throttle time stands in a whole response frame; None where it is not the first field."""
+    if dataclasses.fields(response_schema(api_key, version))[0].name != "throttle_time":
+        return None
+    return 9 if _response_header_is_flexible(api_key, version) else 8
+
+
 def encode_request(
     api_key: int, version: int, correlation_id: int, client_id: str | None, body: Mapping[str, Any]
 ) -> bytearray:

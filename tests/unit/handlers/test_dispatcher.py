@@ -12,6 +12,7 @@ import pytest
 from headrace.handlers.api_versions import ApiVersions, Features
 from headrace.handlers.context import RequestContext
 from headrace.handlers.dispatcher import Dispatcher
+from headrace.handlers.metering import Metering
 from headrace.handlers.request_metrics import RequestMetrics
 from headrace.handlers.table import HandlerTable
 from headrace.kernel.errors import ErrorCode, Refused
@@ -59,10 +60,10 @@ class OffsetForLeaderEpoch:
         raise Refused(ErrorCode.not_controller, "no")
 
 
-def dispatcher(*handlers: Any) -> Dispatcher:
+def dispatcher(*handlers: Any, metering: Metering | None = None) -> Dispatcher:
     table = HandlerTable(handlers)
     table.add(ApiVersions(table, lambda: Features({}, {}, 0)))
-    return Dispatcher(table, RequestMetrics())
+    return Dispatcher(table, RequestMetrics(), metering=metering)
 
 
 def ask(served: Dispatcher, api_key: int, version: int, body: dict[str, Any]) -> Any:
@@ -77,6 +78,22 @@ def test_an_answer_carries_the_correlation_id() -> None:
     reply = ask(dispatcher(Heartbeat({"error_code": 0})), 12, 4, HEARTBEAT)
     correlation_id, answer = codec.read_response(12, 4, reply[4:])
     assert (correlation_id, answer.error_code) == (77, 0)
+
+
+@pytest.mark.parametrize("version", [1, 4])
+def test_who_takes_too_much_time_is_told_how_long_to_wait(version: int) -> None:
+    metering = Metering()
+    metering.quotas.replace({(("client-id", "me"),): {"request_percentage": 0.000001}})
+    served = dispatcher(Heartbeat({"throttle_time": 0, "error_code": 0}), metering=metering)
+    body = HEARTBEAT if version >= 3 else {k: v for k, v in HEARTBEAT.items() if k != "group_instance_id"}
+    waits = []
+    for _ in range(50):
+        correlation_id, answer = codec.read_response(12, version, ask(served, 12, version, body)[4:])
+        assert (correlation_id, answer.error_code) == (77, 0)
+        waits.append(codec.millis(answer.throttle_time))
+    assert max(waits) > 0
+    # Where the field is not the first one, the client is muted without being told.
+    assert codec.throttle_time_at(0, 9) is None and codec.throttle_time_at(3, 2) is None
 
 
 def test_a_fault_is_the_answer_and_a_bug_is_an_unknown_server_error(caplog: pytest.LogCaptureFixture) -> None:
