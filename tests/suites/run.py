@@ -99,9 +99,9 @@ SUITES = {suite.client: suite for suite in (KAFKA_PYTHON, AIOKAFKA)}
 def broker_for(suite: Suite, on: str, directory: Path) -> Iterator[str]:
     """The address of a broker that lives as long as the suite runs."""
     if on == "kafka":
-        node = {"node_id": 0} if suite.settings.get("broker.id") == "0" else {}
+        node_id = int(suite.settings.get("broker.id", "1"))
         settings = {name: value for name, value in suite.settings.items() if name != "broker.id"}
-        with ReferenceKafka(directory / "kafka", settings=settings, **node) as kafka:
+        with ReferenceKafka(directory / "kafka", settings=settings, node_id=node_id) as kafka:
             yield kafka.bootstrap
         return
     port = free_port()
