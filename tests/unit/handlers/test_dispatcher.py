@@ -83,8 +83,8 @@ def test_an_answer_carries_the_correlation_id() -> None:
 @pytest.mark.parametrize("version", [1, 4])
 def test_who_takes_too_much_time_is_told_how_long_to_wait(version: int) -> None:
     metering = Metering()
-    me: tuple[str, str | None] = ("client-id", "me")
-    metering.quotas.replace({(me,): {"request_percentage": 0.000001}})
+    entity: tuple[tuple[str, str | None], ...] = (("client-id", "me"),)
+    metering.quotas.replace({entity: {"request_percentage": 0.000001}})
     served = dispatcher(Heartbeat({"throttle_time": 0, "error_code": 0}), metering=metering)
     body = HEARTBEAT if version >= 3 else {k: v for k, v in HEARTBEAT.items() if k != "group_instance_id"}
     waits = []
