@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
+import threading
 import time
 from collections.abc import Callable, Hashable
 from typing import Any, Final, TypeVar
@@ -29,8 +31,20 @@ def client_for(cluster: Cluster) -> BlockingClient:
     # Spark forks its workers: a socket inherited from the parent would be shared, so the process is part of the key.
     key = (os.getpid(), cluster)
     if key not in _clients:
+        _leave_interrupts_to_the_driver()
         _clients[key] = BlockingClient(cluster.bootstrap, client_id=cluster.client_id, security=cluster.security)
     return _clients[key]
+
+
+def _leave_interrupts_to_the_driver() -> None:
+    """Ctrl-C reaches every process of a terminal. The driver answers it by letting the batch under way finish, which it
+    cannot when its workers are gone: Spark's daemon gives them back the handler that ends them."""
+    if _is_worker() and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _is_worker() -> bool:
+    return os.environ.get("SPARK_PYTHON_RUNTIME") == "PYTHON_WORKER"
 
 
 def remembered(key: Hashable, ask: Callable[[], _T], clock: Callable[[], float] = time.monotonic) -> _T:
@@ -53,6 +67,6 @@ def _spare_the_collector() -> None:
     objects which will never be garbage: 25 ms of CPU and more, in each of the four Python processes that a micro-batch
     passes through, which is as much as the batch's own work. The second task finds what the first one still loaded.
     """
-    if os.environ.get("SPARK_PYTHON_RUNTIME") == "PYTHON_WORKER" and (done := _frozen.get(os.getpid(), 0)) < 2:
+    if _is_worker() and (done := _frozen.get(os.getpid(), 0)) < 2:
         gc.freeze()
         _frozen[os.getpid()] = done + 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
+import signal
 from multiprocessing.connection import Connection
 
 import pytest
@@ -18,24 +19,27 @@ _CLUSTER = Cluster("localhost:9092", Security(), "test")
 
 def _in_worker(runtime: str, answer: Connection) -> None:
     os.environ["SPARK_PYTHON_RUNTIME"] = runtime
+    # As Spark's daemon does; a test run in the background ignores it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     first = client_for(_CLUSTER)
     frozen = gc.get_freeze_count() > 0
     kept = client_for(_CLUSTER) is first
     after_second = gc.get_freeze_count()
     later = [[number] for number in range(10_000)]
     client_for(_CLUSTER)
-    answer.send((kept, frozen, gc.get_freeze_count() - after_second < len(later)))
+    settled = gc.get_freeze_count() - after_second < len(later)
+    answer.send((kept, frozen, settled, signal.getsignal(signal.SIGINT) is signal.SIG_IGN))
 
 
 @pytest.mark.parametrize(("runtime", "is_worker"), [("PYTHON_WORKER", True), ("", False)])
-def test_only_a_worker_is_spared_the_collection_of_what_it_has_loaded(runtime: str, is_worker: bool) -> None:
+def test_only_a_worker_is_spared_the_collection_of_what_it_has_loaded_and_ctrl_c(runtime: str, is_worker: bool) -> None:
     mine, theirs = multiprocessing.Pipe()
     process = multiprocessing.get_context("spawn").Process(target=_in_worker, args=(runtime, theirs))
     process.start()
     assert mine.poll(60)
-    kept, frozen, settled = mine.recv()
+    kept, frozen, settled, bears_interrupts = mine.recv()
     process.join()
-    assert (kept, frozen, settled) == (True, is_worker, True)
+    assert (kept, frozen, settled, bears_interrupts) == (True, is_worker, True, is_worker)
 
 
 def test_a_forked_process_does_not_share_its_parent_s_connections() -> None:
