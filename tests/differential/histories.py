@@ -171,7 +171,9 @@ class Exchange:
 
 
 class Tossed(Exception):
-    """Kafka chose by chance (by the hash of an id that it made up): from here on both may go their own ways."""
+    """Kafka chose by chance (by the hash of an id that it made up), or does what is known to differ: from here on both
+    may go their own ways.
+    """
 
 
 class Model(Protocol):
