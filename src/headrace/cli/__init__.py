@@ -6,6 +6,8 @@ import gc
 import sys
 from typing import Final
 
+from headrace.cli.gone_reader import open_streams
+
 # What the extra `headrace[spark]` brings; a broker and its commands do without.
 _OF_SPARK: Final = ("pyspark", "pandas", "numpy", "pyarrow", "google", "fastavro", "deltalake", "psycopg")
 
@@ -18,6 +20,7 @@ def main() -> None:
     # Loading modules makes no garbage, and looking for some takes a seventh of a short command's time. The collector is
     # turned on again when the command is loaded (`LazyCommands`), or the broker serves (`serve_in_foreground`).
     gc.disable()
+    open_streams()
     arguments = sys.argv[1:]
     if arguments[:1] == ["start"]:
         from headrace.cli.start import run

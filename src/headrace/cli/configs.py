@@ -33,6 +33,8 @@ SOURCES: Final = {
     7: "client metrics", 8: "group",
 }  # fmt: skip
 _UNCHANGED: Final = (4, 5)
+# Of a topic, what was set on brokers and on the cluster is a default too.
+_TOPIC: Final = 1
 
 app = typer.Typer(no_args_is_help=True, help="Read and change configurations of topics, brokers and groups.")
 
@@ -103,17 +105,20 @@ def get(
         return await _entries(client, resource, documentation=docs)
 
     entries = connected(bootstrap, action, timeout=timeout)
+    of_topic = "/" not in resource or resource.startswith("topic/")
     known = {str(entry.name): entry for entry in entries}
     for name in names or ():
         if name not in known:
             raise Failed(f"{resource} has no key {name!r}.{nearest(name, known)}")
     rows = []
     for name, entry in known.items():
-        if name in names if names else everything or entry.config_source not in _UNCHANGED:
+        source = int(entry.config_source)
+        was_set = source == _TOPIC if of_topic else source not in _UNCHANGED
+        if name in names if names else everything or was_set:
             row = {
                 "name": name,
                 "value": None if entry.is_sensitive else entry.value,
-                "source": SOURCES.get(int(entry.config_source), "unknown"),
+                "source": SOURCES.get(source, "unknown"),
                 "read_only": bool(entry.read_only),
             }
             rows.append({**row, "documentation": entry.documentation} if docs else row)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sys
 from collections.abc import Iterator
@@ -18,6 +19,10 @@ def open_streams() -> None:
     what a library writes there by number would go to a broker."""
     while (lowest := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(lowest, True)
+    for number in (1, 2):
+        # A shell whose errors are closed leaves the script it reads in their place.
+        if fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+            os.dup2(lowest, number)
     os.close(lowest)
     if sys.stdout is None:
         sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115 (open as long as the process)

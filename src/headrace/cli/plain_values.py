@@ -61,4 +61,4 @@ def install() -> None:
     """From now on; harmless when done twice."""
     typers = getattr(typer.core, "build_runtime_param", None)
     if typers is not None and getattr(typers, "__module__", "") == "typer._coercion":
-        typer.core.build_runtime_param = lambda descriptor: PlainParam(descriptor, typers)  # type: ignore[attr-defined,assignment]
+        typer.core.build_runtime_param = lambda descriptor: PlainParam(descriptor, typers)  # type: ignore[attr-defined,assignment,return-value]
