@@ -236,7 +236,8 @@ class Produce:
     async def _when_committed(
         self, commits: list[Commit], timeout_ms: int, topics: Topics, context: RequestContext, wait_ms: int
     ) -> bytearray:
-        done = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[None] = loop.create_future()
         missing = len(commits)
 
         def answerer(commit: Commit) -> Callable[[ErrorCode], None]:
@@ -255,10 +256,17 @@ class Produce:
             # What is not answered in time says so; the records stay appended and may still be committed.
             commit.answered(_TIMED_OUT)
             commit.partition.when_committed(commit.offset_exclusive, answerer(commit))
-        try:
-            if commits:
-                await asyncio.wait_for(done, max(timeout_ms, 0) / 1000)
-        except TimeoutError:
-            pass
+        if commits:
+            # Not `wait_for`: it would pass the word on through a future of its own, a turn of the loop later.
+            timer = loop.call_later(max(timeout_ms, 0) / 1000, _give_up, done)
+            try:
+                await done
+            finally:
+                timer.cancel()
         failed = any(outcome.error_code == _NOT_LEADER for _, outcomes in topics for outcome in outcomes)
         return self._encode(topics, context, failed, wait_ms)
+
+
+def _give_up(done: asyncio.Future[None]) -> None:
+    if not done.done():
+        done.set_result(None)

@@ -122,7 +122,7 @@ class Connection:
         self._wanted_bytes = SMALLEST_BYTES
         self._queue = SendQueue()
         self._places: deque[Place] | None = None
-        self._waits: set[asyncio.Task[Bytes | Parts | Close | None]] | None = None
+        self._waits: set[asyncio.Task[None]] | None = None
         self._awaited = False
         self._throttled: asyncio.Handle | None = None
         self._reading = True
@@ -292,14 +292,11 @@ class Connection:
                 self._waits = set()
             assert self._waits is not None
             self._places.append(place)
-            task = self._loop.create_task(reply.answer)
+            self._awaited = self._awaited or not reply.overlapping
+            task = self._loop.create_task(self._await(place, reply))
             if reply.cancel_when_closed:
                 self._waits.add(task)
-            if reply.overlapping:
-                task.add_done_callback(lambda done: self._answered(place, done, overlapping=True))
-            else:
-                self._awaited = True
-                task.add_done_callback(lambda done: self._answered(place, done, overlapping=False))
+                task.add_done_callback(self._waits.discard)
         elif self._places:
             place = Place()
             place.answer = reply
@@ -310,26 +307,24 @@ class Connection:
         else:
             self._queue.push(reply)
 
-    def _answered(self, place: Place, task: asyncio.Task[Bytes | Parts | Close | None], *, overlapping: bool) -> None:
-        if self._waits:
-            self._waits.discard(task)
-        if task.cancelled():
+    async def _await(self, place: Place, reply: Later) -> None:
+        # The task itself hands the answer over: a callback on it would come a turn of the loop later.
+        try:
+            answer = await reply.answer
+        except Exception:
+            log.exception("%s: closed, its request could not be served", self)
+            answer = CLOSE
+        except asyncio.CancelledError:
             self.close()
-            return
-        error = task.exception()
-        if error is not None:
-            log.error("%s: closed, its request could not be served", self, exc_info=error)
-            self.close()
-            return
+            raise
         if self._closed:
             return
-        answer = task.result()
         if isinstance(answer, Close):
             self.close()
             return
         place.answer = answer
         place.ready = True
-        if not overlapping:
+        if not reply.overlapping:
             self._awaited = False
         places = self._places
         assert places is not None

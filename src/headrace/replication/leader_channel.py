@@ -34,6 +34,8 @@ _LARGEST_BYTES: Final = 1 << 30
 # So many small answers in a row say that the load that needed a large buffer is over.
 _SMALL_ANSWERS_BEFORE_SHRINKING: Final = 1000
 _LENGTH: Final = struct.Struct(">i")
+# An event loop may call a little before the exact time.
+_GRACE_S: Final = 0.001
 
 
 class ReplicaFetch(NamedTuple):
@@ -137,6 +139,10 @@ class WireChannel:
         self._client_id = client_id
         self._answers = answers
         self._correlation_id = 0
+        self._loop = asyncio.get_running_loop()
+        self._deadline = 0.0
+        self._asked = ("", 0.0)
+        self._timer: asyncio.TimerHandle | None = None
 
     @classmethod
     async def open(cls, host: str, port: int, *, client_id: str, timeout_s: float) -> WireChannel:
@@ -181,18 +187,38 @@ class WireChannel:
             raise Unreachable(f"{self._address}: {answers.lost}")
         assert answers.waiting is None, "one request at a time"
         assert answers.transport is not None
-        future: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
+        loop = self._loop
+        future: asyncio.Future[memoryview] = loop.create_future()
         answers.waiting = future
         answers.transport.write(frame)
+        self._deadline = loop.time() + timeout_s
+        self._asked = (what, timeout_s)
+        if self._timer is None or self._timer.when() > self._deadline:
+            self._watch()
         try:
-            async with asyncio.timeout(timeout_s):
-                return await future
-        except TimeoutError as error:
-            self.close()
-            raise NoAnswer(f"{self._address} gave no answer to {what} within {timeout_s:g} s") from error
+            return await future
         except asyncio.CancelledError:
             self.close()
             raise
 
+    def _watch(self) -> None:
+        """One timer for many requests: a deadline that moves on is looked at when the timer for an older one fires."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(self._deadline, self._look_at_deadline)
+
+    def _look_at_deadline(self) -> None:
+        self._timer = None
+        if self._answers.waiting is None or self._answers.lost is not None:
+            return
+        if self._deadline > self._loop.time() + _GRACE_S:
+            self._watch()
+        else:
+            what, timeout_s = self._asked
+            self._answers.fail(NoAnswer(f"{self._address} gave no answer to {what} within {timeout_s:g} s"))
+
     def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         self._answers.fail(Unreachable("closed by us"))
