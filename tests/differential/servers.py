@@ -32,7 +32,7 @@ class Server:
         with socket.create_connection(("127.0.0.1", self.port), timeout=patience) as client:
             client.sendall(frame)
             try:
-                answer = _read(client)
+                answer = read_answer(client)
             except TimeoutError:
                 return NO_ANSWER
             except ConnectionError:
@@ -46,7 +46,7 @@ class Server:
         return found
 
 
-def _read(client: socket.socket) -> bytes:
+def read_answer(client: socket.socket) -> bytes:
     data = _exactly(client, 4)
     return _exactly(client, struct.unpack(">i", data)[0])
 

@@ -12,6 +12,7 @@ import pytest
 from headrace.testing import broker
 from tests.differential.meant import MEANT
 from tests.differential.servers import Server, differences, masked
+from tests.differential.session_steps import life_of_a_session
 from tests.differential.table import Variant, prepare
 from tests.differential.variants import VARIANTS
 from tests.reference.kafka import KEEPS_OLD_RECORDS, ReferenceKafka
@@ -56,3 +57,10 @@ def test_both_answer_alike(both: tuple[Server, Server], variant: Variant) -> Non
         assert found, f"{variant.id} no longer differs: take it out of the list of what is meant to"
         return
     assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("version", (7, 12, 18))
+def test_a_fetch_session_lives_alike(both: tuple[Server, Server], version: int) -> None:
+    kafka, ours = (list(life_of_a_session(server, version)) for server in both)
+    for (step, theirs), (_, answer) in zip(kafka, ours, strict=True):
+        assert differences(theirs, answer) == [], step

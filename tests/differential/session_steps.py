@@ -1,0 +1,92 @@
+"""A fetch session (KIP-227) from its birth to its end, wrong turns included: each step on one connection, in order."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from headrace.wire import codec
+from tests.differential.data_variants import UNKNOWN_ID, batch, produce_body
+from tests.differential.servers import Server, masked, plain, read_answer
+from tests.differential.table import Body, create_topic
+
+Places = list[tuple[str, list[tuple[int, int]]]]
+
+
+def _body(server: Server, session: int, epoch: int, places: Places, forgotten: Places) -> Body:
+    topics = []
+    for topic, asked in places:
+        partitions = [
+            {
+                "partition": index,
+                "current_leader_epoch": -1,
+                "fetch_offset": offset,
+                "last_fetched_epoch": -1,
+                "log_start_offset": -1,
+                "partition_max_bytes": 1 << 20,
+            }
+            for index, offset in asked
+        ]
+        topics.append({"topic": topic, "topic_id": server.known.get(topic, UNKNOWN_ID), "partitions": partitions})
+    gone = [
+        {"topic": topic, "topic_id": server.known.get(topic, UNKNOWN_ID), "partitions": [index for index, _ in asked]}
+        for topic, asked in forgotten
+    ]
+    return {
+        "replica_id": -1,
+        "max_wait": 10,
+        "min_bytes": 1,
+        "max_bytes": 10 << 20,
+        "isolation_level": 0,
+        "session_id": session,
+        "session_epoch": epoch,
+        "topics": topics,
+        "forgotten_topics_data": gone,
+        "rack_id": "",
+    }
+
+
+def life_of_a_session(server: Server, version: int) -> Iterator[tuple[str, Any]]:
+    """(what was done, what was answered) for every step."""
+    name = f"session-{version}"
+    create_topic(server, name, 2)
+    server.known[name] = server.topic_id(name)
+    with socket.create_connection(("127.0.0.1", server.port), timeout=15) as client:
+
+        def fetch(session: int, epoch: int, places: Places | None = None, forgotten: Places | None = None) -> Any:
+            body = _body(server, session, epoch, places or [], forgotten or [])
+            client.sendall(codec.encode_request(1, version, 7, "differential", body))
+            return plain(codec.read_response(1, version, read_answer(client))[1])
+
+        # Kafka shows a leader a moment before it leads.
+        everything: Places = [(name, [(0, 0), (1, 0)])]
+        deadline = time.monotonic() + 20
+        while any(one["error_code"] for one in fetch(0, -1, everything)["responses"][0]["partitions"]):
+            assert time.monotonic() < deadline, f"{server.name}: nobody leads {name}"
+        born = fetch(0, 0, [(name, [(0, 0), (1, 0)]), ("small", [(0, 0)])])
+        yield "born", masked(born)
+        first = born["session_id"]
+        yield "nothing new", masked(fetch(first, 1))
+        server.ask(0, 9, produce_body(0, batch(2), topic=name))
+        yield "something new", masked(fetch(first, 2))
+        yield "the same epoch again", masked(fetch(first, 2))
+        yield "an epoch too far", masked(fetch(first, 9))
+        yield "moved on", masked(fetch(first, 3, [(name, [(0, 2)])]))
+        yield "a partition that is not there", masked(fetch(first, 4, [(name, [(7, 0)])]))
+        yield "still not there", masked(fetch(first, 5))
+        yield "forgotten", masked(fetch(first, 6, [], [(name, [(0, 0), (7, 0)])]))
+        yield "never known, forgotten", masked(fetch(first, 7, [], [("nowhere", [(0, 0)]), (name, [(55, 0)])]))
+        yield "beyond the end", masked(fetch(first, 8, [(name, [(1, 500)])]))
+        yield "still beyond", masked(fetch(first, 9))
+        yield "back", masked(fetch(first, 10, [(name, [(1, 0)])]))
+        yield "a topic that is not there", masked(fetch(first, 11, [("nowhere", [(0, 0)])]))
+        yield "replaced", masked(fetch(first, 0, [("small", [(0, 0)])]))
+        yield "gone by that", masked(fetch(first, 12))
+        other = fetch(0, 0, [("small", [(0, 0)])])
+        yield "another", masked(other)
+        yield "closed", masked(fetch(other["session_id"], -1, [("small", [(0, 0)])]))
+        yield "gone", masked(fetch(other["session_id"], 1))
+        yield "a negative epoch", masked(fetch(0, -5, [("small", [(0, 0)])]))
+        yield "a negative session", masked(fetch(-7, 3))
