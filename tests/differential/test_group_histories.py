@@ -18,6 +18,7 @@ from headrace.coordinators.group.core.java_order import ids_in_java_order
 from headrace.testing import broker
 from tests.differential import share_history
 from tests.differential.classic_history import ClassicModel
+from tests.differential.conftest import HISTORY_SETTINGS
 from tests.differential.consumer_history import ConsumerModel
 from tests.differential.histories import History, Model, Side, Step, Tossed, play
 from tests.differential.share_history import ShareModel
@@ -28,16 +29,6 @@ pytestmark = pytest.mark.needs("kafka")
 
 FIND, BEAT, CREATE_TOPICS, DELETE_TOPICS, METADATA, LIST_GROUPS = 10, 12, 19, 20, 3, 16
 TOPICS = {"t": 2, "u": 3, "q": 1}
-SETTINGS = {
-    "offsets.topic.num.partitions": "5",
-    "share.coordinator.state.topic.num.partitions": "3",
-    "group.initial.rebalance.delay.ms": "0",
-    "group.max.size": "4",
-    "group.consumer.max.size": "4",
-    "group.consumer.migration.policy": "bidirectional",
-    "group.consumer.assignment.interval.ms": "0",
-    "group.share.assignment.interval.ms": "0",
-}
 MODELS: dict[str, Callable[[random.Random, str], Model]] = {
     "classic": ClassicModel,
     "consumer": ConsumerModel,
@@ -47,10 +38,9 @@ STEPS = 40
 
 
 @pytest.fixture(scope="module")
-def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side]]:
-    directory = tmp_path_factory.mktemp("histories")
-    with ReferenceKafka(directory, settings=SETTINGS, heap="512m") as kafka, broker(SETTINGS) as ours:
-        both = Side("Kafka", kafka.port), Side("Headrace", ours.port)
+def sides(kafka_of_histories: ReferenceKafka) -> Iterator[tuple[Side, Side]]:
+    with broker(HISTORY_SETTINGS) as ours:
+        both = Side("Kafka", kafka_of_histories.port), Side("Headrace", ours.port)
         for side in both:
             prepare(side)
             align(side)

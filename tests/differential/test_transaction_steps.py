@@ -11,13 +11,13 @@ import random
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headrace.records.builder import Record, build_batch
 from headrace.testing import broker
+from tests.differential.conftest import HISTORY_SETTINGS
 from tests.differential.servers import Server
 from tests.reference.kafka import ReferenceKafka
 from tests.support.effort import rounds
@@ -34,11 +34,9 @@ TRY_AGAIN = {3, 6, 14, 15, 16, 19, 51}
 
 
 @pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Server]]:
-    directory: Path = tmp_path_factory.mktemp("steps")
-    settings = {"transaction.state.log.num.partitions": "5", "offsets.topic.num.partitions": "5"}
-    with ReferenceKafka(directory / "kafka", settings=settings, heap="512m") as kafka, broker(settings) as running:
-        both = Server("kafka", kafka.port), Server("headrace", running.port)
+def servers(kafka_of_histories: ReferenceKafka) -> Iterator[tuple[Server, Server]]:
+    with broker(HISTORY_SETTINGS) as running:
+        both = Server("kafka", kafka_of_histories.port), Server("headrace", running.port)
         for server in both:
             for key_type in (0, 1):
                 find(server, key_type)

@@ -1,0 +1,29 @@
+"""One Apache Kafka for all random histories: it starts once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.reference.kafka import ReferenceKafka
+
+# Few partitions of the internal topics, so that every coordinator is soon found; small groups, so that they fill up.
+HISTORY_SETTINGS = {
+    "offsets.topic.num.partitions": "5",
+    "transaction.state.log.num.partitions": "5",
+    "share.coordinator.state.topic.num.partitions": "3",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.max.size": "4",
+    "group.consumer.max.size": "4",
+    "group.consumer.migration.policy": "bidirectional",
+    "group.consumer.assignment.interval.ms": "0",
+    "group.share.assignment.interval.ms": "0",
+}
+
+
+@pytest.fixture(scope="package")
+def kafka_of_histories(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReferenceKafka]:
+    with ReferenceKafka(tmp_path_factory.mktemp("histories"), settings=HISTORY_SETTINGS, heap="512m") as kafka:
+        yield kafka
+        kafka.kill()  # nobody reads what it has: an orderly stop would take seconds
