@@ -1,4 +1,4 @@
-"""The cluster is changed while it breaks: topics made and deleted, replicas moved, settings lowered, groups rebalanced.
+"""The cluster is changed while it breaks: topics made and deleted, replicas moved, partitions added, groups rebalanced.
 
 All tests share three brokers and clean up after themselves; those that are only in `make chaos` say so.
 """
@@ -15,14 +15,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaException
 from confluent_kafka.admin import (
     AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
     NewPartitions,
-    ResourceType,
 )
 
 from tests.cluster.faults import conclude, controller_of
@@ -134,75 +130,6 @@ def test_one_replica_becomes_three_while_the_target_and_the_controller_die(
         cluster.wait_in_sync("alone")
         wait_for(lambda: all(len(r) == 3 for r in replicas_of(cluster, "alone").values()), 60, "three replicas each")
         conclude(cluster, load, topic="alone")
-
-
-@only_long
-def test_a_broker_comes_back_to_another_topic_of_the_same_name(cluster: RunningCluster, tmp_path: Path) -> None:
-    cluster.create_topic("reborn", 3, {"cleanup.policy": "compact"})
-    cluster.wait_in_sync("reborn")
-    producer = Producer({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
-    for number in range(300):
-        producer.produce("reborn", f"old {number}", key=str(number))
-    assert producer.flush(30) == 0
-    away = next(number for number in cluster.brokers if number != controller_of(cluster))
-    cluster.brokers[away].kill()
-    admin = cluster.admin()
-    admin.delete_topics(["reborn"])["reborn"].result(30)
-    others = [broker.bootstrap for number, broker in cluster.brokers.items() if number != away]
-
-    def recreated() -> bool:
-        try:
-            cluster.create_topic("reborn", 3, {"cleanup.policy": "compact", "min.insync.replicas": "1"}, replicas=2)
-        except KafkaException:
-            return False
-        return True
-
-    wait_for(recreated, 30, "the name to be free")
-    producer = Producer({"bootstrap.servers": ",".join(others), "log_level": 0})
-    for number in range(30):
-        producer.produce("reborn", f"new {number}", key=str(number))
-    assert producer.flush(60) == 0
-    cluster.heal()
-    cluster.wait_in_sync("reborn")
-    # The one that slept through it takes the new one's replicas, and none of the old records comes back.
-    reassign(cluster, tmp_path, {("reborn", p): sorted(cluster.brokers) for p in range(3)})
-    wait_for(lambda: all(len(r) == 3 for r in replicas_of(cluster, "reborn").values()), 60, "three replicas")
-    cluster.wait_in_sync("reborn")
-    others_to_stop = [number for number in cluster.brokers if number != away]
-    cluster.brokers[others_to_stop[0]].kill()
-    values = sorted(read_all(cluster.bootstrap, "reborn", wait=60))
-    cluster.heal()
-    assert values == sorted(f"new {number}" for number in range(30))
-
-
-@only_long
-def test_min_insync_replicas_is_lowered_while_writers_wait(cluster: RunningCluster, topic: str) -> None:
-    """Three are asked for and one is down: writes are refused and retried, until two are enough."""
-
-    def ask_for(count: int) -> None:
-        # A new client each time: librdkafka's holds on to a controller that is gone.
-        admin = cluster.admin()
-        entry = ConfigEntry("min.insync.replicas", str(count), incremental_operation=AlterConfigOpType.SET)
-        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-        admin.incremental_alter_configs([resource])[resource].result(30)
-
-    with Load(cluster, topic) as load:
-        ask_for(3)
-        load.wait_for_acks(50)
-        down = cluster.others(cluster.leader(topic))[0]
-        cluster.brokers[down].kill()
-        wait_for(
-            lambda: all(down not in info.isrs for info in cluster.metadata(topic).values()), 30, "two in-sync replicas"
-        )
-        load.listen()
-        before = load.acked
-        time.sleep(1.0)
-        assert load.acked - before < 400, "writes went on with too few replicas in sync"
-        ask_for(2)
-        load.wait_for_acks(200)
-        cluster.heal()
-        cluster.wait_in_sync(topic)
-        conclude(cluster, load, topic=topic)
 
 
 @only_long
