@@ -21,7 +21,7 @@ from headrace.records.builder import Record, build_batch
 from headrace.testing import RunningBroker, broker
 from tests.conformance.kafka_tool_calls import CALLS, Call
 from tests.conformance.kafka_tool_runs import CLASSES, TOOLS, check, fill, kafkas, ours_forked, ours_started
-from tests.reference.tools import KafkaTools
+from tests.reference.tools import KafkaTools, shared_tools
 from tests.support.programs import Programs
 
 
@@ -33,9 +33,8 @@ def running() -> Iterator[RunningBroker]:
 
 
 @pytest.fixture(scope="module")
-def kafka_tools() -> Iterator[KafkaTools]:
-    with KafkaTools() as tools:
-        yield tools
+def kafka_tools() -> KafkaTools:
+    return shared_tools()
 
 
 @pytest.fixture(scope="module")

@@ -89,7 +89,8 @@ class KafkaTools:
 
 
 @cache
-def _shared() -> KafkaTools:
+def shared_tools() -> KafkaTools:
+    """In one JVM for all tests of this process."""
     tools = KafkaTools().__enter__()
     atexit.register(tools.__exit__, None, None, None)
     return tools
@@ -97,4 +98,4 @@ def _shared() -> KafkaTools:
 
 def kafka_tool(main_class: str, *arguments: str) -> Done:
     """One of Kafka's own tools, in the JVM that this process keeps for them."""
-    return _shared().run(main_class, *arguments)
+    return shared_tools().run(main_class, *arguments)
