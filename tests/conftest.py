@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import signal
 import sys
 from collections import Counter
 from collections.abc import Generator
@@ -40,6 +41,10 @@ def _load_tool(name: str) -> ModuleType:
     spec.loader.exec_module(module)
     return module
 
+
+# A shell's background job ignores Ctrl-C, and so would every program that a test starts and interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _system_programs = _load_tool("system_programs")
 _known = _system_programs.programs()
