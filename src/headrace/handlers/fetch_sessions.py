@@ -78,8 +78,8 @@ class Wanted:
             or fetched.diverging is not None
         )
         if must:
-            # After an error the next good answer must be told too, and after a divergence, which is all that is taken of
-            # its answer.
+            # After an error the next good answer must be told too, and after a divergence, which is all that is taken
+            # of its answer.
             taken = fetched.error_code == _NONE and fetched.diverging is None
             self.told_high_watermark = fetched.high_watermark if taken else -1
             self.told_log_start = fetched.log_start_offset
