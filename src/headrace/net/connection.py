@@ -23,8 +23,9 @@ from collections.abc import Callable, Hashable
 from typing import Final
 
 from headrace.net.buffers import SMALLEST_BYTES, BufferPool
-from headrace.net.replies import CLOSE, Bytes, Close, Later, Parts, Reply
+from headrace.net.replies import CLOSE, Close, Later, Parts, Place, Reply
 from headrace.net.send_queue import SendQueue
+from headrace.net.traffic import Traffic
 
 log = logging.getLogger("headrace.net")
 
@@ -41,25 +42,6 @@ _TRUSTED_FRAME_BYTES: Final = 4 * 1024 * 1024
 _WAIT_FOR_MEMORY_MS: Final = 50
 
 Serve = Callable[[memoryview, "Connection"], Reply]
-
-
-class Place:
-    """An awaited answer's place in the order of answers."""
-
-    __slots__ = ("answer", "ready")
-
-    def __init__(self) -> None:
-        self.ready = False
-        self.answer: Bytes | Parts | None = None
-
-
-class Traffic:
-    """What went through the connections of a listener; read by the metrics."""
-
-    __slots__ = ("accepted", "bytes_in", "bytes_out", "closed", "refused")
-
-    def __init__(self) -> None:
-        self.bytes_in = self.bytes_out = self.accepted = self.closed = self.refused = 0
 
 
 class Connection:

@@ -19,7 +19,8 @@ from typing import Final
 
 from headrace.kernel.dataclass import dataclass
 from headrace.net.buffers import BufferPool
-from headrace.net.connection import Connection, Serve, Traffic
+from headrace.net.connection import Connection, Serve
+from headrace.net.traffic import Traffic
 
 log = logging.getLogger("headrace.net")
 

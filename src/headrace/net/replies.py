@@ -57,3 +57,13 @@ class Later:
 
 
 Reply = bytes | bytearray | Parts | Later | Close | None
+
+
+class Place:
+    """An awaited answer's place in the order of answers."""
+
+    __slots__ = ("answer", "ready")
+
+    def __init__(self) -> None:
+        self.ready = False
+        self.answer: Bytes | Parts | None = None
