@@ -120,6 +120,16 @@ def test_retention_by_time_spares_the_active_segment(busy: RunningBroker, admin:
     assert watermarks(busy, topic)[1] == 300
 
 
+def test_the_first_look_for_old_records_comes_after_the_initial_delay(tmp_path: Path, topic: str) -> None:
+    with broker(data_dir=tmp_path / "data") as running:
+        producer = Producer({"bootstrap.servers": running.bootstrap})
+        producer.produce(topic, b"of 2023", timestamp=1_700_000_000_000)
+        assert producer.flush(20) == 0
+        assert watermarks(running, topic) == (0, 1)
+    with broker({"log.initial.task.delay.ms": "10"}, data_dir=tmp_path / "data") as running:
+        until(lambda: watermarks(running, topic) == (1, 1))
+
+
 def test_compaction_keeps_the_last_value_of_each_key(busy: RunningBroker, admin: AdminClient, topic: str) -> None:
     create(admin, topic, cleanup_policy="compact", min_cleanable_dirty_ratio="0.01")
     records = [(str(n % 10).encode(), str(n).encode() + b"." * 20_000) for n in range(300)]

@@ -27,7 +27,6 @@ _Result = TypeVar("_Result")
 
 _FLUSH_EVERY_MS: Final = 1_000
 _PURGE_EVERY_MS: Final = 5_000
-_FIRST_RETENTION_AFTER_MS: Final = 30_000
 # New logs whose files are made at a time, and the pause for everybody else that follows: about half of the loop's time.
 _FILES_MADE_AT_ONCE: Final = 8
 _PAUSE_BETWEEN_FILES_S: Final = 0.004
@@ -62,7 +61,7 @@ class Housekeeping:
             "retention",
             self._interval("log.retention.check.interval.ms"),
             self._retention,
-            first_after_ms=_FIRST_RETENTION_AFTER_MS,
+            first_after_ms=self._config()["log.initial.task.delay.ms"],
         )
         self._every("producer expiry", self._interval("producer.id.expiration.check.interval.ms"), self._expire)
         self._every("late deletions", lambda: _PURGE_EVERY_MS, self._purge)

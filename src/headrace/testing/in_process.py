@@ -20,11 +20,12 @@ T = TypeVar("T")
 _START_TIMEOUT_S: Final = 30
 _STOP_TIMEOUT_S: Final = 30
 # Tests want what a patient cluster does not: groups that form at once, and records that stay although a test stamped
-# them years ago (the retention check of a broker that serves a whole test run would take them away in its middle).
+# them years ago (a retention check, the first half a minute after the start, would take them away in its middle).
 TEST_SETTINGS: Final = {
     "group.initial.rebalance.delay.ms": "0",
     "group.consumer.assignment.interval.ms": "0",
     "group.share.assignment.interval.ms": "0",
+    "log.initial.task.delay.ms": "86400000",
     "log.retention.check.interval.ms": "86400000",
     "offsets.topic.num.partitions": "5",
     "transaction.state.log.num.partitions": "5",

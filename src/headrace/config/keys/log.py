@@ -294,6 +294,6 @@ KEYS = (
         at_least(0),
         importance=LOW,
         internal=True,
-        difference="Without effect: 30 seconds for retention, at once for the rest.",
+        difference="For the first look at retention, which comes no later than the second; the rest begins at once.",
     ),
 )
