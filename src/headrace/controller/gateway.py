@@ -4,7 +4,8 @@ A client's request for the controller may arrive at any broker. It is sent on in
 client's own header inside, so the controller's answer goes back to the client as it is. A broker that is not the
 controller refuses an envelope, so a request is never passed around in circles. While nobody is controller, or it
 cannot be reached, we try again until the request's deadline; a request whose answer was lost may then have happened
-already, as with any retry.
+already, as with any retry. A controller that is silent (frozen, cut off) is left for its successor as soon as there is
+one. The answer leaves a little before the client gives up: a late "try again" helps nobody.
 """
 
 from __future__ import annotations
@@ -45,21 +46,37 @@ LOST_DIRECTORY: Final = UUID(int=1)
 FULL_DIRECTORY: Final = UUID(int=99)
 _PAUSE_SECONDS: Final = 0.1
 _CONNECT_SECONDS: Final = 5.0
-DEFAULT_TIMEOUT_SECONDS: Final = 30.0
+# A controller that was replaced may have answered just before: so long its answer is still waited for.
+_LAST_WORDS_SECONDS: Final = 1.0
+# A connection that gave no answer for so long is opened anew; a request in a greater hurry just stops waiting, because
+# others wait on the same connection and would have to be sent again.
+_SILENCE_SECONDS: Final = 5.0
+# For requests that tell no timeout of their own. Most clients wait 30 seconds for an answer, and a new controller is
+# elected one session timeout (18 seconds by default) after the old one died.
+DEFAULT_TIMEOUT_SECONDS: Final = 25.0
+_MARGIN_SHARE: Final = 0.05
+_LONGEST_MARGIN_SECONDS: Final = 1.0
+
+Connect = Callable[..., Awaitable[Connection]]
 
 
 class ControllerGateway:
     def __init__(
-        self, controller: Controller, view: ClusterView, listener: str, own: Callable[[], tuple[int, int]]
+        self,
+        controller: Controller,
+        view: ClusterView,
+        listener: str,
+        own: Callable[[], tuple[int, int]],
+        connect: Connect = Connection.open,
     ) -> None:
         """`listener`: the one that brokers use among themselves; `own`: this broker's (id, epoch)."""
         self.controller = controller
         self.view = view
         self._listener = listener
         self._own = own
-        self._connection: Connection | None = None
+        self._connect = connect
+        self._opening: asyncio.Task[Connection] | None = None
         self._connected_to: tuple[int, str, int] | None = None
-        self._connecting = asyncio.Lock()
 
     async def serve(
         self,
@@ -187,20 +204,17 @@ class ControllerGateway:
         timeout: float,
     ) -> Reply:
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout
+        deadline = loop.time() + timeout - min(_LONGEST_MARGIN_SECONDS, timeout * _MARGIN_SHARE)
         told = ""
         while True:
             try:
                 if self.controller.is_active:
                     return await _by(deadline, locally())
-                connection = await self._connected()
-                return await remotely(connection, max(0.05, deadline - loop.time()))
+                return await self._ask(remotely, deadline)
             except (Deposed, Unreachable, NoAnswer) as fault:
                 if fault.message != told:
                     logger.info("the controller did not take a request: %s", fault.message)
                     told = fault.message
-                if not isinstance(fault, Deposed):
-                    await self._disconnect()
                 if loop.time() + _PAUSE_SECONDS >= deadline:
                     code = ErrorCode.request_timed_out
                     raise Refused(
@@ -208,29 +222,79 @@ class ControllerGateway:
                     ) from fault
                 await asyncio.sleep(_PAUSE_SECONDS)
 
-    async def _connected(self) -> Connection:
-        async with self._connecting:
-            image = self.view.current
-            broker = image.brokers.get(image.controller_id)
-            endpoint = None if broker is None else broker.endpoint(self._listener)
-            if broker is None or endpoint is None or broker.id == self._own()[0]:
-                raise Deposed("no controller is known right now")
-            address = (broker.epoch, endpoint.host, endpoint.port)
-            if self._connection is None or self._connection.closed or self._connected_to != address:
-                await self._disconnect()
-                self._connection = await Connection.open(
-                    endpoint.host,
-                    endpoint.port,
-                    client_id=f"broker-{self._own()[0]}-controller",
-                    timeout=_CONNECT_SECONDS,
-                )
-                self._connected_to = address
-            return self._connection
+    async def _ask(self, remotely: Callable[[Connection, float], Awaitable[Reply]], deadline: float) -> Reply:
+        """One attempt at the controller that the image names, until it answers, is replaced, or the time is over."""
+        loop = asyncio.get_running_loop()
+        image = self.view.current
+        broker = image.brokers.get(image.controller_id)
+        endpoint = None if broker is None else broker.endpoint(self._listener)
+        if broker is None or endpoint is None or broker.id == self._own()[0]:
+            raise Deposed("no controller is known right now")
+        opening = await self._opened((broker.epoch, endpoint.host, endpoint.port))
 
-    async def _disconnect(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            await connection.close()
+        async def ask() -> Reply:
+            try:
+                # Others wait for the same connection, so it is not ours to cancel.
+                connection = await asyncio.shield(opening)
+            except asyncio.CancelledError:
+                if opening.cancelled():
+                    raise Unreachable(f"controller {broker.id} was replaced while we connected to it") from None
+                raise
+            # The bound is ours, below: the connection's own would end it for everybody.
+            return await remotely(connection, max(0.05, deadline - loop.time()) + _SILENCE_SECONDS)
+
+        began = loop.time()
+        left = max(0.05, deadline - began)
+        answer = asyncio.ensure_future(ask())
+        replaced = asyncio.ensure_future(
+            self.view.wait_until(lambda now: now.controller_epoch != image.controller_epoch, left)
+        )
+        try:
+            await asyncio.wait((answer, replaced), timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            if not answer.done() and loop.time() < deadline:
+                await asyncio.wait((answer,), timeout=min(_LAST_WORDS_SECONDS, deadline - loop.time()))
+            if answer.done():
+                return answer.result()
+            if loop.time() - began >= _SILENCE_SECONDS:
+                await self._disconnect(opening)
+            raise NoAnswer(f"controller {broker.id} at {endpoint.host}:{endpoint.port} is silent")
+        except Unreachable:
+            await self._disconnect(opening)
+            raise
+        finally:
+            for waiting in (answer, replaced):
+                waiting.cancel()
+            await asyncio.gather(answer, replaced, return_exceptions=True)
+
+    async def _opened(self, address: tuple[int, str, int]) -> asyncio.Task[Connection]:
+        """The connection to that controller, perhaps still being opened: one for all requests."""
+        opening = self._opening
+        if opening is not None and opening.done():
+            failed = opening.cancelled() or opening.exception() is not None
+            opening = None if failed or opening.result().closed else opening
+        if opening is None or self._connected_to != address:
+            former, (_, host, port) = self._opening, address
+            client_id = f"broker-{self._own()[0]}-controller"
+            connect = self._connect(host, port, client_id=client_id, timeout=_CONNECT_SECONDS)
+            self._opening = opening = asyncio.ensure_future(connect)
+            self._connected_to = address
+            await _close(former)
+        return opening
+
+    async def _disconnect(self, only: asyncio.Task[Connection] | None = None) -> None:
+        """`only`: unless another connection has taken the place of that one."""
+        opening = self._opening
+        if opening is None or (only is not None and only is not opening):
+            return
+        self._opening = None
+        await _close(opening)
+
+
+async def _close(opening: asyncio.Task[Connection] | None) -> None:
+    """A task that is still connecting is stopped, and whoever waits for it is told."""
+    if opening is None or opening.cancel() or opening.cancelled() or opening.exception() is not None:
+        return
+    await opening.result().close()
 
 
 async def _by(deadline: float, answer: Awaitable[Reply]) -> Reply:

@@ -8,7 +8,7 @@ election (it may have lost its tail), and an unclean start costs it its eligibil
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 
 from headrace.cluster.core.changes import BrokerRegistered, BrokerRemoved, Change, PartitionChanged, apply
 from headrace.cluster.core.image import NO_LEADER, BrokerInfo, ClusterImage, PartitionInfo
@@ -91,7 +91,7 @@ def shutting_down(image: ClusterImage, broker_id: int, rules_of: RulesOf) -> Dec
     broker = image.brokers[broker_id]
     decided = Decided()
     if not broker.shutting_down:
-        leaving = BrokerInfo(broker.id, broker.epoch, broker.endpoints, broker.rack, broker.fenced, shutting_down=True)
+        leaving = replace(broker, shutting_down=True)
         decided.changes.append(BrokerRegistered(leaving))
     after = apply(image, decided.changes, image.version)
     for name, index, info in image.partitions():
