@@ -97,5 +97,7 @@ def java_string_hash(text: str) -> int:
 
 
 def coordinator_partition(group_or_transactional_id: str, partitions: int) -> int:
-    # Kafka's Utils.abs clears the sign bit instead of negating, so that the smallest integer has a place too.
-    return (java_string_hash(group_or_transactional_id) & 0x7FFFFFFF) % partitions
+    """Where Kafka keeps this id, so that each finds what the other has written."""
+    value = java_string_hash(group_or_transactional_id)
+    # Kafka's Utils.abs: the smallest integer has no positive counterpart.
+    return 0 if value == -(1 << 31) else abs(value) % partitions
