@@ -141,7 +141,8 @@ class Replica:
         bound = stable if isolation == READ_COMMITTED else high_watermark
         if bound <= offset <= log.log_end_offset:
             # Between the mark and the log end: not out of range, there is only nothing to show yet.
-            return PartitionRead(None, high_watermark, stable, log.log_start_offset)
+            nothing: list[Any] | None = [] if isolation == READ_COMMITTED else None
+            return PartitionRead(None, high_watermark, stable, log.log_start_offset, nothing)
         found = log.read(offset, max_bytes, up_to=bound, min_one_batch=min_one)
         aborted = None
         if isolation == READ_COMMITTED:

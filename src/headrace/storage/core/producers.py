@@ -24,6 +24,7 @@ from headrace.kernel.errors import ErrorCode, Refused
 from headrace.records.batch import MAX_SEQUENCE, NO_PRODUCER_EPOCH, NO_SEQUENCE, BatchView
 
 REMEMBERED_BATCHES: Final = 5
+MAX_EPOCH: Final = 32767
 
 
 class BatchMark(NamedTuple):
@@ -98,32 +99,47 @@ class Producers:
         duplicate = None if entry is None else entry.duplicate_of(batch)
         if duplicate is not None:
             return duplicate
-        if self.verifications:
-            verification = self.verifications.get(batch.producer_id)
-            if verification is not None and batch.base_sequence > verification.lowest_sequence:
-                raise _out_of_order(batch, verification.lowest_sequence)
-        if entry is None:
-            # All its records may have been deleted: nobody can say where its numbers stood, so any are taken.
-            return None
-        if batch.producer_epoch < entry.epoch:
+        if entry is not None and batch.producer_epoch < entry.epoch:
             raise Refused(
                 ErrorCode.invalid_producer_epoch,
                 f"producer {batch.producer_id} with epoch {batch.producer_epoch} was replaced by epoch {entry.epoch}",
             )
+        if self.verifications:
+            self._check_first_of_transaction(batch, entry)
+        if entry is None:
+            # All its records may have been deleted: nobody can say where its numbers stood, so any are taken.
+            return None
         if batch.producer_epoch != entry.epoch:
             if batch.base_sequence != 0 and entry.epoch != NO_PRODUCER_EPOCH:
                 raise _out_of_order(batch, 0)
         elif not _continues(entry.last_sequence, batch.base_sequence):
             raise _out_of_order(batch, (entry.last_sequence + 1) & MAX_SEQUENCE)
+        if entry.txn_first_offset is not None and not batch.is_transactional:
+            raise Refused(
+                ErrorCode.invalid_txn_state,
+                f"producer {batch.producer_id} has a transaction open here: its batches must be part of it",
+            )
         return None
+
+    def _check_first_of_transaction(self, batch: BatchView, entry: Producer | None) -> None:
+        verification = self.verifications.get(batch.producer_id)
+        if verification is None:
+            return
+        if verification.supports_epoch_bump and batch.base_sequence != 0 and (entry is None or not entry.batches):
+            # Numbers begin anew with every transaction of version 2, so one that is not the first can only have
+            # overtaken the first.
+            raise _out_of_order(batch, 0)
+        if batch.base_sequence > verification.lowest_sequence:
+            raise _out_of_order(batch, verification.lowest_sequence)
 
     def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int, transaction_version: int) -> None:
         entry = self.entries.get(producer_id)
         if entry is None:
             return
         # Since transactions of version 2 each one ends with a higher epoch, so a marker that only repeats it is a
-        # late one.
-        if epoch < entry.epoch or (transaction_version >= 2 and epoch == entry.epoch):
+        # late one: it must not end the next transaction, but where none is open it may be written once more.
+        late = transaction_version >= 2 and epoch == entry.epoch and epoch < MAX_EPOCH
+        if epoch < entry.epoch or (late and entry.txn_first_offset is not None):
             raise Refused(
                 ErrorCode.invalid_producer_epoch,
                 f"marker for producer {producer_id} has epoch {epoch}, the partition knows {entry.epoch}",
@@ -141,16 +157,15 @@ class Producers:
     def start_verification(
         self, producer_id: int, epoch: int, sequence: int, *, supports_epoch_bump: bool, now_ms: int
     ) -> object | None:
-        """A guard to bring along at the append, or None when the transaction is open here and needs no asking."""
+        """A guard to bring along at the append, or None where nothing is to be asked: the transaction is open here, or
+        the producer was replaced, which the append will tell it.
+        """
         entry = self.entries.get(producer_id)
-        if entry is not None and entry.epoch == epoch and entry.txn_first_offset is not None:
+        if entry is not None and (entry.epoch > epoch or (entry.epoch == epoch and entry.txn_first_offset is not None)):
             return None
         known = self.verifications.get(producer_id)
         if known is None:
-            known = Verification(epoch, sequence, supports_epoch_bump, now_ms)
-            # A replaced producer is asked about too, but leaves nothing that its successor could trip over.
-            if entry is None or entry.epoch <= epoch:
-                self.verifications[producer_id] = known
+            known = self.verifications[producer_id] = Verification(epoch, sequence, supports_epoch_bump, now_ms)
         elif epoch > known.epoch:
             known.epoch, known.lowest_sequence = epoch, sequence
         elif epoch == known.epoch:

@@ -123,9 +123,35 @@ def test_a_marker_from_an_old_coordinator_or_producer_is_fenced(partition: Parti
     with pytest.raises(Fault) as refusal:
         partition.end_txn(epoch=3, coordinator=8)
     assert code_of(refusal) is ErrorCode.invalid_producer_epoch
+
+
+def test_a_repeated_marker_is_taken_where_no_transaction_is_open_and_ends_none_that_is(partition: Partition) -> None:
+    partition.send(0, epoch=4, txn=True)
+    partition.end_txn(epoch=5, version=2)
+    partition.end_txn(epoch=5, version=2)
+    partition.send(0, epoch=5, txn=True)
     with pytest.raises(Fault) as refusal:
-        partition.end_txn(epoch=4, coordinator=8, version=2)
+        partition.end_txn(epoch=5, version=2)
     assert code_of(refusal) is ErrorCode.invalid_producer_epoch
+    assert partition.producers.has_ongoing(1, 5)
+
+
+def test_a_batch_outside_of_the_open_transaction_is_refused(partition: Partition) -> None:
+    partition.send(0, txn=True)
+    with pytest.raises(Fault) as refusal:
+        partition.send(1)
+    assert code_of(refusal) is ErrorCode.invalid_txn_state
+
+
+def test_the_first_batch_of_a_version_2_transaction_has_number_0(partition: Partition) -> None:
+    for _ in range(2):  # the second time its producer is known, by the marker alone
+        partition.producers.start_verification(1, 1, 3, supports_epoch_bump=True, now_ms=NOW_MS)
+        with pytest.raises(Fault) as refusal:
+            partition.send(3, epoch=1, txn=True)
+        assert code_of(refusal) is ErrorCode.out_of_order_sequence_number
+        partition.end_txn(epoch=1, commit=False, version=2)
+    partition.producers.start_verification(1, 1, 0, supports_epoch_bump=True, now_ms=NOW_MS)
+    partition.send(0, epoch=1, txn=True)
 
 
 def test_a_markers_epoch_fences_what_the_producer_sent_before(partition: Partition) -> None:
@@ -160,5 +186,8 @@ def test_a_transaction_is_verified_once_with_its_own_guard(partition: Partition)
 
 def test_a_replaced_producer_that_still_sends_does_not_hinder_its_successor(partition: Partition) -> None:
     partition.send(0, epoch=1, txn=True)
-    assert partition.producers.start_verification(1, 0, 0, supports_epoch_bump=True, now_ms=NOW_MS) is not None
+    assert partition.producers.start_verification(1, 0, 0, supports_epoch_bump=True, now_ms=NOW_MS) is None
+    with pytest.raises(Fault) as refusal:
+        partition.send(0, epoch=0, txn=True)
+    assert code_of(refusal) is ErrorCode.invalid_producer_epoch
     assert partition.send(1, epoch=1, txn=True) == 1
