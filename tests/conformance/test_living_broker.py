@@ -21,7 +21,7 @@ from confluent_kafka.admin import (
 )
 
 from headrace.net.connection import Connection
-from headrace.net.replies import Later
+from headrace.net.replies import Promise
 from headrace.records.builder import Record, build_batch
 from headrace.testing import RunningBroker, broker
 from headrace.wire import codec
@@ -233,9 +233,9 @@ def test_a_record_that_comes_right_behind_a_long_poll_wakes_it(busy: RunningBrok
         def both() -> asyncio.Task[Any]:
             polling, writing = (by_port()[port] for port in ports)
             waiting = busy.broker.parts.dispatcher.serve(memoryview(fetch_frame), polling)
-            assert isinstance(waiting, Later)
+            assert isinstance(waiting, Promise)
             busy.broker.parts.dispatcher.serve(memoryview(produce_frame), writing)
-            return asyncio.get_running_loop().create_task(waiting.answer)
+            return asyncio.ensure_future(waiting)
 
         until(lambda: len(busy.call(by_port)) == 2)
         task = busy.call(both)

@@ -11,18 +11,19 @@ import logging
 import struct
 import time
 from collections.abc import Awaitable
-from typing import Any, Final
+from functools import partial
+from typing import Any
 
 from headrace.handlers.api_versions import unsupported_version_answer
 from headrace.handlers.context import ANONYMOUS, RequestContext
 from headrace.handlers.error_answers import error_answer
 from headrace.handlers.metering import Metering
 from headrace.handlers.replica_only import ReplicaOnly
-from headrace.handlers.request_metrics import RequestMetrics
+from headrace.handlers.request_metrics import Outstanding, RequestMetrics
 from headrace.handlers.table import Answer, FrameHandler, Handler, HandlerTable, RefusesItself
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.net.connection import Connection
-from headrace.net.replies import CLOSE, Close, Later, Parts, Reply
+from headrace.net.replies import CLOSE, Close, Later, Parts, Promise, Reply
 from headrace.wire.codec import (
     API_VERSIONS,
     MalformedRequest,
@@ -35,8 +36,6 @@ from headrace.wire.codec import (
 )
 
 log = logging.getLogger("headrace.requests")
-
-_FETCH: Final = 1
 
 
 class Dispatcher:
@@ -88,10 +87,12 @@ class Dispatcher:
             log.warning("%s: closed, %s", connection, bad)
             return CLOSE
         except Exception as error:
-            handler = self._table.get(api_key)
-            assert handler is not None
-            reply = self._failed(handler, None, context, connection, error)
-        if isinstance(reply, Later):
+            reply = self._failed(self._table.get(api_key), None, context, connection, error)
+        if type(reply) is Promise:
+            if not reply.ready:
+                explain = partial(self._failed, self._table.get(api_key), None, context, connection)
+                reply.keeper = Outstanding(self._metrics, api_key, started, explain)
+        elif isinstance(reply, Later):
             reply.answer = self._metrics.timed(api_key, started, reply.answer)
         else:
             took_s = time.perf_counter() - started
@@ -110,12 +111,9 @@ class Dispatcher:
             return self._failed(handler, request, context, connection, error)
         if isinstance(answer, dict):
             return self._encode(context, answer)
-        if isinstance(answer, list):
+        if isinstance(answer, list | Promise):
             return answer
-        return Later(
-            self._await(handler, request, context, connection, answer),
-            cancel_when_closed=context.header.api_key == _FETCH,
-        )
+        return Later(self._await(handler, request, context, connection, answer))
 
     async def _await(
         self,
@@ -137,7 +135,7 @@ class Dispatcher:
 
     def _failed(
         self,
-        handler: Handler | FrameHandler,
+        handler: Handler | FrameHandler | None,
         request: Any,
         context: RequestContext,
         connection: Connection,

@@ -9,23 +9,23 @@ to grow, not for the clock. Not done: tiered storage.
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import field
 from functools import partial
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final
 
 from headrace.handlers.context import RequestContext
 from headrace.handlers.fetch_keys import Key
 from headrace.handlers.fetch_sessions import NO_SESSION, FetchSessions, Session, Wanted
 from headrace.handlers.leaders import Leaders
+from headrace.handlers.long_poll import LongPoll, Stop
 from headrace.handlers.metering import Metering
 from headrace.handlers.produce_checks import topic_id_of
 from headrace.handlers.session_news import SessionNews
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault, Refused, UnknownPartition, UnknownTopicId
-from headrace.net.replies import Parts
+from headrace.net.replies import Parts, Promise
 from headrace.replication.partition import Partition
 from headrace.replication.partitions import Partitions
 from headrace.replication.waiters import FetchWaiter
@@ -77,13 +77,6 @@ class Gathered:
     readable: list[Partition]
 
 
-class Watch(NamedTuple):
-    """`woken` is done when there may be enough; `stop` ends the watch."""
-
-    woken: asyncio.Future[None]
-    stop: Callable[[], None]
-
-
 @dataclass(frozen=True)
 class Fetch:
     partitions: Partitions
@@ -96,7 +89,7 @@ class Fetch:
     api_key: ClassVar[int] = 1
     versions: ClassVar[range] = range(4, 19)
 
-    def __call__(self, request: Any, context: RequestContext) -> Parts | Awaitable[Parts]:
+    def __call__(self, request: Any, context: RequestContext) -> Parts | Promise:
         version = context.version
         replica_id, replica_epoch = _replica(request)
         try:
@@ -126,23 +119,16 @@ class Fetch:
         gathered = self._gather(asked)
         if max_wait_ms <= 0 or not _may_wait(asked, gathered):
             return self._answer(asked, gathered)
-        # From now on and not from the first step of the wait: what is appended in between must wake it.
-        return self._wait(asked, _watch(asked, gathered), max_wait_ms)
+        poll = LongPoll(partial(self._look_again, asked), max_wait_ms)
+        poll.wait(_watch(asked, gathered, poll.wake))
+        return poll.promise
 
-    async def _wait(self, asked: Asked, watch: Watch, max_wait_ms: int) -> Parts:
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + max_wait_ms / 1000
-        while True:
-            timer = loop.call_at(deadline, _wake, watch.woken)
-            try:
-                await watch.woken
-            finally:
-                watch.stop()
-                timer.cancel()
-            gathered = self._gather(asked)
-            if loop.time() >= deadline or not _may_wait(asked, gathered) or self._is_hurried(asked):
-                return self._answer(asked, gathered)
-            watch = _watch(asked, gathered)
+    def _look_again(self, asked: Asked, is_late: bool, wake: Callable[[], None]) -> Parts | Stop:
+        """The answer of a fetch that waited, or what ends its next wait."""
+        gathered = self._gather(asked)
+        if is_late or not _may_wait(asked, gathered) or self._is_hurried(asked):
+            return self._answer(asked, gathered)
+        return _watch(asked, gathered, wake)
 
     def _is_hurried(self, asked: Asked) -> bool:
         return asked.replica_id >= 0 and self.sessions.in_a_hurry(self.monotonic_ms())
@@ -317,23 +303,16 @@ def _may_wait(asked: Asked, gathered: Gathered) -> bool:
     return bool(gathered.readable) or asked.news is not None
 
 
-def _watch(asked: Asked, gathered: Gathered) -> Watch:
-    woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    wake = partial(_wake, woken)
+def _watch(asked: Asked, gathered: Gathered, wake: Callable[[], None]) -> Stop:
     missing_bytes = asked.min_bytes - gathered.size_bytes
     news = asked.news
     if news is not None:
         news.wait(missing_bytes, wake)
-        return Watch(woken, news.stop_waiting)
+        return news.stop_waiting
     waiter = FetchWaiter(missing_bytes, wake)
     for partition in gathered.readable:
         waiter.watch(partition.readers if asked.replica_id < 0 else partition.tail_readers)
-    return Watch(woken, waiter.cancel)
-
-
-def _wake(woken: asyncio.Future[None]) -> None:
-    if not woken.done():
-        woken.set_result(None)
+    return waiter.cancel
 
 
 def _replica(request: Any) -> tuple[int, int]:

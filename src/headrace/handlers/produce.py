@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import field
+from functools import partial
 from typing import ClassVar, Final
 
 from headrace.handlers.context import RequestContext
@@ -24,7 +25,7 @@ from headrace.handlers.transactional_produce import Place, TransactionGuard, Unv
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 from headrace.kernel.ids import INTERNAL_TOPICS
-from headrace.net.replies import CLOSE, Bytes, Close, Later, Parts, Reply
+from headrace.net.replies import CLOSE, Bytes, Close, Later, Parts, Promise, Reply
 from headrace.replication.partition import Partition
 from headrace.replication.partitions import Partitions
 from headrace.wire.node_endpoints import NodeEndpoint
@@ -70,6 +71,7 @@ class Commit:
     place: int
     partition: Partition
     offset_exclusive: int
+    is_open: bool = True
 
     def answered(self, code: int) -> None:
         self.outcomes[self.place] = self.outcomes[self.place]._replace(error_code=code)
@@ -104,11 +106,13 @@ class Produce:
         assert request.transactional_id is not None
         refused = await self.transactions.ask(request.transactional_id, unverified, context.version)
         reply = self._append_all(request, context, refused, size_bytes)
-        return await reply.answer if isinstance(reply, Later) else reply
+        if isinstance(reply, Later):
+            return await reply.answer
+        return await reply if isinstance(reply, Promise) else reply
 
     def _append_all(
         self, request: ProduceRequest, context: RequestContext, refused: dict[Place, Fault], size_bytes: int
-    ) -> bytearray | Close | Later | None:
+    ) -> bytearray | Close | Later | Promise | None:
         acks, version, now_ms = request.acks, context.header.api_version, context.received_at_ms
         transactional = request.transactional_id is not None
         topics: Topics = []
@@ -161,8 +165,7 @@ class Produce:
             waiting = self._when_synced(to_sync, commits, request.timeout_ms, topics, context, wait_ms)
             return Later(waiting, overlapping=True)
         if commits:
-            waiting = self._when_committed(commits, request.timeout_ms, topics, context, wait_ms)
-            return Later(waiting, overlapping=True)
+            return self._when_committed(commits, request.timeout_ms, topics, context, wait_ms)
         return self._encode(topics, context, failed, wait_ms)
 
     def _partition(self, topic: str | bytes, index: int, context: RequestContext) -> Partition:
@@ -215,7 +218,7 @@ class Produce:
         topics: Topics,
         context: RequestContext,
         wait_ms: int,
-    ) -> bytearray:
+    ) -> Bytes | Parts | Close | None:
         """The disk first, then the replicas, which fetch meanwhile."""
 
         async def sync(write: Commit) -> None:
@@ -233,40 +236,54 @@ class Produce:
         await asyncio.gather(*(sync(write) for write in to_sync))
         return await self._when_committed(commits, timeout_ms, topics, context, wait_ms)
 
-    async def _when_committed(
+    def _when_committed(
         self, commits: list[Commit], timeout_ms: int, topics: Topics, context: RequestContext, wait_ms: int
-    ) -> bytearray:
+    ) -> Promise:
+        def answer() -> bytearray:
+            failed = any(outcome.error_code == _NOT_LEADER for _, outcomes in topics for outcome in outcomes)
+            return self._encode(topics, context, failed, wait_ms)
+
+        return Acknowledgement(commits, timeout_ms, answer).promise
+
+
+class Acknowledgement:
+    """The answer to acks=all, given in the moment in which the last of its batches is committed or refused, or late.
+
+    What is not committed in time says so; the records stay appended and may still be committed.
+    """
+
+    __slots__ = ("_answer", "_commits", "_missing", "_timer", "promise")
+
+    def __init__(self, commits: list[Commit], timeout_ms: int, answer: Callable[[], bytearray]) -> None:
         loop = asyncio.get_running_loop()
-        done: asyncio.Future[None] = loop.create_future()
-        missing = len(commits)
-
-        def answerer(commit: Commit) -> Callable[[ErrorCode], None]:
-            def answer(code: ErrorCode) -> None:
-                nonlocal missing
-                if done.done():
-                    return
-                missing -= 1
-                commit.answered(int(code))
-                if not missing:
-                    done.set_result(None)
-
-            return answer
-
+        self._timer = loop.call_later(max(timeout_ms, 0) / 1000, self._give)
+        self.promise = Promise(overlapping=True, dropped=self._timer.cancel)
+        self._answer = answer
+        self._commits = commits
+        self._missing = len(commits)
         for commit in commits:
-            # What is not answered in time says so; the records stay appended and may still be committed.
-            commit.answered(_TIMED_OUT)
-            commit.partition.when_committed(commit.offset_exclusive, answerer(commit))
-        if commits:
-            # Not `wait_for`: it would pass the word on through a future of its own, a turn of the loop later.
-            timer = loop.call_later(max(timeout_ms, 0) / 1000, _give_up, done)
-            try:
-                await done
-            finally:
-                timer.cancel()
-        failed = any(outcome.error_code == _NOT_LEADER for _, outcomes in topics for outcome in outcomes)
-        return self._encode(topics, context, failed, wait_ms)
+            commit.partition.when_committed(commit.offset_exclusive, partial(self._one, commit))
+        if not commits:
+            self._give()
 
+    def _one(self, commit: Commit, code: ErrorCode) -> None:
+        if self.promise.ready:
+            return
+        commit.is_open = False
+        if code:
+            commit.answered(int(code))
+        self._missing -= 1
+        if not self._missing:
+            self._give()
 
-def _give_up(done: asyncio.Future[None]) -> None:
-    if not done.done():
-        done.set_result(None)
+    def _give(self) -> None:
+        self._timer.cancel()
+        for commit in self._commits:
+            if commit.is_open:
+                commit.answered(_TIMED_OUT)
+        try:
+            answer = self._answer()
+        except Exception as bug:  # must not reach whoever moved the high watermark
+            self.promise.fail(bug)
+        else:
+            self.promise.give(answer)

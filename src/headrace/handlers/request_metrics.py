@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from headrace.net.replies import Bytes, Close
 from headrace.telemetry.counters import Histogram
 
 T = TypeVar("T")
@@ -31,3 +32,27 @@ class RequestMetrics:
         finally:
             self.waiting[api_key] -= 1
             self.served(api_key, time.perf_counter() - started)
+
+
+class Outstanding:
+    """A promised answer (`net.replies.Keeper`): counted as waiting until it is settled, then as served."""
+
+    __slots__ = ("_api_key", "_metrics", "_started", "explain")
+
+    def __init__(
+        self,
+        metrics: RequestMetrics,
+        api_key: int,
+        started: float,
+        explain: Callable[[Exception], Bytes | Close],
+    ) -> None:
+        self._metrics = metrics
+        self._api_key = api_key
+        self._started = started
+        self.explain = explain
+        metrics.waiting[api_key] += 1
+
+    def settled(self) -> None:
+        metrics = self._metrics
+        metrics.waiting[self._api_key] -= 1
+        metrics.served(self._api_key, time.perf_counter() - self._started)

@@ -1,8 +1,8 @@
 """The handlers that are served. What ApiVersions advertises and what COMPATIBILITY.md lists is read from here.
 
 A handler is called with the request (kio's entity) and its context, and gives the answer as a plain mapping, or an
-awaitable of one when it has to wait. Fetch gives the parts of an encoded answer instead, and Produce reads its frame
-itself: they are the two hot ones (see `FrameHandler`).
+awaitable of one when it has to wait. Fetch gives the parts of an encoded answer instead, or promises them, and Produce
+reads its frame itself: they are the two hot ones (see `FrameHandler`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Iterable, Iterator
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from headrace.handlers.context import RequestContext
-from headrace.net.replies import Parts, Reply
+from headrace.net.replies import Parts, Promise, Reply
 from headrace.wire.codec import api_name
 
 Answer = dict[str, Any]
@@ -21,9 +21,7 @@ class Handler(Protocol):
     api_key: ClassVar[int]
     versions: ClassVar[range]
 
-    def __call__(
-        self, request: Any, context: RequestContext
-    ) -> Answer | Awaitable[Answer] | Parts | Awaitable[Parts]: ...
+    def __call__(self, request: Any, context: RequestContext) -> Answer | Awaitable[Answer] | Parts | Promise: ...
 
 
 @runtime_checkable

@@ -23,7 +23,7 @@ from collections.abc import Callable, Hashable
 from typing import Final
 
 from headrace.net.buffers import SMALLEST_BYTES, BufferPool
-from headrace.net.replies import CLOSE, Close, Later, Parts, Place, Reply
+from headrace.net.replies import CLOSE, Close, Later, Parts, Place, Promise, Reply
 from headrace.net.send_queue import SendQueue
 from headrace.net.traffic import Traffic
 
@@ -51,6 +51,7 @@ class Connection:
         "_closed",
         "_closing",
         "_end",
+        "_leaving",
         "_loop",
         "_max_frame_bytes",
         "_on_closed",
@@ -64,7 +65,6 @@ class Connection:
         "_start",
         "_throttled",
         "_traffic",
-        "_waits",
         "_wanted_bytes",
         "_writing",
         "last_active",
@@ -104,8 +104,8 @@ class Connection:
         self._wanted_bytes = SMALLEST_BYTES
         self._queue = SendQueue()
         self._places: deque[Place] | None = None
-        self._waits: set[asyncio.Task[None]] | None = None
         self._awaited = False
+        self._leaving = False
         self._throttled: asyncio.Handle | None = None
         self._reading = True
         self._writing = False
@@ -266,19 +266,24 @@ class Connection:
 
     # --- answering ---
 
-    def _take(self, reply: bytes | bytearray | Parts | Later) -> None:
-        if isinstance(reply, Later):
+    def _take(self, reply: bytes | bytearray | Parts | Later | Promise) -> None:
+        if isinstance(reply, Promise):
+            if self._places is None:
+                self._places = deque()
+            self._places.append(reply)
+            if reply.ready:
+                # Not now: this round's frames are still being served.
+                self._leave_soon()
+            else:
+                self._awaited = self._awaited or not reply.overlapping
+                reply.taken_by(self._given)
+        elif isinstance(reply, Later):
             place = Place()
             if self._places is None:
                 self._places = deque()
-                self._waits = set()
-            assert self._waits is not None
             self._places.append(place)
             self._awaited = self._awaited or not reply.overlapping
-            task = self._loop.create_task(self._await(place, reply))
-            if reply.cancel_when_closed:
-                self._waits.add(task)
-                task.add_done_callback(self._waits.discard)
+            self._loop.create_task(self._await(place, reply))
         elif self._places:
             place = Place()
             place.answer = reply
@@ -299,19 +304,38 @@ class Connection:
         except asyncio.CancelledError:
             self.close()
             raise
-        if self._closed:
-            return
-        if isinstance(answer, Close):
-            self.close()
-            return
         place.answer = answer
         place.ready = True
         if not reply.overlapping:
             self._awaited = False
+        self._leave()
+
+    def _given(self, promise: Promise) -> None:
+        if not promise.overlapping:
+            self._awaited = False
+        if promise.at_once:
+            self._leave()
+        else:
+            # Whoever gave it is in the middle of something that our sending, or closing, must not break in on.
+            self._leave_soon()
+
+    def _leave_soon(self) -> None:
+        if not self._leaving:
+            self._leaving = True
+            self._loop.call_soon(self._leave)
+
+    def _leave(self) -> None:
+        """Sends the awaited answers that are there and have nothing before them that is not, and goes on."""
+        self._leaving = False
         places = self._places
-        assert places is not None
+        if self._closed or places is None:
+            return
         while places and places[0].ready:
             ready = places.popleft().answer
+            if isinstance(ready, Close):
+                self._flush()
+                self.close()
+                return
             if isinstance(ready, list):
                 self._queue.push_all(ready)
             elif ready is not None:
@@ -383,9 +407,9 @@ class Connection:
             self._loop.remove_writer(self._sock)
         if self._throttled is not None:
             self._throttled.cancel()
-        for task in self._waits or ():
-            # Not now: one that has not had its first step would leave the coroutines inside it unawaited.
-            self._loop.call_soon(task.cancel)
+        for place in self._places or ():
+            if isinstance(place, Promise):
+                place.drop()
         if self._buffer is not None:
             self._pool.give_back(self._buffer)
             self._buffer = None

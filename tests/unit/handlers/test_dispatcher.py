@@ -16,7 +16,7 @@ from headrace.handlers.metering import Metering
 from headrace.handlers.request_metrics import RequestMetrics
 from headrace.handlers.table import HandlerTable
 from headrace.kernel.errors import ErrorCode, Refused
-from headrace.net.replies import CLOSE, Later
+from headrace.net.replies import CLOSE, Later, Promise
 from headrace.wire import codec
 
 
@@ -60,10 +60,10 @@ class OffsetForLeaderEpoch:
         raise Refused(ErrorCode.not_controller, "no")
 
 
-def dispatcher(*handlers: Any, metering: Metering | None = None) -> Dispatcher:
+def dispatcher(*handlers: Any, metering: Metering | None = None, metrics: RequestMetrics | None = None) -> Dispatcher:
     table = HandlerTable(handlers)
     table.add(ApiVersions(table, lambda: Features({}, {}, 0)))
-    return Dispatcher(table, RequestMetrics(), metering=metering)
+    return Dispatcher(table, metrics or RequestMetrics(), metering=metering)
 
 
 def ask(served: Dispatcher, api_key: int, version: int, body: dict[str, Any]) -> Any:
@@ -120,6 +120,18 @@ def test_an_awaited_fault_is_the_answer_too() -> None:
         assert codec.read_response(12, 4, frame[4:])[1].error_code is ErrorCode.rebalance_in_progress
 
     asyncio.run(test())
+
+
+def test_a_promise_that_fails_is_answered_as_a_fault_and_counted_until_then() -> None:
+    promise = Promise()
+    metrics = RequestMetrics()
+    reply = ask(dispatcher(Heartbeat(promise), metrics=metrics), 12, 4, HEARTBEAT)
+    assert reply is promise
+    assert metrics.waiting[12] == 1 and 12 not in metrics.by_api
+    promise.fail(Refused(ErrorCode.rebalance_in_progress, "wait"))
+    assert metrics.waiting[12] == 0 and metrics.by_api[12].count == 1
+    assert isinstance(promise.answer, bytearray)
+    assert codec.read_response(12, 4, promise.answer[4:])[1].error_code is ErrorCode.rebalance_in_progress
 
 
 def test_an_api_that_cannot_say_its_fault_closes_the_connection() -> None:

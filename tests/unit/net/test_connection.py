@@ -7,7 +7,7 @@ import logging
 import socket
 import struct
 import tempfile
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -151,34 +151,6 @@ def test_overlapping_answers_leave_in_request_order_however_they_finish() -> Non
             await asyncio.wait_for(gates[b"b"].wait(), 5)
             gates[b"a"].set()
             assert [await read_frame(reader) for _ in range(3)] == [b"a", b"b", b"c"]
-            writer.close()
-
-    run(test)
-
-
-def test_a_wait_that_ends_with_its_connection_leaves_nothing_unawaited() -> None:
-    async def test() -> None:
-        ended = asyncio.Event()
-
-        async def inner() -> bytes:
-            try:
-                await asyncio.Event().wait()
-            finally:
-                ended.set()
-            return b""
-
-        async def outer(answer: Coroutine[Any, Any, bytes]) -> bytes:
-            return await answer
-
-        def serve(request: memoryview, connection: Connection) -> Reply:
-            # Closed before the wait has had its first step.
-            asyncio.get_running_loop().call_soon(connection.close)
-            return Later(outer(inner()), cancel_when_closed=True)
-
-        async with serving(serve) as (_, port):
-            _, writer = await connect(port)
-            writer.write(frame(b"wait"))
-            await asyncio.wait_for(ended.wait(), 5)
             writer.close()
 
     run(test)
