@@ -232,7 +232,7 @@ class ClassicModel:
         # Kafka forgets a request that waits when the same member asks again: that one is never answered.
         waits = name == member.name and member.state in ("joining", "syncing")
         kind = choice.choice([0, 3]) if waits else choice.randrange(4)
-        if kind == 2 and member.state == "asked":
+        if kind == 2 and member.generation < 0:
             instance = None  # a pending member that names an instance makes Kafka throw
         stranger = Member(name, instance, "gone", protocols=member.protocols)
         if kind == 0:

@@ -21,6 +21,7 @@ from datetime import timedelta
 from typing import Any, Protocol
 
 from headrace.wire import codec
+from tests.differential.same_ids import SameIds, share_a_bucket
 from tests.differential.servers import differences
 
 # How long nothing must come from either broker until a request counts as waiting, and how much slower one may be.
@@ -28,6 +29,8 @@ SETTLED_S = 0.06
 PATIENCE_S = 10.0
 NAMES_KNOWN_S = 0.5
 FORGOTTEN_S = 0.5
+# How much later than the other a broker may see that time is up, on a busy machine.
+LATER_S = 2.0
 JOIN, SYNC = 11, 14
 # Words and times, and what names one broker only.
 NOT_COMPARED = {
@@ -65,9 +68,10 @@ class Step:
 class Side:
     """One broker, and its values for the names that both share."""
 
-    def __init__(self, name: str, port: int) -> None:
+    def __init__(self, name: str, port: int, same_ids: SameIds | None = None) -> None:
         self.name = name
         self.port = port
+        self.same_ids = same_ids
         self.values: dict[str, Any] = {}
         self.names: dict[Any, str] = {}
         self._kept: dict[str, socket.socket] = {}
@@ -198,7 +202,7 @@ class History:
             side.forget()
 
     def take(self, step: Step, heard: Callable[[Step, Any], None]) -> None:
-        exchange = Exchange(step, len(self.lines), [side.send(step) for side in self.sides])
+        exchange = Exchange(step, len(self.lines), self._send(step))
         self.lines.append(f"{len(self.lines)}. {step}")
         self.waiting.append(exchange)
         begun = time.monotonic()
@@ -216,6 +220,20 @@ class History:
                     f"{self.sides[silent].name} does not answer step {late.number}, {self.sides[answered].name} says\n"
                     f"{late.answers[answered]}\nafter\n{self}"
                 )
+
+    def wait_on(self, heard: Callable[[Step, Any], None]) -> None:
+        """Time passes: what both brokers have answered by now is compared; neither may be much later than the other."""
+        self._read(heard)
+        self.waiting = [each for each in self.waiting if not each.is_forgotten]
+        for late in [each for each in self.waiting if not each.is_even]:
+            assert time.monotonic() < late.since + LATER_S, f"step {late.number} is answered by one only in\n{self}"
+
+    def _send(self, step: Step) -> list[socket.socket]:
+        kafka, ours = self.sides
+        asked = kafka.send(step)
+        if ours.same_ids is not None and step.newcomer and step.body["member_id"] == "":
+            ours.same_ids.follow(kafka, step, asked)
+        return [asked, ours.send(step)]
 
     def _read(self, heard: Callable[[Step, Any], None]) -> None:
         open_sockets = {
@@ -246,10 +264,15 @@ class History:
             if exchange.step.api == JOIN and theirs["leader"] != ours["leader"] and theirs["leader"] and ours["leader"]:
                 raise Tossed
             self.lines.append(f"   {exchange.number} -> {theirs}")
+            if theirs != ours and self.sides[1].same_ids is not None and share_a_bucket(self._members()):
+                raise Tossed
             if theirs != ours:
                 found = "\n".join(differences(theirs, ours))
                 raise AssertionError(f"step {exchange.number}:\n{found}\nHeadrace says\n{ours}\nin\n{self}")
             heard(exchange.step, theirs)
+
+    def _members(self) -> list[str]:
+        return [value for value in self.sides[0].values.values() if isinstance(value, str)]
 
     def __str__(self) -> str:
         return "\n".join(self.lines).replace("x" * 4_000, "x…")

@@ -19,8 +19,9 @@ from headrace.testing import broker
 from tests.differential import share_history
 from tests.differential.classic_history import ClassicModel
 from tests.differential.conftest import HISTORY_SETTINGS
-from tests.differential.consumer_history import ConsumerModel
+from tests.differential.consumer_history import ConsumerModel, MixedModel
 from tests.differential.histories import History, Model, Side, Step, Tossed, play
+from tests.differential.same_ids import SameIds
 from tests.differential.share_history import ShareModel
 from tests.reference.kafka import ReferenceKafka
 from tests.support.effort import rounds
@@ -32,6 +33,7 @@ TOPICS = {"t": 2, "u": 3, "q": 1}
 MODELS: dict[str, Callable[[random.Random, str], Model]] = {
     "classic": ClassicModel,
     "consumer": ConsumerModel,
+    "mixed": MixedModel,
     "share": ShareModel,
 }
 STEPS = 40
@@ -40,7 +42,7 @@ STEPS = 40
 @pytest.fixture(scope="module")
 def sides(kafka_of_histories: ReferenceKafka) -> Iterator[tuple[Side, Side]]:
     with broker(HISTORY_SETTINGS) as ours:
-        both = Side("Kafka", kafka_of_histories.port), Side("Headrace", ours.port)
+        both = Side("Kafka", kafka_of_histories.port), Side("Headrace", ours.port, SameIds(ours))
         for side in both:
             prepare(side)
             align(side)
@@ -119,7 +121,7 @@ def only_of(group: str) -> Callable[[Step, Any], Any]:
 @pytest.mark.parametrize("kind", MODELS)
 def test_every_step_is_answered_as_kafka_answers_it(sides: tuple[Side, Side], kind: str) -> None:
     first, tossed = int(os.environ.get("HEADRACE_SEED", "0")), 0
-    count = rounds(short=6, long=200)
+    count = rounds(short=5, long=200)
     for seed in range(first, first + count):
         group = f"{kind}-{seed}-{random.randrange(10**9)}"
         try:

@@ -8,9 +8,12 @@ from headrace.coordinators.group.core import consumer_protocol
 from headrace.coordinators.group.core.classic_group import ClassicGroup, ClassicState
 from headrace.coordinators.group.core.classic_messages import LeavingMember
 from headrace.coordinators.group.core.consumer_group import ConsumerGroup
+from headrace.coordinators.group.core.offset_requests import CommitRequest
+from headrace.coordinators.group.core.offsets import TopicCommit
 from headrace.coordinators.group.core.settings import GroupSettings
 from headrace.kernel.errors import ErrorCode, Refused
-from tests.support.group_driver import GroupDriver, subscription, topic_id
+from headrace.wire.offset_commit import PartitionCommit
+from tests.support.group_driver import GroupDriver, image_of, subscription, topic_id
 
 ORDERS = topic_id("orders")
 
@@ -41,7 +44,7 @@ def test_a_classic_group_goes_over_and_back() -> None:
     assert driver.answers["r1"].generation == 1
     reply = driver.sync("s1", classic, 1)
     assert reply is not None
-    kept = consumer_protocol.read_assignment(reply.assignment)["orders"]
+    kept = consumer_protocol.read_assignment(reply.assignment)[0]["orders"]
     assert len(kept) == 2
     assert driver.heartbeat(classic, 1) is ErrorCode.rebalance_in_progress, "it gave up: it rejoins to go on"
     rejoin(driver, "r2", classic, kept, 1)
@@ -99,7 +102,7 @@ def test_a_classic_member_joins_a_consumer_group_and_leaves_it() -> None:
     rejoin(driver, "c1", first.member_id, (), -1)
     assert driver.answers["c1"].generation == 3
     reply = driver.sync("cs", first.member_id, 3)
-    assert reply is not None and consumer_protocol.read_assignment(reply.assignment) == {}
+    assert reply is not None and consumer_protocol.read_assignment(reply.assignment)[0] == {}
     left = driver.apply(
         driver.shard.leave("g", [LeavingMember(first.member_id), LeavingMember("nobody")], driver.now_ms)
     )
@@ -132,3 +135,92 @@ def test_a_classic_member_that_joined_must_fetch_its_assignment() -> None:
         if first.member_id in driver.shard.consumer_group("g").members:
             driver.heartbeat(first.member_id, 3)
     assert set(driver.shard.consumer_group("g").members) == {"n"}
+
+
+@pytest.mark.parametrize(("topics", "rebalances"), [(("orders",), False), (("orders", "more"), True)])
+def test_the_last_static_member_of_the_new_protocol_comes_back_as_a_classic_one(
+    topics: tuple[str, ...], rebalances: bool
+) -> None:
+    """The group goes back with it: with the target it had, or with a rebalance when that target is out of date."""
+    driver = GroupDriver(image=image_of(orders=4, more=2))
+    assert driver.beat("n", 0, instance_id="i").assignment == {ORDERS: frozenset(range(4))}
+    driver.beat("n", -2, instance_id="i")
+    joined = driver.join("c", instance_id="i", protocols=(("range", subscription(*topics)),))
+    group = driver.shard.groups["g"]
+    assert isinstance(group, ClassicGroup) and joined is not None and joined.error is ErrorCode.none
+    assert group.state is (ClassicState.PREPARING_REBALANCE if rebalances else ClassicState.STABLE)
+    if not rebalances:
+        assert joined.generation == group.generation == 2
+        reply = driver.sync("cs", joined.member_id, 2, instance_id="i")
+        assert reply is not None
+        assert consumer_protocol.read_assignment(reply.assignment)[0] == {"orders": (0, 1, 2, 3)}
+    driver.reload()
+    assert isinstance(driver.shard.groups["g"], ClassicGroup)
+
+
+def test_an_administrator_removes_the_last_member_of_the_new_protocol_and_the_group_goes_back() -> None:
+    driver = GroupDriver()
+    classic_member_with_everything(driver)
+    driver.beat("n", 0)
+    driver.apply(driver.shard.leave("g", [LeavingMember("n"), LeavingMember("n")], driver.now_ms))
+    assert isinstance(driver.shard.groups["g"], ClassicGroup)
+
+
+def test_a_full_group_takes_no_newcomer_and_those_who_wait_in_it_go_on_waiting() -> None:
+    driver = GroupDriver(GroupSettings(consumer_max_size=1))
+    member = driver.join_twice("a")
+    with pytest.raises(Refused) as refused:
+        driver.beat("n", 0)
+    assert refused.value.code is ErrorCode.group_max_size_reached
+    driver.advance(3_100)
+    assert driver.answers["a"].member_id == member and driver.answers["a"].error is ErrorCode.none
+
+
+def test_a_group_with_an_assignor_of_its_own_that_says_more_than_partitions_stays_classic() -> None:
+    driver = GroupDriver()
+    member = driver.join_twice("a")
+    driver.advance(3_100)
+    plain = consumer_protocol.write_assignment((("orders", (0,)),), 1)
+    driver.sync("sa", member, 1, assignments=[(member, plain[:-4] + b"\0\0\0\x02me")])
+    with pytest.raises(Refused) as refused:
+        driver.beat("n", 0)
+    assert refused.value.code is ErrorCode.group_id_not_found
+
+
+def test_a_classic_member_is_not_sent_to_rejoin_before_there_is_a_target_to_rejoin_for() -> None:
+    driver = GroupDriver(GroupSettings(consumer_assignment_interval_ms=1_000))
+    driver.beat("n", 0)
+    driver.advance(1_000)
+    rejoin(driver, "c", "classic", (), -1)
+    generation = driver.answers["c"].generation
+    assert driver.sync("cs", "classic", generation) is not None
+    driver.beat("another", 0)
+    assert driver.shard.consumer_group("g").state_name == "Assigning"
+    assert driver.heartbeat("classic", generation) is ErrorCode.none
+    driver.advance(1_000)
+    driver.beat("n", 2)
+    assert driver.heartbeat("classic", generation) is ErrorCode.rebalance_in_progress
+
+
+def test_a_commit_that_was_on_the_way_lands_for_what_the_member_has_to_give_up() -> None:
+    """Of either protocol: until it says that it let go, nobody else reads the partition (KIP-1251)."""
+    driver = GroupDriver()
+    classic = classic_member_with_everything(driver)
+    driver.beat("n", 0)
+    rejoin(driver, "r1", classic, (0, 1, 2, 3), 1)
+    member = driver.shard.consumer_group("g").members[classic]
+    (given_up, *_) = member.pending_revocation[ORDERS]
+    kept = tuple(member.assigned[ORDERS])
+
+    def commit(partition: int, epoch: int) -> object:
+        topic = TopicCommit("orders", ORDERS, [PartitionCommit(partition, 5, -1, "")])
+        return driver.apply(
+            driver.shard.commit_offsets(CommitRequest("g", classic, None, epoch, [topic]), driver.now_ms)
+        )
+
+    assert commit(given_up, 1) == set()
+    rejoin(driver, "r2", classic, kept, 1)
+    assert commit(kept[0], 1) == set(), "its generation has been raised meanwhile"
+    with pytest.raises(Refused) as refused:
+        commit(given_up, 1)
+    assert refused.value.code is ErrorCode.illegal_generation

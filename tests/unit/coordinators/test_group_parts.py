@@ -110,7 +110,7 @@ patterns = st.recursive(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(pattern=patterns, name=st.text("ab1.-c", max_size=12))
 def test_an_expression_matches_what_pythons_does(pattern: str, name: str) -> None:
     assert Regex(pattern).matches(name) == bool(re.fullmatch(pattern, name, re.ASCII))

@@ -68,6 +68,7 @@ class GroupCoordinator:
         new_uuid: Callable[[], uuid.UUID] = uuid.uuid4,
     ) -> None:
         self.settings = settings
+        self.new_uuid = new_uuid
         self._view = view
         # How the queue of a share group is deleted: the share coordinator's business, given by who puts them together.
         self.delete_queue: Callable[[ShareKey], Awaitable[None]] = _nothing_to_delete
@@ -75,7 +76,7 @@ class GroupCoordinator:
             GROUP_METADATA_TOPIC,
             partitions,
             broker_id,
-            lambda index: GroupShard(self.settings, new_uuid, self._view.current),
+            lambda index: GroupShard(self.settings, lambda: self.new_uuid(), self._view.current),
             partition_count=partition_count,
             clock=clock,
             write_timeout_ms=settings.write_timeout_ms,

@@ -14,7 +14,7 @@ from typing import Any
 
 from headrace.coordinators.codec.consumer_groups import ClassicMemberMetadata, MemberMetadata
 from headrace.coordinators.codec.primitives import UnreadableRecord
-from headrace.coordinators.group.core import consumer_protocol
+from headrace.coordinators.group.core import consumer_protocol, migration
 from headrace.coordinators.group.core.classic_messages import (
     NO_MEMBER_ID,
     JoinReply,
@@ -27,7 +27,19 @@ from headrace.coordinators.group.core.classic_messages import (
 from headrace.coordinators.group.core.consumer_group import NOBODY, ConsumerGroup, ConsumerMember, MemberState
 from headrace.coordinators.group.core.consumer_heartbeat import ConsumerHeartbeats, Groups
 from headrace.coordinators.group.core.effects import Effects
+from headrace.coordinators.runtime_result import Result
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Refused
+
+
+@dataclass(frozen=True, slots=True)
+class Downgrade:
+    """The group becomes a classic one: `joining` takes the place of `replaced`."""
+
+    replaced: ConsumerMember
+    joining: ConsumerMember
+    # Whether the group is ahead of its target, so that the classic group has to assign anew.
+    rebalances: bool
 
 
 class ClassicMembers:
@@ -35,15 +47,15 @@ class ClassicMembers:
         self._groups = groups
         self._heartbeats = heartbeats
         self._new_id = new_id
-        # When a member was told to rejoin, its join timer runs from the first time it was told.
-        self._told_to_rejoin: set[tuple[str, str]] = set()
 
     # --- join ---------------------------------------------------------------------------------------------------
 
     def join(
         self, group: ConsumerGroup, request: JoinRequest, token: Any, effects: Effects, now_ms: int
-    ) -> tuple[ConsumerMember, ConsumerMember | None] | None:
-        """The member as it will be, and the static member it replaced; None when it was only given its id."""
+    ) -> Downgrade | None:
+        """What the whole group becomes by this: a classic one, when a static member was the last that spoke the new
+        protocol and comes back with the old one.
+        """
         is_unknown = request.member_id == NO_MEMBER_ID
         member_id = self._new_id() if is_unknown else request.member_id
         limit = self._groups.settings.consumer_max_size
@@ -70,9 +82,20 @@ class ClassicMembers:
             ClassicMemberMetadata(request.session_timeout_ms, request.protocols),
         )
         owned = self._by_id(subscription.owned)
-        final = self._heartbeats.advance(group, member, replace(member, about=about), replaced, owned, effects, now_ms)
+        holder = None if request.instance_id is None else group.static_member(request.instance_id)
+        downgrades = holder is not None and migration.may_downgrade_by_replacing(group, holder, self._groups.settings)
+        final, epoch = self._heartbeats.advance(
+            group,
+            member,
+            replace(member, about=about),
+            replaced,
+            owned,
+            effects,
+            now_ms,
+            may_retarget=not downgrades,
+        )
         group_id = group.group_id
-        self._told_to_rejoin.discard((group_id, member_id))
+        self._heartbeats.told_to_rejoin.discard((group_id, member_id))
         effects.disarm(("join", group_id, member_id))
         self._heartbeats.keep_alive(group_id, member_id, request.session_timeout_ms, effects)
         self._watch("sync", group_id, member_id, request.rebalance_timeout_ms, effects)
@@ -88,13 +111,16 @@ class ClassicMembers:
                 "",
             ),
         )
-        return final, replaced
+        if holder is None or not downgrades:
+            return None
+        return Downgrade(holder, final, rebalances=epoch > group.assignment_epoch)
 
     def _check_protocols(self, group: ConsumerGroup, member_id: str, request: JoinRequest) -> None:
-        classic = [m.about.classic for m in group.members.values() if m.about.classic is not None]
-        names = {name for name, _ in request.protocols}
-        common = all(names & {name for name, _ in each.protocols} for each in classic)
-        if request.protocol_type != consumer_protocol.PROTOCOL_TYPE or not names or not common:
+        common = {name for name, _ in request.protocols}
+        for member in group.members.values():
+            if member.about.classic is not None:
+                common &= {name for name, _ in member.about.classic.protocols}
+        if request.protocol_type != consumer_protocol.PROTOCOL_TYPE or not common:
             raise Refused(ErrorCode.inconsistent_group_protocol, f"Member {member_id}'s protocols are not supported.")
 
     def _member(
@@ -125,14 +151,13 @@ class ClassicMembers:
             request.protocol_name or protocol
         ) != protocol:
             raise Refused(ErrorCode.inconsistent_group_protocol, f"The member joined with protocol {protocol}.")
-        if group.epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
+        if group.assignment_epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
             self._tell_to_rejoin(group, member, effects)
             raise Refused(ErrorCode.rebalance_in_progress, "A new rebalance is triggered: rejoin to catch up.")
         effects.disarm(("sync", group.group_id, member.member_id))
         self._heartbeats.keep_alive(group.group_id, member.member_id, classic.session_timeout_ms, effects)
-        return SyncReply(
-            ErrorCode.none, consumer_protocol.PROTOCOL_TYPE, protocol, self.assignment_bytes(member, classic)
-        )
+        assignment = self.assignment_bytes(member, classic)
+        return SyncReply(ErrorCode.none, request.protocol_type, request.protocol_name, assignment)
 
     def assignment_bytes(self, member: ConsumerMember, classic: ClassicMemberMetadata) -> bytes:
         names = self._groups.image.topic_names
@@ -154,28 +179,24 @@ class ClassicMembers:
         assert member.about.classic is not None
         self._heartbeats.keep_alive(group.group_id, member_id, member.about.classic.session_timeout_ms, effects)
         may_go_on = member.state is MemberState.UNRELEASED_PARTITIONS and not group.waits_for_others(member)
-        if member.epoch < group.epoch or member.state is MemberState.UNREVOKED_PARTITIONS or may_go_on:
+        if member.epoch < group.assignment_epoch or member.state is MemberState.UNREVOKED_PARTITIONS or may_go_on:
             self._tell_to_rejoin(group, member, effects)
             return ErrorCode.rebalance_in_progress
         return ErrorCode.none
 
-    def leave(
-        self, group: ConsumerGroup, leaving: Sequence[LeavingMember], effects: Effects, now_ms: int
-    ) -> list[LeftMember]:
+    def leave(self, group: ConsumerGroup, leaving: Sequence[LeavingMember], now_ms: int) -> Result:
         answers: list[LeftMember] = []
-        gone: list[ConsumerMember] = []
+        gone: dict[str, ConsumerMember] = {}
         for each in leaving:
             try:
                 member = self._leaving(group, each)
             except Refused as refused:
                 answers.append(LeftMember(each.member_id, each.instance_id, refused.code))
             else:
-                gone.append(member)
+                gone[member.member_id] = member
                 # As it was named: Java's admin looks for the instance id alone when it asked with that alone.
                 answers.append(LeftMember(each.member_id, each.instance_id, ErrorCode.none))
-        if gone:
-            self._heartbeats.remove(group, gone, effects, now_ms)
-        return answers
+        return self._groups.fence(group, list(gone.values()), now_ms, answers) if gone else Result(reply=answers)
 
     def _leaving(self, group: ConsumerGroup, each: LeavingMember) -> ConsumerMember:
         """Of either protocol: an administrator removes members by this request too."""
@@ -213,13 +234,13 @@ class ClassicMembers:
 
     def _tell_to_rejoin(self, group: ConsumerGroup, member: ConsumerMember, effects: Effects) -> None:
         key = (group.group_id, member.member_id)
-        if key not in self._told_to_rejoin:
-            self._told_to_rejoin.add(key)
+        if key not in self._heartbeats.told_to_rejoin:
+            self._heartbeats.told_to_rejoin.add(key)
             self._watch("join", *key, member.about.rebalance_timeout_ms, effects)
 
     def _watch(self, timer: str, group_id: str, member_id: str, delay_ms: int, effects: Effects) -> None:
         def fire(now_ms: int) -> Any:
-            self._told_to_rejoin.discard((group_id, member_id))
+            self._heartbeats.told_to_rejoin.discard((group_id, member_id))
             return self._heartbeats.expired(group_id, member_id, now_ms)
 
         effects.arm((timer, group_id, member_id), delay_ms, fire)

@@ -58,9 +58,12 @@ class ConsumerMember:
     def assigned_partitions(self) -> Partitions:
         return {topic_id: frozenset(epochs) for topic_id, epochs in self.assigned.items()}
 
-    def assigned_epoch(self, topic_id: uuid.UUID | None, partition: int) -> int:
-        """Since which epoch the partition is this member's, or -1."""
-        return self.assigned.get(topic_id, {}).get(partition, -1) if topic_id is not None else -1
+    def held_since(self, topic_id: uuid.UUID | None, partition: int) -> int:
+        """Since which epoch the partition is this member's, given up or not, or -1."""
+        if topic_id is None:
+            return -1
+        pending = self.pending_revocation.get(topic_id, {}).get(partition, -1)
+        return self.assigned.get(topic_id, {}).get(partition, pending)
 
     def is_reconciled_to(self, epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.epoch == epoch

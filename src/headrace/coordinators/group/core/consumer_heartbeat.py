@@ -7,9 +7,9 @@ given; nothing but the records changes the group.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from headrace.cluster.core.image import ClusterImage
 from headrace.coordinators.codec.consumer_groups import MemberMetadata
@@ -42,17 +42,26 @@ class Groups(Protocol):
     def consumer_group(self, group_id: str) -> ConsumerGroup:
         """Raises GROUP_ID_NOT_FOUND."""
 
-    def consumer_group_to_join(self, group_id: str, effects: Effects) -> ConsumerGroup:
+    def consumer_group_to_join(self, group_id: str, member_id: str, effects: Effects) -> ConsumerGroup:
         """Also a new one, or what a classic group becomes; not yet among the groups: its records put it there."""
 
-    def fence(self, group: ConsumerGroup, member: ConsumerMember, now_ms: int, reply: object) -> Result:
-        """A member is gone; the rest may become a classic group by that."""
+    def fence(self, group: ConsumerGroup, gone: Sequence[ConsumerMember], now_ms: int, reply: object) -> Result:
+        """Members are gone; the rest may become a classic group by that."""
+
+
+class Advanced(NamedTuple):
+    """The member after its step, and the group epoch that its request led to."""
+
+    member: ConsumerMember
+    group_epoch: int
 
 
 class ConsumerHeartbeats:
     def __init__(self, groups: Groups, new_id: Callable[[], str]) -> None:
         self._groups = groups
         self._new_id = new_id
+        # Classic members that were told to rejoin: the time they have for it runs from the first time they were told.
+        self.told_to_rejoin: set[tuple[str, str]] = set()
 
     def heartbeat(self, request: HeartbeatRequest, now_ms: int) -> Result:
         if request.epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
@@ -60,7 +69,7 @@ class ConsumerHeartbeats:
         effects = Effects()
         joins = request.epoch == 0
         if joins:
-            group = self._groups.consumer_group_to_join(request.group_id, effects)
+            group = self._groups.consumer_group_to_join(request.group_id, request.member_id, effects)
         else:
             group = self._groups.consumer_group(request.group_id)
         limit = self._groups.settings.consumer_max_size
@@ -69,7 +78,7 @@ class ConsumerHeartbeats:
         member_id = request.member_id or self._new_id()
         member, replaced = self._member(group, member_id, request, effects)
         updated = replace(member, about=_updated(member.about, request))
-        final = self.advance(group, member, updated, replaced, request.owned, effects, now_ms)
+        final = self.advance(group, member, updated, replaced, request.owned, effects, now_ms).member
         self.keep_alive(group.group_id, member_id, self._session_timeout_ms(group.group_id), effects)
         shown = final.assigned_partitions
         tell = request.is_full or shown != member.assigned_partitions
@@ -103,8 +112,6 @@ class ConsumerHeartbeats:
                     f"Static member {member_id} with instance id {request.instance_id} cannot join the group because "
                     f"the instance id is owned by {holder.member_id} member.",
                 )
-            if holder.member_id == member_id:
-                return holder, None
             return self.take_over(group, holder, member_id, effects), holder
         if holder is None:
             raise Refused(ErrorCode.unknown_member_id, f"Instance id {request.instance_id} is unknown.")
@@ -134,8 +141,12 @@ class ConsumerHeartbeats:
         owned: Partitions | None,
         effects: Effects,
         now_ms: int,
-    ) -> ConsumerMember:
-        """Write what changed, raise epochs, compute the target where it is behind, take one step towards it."""
+        *,
+        may_retarget: bool = True,
+    ) -> Advanced:
+        """Write what changed, raise epochs, compute the target where it is behind, take one step towards it. Where no
+        target may be computed, a member whose group epoch is ahead of the target stays where it is.
+        """
         image, settings = self._groups.image, self._groups.settings
         member_id = updated.member_id
         members: dict[str, ConsumerMember] = dict(group.members)
@@ -153,12 +164,14 @@ class ConsumerHeartbeats:
             epoch = self._raise_epoch(group, members, regexes, resubscribed, effects)
         target = group.target.get(replaced.member_id if replaced else member_id, {})
         target_epoch = group.assignment_epoch
+        if epoch > group.assignment_epoch and not may_retarget:
+            return Advanced(updated, epoch)
         if epoch > group.assignment_epoch and self._may_assign(group, now_ms):
             target = self._retarget(group, members, regexes, epoch, member_id, replaced, effects, now_ms)
             target_epoch = epoch
         assert settings.consumer_assignors, "a broker offers at least one assignor"
         if updated.is_reconciled_to(target_epoch) and not resubscribed:
-            return updated
+            return Advanced(updated, epoch)
         own = {member_id, replaced.member_id if replaced else member_id}
         aim = Aim(
             target_epoch,
@@ -168,7 +181,7 @@ class ConsumerHeartbeats:
             owned,
             resubscribed,
         )
-        return self._reconcile(group, updated, aim, effects)
+        return Advanced(self._reconcile(group, updated, aim, effects), epoch)
 
     def _raise_epoch(
         self,
@@ -242,7 +255,7 @@ class ConsumerHeartbeats:
         member = group.members.get(member_id)
         if member is None or (epoch is not None and member.epoch != epoch):
             return NOTHING
-        return self._groups.fence(group, member, now_ms, None)
+        return self._groups.fence(group, [member], now_ms, None)
 
     # --- leaving ------------------------------------------------------------------------------------------------
 
@@ -256,24 +269,30 @@ class ConsumerHeartbeats:
                     ErrorCode.unknown_member_id,
                     f"Member {request.member_id} is not a member of group {request.group_id}.",
                 )
-            return self._groups.fence(group, member, now_ms, reply)
+            return self._groups.fence(group, [member], now_ms, reply)
         holder = group.static_member(request.instance_id)
         if holder is None:
             raise Refused(ErrorCode.unknown_member_id, f"Instance id {request.instance_id} is unknown.")
         _check_instance(holder, request.member_id, request.instance_id)
         if request.epoch == LEAVE_EPOCH:
-            return self._groups.fence(group, holder, now_ms, reply)
-        # It will come back: its place is kept for as long as its session lasts.
+            return self._groups.fence(group, [holder], now_ms, reply)
+        # It will come back: its place is kept for as long as its session lasts, and what it has then counts as its own
+        # from the beginning.
+        kept = {topic_id: dict.fromkeys(epochs, 0) for topic_id, epochs in holder.assigned.items()}
         effects = Effects()
-        group.write_current(replace(holder, epoch=STATIC_LEAVE_EPOCH, pending_revocation={}), effects)
+        group.write_current(replace(holder, epoch=STATIC_LEAVE_EPOCH, assigned=kept, pending_revocation={}), effects)
         return effects.result(reply)
 
-    def remove(self, group: ConsumerGroup, gone: list[ConsumerMember], effects: Effects, now_ms: int) -> None:
+    def forget_timers(self, group_id: str, member_id: str, effects: Effects) -> None:
+        self.told_to_rejoin.discard((group_id, member_id))
+        for timer in ("session", "revocation", "join", "sync"):
+            effects.disarm((timer, group_id, member_id))
+
+    def remove(self, group: ConsumerGroup, gone: Sequence[ConsumerMember], effects: Effects, now_ms: int) -> None:
         """The records by which members leave, and the group epoch that the others will follow."""
         for member in gone:
             group.write_removal(member.member_id, effects)
-            for timer in ("session", "revocation", "join", "sync"):
-                effects.disarm((timer, group.group_id, member.member_id))
+            self.forget_timers(group.group_id, member.member_id, effects)
         left_ids = {member.member_id for member in gone}
         rest = {m: member for m, member in group.members.items() if m not in left_ids}
         regexes = consumer_target.resolve_regexes(group, rest, self._groups.image, effects, now_ms)

@@ -34,12 +34,16 @@ def read_subscription(data: bytes) -> Subscription:
     if version < 0:
         raise UnreadableRecord(f"consumer protocol version {version}")
     topics = tuple(reader.string() for _ in range(max(reader.array_count(), 0)))
-    size = reader.int32()
-    user_data = reader._take(size) if size >= 0 else None
+    user_data = _read_nullable_bytes(reader)
     owned = tuple(_read_topic(reader) for _ in range(max(reader.array_count(), 0))) if version >= 1 else ()
     generation = reader.int32() if version >= 2 else -1
     rack = reader.nullable_string() if version >= 3 else None
     return Subscription(version, topics, user_data, owned, generation, rack)
+
+
+def _read_nullable_bytes(reader: Reader) -> bytes | None:
+    size = reader.int32()
+    return reader._take(size) if size >= 0 else None
 
 
 def _read_topic(reader: Reader) -> tuple[str, tuple[int, ...]]:
@@ -71,10 +75,12 @@ def write_assignment(topics: tuple[tuple[str, tuple[int, ...]], ...], version: i
     return int16(max(0, min(version, _HIGHEST_VERSION))) + _topic_partitions(topics) + _nullable_bytes(None)
 
 
-def read_assignment(data: bytes) -> dict[str, tuple[int, ...]]:
+def read_assignment(data: bytes) -> tuple[dict[str, tuple[int, ...]], bytes]:
+    """The partitions by topic, and what an assignor of the user's own says beside them."""
     reader = Reader(data)
     reader.int16()
-    return dict(_read_topic(reader) for _ in range(max(reader.array_count(), 0)))
+    topics = dict(_read_topic(reader) for _ in range(max(reader.array_count(), 0)))
+    return topics, _read_nullable_bytes(reader) or b""
 
 
 def _topic_partitions(topics: tuple[tuple[str, tuple[int, ...]], ...]) -> bytes:

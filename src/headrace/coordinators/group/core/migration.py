@@ -8,8 +8,7 @@ its generation was. Down: what each member was to have becomes its assignment, a
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Collection, Iterable
 
 from headrace.cluster.core.image import ClusterImage
 from headrace.coordinators.codec.classic_groups import group_metadata_key
@@ -18,27 +17,50 @@ from headrace.coordinators.codec.primitives import UnreadableRecord
 from headrace.coordinators.group.core import consumer_protocol
 from headrace.coordinators.group.core.classic_group import ClassicGroup, ClassicMember, ClassicState
 from headrace.coordinators.group.core.classic_messages import JoinReply, SyncReply
-from headrace.coordinators.group.core.consumer_group import ConsumerGroup, ConsumerMember, Partitions
+from headrace.coordinators.group.core.consumer_group import ConsumerGroup, ConsumerMember
 from headrace.coordinators.group.core.effects import Effects
 from headrace.coordinators.group.core.settings import GroupSettings
 from headrace.kernel.errors import ErrorCode, Refused
 
 
-def may_upgrade(group: ClassicGroup, settings: GroupSettings) -> bool:
-    return settings.may_upgrade and group.uses_consumer_protocol and len(group.members) < settings.consumer_max_size
+def check_upgrade(group: ClassicGroup, member_id: str, settings: GroupSettings) -> None:
+    """Raises GROUP_ID_NOT_FOUND, or GROUP_MAX_SIZE_REACHED where only the newcomer finds no room."""
+    size, limit = len(group.members), settings.consumer_max_size
+    if not settings.may_upgrade:
+        why = "online upgrade is disabled (group.consumer.migration.policy)"
+    elif not group.uses_consumer_protocol:
+        why = "the group does not use the consumer embedded protocol"
+    elif size > limit:
+        why = f"its {size} members are more than the {limit} of group.consumer.max.size"
+    elif size == limit and member_id not in group.members:
+        raise Refused(ErrorCode.group_max_size_reached, f"The consumer group has reached its capacity of {limit}.")
+    else:
+        return
+    raise Refused(
+        ErrorCode.group_id_not_found, f"Cannot upgrade classic group {group.group_id} to consumer group because {why}."
+    )
 
 
-def may_downgrade(group: ConsumerGroup, without: str, settings: GroupSettings, *, replaced: bool) -> bool:
-    """Whether everyone but `without` speaks the classic protocol, and somebody is left."""
-    others = [m for m in group.members.values() if m.member_id != without]
-    size = len(group.members) if replaced else len(others)
+def may_downgrade(group: ConsumerGroup, gone: Collection[ConsumerMember], settings: GroupSettings) -> bool:
+    """Whether all who are left speak the classic protocol, and somebody is left."""
+    left_ids = {member.member_id for member in gone}
+    rest = [member for member in group.members.values() if member.member_id not in left_ids]
+    return settings.may_downgrade and 0 < len(rest) <= settings.max_size and _all_classic(rest)
+
+
+def may_downgrade_by_replacing(group: ConsumerGroup, replaced: ConsumerMember, settings: GroupSettings) -> bool:
+    """Whether a classic member that takes the place of `replaced` makes the group one of classic members only."""
+    rest = [member for member in group.members.values() if member is not replaced]
     return (
         settings.may_downgrade
-        and not group.members[without].uses_classic_protocol
-        and all(m.uses_classic_protocol for m in others)
-        and (replaced or bool(others))
-        and size <= settings.max_size
+        and not replaced.uses_classic_protocol
+        and len(group.members) <= settings.max_size
+        and _all_classic(rest)
     )
+
+
+def _all_classic(members: Iterable[ConsumerMember]) -> bool:
+    return all(member.uses_classic_protocol for member in members)
 
 
 def upgrade(classic: ClassicGroup, image: ClusterImage, effects: Effects) -> ConsumerGroup:
@@ -76,7 +98,14 @@ def _as_consumer_member(classic: ClassicGroup, member: ClassicMember, image: Clu
     subscription = consumer_protocol.read_subscription(member.metadata(classic.protocol_name))
     assigned: dict[uuid.UUID, dict[int, int]] = {}
     if member.assignment:
-        for name, partitions in consumer_protocol.read_assignment(member.assignment).items():
+        topics, user_data = consumer_protocol.read_assignment(member.assignment)
+        if user_data:
+            raise Refused(
+                ErrorCode.group_id_not_found,
+                f"Cannot upgrade classic group {classic.group_id} to consumer group because an unsupported custom "
+                "assignor is in use, whose user data would be lost: switch to a default assignor first.",
+            )
+        for name, partitions in topics.items():
             if name in image.topics and partitions:
                 assigned[image.topics[name].id] = dict.fromkeys(partitions, classic.generation)
     about = MemberMetadata(
@@ -95,18 +124,18 @@ def _as_consumer_member(classic: ClassicGroup, member: ClassicMember, image: Clu
 
 def downgrade(
     group: ConsumerGroup,
-    without: str,
+    gone: Collection[ConsumerMember],
     joining: ConsumerMember | None,
-    targets: Mapping[str, Partitions],
     image: ClusterImage,
     effects: Effects,
     now_ms: int,
 ) -> ClassicGroup:
-    """The classic group that `group` becomes, in memory and as a record; `joining` takes the place of `without`."""
+    """The classic group that `group` becomes, in memory and as a record; `joining` takes the place of the one gone."""
     group.write_tombstones(effects)
-    members = [m for m in group.members.values() if m.member_id != without]
+    left_ids = {member.member_id for member in gone}
+    members = [m for m in group.members.values() if m.member_id not in left_ids]
     if joining is not None:
-        members.append(replace(joining))
+        members.append(joining)
     classic = ClassicGroup(
         group.group_id,
         state=ClassicState.STABLE,
@@ -131,13 +160,14 @@ def downgrade(
         )
     classic.protocol_name = classic.select_protocol()
     classic.subscribed_topics = classic.compute_subscribed_topics()
+    replaced_id = next(iter(left_ids))
     for each in classic.members.values():
-        taken = without if joining is not None and each.member_id == joining.member_id else each.member_id
+        taken = replaced_id if joining is not None and each.member_id == joining.member_id else each.member_id
         version = int.from_bytes(each.metadata(classic.protocol_name)[:2], "big")
         topics = tuple(
             sorted(
                 (image.topic_names[topic_id], tuple(sorted(partitions)))
-                for topic_id, partitions in targets.get(taken, {}).items()
+                for topic_id, partitions in group.target.get(taken, {}).items()
                 if topic_id in image.topic_names
             )
         )

@@ -57,6 +57,7 @@ class OffsetRequests:
             offset_rules.check_consumer_commit(
                 group,
                 request.member_id,
+                request.instance_id,
                 request.generation,
                 request.topics,
                 transactional=False,
@@ -81,6 +82,7 @@ class OffsetRequests:
                 offset_rules.check_consumer_commit(
                     group,
                     request.member_id,
+                    request.instance_id,
                     request.generation,
                     request.topics,
                     transactional=True,

@@ -33,6 +33,7 @@ def check_classic_commit(
 def check_consumer_commit(
     group: ConsumerGroup,
     member_id: str,
+    instance_id: str | None,
     epoch: int,
     topics: Iterable[TopicCommit],
     *,
@@ -43,10 +44,12 @@ def check_consumer_commit(
     """Raises Refused.
 
     A member whose epoch was raised while its commit was on the way still owns what it owned before: such a commit is
-    taken when every partition in it was assigned at or before the epoch that it names (KIP-1251). Partitions that are
-    refused for their metadata are not looked at.
+    taken when every partition in it was assigned at or before the epoch that it names (KIP-1251), also one that the
+    member has been told to give up. Partitions that are refused for their metadata are not looked at.
     """
-    if epoch < 0 and (group.is_empty or (transactional and not member_id)):
+    if epoch < 0 and group.is_empty:
+        return
+    if transactional and epoch == -1 and not member_id and instance_id is None:
         return
     member = group.members.get(member_id)
     if member is None:
@@ -55,14 +58,14 @@ def check_consumer_commit(
         raise Refused(ErrorCode.unsupported_version, "members of the consumer protocol commit with version 9 or later")
     if epoch == member.epoch:
         return
-    if member.uses_classic_protocol:
-        raise Refused(ErrorCode.illegal_generation, f"generation {epoch}: it is {member.epoch}")
     if epoch > member.epoch or not all(
-        0 <= member.assigned_epoch(topic.topic_id, commit.partition) <= epoch
+        0 <= member.held_since(topic.topic_id, commit.partition) <= epoch
         for topic in topics
         for commit in topic.partitions
         if len(commit.metadata) <= longest_metadata
     ):
+        if member.uses_classic_protocol:
+            raise Refused(ErrorCode.illegal_generation, f"generation {epoch}: it is {member.epoch}")
         raise Refused(ErrorCode.stale_member_epoch, f"member epoch {epoch}: it is {member.epoch}")
 
 

@@ -86,7 +86,7 @@ class GroupShard:
         if group_id in self.share_groups:
             raise Refused(code, f"Group {group_id} is a share group.")
 
-    def consumer_group_to_join(self, group_id: str, effects: Effects) -> ConsumerGroup:
+    def consumer_group_to_join(self, group_id: str, member_id: str, effects: Effects) -> ConsumerGroup:
         self._check_no_share_group(group_id, ErrorCode.group_id_not_found)
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
@@ -96,10 +96,7 @@ class GroupShard:
         if group.is_empty:
             effects.write(group_metadata_key(group_id), None)
             return ConsumerGroup(group_id)
-        if not migration.may_upgrade(group, self.settings):
-            raise Refused(
-                ErrorCode.group_id_not_found, f"Group {group_id} is a classic group and cannot be upgraded now."
-            )
+        migration.check_upgrade(group, member_id, self.settings)
         upgraded = migration.upgrade(group, self.image, effects)
         for member in upgraded.members.values():
             assert member.about.classic is not None
@@ -133,18 +130,15 @@ class GroupShard:
     def _join_consumer_group(self, group: ConsumerGroup, request: JoinRequest, token: Any, now_ms: int) -> Result:
         effects = Effects()
         try:
-            joined = self._classic_members.join(group, request, token, effects, now_ms)
+            downgrade = self._classic_members.join(group, request, token, effects, now_ms)
         except Refused as refused:
             return Result(reply=DEFERRED, answers=[(token, JoinReply(NO_MEMBER_ID, refused.code))])
-        if joined is None:
+        if downgrade is None:
             return effects.result(DEFERRED)
-        member, replaced = joined
-        if replaced is None or not migration.may_downgrade(group, replaced.member_id, self.settings, replaced=True):
-            return effects.result(DEFERRED)
-        # The last member of the new protocol came back as a classic one: so does the group.
+        # Nothing of what the consumer group would have written matters any more.
         answers = Effects()
         answers.answers = effects.answers
-        self._become_classic(group, replaced.member_id, member, answers, now_ms)
+        self._become_classic(group, [downgrade.replaced], downgrade.joining, answers, now_ms, downgrade.rebalances)
         return answers.result(DEFERRED, replay=False)
 
     def sync(self, request: SyncRequest, token: Any) -> Result:
@@ -175,7 +169,7 @@ class GroupShard:
         if group is None:
             return Result(reply=[LeftMember(m, i, ErrorCode.unknown_member_id) for m, i in leaving])
         if isinstance(group, ConsumerGroup):
-            return effects.result(self._classic_members.leave(group, leaving, effects, now_ms))
+            return self._classic_members.leave(group, leaving, now_ms)
         return effects.result(self._membership.leave(group, leaving, effects, now_ms), replay=False)
 
     # --- the consumer protocol ----------------------------------------------------------------------------------
@@ -183,25 +177,30 @@ class GroupShard:
     def consumer_heartbeat(self, request: HeartbeatRequest, now_ms: int) -> Result:
         return self._heartbeats.heartbeat(request, now_ms)
 
-    def fence(self, group: ConsumerGroup, member: ConsumerMember, now_ms: int, reply: object) -> Result:
+    def fence(self, group: ConsumerGroup, gone: Sequence[ConsumerMember], now_ms: int, reply: object) -> Result:
         effects = Effects()
-        if migration.may_downgrade(group, member.member_id, self.settings, replaced=False):
-            self._become_classic(group, member.member_id, None, effects, now_ms)
+        if migration.may_downgrade(group, gone, self.settings):
+            self._become_classic(group, gone, None, effects, now_ms, rebalances=True)
             return effects.result(reply, replay=False)
-        self._heartbeats.remove(group, [member], effects, now_ms)
+        self._heartbeats.remove(group, gone, effects, now_ms)
         return effects.result(reply)
 
     def _become_classic(
-        self, group: ConsumerGroup, without: str, joining: ConsumerMember | None, effects: Effects, now_ms: int
+        self,
+        group: ConsumerGroup,
+        gone: Sequence[ConsumerMember],
+        joining: ConsumerMember | None,
+        effects: Effects,
+        now_ms: int,
+        rebalances: bool,
     ) -> None:
         for member_id in group.members:
-            for timer in ("session", "revocation", "join", "sync"):
-                effects.disarm((timer, group.group_id, member_id))
-        classic = migration.downgrade(group, without, joining, group.target, self.image, effects, now_ms)
+            self._heartbeats.forget_timers(group.group_id, member_id, effects)
+        classic = migration.downgrade(group, gone, joining, self.image, effects, now_ms)
         self.groups[group.group_id] = classic
         for member in classic.members.values():
             self._rebalances.keep_alive(classic, member, effects)
-        if joining is None:
+        if rebalances:
             self._rebalances.prepare(classic, effects, now_ms)
 
     # --- share groups -------------------------------------------------------------------------------------------
@@ -255,6 +254,9 @@ class GroupShard:
             self._check_no_share_group(group_id, ErrorCode.group_id_not_found)
         records, too_long = self.offsets.commit(request, now_ms)
         group = self.groups.get(group_id)
+        if group is None and not records:
+            # As in Kafka a commit makes its group, also one of which every part is refused.
+            self.groups[group_id] = ClassicGroup(group_id)
         if (
             isinstance(group, ClassicGroup)
             and (member := group.members.get(request.member_id)) is not None

@@ -1,0 +1,65 @@
+"""Members that a broker names itself get the same id on both: Kafka makes one up, Headrace is told to take that one.
+
+Without it two brokers could not be compared where a choice goes by the hash of an id. Kafka is asked first: its answer
+has the id or, while a join waits for others, its description of the group has.
+"""
+
+from __future__ import annotations
+
+import re
+import select
+import socket
+import struct
+import uuid
+from collections import deque
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from headrace.coordinators.group.core.java_order import java_hash
+from headrace.kernel.ids import uuid_from_text
+from headrace.testing import RunningBroker
+from headrace.wire import codec
+from tests.support.group_requests import DESCRIBE
+
+if TYPE_CHECKING:
+    from tests.differential.histories import Side, Step
+
+ANSWERED_S = 0.06
+_UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+
+
+class SameIds:
+    def __init__(self, ours: RunningBroker) -> None:
+        self._next: deque[uuid.UUID] = deque(maxlen=1)
+        ours.broker.parts.coordinators.groups.new_uuid = self._take
+
+    def _take(self) -> uuid.UUID:
+        return self._next.popleft() if self._next else uuid.uuid4()
+
+    def follow(self, kafka: Side, step: Step, asked: socket.socket) -> None:
+        """Call it between asking Kafka and asking Headrace."""
+        self._next.clear()
+        member_id = _answered_id(asked, step) or _described_id(kafka, step)
+        if member_id:
+            found = _UUID.search(member_id)
+            self._next.append(uuid.UUID(found[0]) if found else uuid_from_text(member_id))
+
+
+def _answered_id(asked: socket.socket, step: Step) -> str:
+    if not select.select([asked], [], [], ANSWERED_S)[0]:
+        return ""
+    (length,) = struct.unpack(">i", asked.recv(4, socket.MSG_PEEK | socket.MSG_WAITALL))
+    frame = asked.recv(4 + length, socket.MSG_PEEK | socket.MSG_WAITALL)
+    return str(codec.read_response(step.api, step.version, frame[4:])[1].member_id)
+
+
+def _described_id(kafka: Side, step: Step) -> str:
+    body = {"groups": [step.body["group_id"]], "include_authorized_operations": False}
+    members = kafka.ask(DESCRIBE, 5, body).groups[0].members
+    return next((str(member.member_id) for member in members if member.member_id not in kafka.names), "")
+
+
+def share_a_bucket(ids: Iterable[str]) -> bool:
+    """Whether Kafka's order of these members depends on which of them it met first."""
+    buckets = [(value ^ value >> 16) & 15 for value in map(java_hash, ids)]
+    return len(set(buckets)) < len(buckets)
