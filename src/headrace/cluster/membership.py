@@ -84,7 +84,10 @@ class Membership:
             await asyncio.gather(self._again, return_exceptions=True)
         if self.epoch >= 0:
             try:
-                await self._store.delete(paths.broker_id(self.broker_id))
+                # After a session that ended unnoticed the node may be another's.
+                node = await self._store.exists(paths.broker_id(self.broker_id))
+                if node is not None and node.created_id == self.epoch:
+                    await self._store.delete(paths.broker_id(self.broker_id))
             except StoreFault as fault:
                 logger.info("could not take the registration away: %s", fault.message or type(fault).__name__)
         self.epoch = -1

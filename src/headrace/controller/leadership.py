@@ -27,8 +27,10 @@ from headrace.controller.ledger import Decision, Deposed, Ledger
 from headrace.coordination import paths
 from headrace.coordination.store import (
     BadVersion,
+    Check,
     ConnectionLost,
     Create,
+    Delete,
     NodeExists,
     NoNode,
     SessionEvent,
@@ -97,7 +99,7 @@ class Leadership:
                         continue
                 if holder is not None and self._is_us(holder.data, holder.session_id):
                     # Left over from a term of ours that ended by a fault: make way for an orderly election.
-                    await self._store.delete(paths.CONTROLLER)
+                    await self._make_way(holder.session_id)
                     continue
             except Deposed as deposed:
                 logger.info("not controller: %s", deposed.message)
@@ -173,11 +175,17 @@ class Leadership:
     async def _step_down(self, session: int) -> None:
         """Takes our /controller away if it is still ours, so that an election need not wait for the session to end."""
         try:
-            holder = await self._store.exists(paths.CONTROLLER)
-            if holder is not None and holder.session_id == session == self._store.session_id:
-                await self._store.delete(paths.CONTROLLER)
+            await self._make_way(session)
         except StoreFault as fault:
             logger.info("could not step down: %s", fault.message or type(fault).__name__)
+
+    async def _make_way(self, session: int) -> None:
+        """Removes /controller if that session made it. The session may end, and another broker be elected, between the
+        look at the node and this: then the epoch has moved, and nothing happens."""
+        epoch = await self._store.get(paths.CONTROLLER_EPOCH)
+        holder = await self._store.exists(paths.CONTROLLER)
+        if holder is not None and holder.session_id == session:
+            await self._store.multi([Check(paths.CONTROLLER_EPOCH, epoch.version), Delete(paths.CONTROLLER)])
 
     async def _finish_half_done(self, ledger: Ledger) -> None:
         for name in await self._store.children(paths.DELETE_TOPICS):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,13 +14,14 @@ from headrace.cluster.view import ClusterView
 from headrace.config import BrokerConfig, load_broker_config
 from headrace.controller import writes
 from headrace.controller.core.config_changes import KeyChange
+from headrace.controller.core.isr_changes import IsrReport
 from headrace.controller.core.topics import NewTopic
 from headrace.controller.ledger import Deposed
 from headrace.controller.member import ClusterMember
 from headrace.controller.topic_operations import Growth
 from headrace.coordination import paths
 from headrace.coordination.embedded import EmbeddedStore
-from headrace.coordination.store import Create, Delete, Set
+from headrace.coordination.store import BadVersion, Check, Create, Delete, Node, Op, Set
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.kernel.ids import TopicPartition
 
@@ -286,6 +287,91 @@ def test_a_controller_that_was_replaced_writes_nothing(tmp_path: Path) -> None:
         await active(cluster)
         assert cluster.image.controller_epoch == 100
         assert (await cluster.controller.create_topics([NewTopic("a")]))[0].error is NONE
+
+    run(tmp_path, use)
+
+
+CONTROLLERS_WRITES: dict[str, Callable[[Opened], Awaitable[object]]] = {
+    "new topic": lambda c: c.controller.create_topics([NewTopic("new", configs={"retention.ms": "1"})]),
+    "new topic in steps": lambda c: c.controller.create_topics([NewTopic("wide", 40)]),
+    "growth": lambda c: c.controller.create_partitions([Growth("a", 3)]),
+    "growth in steps": lambda c: c.controller.create_partitions([Growth("a", 60)]),
+    "settings": lambda c: c.controller.change_configs([("topic", "a", [KeyChange("retention.ms", 0, "5")])]),
+    "all settings": lambda c: c.controller.replace_configs([("topic", "a", {"retention.ms": "6"})]),
+    "quotas": lambda c: c.controller.alter_quotas([([("user", "ann")], [("producer_byte_rate", 9.0, False)])]),
+    "feature level": lambda c: c.controller.update_features([("group.version", 0, 2)]),
+    "producer ids": lambda c: c.controller.allocate_producer_ids(1, c.member.epoch),
+    "in-sync set": lambda c: c.controller.alter_partitions(
+        1, c.member.epoch, [IsrReport("a", 0, 0, c.image.topics["a"].partitions[0].partition_epoch, [(1, -1)])]
+    ),
+    "failed disk": lambda c: c.controller.replicas_lost(1, c.member.epoch, [TopicPartition("a", 0)]),
+    "stopping broker": lambda c: c.controller.controlled_shutdown(1, c.member.epoch),
+    "deletion": lambda c: c.controller.delete_topics([("a", None)]),
+}
+
+
+@pytest.mark.parametrize("what", CONTROLLERS_WRITES)
+def test_every_write_of_the_controller_is_fenced_by_its_epoch(
+    tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is asked of one that was replaced, feature levels included: nothing is stored, and the cause is told.
+    The same with the office in hand is stored, every step of it under the check."""
+    monkeypatch.setattr(writes, "OPS_PER_MULTI", 20)
+    written: list[list[Op]] = []
+
+    async def use(cluster: Opened) -> None:
+        await cluster.controller.create_topics([NewTopic("a")])
+        stored = await tree_of(cluster.store)
+        await cluster.store.set(paths.CONTROLLER_EPOCH, b"99")
+        with pytest.raises(Deposed):
+            await CONTROLLERS_WRITES[what](cluster)
+        left = await tree_of(cluster.store)
+        assert {path: data for path, data in left.items() if not path.startswith("/controller")} == {
+            path: data for path, data in stored.items() if not path.startswith("/controller")
+        }
+        await active(cluster)
+        multi = cluster.store.multi
+
+        async def recorded(ops: Sequence[Op]) -> None:
+            written.append(list(ops))
+            await multi(ops)
+
+        monkeypatch.setattr(cluster.store, "multi", recorded)
+        version = (await cluster.store.get(paths.CONTROLLER_EPOCH)).version
+        await CONTROLLERS_WRITES[what](cluster)
+        await cleared(cluster)
+        assert await tree_of(cluster.store) != stored
+        assert written
+        assert all(ops[0] == Check(paths.CONTROLLER_EPOCH, version) for ops in written)
+
+    run(tmp_path, use)
+
+
+async def tree_of(store: EmbeddedStore, path: str = "/") -> dict[str, bytes]:
+    found = {} if path == "/" else {path: (await store.get(path)).data}
+    for name in await store.children(path):
+        found |= await tree_of(store, f"{path.rstrip('/')}/{name}")
+    return found
+
+
+def test_one_that_was_replaced_leaves_the_office_of_its_successor_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its session ended, and another broker was elected, between its look at the node and its making way."""
+
+    async def use(cluster: Opened) -> None:
+        exists = cluster.store.exists
+
+        async def just_before(path: str, watch: Callable[[], None] | None = None) -> Node | None:
+            found = await exists(path, watch)
+            if path == paths.CONTROLLER and watch is None:
+                await cluster.store.set(paths.CONTROLLER_EPOCH, b"99")
+            return found
+
+        monkeypatch.setattr(cluster.store, "exists", just_before)
+        with pytest.raises(BadVersion):
+            await cluster.member._leadership._make_way(cluster.store.session_id)
+        assert await exists(paths.CONTROLLER) is not None
 
     run(tmp_path, use)
 
