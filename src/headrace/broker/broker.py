@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from headrace.broker.farewell import led_topics, until_nobody_sends_clients
 from headrace.broker.housekeeping import Housekeeping, now_ms
 from headrace.broker.live_config import LiveConfig
 from headrace.broker.watching import Watching
@@ -214,14 +215,20 @@ class Broker:
         """Leadership goes to others before the connections end; alone there is nobody to give it to."""
         if self.config.stands_alone or not self.config["controlled.shutdown.enable"]:
             return
+        view, broker_id = self.parts.gateway.view, int(self.config["broker.id"])
+        led = led_topics(view.current, broker_id)
         handing = asyncio.ensure_future(self.parts.gateway.controlled_shutdown(timeout=_HAND_OVER_WITHIN_S))
         try:
             if not await self._while_it_may_work(handing):
                 log.warning("leadership could not be handed over: ZooKeeper is away")
             elif not handing.result():
                 log.warning("stopping as leader of partitions that have nobody else in sync")
+            else:
+                await until_nobody_sends_clients(view, self.parts.peers, broker_id, led)
         except Fault as fault:
             log.warning("leadership could not be handed over: %s", fault.message)
+        except Exception:
+            log.exception("leadership could not be handed over")  # no reason not to close the logs in order
         finally:
             handing.cancel()
 
@@ -250,8 +257,6 @@ class Broker:
         if "logs" in opened:
             # An unclean start that no controller has dealt with must not end in a mark that says "clean".
             clean &= self._member.membership.is_clean if self._member is not None else self._is_clean()
-        if "connections" in opened:
-            self.connections.stop_accepting()
         if "member" in opened:
             await self._hand_over()
         if "connections" in opened:

@@ -14,11 +14,12 @@ import math
 from typing import Final
 
 from headrace.cluster import codecs
+from headrace.cluster.core.changes import apply
 from headrace.cluster.core.image import EMPTY_IMAGE, ClusterImage
 from headrace.cluster.loading import load_newer
 from headrace.cluster.view import ClusterView
 from headrace.coordination import paths
-from headrace.coordination.store import Store, StoreFault
+from headrace.coordination.store import Node, Store, StoreFault
 from headrace.coordination.waiting import until
 
 logger = logging.getLogger(__name__)
@@ -83,15 +84,22 @@ class ImageFollower:
             await until(self._hint, pause)
 
     async def _catch_up(self) -> None:
-        if self._watching:
-            head = await self._store.exists(paths.IMAGE)
-        else:
-            self._watching = True
-            try:
-                head = await self._store.exists(paths.IMAGE, watch=self._watched)
-            except BaseException:
-                self._watching = False
-                raise
+        """One round trip where only one change is new, as it nearly always is: a leader that hears of its leadership
+        later than its clients do turns them away."""
+        known = self._view.current
+        head, next_change = await asyncio.gather(self._head(), self._store.exists(paths.change(known.version + 1)))
         version = 0 if head is None else int(codecs.from_json(head.data)["version"])
-        if version > self._view.current.version:
-            self._view.publish(await load_newer(self._store, self._view.current))
+        if version == known.version + 1 and next_change is not None:
+            self._view.publish(apply(known, codecs.decode_changes(next_change.data), version))
+        elif version > known.version:
+            self._view.publish(await load_newer(self._store, known))
+
+    async def _head(self) -> Node | None:
+        if self._watching:
+            return await self._store.exists(paths.IMAGE)
+        self._watching = True
+        try:
+            return await self._store.exists(paths.IMAGE, watch=self._watched)
+        except BaseException:
+            self._watching = False
+            raise

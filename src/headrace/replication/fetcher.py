@@ -92,6 +92,8 @@ class LeaderFetcher:
         self._moved: dict[PartitionKey, None] = {}  # whose position the session does not know yet
         self._not_before: dict[PartitionKey, float] = {}
         self._wanted = asyncio.Event()
+        self._waits = False  # for an answer that the leader may hold back
+        self._hurried = False
         self._failures = 0
         self._task: asyncio.Task[None] | None = None
 
@@ -102,6 +104,8 @@ class LeaderFetcher:
         self._moved[key] = None
         self._not_before.pop(key, None)
         self._wanted.set()
+        if self._waits and partition.leader_epoch > 0:
+            self._hurry()
         if self._task is None:
             self._task = asyncio.create_task(self._run(), name=f"fetch from broker {self.leader}")
 
@@ -112,6 +116,14 @@ class LeaderFetcher:
         self._moved.pop(key, None)
         self._not_before.pop(key, None)
         self._session.drop(key)
+
+    def _hurry(self) -> None:
+        """A partition with a past has a new leader, and writers wait until it is followed. The request under way does
+        not name it and may rest at the leader for `replica.fetch.wait.max.ms`: give it up and ask anew, with all that
+        this image brought."""
+        self._waits = False
+        self._hurried = True
+        asyncio.get_running_loop().call_soon(self._disconnect)
 
     def look_again(self, partition: Partition) -> None:
         """Its log went offline."""
@@ -140,10 +152,12 @@ class LeaderFetcher:
                     pass
                 continue
             try:
-                await self._fetch_once()
+                await self._fetch_once(pause)
                 self._failures = 0
             except (Fault, OSError) as error:
-                await self._failed(error)
+                hurried, self._hurried = self._hurried, False
+                if not hurried:
+                    await self._failed(error)
             except Exception:
                 # A bug must not end following: it is told loudly and tried again after the back-off.
                 logger.exception("following broker %d failed", self.leader)
@@ -177,11 +191,21 @@ class LeaderFetcher:
         self._moved.clear()
         return pause
 
-    async def _fetch_once(self) -> None:
+    async def _fetch_once(self, pause: float | None) -> None:
+        """`pause`: until a partition that is held back may be asked for again; the leader shall not rest longer."""
         channel = await self._connected()
+        if self._moved:  # since we began to connect
+            pause = self._settle_positions()
         settings = self._settings
-        request = ReplicaFetch(self._own(), self._limits, settings.max_bytes, self._session.request())
-        answer = await channel.fetch(request, (settings.wait_max_ms + settings.socket_timeout_ms) / 1000)
+        limits = self._limits
+        if pause is not None and pause * 1000 < limits.max_wait_ms:
+            limits = limits._replace(max_wait_ms=int(pause * 1000) + 1)
+        request = ReplicaFetch(self._own(), limits, settings.max_bytes, self._session.request())
+        self._waits = True
+        try:
+            answer = await channel.fetch(request, (settings.wait_max_ms + settings.socket_timeout_ms) / 1000)
+        finally:
+            self._waits = False
         if answer.error_code:
             code = ErrorCode(answer.error_code)
             logger.info("broker %d ended the fetch session: %s", self.leader, code.name)

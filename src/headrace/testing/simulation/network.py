@@ -100,21 +100,32 @@ class SimulatedConnection:
         self._network = network
         self._own = own
         self._peer = peer
+        self._waiting: dict[asyncio.Future[Any], None] = {}
 
     async def request(self, api_key: int, body: dict[str, Any], *, timeout: float = 10.0, **_: Any) -> Any:
         if self.closed:
             raise Unreachable("closed")
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._network.request(self._own, self._peer, api_key, body, answer)
+        self._waiting[answer] = None
         try:
             async with asyncio.timeout(timeout):
                 return await answer
         except TimeoutError as error:
             self.closed = True
             raise NoAnswer(f"broker {self._peer} gave no answer within {timeout:g} s") from error
+        finally:
+            self._waiting.pop(answer, None)
 
     async def close(self) -> None:
+        self.abort()
+
+    def abort(self) -> None:
+        """Whoever waits for an answer gets none."""
         self.closed = True
+        for answer in self._waiting:
+            if not answer.done():
+                answer.set_exception(Unreachable("closed"))
 
 
 class SimulatedChannel:
@@ -141,4 +152,4 @@ class SimulatedChannel:
         return found
 
     def close(self) -> None:
-        self._connection.closed = True
+        self._connection.abort()
