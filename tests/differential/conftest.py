@@ -15,6 +15,7 @@ HISTORY_SETTINGS = {
     "share.coordinator.state.topic.num.partitions": "3",
     "group.initial.rebalance.delay.ms": "0",
     "group.max.size": "4",
+    "group.min.session.timeout.ms": "300",
     "group.consumer.max.size": "4",
     "group.consumer.migration.policy": "bidirectional",
     "group.consumer.assignment.interval.ms": "0",

@@ -266,6 +266,10 @@ class HostedShard(Generic[S]):
             if record.timestamp_ms < 0:
                 record.timestamp_ms = now_ms
         if size > self._log.max_batch_bytes:
+            # What the operation has done in memory already must not wait for a record that never comes.
+            following = None if result.then is None else result.then(ErrorCode.unknown_server_error, now_ms)
+            if following is not None:
+                self._accept(following)
             raise Refused(ErrorCode.unknown_server_error, f"{self.name}: {size} bytes do not fit in one batch")
         self._operations_this_turn += 1
         if not self._turn_is_open:

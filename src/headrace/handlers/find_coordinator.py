@@ -8,6 +8,7 @@ round of retries.
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any, ClassVar, Final, Protocol
 
 from headrace.cluster.view import ClusterView
@@ -19,12 +20,14 @@ from headrace.kernel.ids import (
     SHARE_GROUP_STATE_TOPIC,
     TRANSACTION_STATE_TOPIC,
     coordinator_partition,
+    uuid_from_text,
 )
 
 _TOPICS: Final = {0: GROUP_METADATA_TOPIC, 1: TRANSACTION_STATE_TOPIC, 2: SHARE_GROUP_STATE_TOPIC}
 _SHARE: Final = 2
 _BATCHED_FROM: Final = 4
 _SHARE_FROM: Final = 6
+_INDEX: Final = re.compile(r"[+-]?[0-9]{1,10}")
 _LEADER_WITHIN_SECONDS: Final = 2.0
 
 
@@ -52,6 +55,8 @@ class FindCoordinator:
         topic = _TOPICS.get(key_type)
         if topic is None or (key_type == _SHARE and context.version < _SHARE_FROM):
             return _answer(key, ErrorCode.invalid_request, f"coordinator key type {key_type}")
+        if key_type == _SHARE and not _names_a_share_partition(key):
+            return _answer(key, ErrorCode.invalid_request, f"key {key!r}: must be group:topic id:partition")
         if topic not in self.view.current.topics and not await self.internal_topics.ensure(topic):
             return _answer(key, ErrorCode.coordinator_not_available, f"{topic} could not be created yet: ask again")
         await self.view.wait_until(
@@ -74,6 +79,16 @@ class FindCoordinator:
         broker = image.brokers.get(leader)
         endpoint = None if broker is None or broker.fenced else broker.endpoint(context.listener)
         return None if endpoint is None else (leader, endpoint.host, endpoint.port)
+
+
+def _names_a_share_partition(key: str) -> bool:
+    # A group's id may hold colons; those at the end of the key Kafka does not see.
+    group_id, topic_id, index = ["", "", *key.rstrip(":").rsplit(":", 2)][-3:]
+    try:
+        uuid_from_text(topic_id)
+    except ValueError:
+        return False
+    return bool(group_id.strip()) and _INDEX.fullmatch(index) is not None and -(2**31) <= int(index) < 2**31
 
 
 def _answer(

@@ -40,5 +40,6 @@ class OffsetDelete:
                     ],
                 }
                 for name, partitions in asked
+                if partitions or name not in image.topics
             ],
         }

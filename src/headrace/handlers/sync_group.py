@@ -1,17 +1,20 @@
 """SyncGroup (key 14, versions 0–5): the leader brings the assignment, everyone fetches theirs.
 
-v3 static members · v4 flexible · v5 protocol type and name, checked against the group's (KIP-559)
+v3 static members · v4 flexible · v5 protocol type and name, which must be given and be the
+group's (KIP-559)
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from headrace.coordinators.group.coordinator import GroupCoordinator
 from headrace.coordinators.group.core.classic_messages import SyncReply, SyncRequest
 from headrace.handlers.context import RequestContext
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault
+
+_PROTOCOL_FROM: Final = 5
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,13 @@ class SyncGroup:
     versions: ClassVar[range] = range(6)
 
     async def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        if context.version >= _PROTOCOL_FROM and None in (request.protocol_type, request.protocol_name):
+            return {
+                "error_code": ErrorCode.inconsistent_group_protocol,
+                "protocol_type": None,
+                "protocol_name": None,
+                "assignment": b"",
+            }
         try:
             reply = await self.groups.sync(
                 SyncRequest(

@@ -348,3 +348,38 @@ def test_a_second_process_with_the_same_instance_id_fences_the_first_where_it_wa
     assert driver.answers["a"].error is ErrorCode.fenced_instance_id
     driver.advance(3_100)
     assert driver.answers["a2"].generation == 1
+
+
+def test_a_static_member_that_restarts_while_it_waits_stays_in_as_long_as_it_waits() -> None:
+    driver = GroupDriver()
+    leader, _ = stable_pair(driver)
+    driver.join("s", instance_id="i")
+    driver.join("s2", instance_id="i")
+    assert driver.answers["s"].error is ErrorCode.fenced_instance_id
+    for _ in range(5):
+        driver.advance(6_000)
+        assert driver.heartbeat(leader, 1) is ErrorCode.rebalance_in_progress
+    assert "s2" not in driver.answers, "three sessions long it has waited for the others"
+
+
+def test_a_session_lasts_exactly_as_long_as_was_agreed() -> None:
+    driver = GroupDriver()
+    leader, follower = stable_pair(driver)
+    for _ in range(3):
+        driver.advance(9_999)
+        assert driver.heartbeat(leader, 1) is ErrorCode.none
+        assert driver.heartbeat(follower, 1) is ErrorCode.none
+    driver.advance(9_999)
+    assert driver.heartbeat(leader, 1) is ErrorCode.none
+    driver.advance(1)
+    assert list(group(driver).members) == [leader]
+
+
+def test_a_protocol_that_is_named_twice_counts_once() -> None:
+    driver = GroupDriver()
+    stable_pair(driver)
+    driver.join("c", requires_known_member_id=False, protocols=(("range", b"1"), ("range", b"2")))
+    leader, follower = list(group(driver).members)[:2]
+    driver.join("a2", member=leader)
+    driver.join("b2", member=follower)
+    assert {driver.answers[token].generation for token in ("a2", "b2", "c")} == {2}

@@ -243,6 +243,15 @@ def test_records_that_fit_in_no_batch_are_refused_whole() -> None:
         assert runtime.hosted(0).shard.values == {}
         await asyncio.gather(*(settled(runtime.submit("a", put(b"k%d" % i, b"x" * 50))) for i in range(5)))
         assert len(log.stored) == 5, "each fits alone, no two together"
+        waiting, told = asyncio.get_running_loop().create_future(), []
+
+        def gave_up(error: ErrorCode, now_ms: int) -> Result:
+            told.append(error)
+            return Result(answers=[(waiting, "somebody else's answer")])
+
+        with pytest.raises(Refused):
+            runtime.submit("a", lambda shard, now_ms: Result([Record(b"k", b"x" * 500)], then=gave_up, replay=False))
+        assert (told, waiting.result()) == ([ErrorCode.unknown_server_error], "somebody else's answer")
 
     on_loop(scenario)
 

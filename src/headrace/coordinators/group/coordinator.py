@@ -49,6 +49,7 @@ _log = logging.getLogger(__name__)
 
 # A record key holds an id behind a length of 16 bits; flexible requests could carry longer ones.
 _LONGEST_ID_BYTES: Final = 32_767
+_ZERO_ID: Final = str(uuid.UUID(int=0))
 
 
 async def _nothing_to_delete(key: ShareKey) -> None:
@@ -123,8 +124,11 @@ class GroupCoordinator:
                 f"session timeout {request.session_timeout_ms} ms: must be {settings.min_session_timeout_ms} to "
                 f"{settings.max_session_timeout_ms}",
             )
-        for name, _ in request.protocols:
-            self._check_id(name, "protocol name")
+        for name in (request.protocol_type, *(name for name, _ in request.protocols)):
+            self._check_id(name, "protocol type or name")
+        # A member's id is made of one of these; Kafka fails inside on one that its log cannot hold.
+        named_by = request.client_id if request.instance_id is None else request.instance_id
+        self._check_id(f"{named_by}-{_ZERO_ID}", "instance or client id", ErrorCode.unknown_server_error)
         token = asyncio.get_running_loop().create_future()
         self.runtime.submit(request.group_id, lambda shard, now_ms: shard.join(request, token, now_ms))
         reply: JoinReply = await token

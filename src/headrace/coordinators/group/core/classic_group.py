@@ -80,6 +80,11 @@ class ClassicMember:
         """A member whose own request waits here is alive; a new one may have gone before it was ever told its id."""
         return not self.is_new and (self.join_token is not None or self.sync_token is not None)
 
+    @property
+    def protocol_names(self) -> set[str]:
+        """A name that is said twice counts once: a member supports it or does not."""
+        return {name for name, _ in self.protocols}
+
     def metadata(self, protocol: str | None) -> bytes:
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
@@ -126,7 +131,7 @@ class ClassicGroup:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
+        return max((0, *(m.rebalance_timeout_ms for m in self.members.values())))
 
     def is_leader(self, member_id: str) -> bool:
         return self.leader == member_id
@@ -172,14 +177,14 @@ class ClassicGroup:
         if self.leader is None:
             self.leader = member.member_id
         self.members[member.member_id] = member
-        self.supported.update(name for name, _ in member.protocols)
+        self.supported.update(member.protocol_names)
         self.awaiting_joins += member.awaits_join
         self.pending_members.discard(member.member_id)
 
     def remove(self, member_id: str) -> None:
         member = self.members.pop(member_id, None)
         if member is not None:
-            self.supported.subtract(name for name, _ in member.protocols)
+            self.supported.subtract(member.protocol_names)
             self.awaiting_joins -= member.awaits_join
             if member.instance_id is not None:
                 self.static_members.pop(member.instance_id, None)
@@ -196,9 +201,9 @@ class ClassicGroup:
         session_timeout_ms: int,
         token: Any,
     ) -> None:
-        self.supported.subtract(name for name, _ in member.protocols)
+        self.supported.subtract(member.protocol_names)
         member.protocols = protocols
-        self.supported.update(name for name, _ in protocols)
+        self.supported.update(member.protocol_names)
         member.rebalance_timeout_ms = rebalance_timeout_ms
         member.session_timeout_ms = session_timeout_ms
         self.awaiting_joins += (token is not None) - member.awaits_join
@@ -211,6 +216,8 @@ class ClassicGroup:
         self.answer_join(member, JoinReply(old_id, ErrorCode.fenced_instance_id), effects)
         self.answer_sync(member, SyncReply(ErrorCode.fenced_instance_id), effects)
         member.member_id = new_member_id
+        # It waits again under an id of its own: as long as it waits, it is alive.
+        member.is_new = False
         self.members[new_member_id] = member
         self.static_members[instance_id] = new_member_id
         self.pending_syncs.discard(old_id)

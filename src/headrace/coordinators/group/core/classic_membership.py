@@ -60,7 +60,9 @@ class Membership:
             if error is not ErrorCode.none:
                 for member in group.members.values():
                     member.assignment = b""
-                self._rebalances.propagate(group, ErrorCode.coordinator_not_available, after)
+                # Too large for the log is no passing trouble; anything else a member should try again.
+                lasting = error is ErrorCode.unknown_server_error
+                self._rebalances.propagate(group, error if lasting else ErrorCode.coordinator_not_available, after)
                 self._rebalances.prepare(group, after, now_ms)
             else:
                 for member in group.members.values():

@@ -1,0 +1,223 @@
+"""A life of one classic group told step by step, on Apache Kafka and on Headrace at once: every answer is compared.
+
+    def life(s: Script) -> None:
+        s.stable("<a>", "<b>")              # two members in their generation, each with what it reads
+        s.beat("<a>")                       # → {"error_code": 0, …}, the same from both or the test fails
+        s.join("<a>")                       # → None: both let it wait
+        s.until_answered()                  # time passes until nobody waits any more, or the test fails
+
+Members have names; each broker's id for a name is learnt from its answer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from headrace.coordinators.group.core.consumer_protocol import Subscription, write_assignment, write_subscription
+from tests.differential.histories import PATIENCE_S, History, Side, Step
+from tests.support.group_requests import (
+    BEAT,
+    COMMIT,
+    DELETE,
+    DESCRIBE,
+    FETCH,
+    FIND,
+    JOIN,
+    LEAVE,
+    LIST,
+    OFFSET_DELETE,
+    SYNC,
+)
+
+SESSION_MS = 60_000
+INIT_PRODUCER, ADD_OFFSETS = 22, 25
+
+
+def protocols(*names: str, topics: Sequence[str] = ("t",)) -> list[dict[str, Any]]:
+    return [{"name": name, "metadata": write_subscription(Subscription(1, tuple(topics), b""))} for name in names]
+
+
+class Script:
+    def __init__(self, history: History, group: str) -> None:
+        self.history = history
+        self.group = group
+        self.generation = 0
+        self.instances: dict[str, str] = {}
+        self.answers: dict[str, Any] = {}
+        self.leader = ""
+
+    # --- sending ----------------------------------------------------------------------------------------------------
+
+    def ask(self, api: int, version: int, body: dict[str, Any], name: str = "") -> Any:
+        """The answer, or None while both brokers let the question wait."""
+        step = Step(api, version, body, newcomer=name, who=str(len(self.history.lines)))
+        self.history.take(step, self._heard)
+        return self.answers.get(step.who)
+
+    def _heard(self, step: Step, answer: Any) -> None:
+        self.answers[step.who] = answer
+        if step.api == JOIN and not answer["error_code"]:
+            self.generation, self.leader = answer["generation_id"], answer["leader"]
+
+    def until_answered(self) -> float:
+        """Waits for every waiting request; gives the seconds that it took."""
+        begun = time.monotonic()
+        while self.history.waiting:
+            self.history.wait_on(self._heard)
+            assert time.monotonic() < begun + 3 * PATIENCE_S, f"still waiting after\n{self.history}"
+        return time.monotonic() - begun
+
+    def pass_time(self, milliseconds: int) -> None:
+        """For what becomes of a group while nobody asks: time itself is what is waited for."""
+        until = time.monotonic() + milliseconds / 1000
+        while time.monotonic() < until:
+            self.history.wait_on(self._heard) if self.history.waiting else time.sleep(0.01)
+
+    def is_known(self, name: str) -> bool:
+        return all(name in side.values for side in self.history.sides)
+
+    # --- the requests -----------------------------------------------------------------------------------------------
+
+    def join(self, name: str, version: int = 5, *, instance: str | None = None, **changes: Any) -> Any:
+        if instance is not None:
+            self.instances[name] = instance
+        body = {
+            "group_id": self.group,
+            "session_timeout": SESSION_MS,
+            "rebalance_timeout": SESSION_MS,
+            "member_id": name if self.is_known(name) else "",
+            "group_instance_id": self.instances.get(name),
+            "protocol_type": "consumer",
+            "protocols": protocols("range"),
+            "reason": None,
+        }
+        return self.ask(JOIN, version, {**body, **changes}, name)
+
+    def known(self, name: str, **changes: Any) -> None:
+        """A dynamic member learns its id."""
+        answer = self.join(name, 4, **changes)
+        assert answer["error_code"] == 79, answer
+
+    def sync(
+        self,
+        name: str,
+        given: dict[str, bytes] | None = None,
+        version: int = 5,
+        generation: int | None = None,
+        **changes: Any,
+    ) -> Any:
+        body = {
+            "group_id": self.group,
+            "generation_id": self.generation if generation is None else generation,
+            "member_id": name,
+            "group_instance_id": self.instances.get(name),
+            "protocol_type": "consumer",
+            "protocol_name": "range",
+            "assignments": [{"member_id": who, "assignment": what} for who, what in (given or {}).items()],
+        }
+        return self.ask(SYNC, version, {**body, **changes}, name)
+
+    def beat(self, name: str, generation: int | None = None, version: int = 4, **changes: Any) -> Any:
+        body = {
+            "group_id": self.group,
+            "generation_id": self.generation if generation is None else generation,
+            "member_id": name,
+            "group_instance_id": self.instances.get(name),
+        }
+        return self.ask(BEAT, version, {**body, **changes})
+
+    def leave(self, *members: tuple[str, str | None], version: int = 5) -> Any:
+        named = [{"member_id": m, "group_instance_id": i, "reason": None} for m, i in members]
+        return self.ask(LEAVE, version, {"group_id": self.group, "member_id": members[0][0], "members": named})
+
+    def commit(
+        self, name: str = "", generation: int | None = None, version: int = 9, offset: int = 7, **changes: Any
+    ) -> Any:
+        partition = {
+            "partition_index": 0,
+            "committed_offset": 7,
+            "committed_leader_epoch": -1,
+            "committed_metadata": "",
+        }
+        body = {
+            "group_id": self.group,
+            "generation_id_or_member_epoch": self.generation if generation is None else generation,
+            "member_id": name,
+            "group_instance_id": self.instances.get(name),
+            "retention_time": -1,
+            "topics": [{"name": n, "topic_id": f"<id of {n}>", "partitions": [partition]} for n in ("t", "u")],
+        }
+        return self.ask(COMMIT, version, {**body, **changes})
+
+    def committed(self) -> Any:
+        asked = {"group_id": self.group, "member_id": None, "member_epoch": -1, "topics": None}
+        return self.ask(FETCH, 9, {"groups": [asked], "require_stable": False})
+
+    def describe(self, version: int = 6, *, operations: bool = False) -> Any:
+        answer = self.ask(DESCRIBE, version, {"groups": [self.group], "include_authorized_operations": operations})
+        return answer["groups"][0]
+
+    def list(self, states: Sequence[str] = (), types: Sequence[str] = (), version: int = 5) -> Any:
+        return self.ask(LIST, version, {"states_filter": list(states), "types_filter": list(types)})
+
+    def delete(self, version: int = 2) -> Any:
+        return self.ask(DELETE, version, {"groups_names": [self.group]})
+
+    def delete_offsets(self, *topics: str, partitions: Sequence[int] = (0, 1, 7)) -> Any:
+        rows = [{"name": n, "partitions": [{"partition_index": index} for index in partitions]} for n in topics]
+        return self.ask(OFFSET_DELETE, 0, {"group_id": self.group, "topics": rows})
+
+    def coordinators_are_there(self, *keys: str) -> None:
+        """Kafka answers the first question for a coordinator's topic with "ask again", and makes it."""
+        for side in self.history.sides:
+            for kind in range(3):
+                for key in keys if kind < 2 else keys[-1:]:
+                    _patiently(side, FIND, 6, {"key_type": kind, "coordinator_keys": [key]})
+
+    def producer(self, transactional_id: str) -> str:
+        """A transactional producer in whose transaction this group's offsets are; the name of its id."""
+        for side in self.history.sides:
+            begin = {"transactional_id": transactional_id, "transaction_timeout": 60_000}
+            made = _patiently(side, INIT_PRODUCER, 3, {**begin, "producer_id": -1, "producer_epoch": -1})
+            side.know(f"<{transactional_id}>", int(made.producer_id))
+            body = {"transactional_id": transactional_id, "producer_id": made.producer_id, "producer_epoch": 0}
+            _patiently(side, ADD_OFFSETS, 3, {**body, "group_id": self.group})
+        return f"<{transactional_id}>"
+
+    # --- ways -------------------------------------------------------------------------------------------------------
+
+    def stable(self, *names: str, **changes: Any) -> None:
+        """These in one generation, the first leading it, each with its own assignment."""
+        self.joined(*names, **changes)
+        given = {name: write_assignment((("t", (at,)),), 1) for at, name in enumerate(names)}
+        for name in [n for n in names if n != self.leader]:
+            self.sync(name, version=4)
+        self.sync(self.leader, given, version=4)
+        self.until_answered()
+
+    def joined(self, *names: str, **changes: Any) -> None:
+        """These in one generation that waits for its assignment, the first leading it."""
+        for name in names:
+            if not self.is_known(name) and not self.instances.get(name):
+                self.known(name, **changes)
+        self.join(names[0], **changes)
+        self.until_answered()
+        for name in names[1:]:
+            self.join(name, **changes)
+        if len(names) > 1:
+            self.join(names[0], **changes)
+        self.until_answered()
+
+
+def _patiently(side: Side, api: int, version: int, body: dict[str, Any]) -> Any:
+    """Asked again while the coordinator is being made."""
+    deadline = time.monotonic() + 30
+    while True:
+        answer = side.ask(api, version, body)
+        told = answer.coordinators[0] if api == FIND else answer
+        if not int(told.error_code):
+            return answer
+        assert time.monotonic() < deadline, answer
+        time.sleep(0.05)

@@ -1,0 +1,39 @@
+"""What classic groups do at every turn, told step by step on Apache Kafka and on Headrace: the same answers.
+
+`HEADRACE_EFFORT=long` adds the lives in which time runs out.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from headrace.testing import broker
+from tests.differential import classic_lives, classic_mistakes, classic_waits
+from tests.differential.classic_script import Script
+from tests.differential.conftest import HISTORY_SETTINGS
+from tests.differential.histories import History, Side
+from tests.differential.test_group_histories import only_of, prepare
+from tests.reference.kafka import ReferenceKafka
+from tests.support.effort import is_long
+
+pytestmark = pytest.mark.needs("kafka")
+
+LIVES = [*classic_lives.LIVES, *classic_mistakes.LIVES, *(classic_waits.LIVES if is_long() else ())]
+
+
+@pytest.fixture(scope="module")
+def sides(kafka_of_histories: ReferenceKafka) -> Iterator[tuple[Side, Side]]:
+    with broker(HISTORY_SETTINGS) as ours:
+        both = Side("Kafka", kafka_of_histories.port), Side("Headrace", ours.port)
+        for side in both:
+            prepare(side)
+        yield both
+
+
+@pytest.mark.parametrize("life", LIVES, ids=lambda life: life.__name__)
+def test_every_step_is_answered_as_kafka_answers_it(sides: tuple[Side, Side], life: Callable[[Script], None]) -> None:
+    group = f"{life.__name__}-{random.randrange(10**9)}"
+    life(Script(History(*sides, adjust=only_of(group)), group))
