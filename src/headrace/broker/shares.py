@@ -44,7 +44,9 @@ class Shares:
             lambda group: queue_settings(config, view.current.config_of("group", group)),
             catch_up,
         )
-        self.consumption = ShareConsumption(self.queues, int(config["group.share.max.share.sessions"]))
+        self.consumption = ShareConsumption(
+            self.queues, int(config["group.share.max.share.sessions"]), int(config["fetch.max.bytes"])
+        )
         self.administration = ShareAdministration(groups, persister, view, partitions, peers)
 
     def close(self) -> None:

@@ -42,6 +42,7 @@ def _asked(request: Any) -> ShareFetchRequest:
         request.min_bytes,
         request.max_bytes,
         request.max_records,
+        request.batch_size,
         [(t.topic_id, p.partition_index) for t in request.topics for p in t.partitions],
         [(t.topic_id, p) for t in request.forgotten_topics_data for p in t.partitions],
         acknowledgements_of(request.topics),

@@ -11,12 +11,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from headrace.coordinators.codec.share_state import ShareKey, StateBatch
 from headrace.coordinators.runtime_result import Result
+from headrace.coordinators.share.core.handing_out import Acquired, LogBatch, Wish
 from headrace.coordinators.share.core.runs import RecordState, Run, Runs
 from headrace.coordinators.share.core.sessions import Sessions
 from headrace.coordinators.share.core.share_partition import (
     Acknowledgement,
     AcknowledgeType,
-    Acquired,
+    Changes,
     SharePartition,
     check,
 )
@@ -38,6 +39,30 @@ def ack(first: int, last: int, *kinds: AcknowledgeType) -> list[Acknowledgement]
     return [Acknowledgement(first, last, kinds)]
 
 
+def take(
+    queue: SharePartition,
+    member: str,
+    *batches: tuple[int, int],
+    most: int = 500,
+    size: int = 500,
+    strict: bool = False,
+) -> list[Acquired]:
+    """What a fetch gets that reads these batches, or as many as hold what comes next."""
+    offset = queue.next_fetch_offset
+    read = [LogBatch(*batch) for batch in batches if batch[1] >= offset]
+    return queue.acquire(Wish(member, most, size, strict), offset, read, 0) if read else []
+
+
+def durable(queue: SharePartition, changes: Changes) -> list[StateBatch]:
+    if changes.number is not None:
+        queue.done([changes.number])
+    return changes.batches
+
+
+def say(queue: SharePartition, member: str, first: int, last: int, *kinds: AcknowledgeType) -> list[StateBatch]:
+    return durable(queue, queue.acknowledge(member, ack(first, last, *kinds), 0))
+
+
 def refusal(call: object) -> ErrorCode:
     with pytest.raises(Refused) as refused:
         call()  # type: ignore[operator]
@@ -46,61 +71,91 @@ def refusal(call: object) -> ErrorCode:
 
 def test_a_record_is_with_one_member_at_a_time() -> None:
     queue = SharePartition(0)
-    assert queue.acquire("a", 0, 9, 0) == [Acquired(0, 9, 1)]
-    assert queue.acquire("b", 0, 9, 0) == []
+    assert take(queue, "a", (0, 9)) == [Acquired(0, 9, 1)]
+    assert take(queue, "b", (0, 9)) == []
     assert queue.next_fetch_offset == 10
-    assert queue.acquire("b", 10, 14, 0) == [Acquired(10, 14, 1)]
+    assert take(queue, "b", (0, 9), (10, 14)) == [Acquired(10, 14, 1)]
 
 
 def test_what_is_accepted_is_done_with_and_the_start_moves_over_it() -> None:
     queue = SharePartition(0)
-    queue.acquire("a", 0, 9, 0)
-    assert queue.acknowledge("a", ack(5, 9, ACCEPT), 0) == [StateBatch(5, 9, 2, 1)]
+    take(queue, "a", (0, 9))
+    assert say(queue, "a", 5, 9, ACCEPT) == [StateBatch(5, 9, 2, 1)]
     assert queue.start_offset == 0
-    queue.acknowledge("a", ack(0, 4, ACCEPT), 0)
+    say(queue, "a", 0, 4, ACCEPT)
     assert (queue.start_offset, queue.end_offset, len(queue.runs())) == (10, 9, 0)
 
 
 def test_what_is_released_goes_to_the_next_and_counts() -> None:
     queue = SharePartition(0, max_deliveries=3)
     for deliveries in (1, 2, 3):
-        assert queue.acquire("a", 0, 0, 0) == [Acquired(0, 0, deliveries)]
-        queue.acknowledge("a", ack(0, 0, RELEASE), 0)
-    assert queue.acquire("a", 0, 0, 0) == [], "handed out three times: given up"
+        assert take(queue, "a", (0, 0)) == [Acquired(0, 0, deliveries)]
+        say(queue, "a", 0, 0, RELEASE)
+    assert take(queue, "a", (0, 0)) == [], "handed out three times: given up"
     assert queue.start_offset == 1
 
 
 def test_what_is_refused_is_never_handed_out_again() -> None:
     queue = SharePartition(0)
-    queue.acquire("a", 0, 2, 0)
-    changes = queue.acknowledge("a", ack(0, 2, ACCEPT, REJECT, GAP), 0)
+    take(queue, "a", (0, 2))
+    changes = say(queue, "a", 0, 2, ACCEPT, REJECT, GAP)
     assert changes == [StateBatch(0, 0, 2, 1), StateBatch(1, 1, 4, 1), StateBatch(2, 2, 4, 1)]
     assert queue.start_offset == 3
 
 
 def test_a_lock_that_is_over_gives_the_record_back_unless_it_was_renewed() -> None:
     queue = SharePartition(0, lock_ms=1_000)
-    queue.acquire("a", 0, 3, 0)
+    take(queue, "a", (0, 3))
     assert queue.next_expiry_ms == 1_000
-    assert queue.acknowledge("a", ack(2, 3, RENEW), 600) == []
-    assert queue.expire(999) == []
-    assert queue.expire(1_000) == [StateBatch(0, 1, 0, 1)]
-    assert queue.acquire("b", 0, 3, 1_000) == [Acquired(0, 1, 2)]
+    assert queue.acknowledge("a", ack(2, 3, RENEW), 600).batches == []
+    assert queue.expire(999).batches == []
+    assert queue.expire(1_000).batches == [StateBatch(0, 1, 0, 1)]
+    assert take(queue, "b", (0, 3)) == [Acquired(0, 1, 2)]
     assert refusal(lambda: queue.acknowledge("a", ack(0, 1, ACCEPT), 1_100)) is ErrorCode.invalid_record_state
-    queue.acknowledge("a", ack(2, 3, ACCEPT), 1_100)
+    say(queue, "a", 2, 3, ACCEPT)
 
 
 def test_a_member_that_goes_gives_everything_back() -> None:
     queue = SharePartition(0)
-    queue.acquire("a", 0, 4, 0)
-    queue.acquire("b", 5, 9, 0)
-    assert queue.release("a") == [StateBatch(0, 4, 0, 1)]
+    take(queue, "a", (0, 4))
+    take(queue, "b", (5, 9))
+    assert durable(queue, queue.release("a")) == [StateBatch(0, 4, 0, 1)]
     assert queue.next_fetch_offset == 0
+
+
+def test_a_change_counts_when_it_is_durable() -> None:
+    queue = SharePartition(0, lock_ms=1_000)
+    take(queue, "a", (0, 9))
+    accepted = queue.acknowledge("a", ack(0, 4, ACCEPT), 0)
+    released = queue.acknowledge("a", ack(5, 6, RELEASE), 0)
+    assert accepted.number is not None and released.number is not None
+    assert (queue.start_offset, queue.next_fetch_offset) == (0, 10), "nobody gets what is on its way"
+    assert refusal(lambda: queue.acknowledge("a", ack(0, 4, ACCEPT), 0)) is ErrorCode.invalid_record_state
+    assert queue.standing([released.number]).start_offset == 0, "the other change may fail"
+    assert queue.standing([accepted.number, released.number]).start_offset == 5
+    assert not queue.is_idle
+    queue.done([released.number])
+    assert (queue.start_offset, queue.next_fetch_offset) == (0, 5)
+
+
+def test_a_change_that_could_not_be_written_leaves_the_records_with_their_member() -> None:
+    queue = SharePartition(0, lock_ms=1_000, max_deliveries=2)
+    take(queue, "a", (0, 9))
+    changes = queue.acknowledge("a", [*ack(0, 4, ACCEPT), *ack(5, 9, RELEASE)], 0)
+    assert changes.number is not None
+    queue.undone([changes.number], now_ms=500)
+    assert take(queue, "b", (0, 9)) == [] and queue.start_offset == 0
+    assert say(queue, "a", 0, 4, ACCEPT) == [StateBatch(0, 4, 2, 1)], "it may say so again"
+    late = queue.acknowledge("a", ack(5, 9, ACCEPT), 900)
+    assert late.number is not None and queue.expire(1_000).batches == [], "its lock is over, but it has spoken"
+    queue.undone([late.number], now_ms=1_000)
+    assert take(queue, "b", (5, 9)) == [Acquired(5, 9, 2)]
 
 
 def test_wrong_acknowledgements_change_nothing() -> None:
     queue = SharePartition(0)
-    queue.acquire("a", 0, 4, 0)
+    assert refusal(lambda: queue.acknowledge("a", ack(0, 4, ACCEPT), 0)) is ErrorCode.invalid_record_state
+    take(queue, "a", (0, 4))
     before = queue.runs()
     assert refusal(lambda: queue.acknowledge("a", ack(0, 9, ACCEPT), 0)) is ErrorCode.invalid_request
     assert refusal(lambda: queue.acknowledge("b", ack(0, 9, ACCEPT), 0)) is ErrorCode.invalid_request
@@ -109,8 +164,8 @@ def test_wrong_acknowledgements_change_nothing() -> None:
     assert refusal(lambda: queue.acknowledge("a", twice, 0)) is ErrorCode.invalid_record_state
     queue._runs.join()
     assert queue.runs() == before
-    queue.acknowledge("a", ack(0, 4, ACCEPT), 0)
-    assert queue.acknowledge("a", ack(0, 4, ACCEPT), 0) == [], "a late word about what is done with"
+    say(queue, "a", 0, 4, ACCEPT)
+    assert say(queue, "a", 0, 4, ACCEPT) == [], "a late word about what is done with"
 
 
 def test_acknowledgements_that_cannot_be_meant_are_refused_unseen() -> None:
@@ -129,52 +184,97 @@ def test_acknowledgements_that_cannot_be_meant_are_refused_unseen() -> None:
 
 def test_only_so_many_records_are_out_at_once() -> None:
     queue = SharePartition(0, max_locks=10)
-    assert queue.acquire("a", 0, 99, 0) == [Acquired(0, 9, 1)]
+    assert take(queue, "a", (0, 7), (8, 12), (13, 99)) == [Acquired(0, 12, 1)], "the last batch is not torn"
     assert not queue.has_room
-    queue.acknowledge("a", ack(5, 9, ACCEPT), 0)
+    say(queue, "a", 5, 9, ACCEPT)
     assert not queue.has_room, "the front is still out"
-    queue.acknowledge("a", ack(0, 4, ACCEPT), 0)
-    assert queue.acquire("a", 10, 99, 0) == [Acquired(10, 19, 1)]
+    say(queue, "a", 3, 4, RELEASE)
+    assert take(queue, "b", (0, 7), (8, 12), (13, 99)) == [Acquired(3, 4, 2)], "what came back, and nothing new"
+    say(queue, "a", 0, 2, ACCEPT)
+    say(queue, "b", 3, 4, ACCEPT)
+    assert take(queue, "a", (13, 15), (16, 30), most=4) == [Acquired(13, 30, 1)]
 
 
 def test_a_strict_limit_is_kept_to_the_record() -> None:
     queue = SharePartition(0)
-    queue.acquire("a", 0, 9, 0)
-    queue.release("a")
-    assert queue.acquire("b", 0, 19, 0, at_most=3) == [Acquired(0, 2, 2)]
-    assert queue.acquire("b", 3, 19, 0, at_most=9) == [Acquired(3, 9, 2), Acquired(10, 11, 1)]
+    assert take(queue, "a", (0, 4), (5, 9), most=7, strict=True) == [Acquired(0, 6, 1)]
+    assert queue.next_fetch_offset == 7
+    durable(queue, queue.release("a"))
+    assert take(queue, "b", (0, 4), (5, 9), (10, 19), most=3, strict=True) == [Acquired(0, 2, 2)]
+    rest = [Acquired(3, 6, 2), Acquired(7, 9, 1), Acquired(10, 11, 1)]
+    assert take(queue, "b", (0, 4), (5, 9), (10, 19), most=9, strict=True) == rest
+
+
+def test_what_was_handed_out_together_comes_again_together() -> None:
+    queue = SharePartition(0)
+    assert take(queue, "a", (0, 4), (5, 9), (10, 19), most=6) == [Acquired(0, 9, 1)], "whole batches"
+    assert take(queue, "a", (10, 19), (20, 24), (25, 29), size=5) == [
+        Acquired(10, 19, 1),
+        Acquired(20, 24, 1),
+        Acquired(25, 29, 1),
+    ]
+    durable(queue, queue.release("a"))
+    assert take(queue, "b", (0, 4), (5, 9), (10, 19), (20, 24), most=1) == [Acquired(0, 9, 2)]
+    say(queue, "b", 3, 3, RELEASE)
+    assert take(queue, "b", (0, 4), (5, 9), (10, 19), (20, 24), most=2) == [Acquired(3, 3, 3), Acquired(10, 19, 2)]
+
+
+def test_what_came_back_often_goes_out_in_ever_smaller_portions_and_alone_the_last_time() -> None:
+    queue = SharePartition(0, max_deliveries=5)
+    for deliveries in (1, 2, 3):
+        assert take(queue, "a", (0, 7)) == [Acquired(0, 7, deliveries)]
+        durable(queue, queue.release("a"))
+    assert take(queue, "a", (0, 7), (8, 9)) == [Acquired(0, 3, 4)], "half of them, and nothing beside"
+    assert take(queue, "a", (0, 7), (8, 9)) == [Acquired(4, 7, 4)]
+    assert take(queue, "a", (8, 9)) == [Acquired(8, 9, 1)]
+    durable(queue, queue.release("a"))
+    for offset in range(8):
+        assert take(queue, "a", (0, 7), (8, 9)) == [Acquired(offset, offset, 5)]
+        say(queue, "a", offset, offset, RELEASE if offset == 3 else ACCEPT)
+    assert take(queue, "a", (0, 7), (8, 9)) == [Acquired(8, 9, 2)]
+    assert queue.start_offset == 8, "the bad one is given up, the others were read"
 
 
 def test_offsets_that_the_log_no_longer_has_hold_nothing_up() -> None:
     queue = SharePartition(0)
-    assert queue.acquire("a", 5, 9, 0) == [Acquired(5, 9, 1)], "0 to 4 were compacted away"
-    queue.acknowledge("a", ack(5, 9, ACCEPT), 0)
+    assert take(queue, "a", (5, 9)) == [Acquired(5, 9, 1)], "0 to 4 were compacted away"
+    say(queue, "a", 5, 9, ACCEPT)
     assert queue.start_offset == 10
-    queue.acquire("a", 10, 19, 0)
+    take(queue, "a", (10, 19))
     queue.log_start_moved(15)
     assert queue.start_offset == 15
-    queue.acknowledge("a", ack(10, 19, ACCEPT), 0)
+    say(queue, "a", 10, 19, ACCEPT)
     assert queue.start_offset == 20
+    take(queue, "a", (20, 24))
+    take(queue, "a", (30, 34))
+    assert say(queue, "a", 20, 34, ACCEPT), "nothing to say about what is not there"
+    assert queue.start_offset == 35
+    take(queue, "a", (35, 39))
+    durable(queue, queue.release("a"))
+    assert take(queue, "a", (38, 41)) == [Acquired(38, 39, 2), Acquired(40, 41, 1)], "35 to 37 have gone since"
+    assert queue.start_offset == 38
 
 
 def test_aborted_records_are_nobodys() -> None:
     queue = SharePartition(0)
-    assert queue.archive(2, 4) == [StateBatch(2, 4, 4, 0)]
-    assert queue.acquire("a", 0, 9, 0) == [Acquired(0, 1, 1), Acquired(5, 9, 1)]
+    assert queue.archive(2, 4).batches == [StateBatch(2, 4, 4, 0)]
+    assert take(queue, "a", (0, 1), (2, 4), (5, 9)) == [Acquired(0, 1, 1), Acquired(5, 9, 1)]
+    say(queue, "a", 0, 9, ACCEPT)
+    assert queue.start_offset == 10
 
 
 def test_a_new_leader_goes_on_from_what_was_written_down() -> None:
     old = SharePartition(0)
-    old.acquire("a", 0, 9, 0)
+    take(old, "a", (0, 9))
     changes = old.acknowledge("a", [*ack(2, 3, ACCEPT), *ack(6, 6, RELEASE)], 0)
-    new = SharePartition(old.start_offset, changes)
+    new = SharePartition(old.start_offset, changes.batches)
     assert [(r.first, r.last, r.state, r.deliveries) for r in new.runs()] == [
         (0, 1, RecordState.AVAILABLE, 0),
         (2, 3, RecordState.ACKNOWLEDGED, 1),
         (4, 5, RecordState.AVAILABLE, 0),
         (6, 6, RecordState.AVAILABLE, 1),
     ]
-    assert new.acquire("b", 0, 9, 0) == [Acquired(0, 1, 1), Acquired(4, 5, 1), Acquired(6, 6, 2), Acquired(7, 9, 1)]
+    assert take(new, "b", (0, 9)) == [Acquired(0, 1, 1), Acquired(4, 5, 1), Acquired(6, 6, 2), Acquired(7, 9, 1)]
 
 
 # --- the durable state -------------------------------------------------------------------------------------------
@@ -247,17 +347,31 @@ def test_a_queue_that_nobody_began_is_not_an_error_and_a_deleted_one_is_gone() -
 def test_sessions_advance_one_by_one() -> None:
     sessions = Sessions(limit=2)
     a, b = (KEY.topic_id, 0), (KEY.topic_id, 1)
-    session = sessions.begin("g", "m", [a, b], 0)
-    assert session.rotated() == [a, b] and session.rotated() == [b, a]
-    sessions.advance("g", "m", 1, 0)
-    assert refusal(lambda: sessions.advance("g", "m", 1, 0)) is ErrorCode.invalid_share_session_epoch
-    assert refusal(lambda: sessions.advance("g", "x", 1, 0)) is ErrorCode.share_session_not_found
-    sessions.begin("g", "n", [a], 0)
-    assert refusal(lambda: sessions.begin("g", "o", [a], 10)) is ErrorCode.share_session_limit_reached
-    sessions.begin("g", "o", [a], 100_000)
-    assert len(sessions) == 2, "one that was idle made room"
+    session = sessions.begin("g", "m", [a, b])
+    assert session.in_turn(0) == [a, b] and session.in_turn(1) == [b, a]
+    sessions.advance("g", "m", 1)
+    assert refusal(lambda: sessions.advance("g", "m", 1)) is ErrorCode.invalid_share_session_epoch
+    assert refusal(lambda: sessions.advance("g", "x", 1)) is ErrorCode.share_session_not_found
+    sessions.begin("g", "n", [a])
+    assert refusal(lambda: sessions.begin("g", "o", [a])) is ErrorCode.share_session_limit_reached
+    sessions.begin("g", "n", [a])
+    assert len(sessions) == 2, "a member that begins anew needs no room"
+    sessions.end("g", "n")
+    sessions.begin("g", "o", [a])
     sessions.end("g", "o")
     assert refusal(lambda: sessions.end("g", "o")) is ErrorCode.share_session_not_found
+
+
+def test_a_partition_without_news_is_told_once() -> None:
+    a, b = (KEY.topic_id, 0), (KEY.topic_id, 1)
+    session = Sessions(limit=1).begin("g", "m", [a])
+    session.add(a)
+    session.add(b)
+    told = [session.told(p, has_records=False, is_error=False) for p in (a, b, b)]
+    assert told == [False, True, False], "only what was added since has to be answered"
+    assert session.told(a, has_records=True, is_error=False)
+    assert session.in_turn(0) == [b, a], "it had its turn"
+    assert session.told(b, has_records=False, is_error=True) and session.told(b, has_records=False, is_error=False)
 
 
 @pytest.mark.parametrize(
@@ -285,43 +399,62 @@ class QueueHistory(RuleBasedStateMachine):
         self.queue = SharePartition(0, max_locks=12, max_deliveries=4, lock_ms=100)
         self.states = States()
         self.now = 0
+        self.log: list[LogBatch] = []
         self.log_end = 0
         self.accepted: set[int] = set()
         self.with_member: dict[int, str] = {}
         self.leader_epoch = 0
 
-    def _write(self, changes: list[StateBatch]) -> None:
-        if changes:
-            self.states.apply(
-                self.states.shard.write(KEY, 0, self.leader_epoch, self.queue.start_offset, 0, changes, self.now)
-            )
+    def _write(self, changes: Changes, fails: bool = False) -> None:
+        numbers = [] if changes.number is None else [changes.number]
+        if changes.batches and not fails:
+            standing = self.queue.standing(numbers)
+            self.states.apply(self.states.shard.write(KEY, 0, self.leader_epoch, *standing, changes.batches, self.now))
+        if fails:
+            self.queue.undone(numbers, self.now)
+        else:
+            self.queue.done(numbers)
 
     @rule(count=st.integers(1, 5))
     def produced(self, count: int) -> None:
+        self.log.append(LogBatch(self.log_end, self.log_end + count - 1))
         self.log_end += count
 
-    @rule(member=st.sampled_from("abc"), strict=st.booleans(), most=st.integers(1, 6))
-    def fetches(self, member: str, strict: bool, most: int) -> None:
+    @rule(member=st.sampled_from("abc"), strict=st.booleans(), most=st.integers(1, 6), read=st.integers(1, 4))
+    def fetches(self, member: str, strict: bool, most: int, read: int) -> None:
         first = self.queue.next_fetch_offset
-        last = min(self.log_end, first + (8 if strict else most)) - 1
-        if last < first:
+        batches = [batch for batch in self.log if batch.last >= first][:read]
+        if not batches or not self.queue.has_room:
             return
-        for each in self.queue.acquire(member, first, last, self.now, at_most=most if strict else None):
+        given = self.queue.acquire(Wish(member, most, 2, strict), first, batches, self.now)
+        assert not strict or sum(each.last - each.first + 1 for each in given) <= most
+        assert given, "what is free is handed out"
+        for each in given:
+            assert each.deliveries < 4 or (len(given) == 1 and each.first == each.last), "the last time goes alone"
             for offset in range(each.first, each.last + 1):
                 assert offset not in self.with_member, "a record is with two members"
                 assert offset not in self.accepted, "a record that was accepted came again"
                 assert 1 <= each.deliveries <= 4
                 self.with_member[offset] = member
 
-    @rule(kind=st.sampled_from([ACCEPT, RELEASE, REJECT]), pick=st.integers(0, 20))
-    def acknowledges(self, kind: AcknowledgeType, pick: int) -> None:
+    @rule(
+        kind=st.sampled_from([ACCEPT, RELEASE, REJECT]),
+        pick=st.integers(0, 20),
+        more=st.integers(0, 3),
+        fails=st.booleans(),
+    )
+    def acknowledges(self, kind: AcknowledgeType, pick: int, more: int, fails: bool) -> None:
         if not self.with_member:
             return
-        offset = sorted(self.with_member)[pick % len(self.with_member)]
-        member = self.with_member.pop(offset)
-        self._write(self.queue.acknowledge(member, ack(offset, offset, kind), self.now))
-        if kind is ACCEPT:
-            self.accepted.add(offset)
+        first = last = sorted(self.with_member)[pick % len(self.with_member)]
+        member = self.with_member[first]
+        while last < first + more and self.with_member.get(last + 1) == member:
+            last += 1
+        self._write(self.queue.acknowledge(member, ack(first, last, kind), self.now), fails)
+        for offset in range(first, last + 1) if not fails else ():
+            del self.with_member[offset]
+            if kind is ACCEPT:
+                self.accepted.add(offset)
 
     @rule(member=st.sampled_from("abc"))
     def leaves(self, member: str) -> None:

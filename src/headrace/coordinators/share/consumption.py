@@ -12,13 +12,13 @@ import logging
 import uuid
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import field
-from typing import Final
+from typing import Any, Final
 
 from headrace.coordinators.codec.share_state import ShareKey
-from headrace.coordinators.runtime import wall_clock_ms
 from headrace.coordinators.share.core import share_partition
+from headrace.coordinators.share.core.handing_out import Acquired, Wish
 from headrace.coordinators.share.core.sessions import FINAL_EPOCH, INITIAL_EPOCH, Session, Sessions, TopicIdPartition
-from headrace.coordinators.share.core.share_partition import Acknowledgement, AcknowledgeType, Acquired
+from headrace.coordinators.share.core.share_partition import Acknowledgement, AcknowledgeType
 from headrace.coordinators.share.queues import Queue, Queues
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault, Refused
@@ -26,8 +26,9 @@ from headrace.replication.waiters import FetchWaiter
 
 _log = logging.getLogger(__name__)
 
-_MAX_PARTITION_BYTES: Final = 1 << 20
 _RETRY_SECONDS: Final = 0.1
+# A member that goes is answered by then, even when what it gave back cannot be written down yet.
+_RELEASE_SECONDS: Final = 1.0
 _COORDINATOR_IS_AWAY: Final = (
     ErrorCode.not_coordinator,
     ErrorCode.coordinator_load_in_progress,
@@ -50,6 +51,7 @@ class ShareFetchRequest:
     min_bytes: int
     max_bytes: int
     max_records: int
+    batch_size: int
     added: Sequence[TopicIdPartition]
     forgotten: Sequence[TopicIdPartition]
     acknowledgements: Acknowledgements
@@ -72,15 +74,28 @@ class PartitionAnswer:
 
 
 Answers = dict[TopicIdPartition, PartitionAnswer]
+
+
+@dataclass(slots=True)
+class Look:
+    """What one look at the partitions of a session found."""
+
+    found: Answers = field(default_factory=dict)
+    # Those to wait at when that is nothing, how many bytes are missing, and whether one could not be loaded yet.
+    queues: list[Queue] = field(default_factory=list)
+    missing_bytes: int = 0
+    retry: bool = False
+
+
 WhenClosed = Callable[[Hashable, Callable[[], None]], None]
 
 
 class ShareConsumption:
-    def __init__(self, queues: Queues, session_limit: int, clock: Callable[[], int] = wall_clock_ms) -> None:
+    def __init__(self, queues: Queues, session_limit: int, max_bytes: int) -> None:
         self._queues = queues
         self._sessions = Sessions(session_limit)
-        self._ending: set[asyncio.Task[Answers]] = set()
-        self._clock = clock
+        self._max_bytes = max_bytes
+        self._ending: set[asyncio.Task[Any]] = set()
 
     def lock_ms(self, group_id: str) -> int:
         return self._queues.settings_of(group_id).lock_ms
@@ -95,12 +110,17 @@ class ShareConsumption:
             return await self._end(
                 request.group_id, request.member_id, request.acknowledgements, request.added, renews=request.renews
             )
-        session = self._session(request, when_closed)
+        try:
+            session = self._session(request, when_closed)
+        except Refused as refused:
+            if refused.code is ErrorCode.share_session_limit_reached:
+                await asyncio.sleep(request.max_wait_ms / 1000)  # it will ask again, and need not hurry
+            raise
         answers: Answers = {}
         await self._acknowledge_all(
             request.group_id, request.member_id, request.acknowledgements, answers, renews=request.renews
         )
-        if not request.renews and request.max_records > 0:
+        if not request.renews and request.max_records > 0 and request.max_bytes > 0:
             await self._fetch_into(answers, session, request)
         if request.epoch == INITIAL_EPOCH:
             for partition in session.partitions:
@@ -108,18 +128,18 @@ class ShareConsumption:
         return answers
 
     def _session(self, request: ShareFetchRequest, when_closed: WhenClosed) -> Session:
-        now_ms = self._clock()
         if request.epoch == INITIAL_EPOCH:
             if request.acknowledgements:
                 raise Refused(ErrorCode.invalid_request, "a first share fetch has nothing to acknowledge")
-            begun = self._sessions.begin(request.group_id, request.member_id, request.added, now_ms)
+            begun = self._sessions.begin(request.group_id, request.member_id, request.added)
             key = (request.group_id, request.member_id)
             when_closed("share session", lambda: self._connection_closed(*key, begun))
             return begun
-        session = self._sessions.advance(request.group_id, request.member_id, request.epoch, now_ms)
-        session.partitions.update(dict.fromkeys(request.added))
+        session = self._sessions.advance(request.group_id, request.member_id, request.epoch)
+        for partition in request.added:
+            session.add(partition)
         for partition in request.forgotten:
-            session.partitions.pop(partition, None)
+            session.forget(partition)
             self._forget(request.group_id, partition)
         return session
 
@@ -129,62 +149,89 @@ class ShareConsumption:
         while True:
             if self._sessions.get(request.group_id, request.member_id) is not session:
                 return  # it ended, or began anew, while this fetch waited: nobody would read what it took
-            found, queues, retry = await self._gather(session, request)
-            for partition, answer in found.items():
-                known = answers.setdefault(partition, PartitionAnswer())
-                known.error, known.message = answer.error, answer.message
-                known.records, known.acquired = answer.records, answer.acquired
-            if found or loop.time() >= deadline or request.min_bytes <= 0:
+            is_last = loop.time() >= deadline or request.min_bytes <= 0
+            look = await self._look(session, request, is_last=is_last)
+            if is_last or any(answer.error or answer.records for answer in look.found.values()):
+                self._tell(answers, session, look.found)
                 return
             woken: asyncio.Future[None] = loop.create_future()
-            waiter = FetchWaiter(1, lambda woken=woken: _wake(woken))  # type: ignore[misc]
-            for queue in queues:
+            waiter = FetchWaiter(max(look.missing_bytes, 1), lambda woken=woken: _wake(woken))  # type: ignore[misc]
+            for queue in look.queues:
                 waiter.watch(queue.partition.readers)
                 waiter.watch(queue.waiting)
             # A queue whose state cannot be read yet makes nobody an error: it is looked at again in a moment.
-            timer = loop.call_at(min(deadline, loop.time() + _RETRY_SECONDS) if retry else deadline, _wake, woken)
+            timer = loop.call_at(min(deadline, loop.time() + _RETRY_SECONDS) if look.retry else deadline, _wake, woken)
             try:
                 await woken
             finally:
                 waiter.cancel()
                 timer.cancel()
 
-    async def _gather(self, session: Session, request: ShareFetchRequest) -> tuple[Answers, list[Queue], bool]:
-        """What every partition of the session has now; the queues to wait at when that is nothing; whether one of them
-        could not be loaded yet.
-        """
-        found: Answers = {}
-        retry = False
-        keys = {partition: ShareKey(request.group_id, *partition) for partition in session.rotated()}
+    def _tell(self, answers: Answers, session: Session, found: Answers) -> None:
+        for partition, answer in found.items():
+            if session.told(partition, has_records=bool(answer.records), is_error=bool(answer.error)):
+                known = answers.setdefault(partition, PartitionAnswer())
+                known.error, known.message = answer.error, answer.message
+                known.records, known.acquired = answer.records, answer.acquired
+
+    async def _look(self, session: Session, request: ShareFetchRequest, *, is_last: bool) -> Look:
+        """What the partitions of the session have now, if it is enough or there is no more time to wait."""
+        look = Look()
+        keys = {partition: ShareKey(request.group_id, *partition) for partition in session.in_turn(request.epoch)}
         for partition, key in keys.items():
             try:
                 self._queues.loaded(key) or await self._queues.load(key)
             except Fault as fault:
-                retry |= not _told(found, partition, fault)
+                look.retry |= not _told(look.found, partition, fault)
         # No pause from the first look to the watch of the caller: a record that came in between would wake nobody.
-        queues: list[Queue] = []
-        bytes_left, records_left = request.max_bytes, request.max_records
+        opened: dict[TopicIdPartition, Queue] = {}
         for partition, key in keys.items():
-            if partition in found:
+            if partition in look.found:
                 continue
             queue = self._queues.loaded(key)
             if queue is None:
-                retry = True
+                look.retry = True
                 continue
-            queues.append(queue)
+            look.queues.append(queue)
+            if self._queues.is_open(queue):
+                opened[partition] = queue
+        if opened:
+            self._look_into(opened, request, look, is_last=is_last)
+        return look
+
+    def _look_into(
+        self, opened: Mapping[TopicIdPartition, Queue], request: ShareFetchRequest, look: Look, *, is_last: bool
+    ) -> None:
+        bytes_left, records_left = min(request.max_bytes, self._max_bytes), request.max_records
+        share = max(bytes_left // len(opened), 1)
+        if not is_last and request.min_bytes > 1:
+            look.missing_bytes = min(request.min_bytes, bytes_left) - self._readable_bytes(opened, share)
+            if look.missing_bytes > 0:
+                return
+        min_one = True
+        for partition, queue in opened.items():
+            answer = look.found[partition] = PartitionAnswer()
             if bytes_left <= 0 or records_left <= 0:
                 continue
-            size = min(bytes_left, _MAX_PARTITION_BYTES)
+            wish = Wish(request.member_id, records_left, request.batch_size, request.strict)
             try:
-                handed = self._queues.hand_out(queue, request.member_id, size, records_left, strict=request.strict)
+                handed = self._queues.hand_out(queue, wish, min(share, bytes_left), min_one=min_one)
             except Fault as fault:
-                retry |= not _told(found, partition, fault)
+                del look.found[partition]
+                look.retry |= not _told(look.found, partition, fault)
                 continue
             if handed is not None:
-                found[partition] = PartitionAnswer(records=handed.records, acquired=handed.acquired)
+                min_one = False
+                answer.records, answer.acquired = handed.records, handed.acquired
                 bytes_left -= len(handed.records)
                 records_left -= sum(each.last - each.first + 1 for each in handed.acquired)
-        return found, queues, retry
+
+    def _readable_bytes(self, opened: Mapping[TopicIdPartition, Queue], share: int) -> int:
+        """An error is as good as enough: it is told at once."""
+        try:
+            return sum(self._queues.readable_bytes(queue, share) for queue in opened.values())
+        except Fault:
+            return self._max_bytes
 
     # --- acknowledge --------------------------------------------------------------------------------------------
 
@@ -196,7 +243,7 @@ class ShareConsumption:
             return await self._end(group_id, member_id, acknowledgements, (), renews=renews)
         if epoch == INITIAL_EPOCH:
             raise Refused(ErrorCode.invalid_share_session_epoch, "an acknowledgement needs a session")
-        self._sessions.advance(group_id, member_id, epoch, self._clock())
+        self._sessions.advance(group_id, member_id, epoch)
         answers: Answers = {}
         await self._acknowledge_all(group_id, member_id, acknowledgements, answers, renews=renews)
         return answers
@@ -239,13 +286,21 @@ class ShareConsumption:
             session = self._sessions.end(group_id, member_id)
         except Refused:
             return answers
-        for partition in session.partitions:
-            try:
-                await self._queues.release(ShareKey(group_id, *partition), member_id)
-            except Fault as fault:
-                answers.setdefault(partition, PartitionAnswer()).error = fault.code
-            self._forget(group_id, partition)
+        released = [
+            asyncio.ensure_future(self._released(group_id, member_id, partition)) for partition in session.partitions
+        ]
+        for task in released:
+            self._ending.add(task)
+            task.add_done_callback(self._ended)
+        if released:
+            await asyncio.wait(released, timeout=_RELEASE_SECONDS)
         return answers
+
+    async def _released(self, group_id: str, member_id: str, partition: TopicIdPartition) -> None:
+        try:
+            await self._queues.release(ShareKey(group_id, *partition), member_id)
+        finally:
+            self._forget(group_id, partition)
 
     def _connection_closed(self, group_id: str, member_id: str, session: Session) -> None:
         if self._sessions.get(group_id, member_id) is session:
@@ -253,7 +308,7 @@ class ShareConsumption:
             self._ending.add(task)
             task.add_done_callback(self._ended)
 
-    def _ended(self, task: asyncio.Task[Answers]) -> None:
+    def _ended(self, task: asyncio.Task[Any]) -> None:
         self._ending.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, Fault):
             _log.error("records of a share session whose connection closed stay locked", exc_info=error)

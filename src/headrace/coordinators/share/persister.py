@@ -1,23 +1,42 @@
 """Reads and writes the state of a queue wherever its share coordinator is: in this broker, or over the wire in another.
 
-Owned by the event loop.
+A coordinator that moves is looked for again for some seconds, as every operation may be repeated: only a fetch, which
+has its own patience, hears at once that a state cannot be read yet. Owned by the event loop.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from headrace.cluster.view import ClusterView
 from headrace.coordinators.codec.share_state import ShareKey, ShareSnapshot, StateBatch
 from headrace.coordinators.share.core.share_state import NOT_STARTED
 from headrace.coordinators.share.state_coordinator import ShareStateCoordinator, coordinator_key
-from headrace.kernel.errors import ErrorCode, Refused
+from headrace.kernel.errors import ErrorCode, Fault, Refused
 from headrace.kernel.ids import SHARE_GROUP_STATE_TOPIC, coordinator_partition
 
 _INITIALIZE, _READ, _WRITE, _DELETE, _SUMMARY = 83, 84, 85, 86, 87
 _WRITE_VERSION: Final = 1
 _SUMMARY_VERSION: Final = 1
+
+# Longer than a failover takes, shorter than a client waits for its answer (30 s).
+_PATIENCE_SECONDS: Final = 15.0
+_PAUSE_SECONDS: Final = 0.1
+_LONGEST_PAUSE_SECONDS: Final = 1.0
+_IS_AWAY: Final = frozenset(
+    (
+        ErrorCode.not_coordinator,
+        ErrorCode.coordinator_load_in_progress,
+        ErrorCode.coordinator_not_available,
+        ErrorCode.broker_not_available,
+        ErrorCode.network_exception,
+        ErrorCode.request_timed_out,
+    )
+)
+
+Reply = TypeVar("Reply")
 
 
 class Peers(Protocol):
@@ -42,12 +61,16 @@ class Persister:
         self._ensure_topic = ensure_topic
 
     async def initialize(self, key: ShareKey, state_epoch: int, start_offset: int) -> None:
+        await self._patiently(lambda: self._initialize(key, state_epoch, start_offset))
+
+    async def _initialize(self, key: ShareKey, state_epoch: int, start_offset: int) -> None:
         if await self._is_local(key):
             return await self._local.initialize(key, state_epoch, start_offset)
         await self._ask(key, _INITIALIZE, {"state_epoch": state_epoch, "start_offset": start_offset}, 0)
         return None
 
     async def read(self, key: ShareKey, leader_epoch: int) -> ShareSnapshot:
+        """Once: whoever fetches looks again by itself."""
         if await self._is_local(key):
             return await self._local.read(key, leader_epoch)
         found = await self._ask(key, _READ, {"leader_epoch": leader_epoch}, 0)
@@ -65,23 +88,25 @@ class Persister:
         complete_count: int,
         batches: Sequence[StateBatch],
     ) -> None:
-        if await self._is_local(key):
-            return await self._local.write(key, state_epoch, leader_epoch, start_offset, complete_count, batches)
-        await self._ask(
-            key,
-            _WRITE,
-            {
+        async def once() -> None:
+            if await self._is_local(key):
+                await self._local.write(key, state_epoch, leader_epoch, start_offset, complete_count, batches)
+                return
+            state = {
                 "state_epoch": state_epoch,
                 "leader_epoch": leader_epoch,
                 "start_offset": start_offset,
                 "delivery_complete_count": complete_count,
                 "state_batches": [batch._asdict() for batch in batches],
-            },
-            _WRITE_VERSION,
-        )
-        return None
+            }
+            await self._ask(key, _WRITE, state, _WRITE_VERSION)
+
+        await self._patiently(once)
 
     async def delete(self, key: ShareKey) -> None:
+        await self._patiently(lambda: self._delete(key))
+
+    async def _delete(self, key: ShareKey) -> None:
         if await self._is_local(key):
             return await self._local.delete(key)
         await self._ask(key, _DELETE, {}, 0)
@@ -89,6 +114,9 @@ class Persister:
 
     async def summary(self, key: ShareKey) -> ShareSnapshot | None:
         """None for a queue that nobody has begun."""
+        return await self._patiently(lambda: self._summary(key))
+
+    async def _summary(self, key: ShareKey) -> ShareSnapshot | None:
         if await self._is_local(key):
             return await self._local.summary(key)
         found = await self._ask(key, _SUMMARY, {"leader_epoch": -1}, _SUMMARY_VERSION)
@@ -96,6 +124,18 @@ class Persister:
             return None
         complete = getattr(found, "delivery_complete_count", -1)
         return ShareSnapshot(0, found.state_epoch, found.leader_epoch, found.start_offset, 0, 0, (), complete)
+
+    async def _patiently(self, once: Callable[[], Awaitable[Reply]]) -> Reply:
+        loop = asyncio.get_running_loop()
+        deadline, pause = loop.time() + _PATIENCE_SECONDS, _PAUSE_SECONDS
+        while True:
+            try:
+                return await once()
+            except Fault as fault:
+                if fault.code not in _IS_AWAY or loop.time() + pause > deadline:
+                    raise
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
     async def _is_local(self, key: ShareKey) -> bool:
         return await self._coordinator(key) == self._broker_id

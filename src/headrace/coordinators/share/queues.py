@@ -1,8 +1,8 @@
 """The queues of the partitions that this broker leads: fetched from, acknowledged, given up when a lock is over.
 
 A queue is loaded when somebody first fetches from it, and let go when nobody has it in a session any more, when the
-partition's leader changes, or when its state could not be written: what is durable is in the share coordinator's log,
-and loading it again is all it takes to be right. Owned by the event loop.
+partition's leader changes, or when the share coordinator knows of another leader: what is durable is in its log, and
+loading it again is all it takes to be right. Owned by the event loop.
 """
 
 from __future__ import annotations
@@ -17,20 +17,36 @@ from typing import Any, Final, Protocol
 from headrace.cluster.view import ClusterView
 from headrace.coordinators.codec.share_state import ShareKey, ShareSnapshot, StateBatch
 from headrace.coordinators.runtime import wall_clock_ms
-from headrace.coordinators.share.core.share_partition import Acknowledgement, Acquired, SharePartition
+from headrace.coordinators.share.core.handing_out import Acquired, LogBatch, Wish
+from headrace.coordinators.share.core.share_partition import Acknowledgement, SharePartition, Standing
 from headrace.coordinators.share.core.share_state import NOT_STARTED
 from headrace.coordinators.share.core.starting import StartingPoint, starting_point
+from headrace.coordinators.share.outbox import Outbox
+from headrace.coordinators.share.reading import aborted_batches, log_batches, spanning
 from headrace.coordinators.share.settings import QueueSettings
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault, NotLeader, Refused, UnknownPartition, UnknownTopicId
-from headrace.records.batch import BatchView, batches
-from headrace.records.control import ControlType, read_control
-from headrace.records.reader import read_records
 from headrace.replication.waiters import ReaderSet
 
 _log = logging.getLogger(__name__)
 _READ_COMMITTED: Final = 1
-_LATEST, _EARLIEST = -1, -2
+_PIECE_BYTES: Final = 1 << 20
+_TOLD: Final = {
+    ErrorCode.not_coordinator: ErrorCode.coordinator_not_available,
+    ErrorCode.coordinator_not_available: ErrorCode.coordinator_not_available,
+    ErrorCode.coordinator_load_in_progress: ErrorCode.coordinator_not_available,
+    ErrorCode.broker_not_available: ErrorCode.coordinator_not_available,
+    ErrorCode.network_exception: ErrorCode.coordinator_not_available,
+    ErrorCode.request_timed_out: ErrorCode.coordinator_not_available,
+    ErrorCode.group_id_not_found: ErrorCode.group_id_not_found,
+    ErrorCode.unknown_topic_or_partition: ErrorCode.unknown_topic_or_partition,
+    # Somebody else leads by now, or the queue was begun anew.
+    ErrorCode.fenced_leader_epoch: ErrorCode.not_leader_or_follower,
+    ErrorCode.fenced_state_epoch: ErrorCode.not_leader_or_follower,
+}
+_LET_GO: Final = frozenset(
+    (ErrorCode.group_id_not_found, ErrorCode.unknown_topic_or_partition, ErrorCode.not_leader_or_follower)
+)
 
 
 class LedPartitions(Protocol):
@@ -61,8 +77,8 @@ class Queue:
     partition: Any
     isolation: int
     waiting: ReaderSet
+    outbox: Outbox
     timer: asyncio.TimerHandle | None = None
-    writes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,18 +107,16 @@ class Queues:
         self._clock = clock
         self._queues: dict[ShareKey, Queue] = {}
         self._loading: dict[ShareKey, asyncio.Task[Queue]] = {}
-        self._writing: set[asyncio.Future[None]] = set()
 
     def settings_of(self, group_id: str) -> QueueSettings:
         return self._settings(group_id)
 
     def close(self) -> None:
-        for key in list(self._queues):
+        for key, queue in list(self._queues.items()):
+            queue.outbox.close()
             self._drop(key)
         for loading in self._loading.values():
             loading.cancel()
-        for writing in self._writing:
-            writing.cancel()
 
     # --- finding and loading ------------------------------------------------------------------------------------
 
@@ -163,7 +177,13 @@ class Queues:
             max_deliveries=settings.max_deliveries,
             lock_ms=settings.lock_ms,
         )
-        queue = Queue(key, leader_epoch, core, partition, settings.isolation, ReaderSet())
+        waiting = ReaderSet()
+
+        async def write(standing: Standing, batches: Sequence[StateBatch]) -> None:
+            await self._write(queue, standing, batches)
+
+        outbox = Outbox(f"{key.group_id}:{key.topic_id}:{key.partition}", core, write, self._clock)
+        queue = Queue(key, leader_epoch, core, partition, settings.isolation, waiting, outbox)
         self._queues[key] = queue
         return queue
 
@@ -187,37 +207,58 @@ class Queues:
     def forget_idle(self, key: ShareKey) -> None:
         """Nobody reads it in a session: it is loaded again when somebody does."""
         queue = self._queues.get(key)
-        if queue is not None and not queue.core.locked_by_anyone and not queue.writes:
+        if queue is not None and queue.core.is_idle and queue.outbox.is_empty:
             self._drop(key)
 
     # --- fetching -----------------------------------------------------------------------------------------------
 
-    def hand_out(self, queue: Queue, member: str, max_bytes: int, max_records: int, *, strict: bool) -> Handed | None:
-        """What is there for `member` now; None when there is nothing. Raises what reading raises."""
+    def is_open(self, queue: Queue) -> bool:
+        """Whether a fetch may look for something: given back, or new as far as there are locks."""
         self._as_set_now(queue)
-        core, partition = queue.core, queue.partition
-        core.log_start_moved(partition.log_start_offset)
-        if max_records <= 0 or not core.has_room:
-            return None
-        offset = core.next_fetch_offset
+        queue.core.log_start_moved(queue.partition.log_start_offset)
+        return queue.core.has_room
+
+    def readable_bytes(self, queue: Queue, max_bytes: int) -> int:
+        """From where the next fetch reads. Raises what reading raises."""
+        found = self._read(queue, max_bytes, min_one=False)
+        return 0 if found is None else min(found.slice.length, max_bytes)
+
+    def hand_out(self, queue: Queue, wish: Wish, max_bytes: int, *, min_one: bool = True) -> Handed | None:
+        """What is there now of a queue that is open; None when there is nothing. `min_one`: at least one batch, though
+        it has more bytes than asked for. Raises what reading raises.
+        """
+        while True:
+            offset = queue.core.next_fetch_offset
+            found = self._read(queue, max_bytes, min_one=min_one)
+            if found is None:
+                return None
+            data, read = _batches_of(found.slice, offset, self._end(queue), wish.max_records)
+            if not read:
+                return None
+            archived = False
+            if queue.isolation == _READ_COMMITTED and found.aborted:
+                for batch in aborted_batches(data, found.aborted):
+                    changes = queue.core.archive(*batch)
+                    queue.outbox.put(changes)
+                    archived |= bool(changes.batches)
+            acquired = queue.core.acquire(wish, offset, read, self._clock())
+            if acquired:
+                self._watch_locks(queue)
+                return Handed(spanning(data, acquired), acquired)
+            if not archived:
+                return None
+
+    def _end(self, queue: Queue) -> int:
+        partition = queue.partition
         end = partition.last_stable_offset if queue.isolation == _READ_COMMITTED else partition.high_watermark
-        if offset >= end:
+        return int(end)
+
+    def _read(self, queue: Queue, max_bytes: int, *, min_one: bool) -> Any:
+        offset = queue.core.next_fetch_offset
+        if not queue.core.has_room or offset >= self._end(queue):
             return None
-        found = partition.read(offset, max_bytes, isolation=queue.isolation)
-        if found.slice is None or not found.slice.length:
-            return None
-        data = os.pread(found.slice.file.fileno(), found.slice.length, found.slice.position)
-        data, last = _whole_batches(data, offset, None if strict else max_records)
-        last = min(last, end - 1)
-        if last < offset:
-            return None
-        if queue.isolation == _READ_COMMITTED and found.aborted:
-            self._archive_aborted(queue, data, found.aborted)
-        acquired = core.acquire(member, offset, last, self._clock(), at_most=max_records if strict else None)
-        if not acquired:
-            return None
-        self._watch_locks(queue)
-        return Handed(_spanning(data, acquired[0].first, acquired[-1].last), acquired)
+        found = queue.partition.read(offset, max_bytes, isolation=queue.isolation, min_one=min_one)
+        return None if found.slice is None or not found.slice.length else found
 
     def _as_set_now(self, queue: Queue) -> None:
         """A group's settings may change while its queue is read: from then on they count, for waiting fetches too."""
@@ -229,24 +270,6 @@ class Queues:
             settings.lock_ms,
         )
 
-    def _archive_aborted(self, queue: Queue, data: bytes, aborted: Sequence[Any]) -> None:
-        """Records of aborted transactions are nobody's."""
-        changes: list[StateBatch] = []
-        coming = sorted(aborted, key=lambda each: each.first_offset)
-        open_producers: set[int] = set()
-        for batch in batches(memoryview(data)):
-            while coming and coming[0].first_offset <= batch.last_offset:
-                open_producers.add(coming.pop(0).producer_id)
-            if batch.is_control:
-                if _ends_aborted(batch):
-                    open_producers.discard(batch.producer_id)
-            elif batch.is_transactional and batch.producer_id in open_producers:
-                first = max(batch.base_offset, queue.core.start_offset)
-                if first <= batch.last_offset:
-                    changes += queue.core.archive(first, batch.last_offset)
-        if changes:
-            self._write_later(queue, changes)
-
     # --- acknowledging ------------------------------------------------------------------------------------------
 
     async def acknowledge(self, key: ShareKey, member: str, acknowledgements: Sequence[Acknowledgement]) -> None:
@@ -256,8 +279,7 @@ class Queues:
             raise Refused(ErrorCode.invalid_record_state, "nothing of this partition is out: its queue was let go")
         changes = queue.core.acknowledge(member, acknowledgements, self._clock())
         self._watch_locks(queue)
-        if changes:
-            await self._write(queue, changes)
+        await queue.outbox.put(changes)
 
     async def release(self, key: ShareKey, member: str) -> None:
         try:
@@ -267,40 +289,25 @@ class Queues:
         if queue is not None:
             changes = queue.core.release(member)
             self._watch_locks(queue)
-            if changes:
-                await self._write(queue, changes)
+            await queue.outbox.put(changes)
 
-    async def _write(self, queue: Queue, changes: Sequence[StateBatch]) -> None:
-        core = queue.core
-        queue.writes += 1
+    async def _write(self, queue: Queue, standing: Standing, changes: Sequence[StateBatch]) -> None:
+        """Raises what a member is told: who leads is known by the share coordinator better than by a leader of old."""
         try:
-            await self._persister.write(
-                queue.key,
-                core.state_epoch,
-                queue.leader_epoch,
-                core.start_offset,
-                core.delivery_complete_count,
-                changes,
-            )
-        except Fault:
-            # The memory is ahead of the log: whoever comes next loads what is durable.
-            if self._queues.get(queue.key) is queue:
-                self._drop(queue.key)
-            raise
-        finally:
-            queue.writes -= 1
-            queue.waiting.wake_all()
-
-    def _write_later(self, queue: Queue, changes: Sequence[StateBatch]) -> None:
-        task = asyncio.ensure_future(self._write_quietly(queue, changes))
-        self._writing.add(task)
-        task.add_done_callback(self._writing.discard)
-
-    async def _write_quietly(self, queue: Queue, changes: Sequence[StateBatch]) -> None:
-        try:
-            await self._write(queue, changes)
+            await self._persister.write(queue.key, queue.core.state_epoch, queue.leader_epoch, *standing, changes)
         except Fault as fault:
-            _log.warning("%s: what was given up was not written: %s", queue.key, fault.message)
+            code = _TOLD.get(fault.code, ErrorCode.unknown_server_error)
+            if code in _LET_GO and self._queues.get(queue.key) is queue:
+                self._drop(queue.key)  # whoever comes next loads what is durable
+            raise Refused(code, fault.message) from fault
+        finally:
+            # The outbox counts the outcome in this very turn; only then does anybody look.
+            asyncio.get_running_loop().call_soon(self._written, queue)
+
+    def _written(self, queue: Queue) -> None:
+        if self._queues.get(queue.key) is queue:
+            self._watch_locks(queue)
+        queue.waiting.wake_all()
 
     # --- locks --------------------------------------------------------------------------------------------------
 
@@ -317,39 +324,17 @@ class Queues:
         queue.timer = None
         if self._queues.get(queue.key) is not queue:
             return
-        changes = queue.core.expire(self._clock())
+        queue.outbox.put(queue.core.expire(self._clock()))
         self._watch_locks(queue)
-        if changes:
-            self._write_later(queue, changes)
+        queue.waiting.wake_all()
 
 
-def _whole_batches(data: bytes, offset: int, max_records: int | None) -> tuple[bytes, int]:
-    """The batches from the one that holds `offset` on, as many as `max_records` asks for, and their last offset."""
-    begin: int | None = None
-    at, last = 0, offset - 1
-    for batch in batches(memoryview(data)):
-        end = at + batch.size_bytes
-        if batch.last_offset >= offset:
-            if begin is None:
-                begin = at
-            last = batch.last_offset
-            if max_records is not None and last - offset + 1 >= max_records:
-                return data[begin:end], last
-        at = end
-    return data[begin or 0 : at], last
-
-
-def _spanning(data: bytes, first: int, last: int) -> bytes:
-    """Only the batches that hold something of first…last."""
-    begin, at, end = 0, 0, 0
-    for batch in batches(memoryview(data)):
-        at += batch.size_bytes
-        if batch.last_offset < first:
-            begin = at
-        if batch.base_offset <= last:
-            end = at
-    return data[begin:end]
-
-
-def _ends_aborted(batch: BatchView) -> bool:
-    return any(read_control(record).type is ControlType.ABORT for record in read_records(batch))
+def _batches_of(found: Any, offset: int, end: int, max_records: int) -> tuple[bytes, list[LogBatch]]:
+    """As much of it as it takes: mostly the first piece holds all the records that are asked for."""
+    size = min(found.length, _PIECE_BYTES)
+    while True:
+        data = os.pread(found.file.fileno(), size, found.position)
+        read = log_batches(data, offset, end)
+        if size == found.length or (read and read[-1].last - offset + 1 >= max_records):
+            return data, read
+        size = found.length

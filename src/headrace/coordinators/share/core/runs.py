@@ -23,6 +23,15 @@ class RecordState(IntEnum):
         return self in (RecordState.ACKNOWLEDGED, RecordState.ARCHIVED)
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change that is not durable yet, and how things were: whoever had the records has them again if it fails."""
+
+    number: int
+    member: str | None
+    locked_until_ms: int
+
+
 @dataclass(slots=True)
 class Run:
     """Offsets first…last, both included."""
@@ -33,10 +42,16 @@ class Run:
     deliveries: int = 0
     member: str | None = None
     locked_until_ms: int = -1
+    change: Change | None = None
 
     @property
-    def kind(self) -> tuple[RecordState, int, str | None, int]:
-        return self.state, self.deliveries, self.member, self.locked_until_ms
+    def kind(self) -> tuple[RecordState, int, str | None, int, Change | None]:
+        return self.state, self.deliveries, self.member, self.locked_until_ms, self.change
+
+    @property
+    def is_free(self) -> bool:
+        """Whether somebody may have it now: what is being given back is nobody's until that is durable."""
+        return self.state is RecordState.AVAILABLE and self.change is None
 
     def __len__(self) -> int:
         return self.last - self.first + 1

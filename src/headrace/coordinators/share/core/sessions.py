@@ -25,17 +25,39 @@ TopicIdPartition = tuple[uuid.UUID, int]
 class Session:
     epoch: int
     partitions: dict[TopicIdPartition, None] = field(default_factory=dict)
-    used_at_ms: int = 0
+    # Those whose next answer is told even when there is nothing in it: just added, or in error the last time.
+    untold: set[TopicIdPartition] = field(default_factory=set)
 
-    def rotated(self) -> list[TopicIdPartition]:
-        """In turns: the partition that was first goes last, so that none is starved by a full answer."""
+    def add(self, partition: TopicIdPartition) -> None:
+        if partition not in self.partitions:
+            self.partitions[partition] = None
+            self.untold.add(partition)
+
+    def forget(self, partition: TopicIdPartition) -> None:
+        self.partitions.pop(partition, None)
+        self.untold.discard(partition)
+
+    def in_turn(self, epoch: int) -> list[TopicIdPartition]:
+        """Each fetch begins with another partition, so that none is starved by a full answer."""
         found = list(self.partitions)
-        if found:
-            self.partitions[found[0]] = self.partitions.pop(found[0])
-        return found
+        at = max(epoch, 0) % len(found) if found else 0
+        return found[at:] + found[:at]
+
+    def told(self, partition: TopicIdPartition, *, has_records: bool, is_error: bool) -> bool:
+        """Whether the answer for this partition is sent. One that had records goes behind the others."""
+        must = has_records or is_error or partition in self.untold
+        if is_error:
+            self.untold.add(partition)
+        else:
+            self.untold.discard(partition)
+        if has_records and partition in self.partitions:
+            self.partitions[partition] = self.partitions.pop(partition)
+        return must
 
 
 class Sessions:
+    """As many as the broker allows. There is no making room: a session ends with its connection."""
+
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._sessions: dict[tuple[str, str], Session] = {}
@@ -46,20 +68,19 @@ class Sessions:
     def get(self, group_id: str, member_id: str) -> Session | None:
         return self._sessions.get((group_id, member_id))
 
-    def begin(
-        self, group_id: str, member_id: str, partitions: Iterable[TopicIdPartition], now_ms: int, idle_ms: int = 60_000
-    ) -> Session:
-        """Raises SHARE_SESSION_LIMIT_REACHED."""
-        if (group_id, member_id) not in self._sessions and len(self._sessions) >= self._limit:
-            idle = [key for key, session in self._sessions.items() if now_ms - session.used_at_ms > idle_ms]
-            if not idle:
-                raise Refused(ErrorCode.share_session_limit_reached, f"{self._limit} share sessions are open")
-            del self._sessions[idle[0]]
-        fresh = Session(1, dict.fromkeys(partitions), now_ms)
+    def begin(self, group_id: str, member_id: str, partitions: Iterable[TopicIdPartition]) -> Session:
+        """Raises SHARE_SESSION_LIMIT_REACHED; a session of the same member is gone even then."""
+        self._sessions.pop((group_id, member_id), None)
+        if len(self._sessions) >= self._limit:
+            raise Refused(
+                ErrorCode.share_session_limit_reached,
+                f"{self._limit} share sessions are open: group.share.max.share.sessions={self._limit}",
+            )
+        fresh = Session(1, dict.fromkeys(partitions))
         self._sessions[group_id, member_id] = fresh
         return fresh
 
-    def advance(self, group_id: str, member_id: str, epoch: int, now_ms: int) -> Session:
+    def advance(self, group_id: str, member_id: str, epoch: int) -> Session:
         """Raises SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH."""
         session = self._sessions.get((group_id, member_id))
         if session is None:
@@ -67,7 +88,6 @@ class Sessions:
         if epoch != session.epoch:
             raise Refused(ErrorCode.invalid_share_session_epoch, f"epoch {epoch}: {session.epoch} is expected")
         session.epoch = 1 if session.epoch == _LAST_EPOCH else session.epoch + 1
-        session.used_at_ms = now_ms
         return session
 
     def end(self, group_id: str, member_id: str) -> Session:

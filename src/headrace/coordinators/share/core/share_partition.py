@@ -7,21 +7,25 @@
 
 A record is handed out to one member at a time; how often is counted; at the limit it is given up. Being out with a
 member is not durable: after a change of leader such records are available again (at least once). Accepting, rejecting
-and releasing are durable: each gives the changes that the caller writes down before it answers.
+and releasing are durable, and count when they are: what is asked for becomes a numbered change (`Changes`) that the
+caller writes down and then confirms (`done`) or takes back (`undone`). Until then nobody else gets those records and
+the start does not move over them; a change that was taken back leaves them with the member that had them.
 
 Invariants: every offset in start…end has exactly one state; start never goes back; a record is acquired by at most one
-member. Mirrors Kafka's SharePartition. Pure: time is an argument.
+member. Mirrors Kafka's SharePartition; `handing_out` says who gets how much. Pure: time is an argument.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from enum import IntEnum
 from typing import Final, NamedTuple
 
 from headrace.coordinators.codec.share_state import StateBatch
-from headrace.coordinators.share.core.runs import RecordState, Run, Runs
+from headrace.coordinators.share.core.handing_out import Acquired, HandingOut, LogBatch, Wish
+from headrace.coordinators.share.core.portions import Portion, Portions
+from headrace.coordinators.share.core.runs import Change, RecordState, Run, Runs
 from headrace.kernel.errors import ErrorCode, Refused
 
 
@@ -36,18 +40,26 @@ class AcknowledgeType(IntEnum):
 _TYPES: Final = frozenset(AcknowledgeType)
 
 
-class Acquired(NamedTuple):
-    first: int
-    last: int
-    deliveries: int
-
-
 class Acknowledgement(NamedTuple):
     """One type for all offsets, or one for each."""
 
     first: int
     last: int
     types: Sequence[int]
+
+
+class Changes(NamedTuple):
+    """What to write down; `number` is None for what has happened already, whether it can be written or not."""
+
+    number: int | None
+    batches: list[StateBatch]
+
+
+class Standing(NamedTuple):
+    """How far a queue is: records in flight that are done with are not part of the lag."""
+
+    start_offset: int
+    complete_count: int
 
 
 def check(acknowledgements: Sequence[Acknowledgement], *, renews: bool) -> None:
@@ -81,10 +93,14 @@ class SharePartition:
         self.max_locks = max_locks
         self.max_deliveries = max_deliveries
         self.lock_ms = lock_ms
+        self._last_change = 0
         self._runs = Runs()
+        self._portions = Portions()
         for first, last, state, count in batches:
             if last >= start_offset:
-                self._runs.put(Run(max(first, start_offset), last, RecordState(state), count))
+                first = max(first, start_offset)
+                self._runs.put(Run(first, last, RecordState(state), count))
+                self._portions.add(Portion(first, last))
         self._fill_holes()
         self._advance()
 
@@ -98,10 +114,7 @@ class SharePartition:
 
     @property
     def next_fetch_offset(self) -> int:
-        for run in self._runs:
-            if run.state is RecordState.AVAILABLE:
-                return run.first
-        return self.end_offset + 1
+        return next((run.first for run in self._runs if run.is_free), self.end_offset + 1)
 
     @property
     def has_room(self) -> bool:
@@ -117,97 +130,132 @@ class SharePartition:
         return min((r.locked_until_ms for r in self._runs if r.state is RecordState.ACQUIRED), default=None)
 
     @property
-    def locked_by_anyone(self) -> bool:
-        return any(run.state is RecordState.ACQUIRED for run in self._runs)
+    def is_idle(self) -> bool:
+        """Whether all there is to know is written down, or will be: nothing is out, nothing is changing."""
+        return all(run.state is not RecordState.ACQUIRED and run.change is None for run in self._runs)
 
-    @property
-    def delivery_complete_count(self) -> int:
-        """Records in flight that are done with: they are not part of the lag."""
-        return sum(len(run) for run in self._runs if run.state.is_final)
+    def standing(self, changes: Collection[int] = ()) -> Standing:
+        """As it will be once these changes are durable. Others that are on their way do not count: they may fail."""
+        start, complete = self.start_offset, 0
+        for run in self._runs:
+            if not run.state.is_final or (run.change is not None and run.change.number not in changes):
+                continue
+            if run.first == start:
+                start = run.last + 1
+            else:
+                complete += len(run)
+        return Standing(start, complete)
 
     def runs(self) -> list[Run]:
         return list(self._runs)
 
     # --- handing out --------------------------------------------------------------------------------------------
 
-    def acquire(self, member: str, first: int, last: int, now_ms: int, *, at_most: int | None = None) -> list[Acquired]:
-        """Hand out what is available in first…last (offsets that were read), new ones as far as there is room."""
-        left = (last - first + 1) if at_most is None else at_most
-        taken: list[Run] = []
-        for run in self._runs.covering(first, min(last, self.end_offset)):
-            if run.state is not RecordState.AVAILABLE or left <= 0:
-                continue
-            if len(run) > left:
-                run = self._runs.covering(run.first, run.first + left - 1)[0]
-            taken.append(run)
-            left -= len(run)
-        new_first = max(first, self.end_offset + 1)
-        if new_first > self.end_offset + 1 and left > 0:
-            # Offsets that the log no longer has: nobody will ever get them.
-            self._runs.put(Run(self.end_offset + 1, new_first - 1, RecordState.ARCHIVED))
-        new_last = min(last, new_first + min(left, self._room) - 1)
-        if new_last >= new_first:
-            fresh = Run(new_first, new_last, RecordState.AVAILABLE)
-            self._runs.put(fresh)
-            taken.append(fresh)
-        until_ms = now_ms + self.lock_ms
-        for run in taken:
-            run.state, run.member, run.locked_until_ms = RecordState.ACQUIRED, member, until_ms
-            run.deliveries += 1
-        given = [Acquired(run.first, run.last, run.deliveries) for run in taken]
-        self._runs.join()
-        return _joined(given)
+    def acquire(self, wish: Wish, fetch_offset: int, batches: Sequence[LogBatch], now_ms: int) -> list[Acquired]:
+        """Hand out of the batches that were read from `fetch_offset` on. What is new is bounded by the locks that are
+        left; what was given back comes even when there are none.
+        """
+        last = batches[-1].last
+        if last < self.start_offset or wish.max_records <= 0:
+            return []
+        limit = min(wish.max_records, self._room)
+        if limit <= 0:
+            if fetch_offset > self.end_offset:
+                return []
+            limit = min(wish.max_records, self.end_offset - fetch_offset + 1)
+            last = min(last, self.end_offset)
+        if fetch_offset < batches[0].first:
+            self._archive_free(fetch_offset, batches[0].first - 1)
+        handing = HandingOut(
+            self._runs,
+            self._portions,
+            self.start_offset,
+            self.max_deliveries,
+            wish,
+            now_ms + self.lock_ms,
+            batches,
+        )
+        given = handing.hand_out(limit, last)
+        self._advance()
+        return given
 
-    def archive(self, first: int, last: int) -> list[StateBatch]:
+    def _archive_free(self, first: int, last: int) -> None:
+        """What was given back and has since been compacted away."""
+        last = min(last, self.end_offset)
+        if last >= first:
+            self._portions.take_apart(first, last)
+            self._settle([run for run in self._runs.covering(first, last) if run.is_free], RecordState.ARCHIVED)
+
+    def archive(self, first: int, last: int) -> Changes:
         """Records that nobody is to get (aborted transactions); those that are out already stay out."""
+        first = max(first, self.start_offset)
+        if last < first:
+            return Changes(None, [])
         if last > self.end_offset:
             self._runs.put(Run(self.end_offset + 1, last, RecordState.AVAILABLE))
-        changed = [r for r in self._runs.covering(first, last) if r.state is RecordState.AVAILABLE]
-        return self._settle(changed, RecordState.ARCHIVED)
+        self._portions.take_apart(first, last)
+        free = [run for run in self._runs.covering(first, last) if run.is_free]
+        changes = Changes(None, self._settle(free, RecordState.ARCHIVED))
+        self._advance()
+        return changes
 
     # --- taking back --------------------------------------------------------------------------------------------
 
-    def acknowledge(self, member: str, acknowledgements: Sequence[Acknowledgement], now_ms: int) -> list[StateBatch]:
-        """All of it or nothing, and `check` has seen it. Gives what to write down. Raises INVALID_REQUEST,
-        INVALID_RECORD_STATE.
-        """
+    def acknowledge(self, member: str, acknowledgements: Sequence[Acknowledgement], now_ms: int) -> Changes:
+        """All of it or nothing, and `check` has seen it. Raises INVALID_REQUEST, INVALID_RECORD_STATE."""
         steps: list[tuple[int, int, AcknowledgeType]] = []
         settled = -1
         for each in acknowledgements:
-            if max(each.first, self.start_offset) <= each.last and each.last > self.end_offset:
-                raise Refused(ErrorCode.invalid_request, f"offsets {each.first} to {each.last} were never handed out")
+            if each.last < self.start_offset:
+                continue  # done with: a late word about it changes nothing
+            self._check_known(each)
             for first, last, kind in self._steps(each):
                 if first <= settled:
                     raise Refused(ErrorCode.invalid_record_state, f"offset {first} is acknowledged twice")
                 self._check_held(member, first, last)
                 steps.append((first, last, kind))
                 settled = settled if kind is AcknowledgeType.RENEW else last
-        changes: list[StateBatch] = []
+        number, batches = self._begin(), list[StateBatch]()
+        for each in acknowledgements:
+            self._take_apart(each)
         for first, last, kind in steps:
-            runs = self._runs.covering(first, last)
+            runs = [run for run in self._runs.covering(first, last) if run.state is RecordState.ACQUIRED]
             if kind is AcknowledgeType.ACCEPT:
-                changes += self._settle(runs, RecordState.ACKNOWLEDGED)
+                batches += self._settle(runs, RecordState.ACKNOWLEDGED, number)
             elif kind is AcknowledgeType.RELEASE:
-                changes += self._give_back(runs)
+                batches += self._give_back(runs, number)
             elif kind is AcknowledgeType.RENEW:
                 for run in runs:
                     run.locked_until_ms = now_ms + self.lock_ms
             else:
-                changes += self._settle(runs, RecordState.ARCHIVED)
-        self._advance()
-        return changes
+                batches += self._settle(runs, RecordState.ARCHIVED, number)
+        self._runs.join()
+        return Changes(number, batches)
+
+    def _check_known(self, each: Acknowledgement) -> None:
+        if not self._portions.begins_by(max(each.first, self.start_offset)):
+            raise Refused(ErrorCode.invalid_record_state, f"offsets {each.first} to {each.last} are not out")
+        if each.last > self.end_offset:
+            raise Refused(ErrorCode.invalid_request, f"offsets {each.first} to {each.last} were never handed out")
 
     def _check_held(self, member: str, first: int, last: int) -> None:
-        covered = 0
         for run in self._runs.covering(first, last):
-            if run.state is not RecordState.ACQUIRED or run.member != member:
-                self._runs.join()
-                raise Refused(
-                    ErrorCode.invalid_record_state, f"offsets {run.first} to {run.last} are not out with this member"
-                )
-            covered += len(run)
-        if covered != last - first + 1:
-            raise Refused(ErrorCode.invalid_request, f"offsets {first} to {last} were never handed out")
+            if run.state is RecordState.ACQUIRED and run.member == member:
+                continue
+            if run.state is RecordState.ARCHIVED and not self._portions.overlapping(run.first, run.last):
+                continue  # the log has nothing there
+            self._runs.join()
+            raise Refused(
+                ErrorCode.invalid_record_state, f"offsets {run.first} to {run.last} are not out with this member"
+            )
+
+    def _take_apart(self, each: Acknowledgement) -> None:
+        first = max(each.first, self.start_offset)
+        if len(each.types) > 1:
+            for portion in self._portions.overlapping(first, each.last):
+                portion.by_offset = True
+        else:
+            self._portions.take_apart(first, each.last)
 
     def _steps(self, each: Acknowledgement) -> list[tuple[int, int, AcknowledgeType]]:
         first, last, types = each
@@ -216,46 +264,79 @@ class SharePartition:
             steps = [(first, last, kinds[0])]
         else:
             steps = [(first + at, first + at, kind) for at, kind in enumerate(kinds)]
-        # What lies below the start is done with: a late word about it changes nothing.
         return [(max(a, self.start_offset), b, kind) for a, b, kind in steps if b >= self.start_offset]
 
-    def release(self, member: str) -> list[StateBatch]:
+    def release(self, member: str) -> Changes:
         """A member goes: what it has can be had by others."""
         mine = [r for r in self._runs if r.state is RecordState.ACQUIRED and r.member == member]
-        changes = self._give_back(mine)
-        self._advance()
-        return changes
+        number = self._begin()
+        return Changes(number, self._give_back(mine, number))
 
-    def expire(self, now_ms: int) -> list[StateBatch]:
+    def expire(self, now_ms: int) -> Changes:
         over = [r for r in self._runs if r.state is RecordState.ACQUIRED and r.locked_until_ms <= now_ms]
-        changes = self._give_back(over)
+        changes = Changes(None, self._give_back(over))
         self._advance()
         return changes
 
     def log_start_moved(self, log_start: int) -> None:
         """Retention removed records: nobody gets them any more."""
         if log_start > self.start_offset:
+            self._portions.take_apart(log_start, max(log_start, self.end_offset))
             self._runs.drop_before(log_start)
             self.start_offset = log_start
             self._advance()
 
-    def _give_back(self, runs: Sequence[Run]) -> list[StateBatch]:
+    # --- changes ------------------------------------------------------------------------------------------------
+
+    def done(self, changes: Collection[int]) -> None:
+        """They are durable."""
+        for run in self._changing(changes):
+            run.change = None
+        self._advance()
+
+    def undone(self, changes: Collection[int], now_ms: int) -> None:
+        """They could not be written: whoever had the records has them again, unless the lock is over by now."""
+        over: list[Run] = []
+        for run in self._changing(changes):
+            assert run.change is not None
+            run.state, run.member, run.locked_until_ms = (
+                RecordState.ACQUIRED,
+                run.change.member,
+                run.change.locked_until_ms,
+            )
+            run.change = None
+            if run.locked_until_ms <= now_ms:
+                over.append(run)
+        self._give_back(over)
+        self._advance()
+
+    def _changing(self, changes: Collection[int]) -> list[Run]:
+        return [run for run in self._runs if run.change is not None and run.change.number in changes]
+
+    def _begin(self) -> int:
+        self._last_change += 1
+        return self._last_change
+
+    def _give_back(self, runs: Sequence[Run], change: int | None = None) -> list[StateBatch]:
         spent = [run for run in runs if run.deliveries >= self.max_deliveries]
         again = [run for run in runs if run.deliveries < self.max_deliveries]
-        return self._settle(spent, RecordState.ARCHIVED) + self._settle(again, RecordState.AVAILABLE)
+        return self._settle(spent, RecordState.ARCHIVED, change) + self._settle(again, RecordState.AVAILABLE, change)
 
-    def _settle(self, runs: Sequence[Run], state: RecordState) -> list[StateBatch]:
+    def _settle(self, runs: Sequence[Run], state: RecordState, change: int | None = None) -> list[StateBatch]:
         for run in runs:
+            if change is not None:
+                run.change = Change(change, run.member, run.locked_until_ms)
             run.state, run.member, run.locked_until_ms = state, None, -1
         return [StateBatch(run.first, run.last, int(state), run.deliveries) for run in runs]
 
     def _advance(self) -> None:
         """The start moves over everything at its front that is done with."""
         for run in self._runs:
-            if run.first != self.start_offset or not run.state.is_final:
+            if run.first != self.start_offset or not run.state.is_final or run.change is not None:
                 break
             self.start_offset = run.last + 1
         self._runs.drop_before(self.start_offset)
+        self._portions.drop_before(self.start_offset)
         self._runs.join()
 
     def _fill_holes(self) -> None:
@@ -265,13 +346,3 @@ class SharePartition:
             if run.first > at:
                 self._runs.put(Run(at, run.first - 1, RecordState.AVAILABLE))
             at = run.last + 1
-
-
-def _joined(given: list[Acquired]) -> list[Acquired]:
-    joined: list[Acquired] = []
-    for each in given:
-        if joined and joined[-1].last + 1 == each.first and joined[-1].deliveries == each.deliveries:
-            joined[-1] = Acquired(joined[-1].first, each.last, each.deliveries)
-        else:
-            joined.append(each)
-    return joined
