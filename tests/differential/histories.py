@@ -208,6 +208,7 @@ class History:
         self.waiting: list[Exchange] = []
         self._adjust = adjust
         self._refused_newcomer = False
+        self._named: set[str] = set()
         for side in self.sides:
             side.forget()
 
@@ -244,6 +245,8 @@ class History:
 
     def _send(self, step: Step) -> list[socket.socket]:
         kafka, ours = self.sides
+        if step.api == CONSUMER_BEAT and step.body["member_epoch"] == 0:
+            self._named.add(step.body["member_id"])
         asked = kafka.send(step)
         if ours.same_ids is not None and step.newcomer and step.body["member_id"] == "":
             ours.same_ids.follow(kafka, step, asked)
@@ -299,8 +302,8 @@ class History:
         both = zip(self.sides, exchange.answers, strict=True)
         return [self._adjust(exchange.step, side.shared(raw)) for side, raw in both]
 
-    def _members(self) -> list[str]:
-        return [value for value in self.sides[0].values.values() if isinstance(value, str)]
+    def _members(self) -> set[str]:
+        return self._named | {value for value in self.sides[0].values.values() if isinstance(value, str)}
 
     def __str__(self) -> str:
         return "\n".join(self.lines).replace("x" * 4_000, "x…")

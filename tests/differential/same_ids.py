@@ -31,6 +31,7 @@ _UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 class SameIds:
     def __init__(self, ours: RunningBroker) -> None:
         self._next: deque[uuid.UUID] = deque(maxlen=1)
+        self._met: set[str] = set()
         ours.broker.parts.coordinators.groups.new_uuid = self._take
 
     def _take(self) -> uuid.UUID:
@@ -39,10 +40,16 @@ class SameIds:
     def follow(self, kafka: Side, step: Step, asked: socket.socket) -> None:
         """Call it between asking Kafka and asking Headrace."""
         self._next.clear()
-        member_id = _answered_id(asked, step) or _described_id(kafka, step)
+        member_id = _answered_id(asked, step) or self._described_id(kafka, step)
         if member_id:
+            self._met.add(member_id)
             found = _UUID.search(member_id)
             self._next.append(uuid.UUID(found[0]) if found else uuid_from_text(member_id))
+
+    def _described_id(self, kafka: Side, step: Step) -> str:
+        body = {"groups": [step.body["group_id"]], "include_authorized_operations": False}
+        found = [str(member.member_id) for member in kafka.ask(DESCRIBE, 5, body).groups[0].members]
+        return next((member_id for member_id in found if member_id not in self._met), "")
 
 
 def _answered_id(asked: socket.socket, step: Step) -> str:
@@ -51,12 +58,6 @@ def _answered_id(asked: socket.socket, step: Step) -> str:
     (length,) = struct.unpack(">i", asked.recv(4, socket.MSG_PEEK | socket.MSG_WAITALL))
     frame = asked.recv(4 + length, socket.MSG_PEEK | socket.MSG_WAITALL)
     return str(codec.read_response(step.api, step.version, frame[4:])[1].member_id)
-
-
-def _described_id(kafka: Side, step: Step) -> str:
-    body = {"groups": [step.body["group_id"]], "include_authorized_operations": False}
-    members = kafka.ask(DESCRIBE, 5, body).groups[0].members
-    return next((str(member.member_id) for member in members if member.member_id not in kafka.names), "")
 
 
 def share_a_bucket(ids: Iterable[str]) -> bool:

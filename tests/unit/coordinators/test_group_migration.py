@@ -224,3 +224,26 @@ def test_a_commit_that_was_on_the_way_lands_for_what_the_member_has_to_give_up()
     with pytest.raises(Refused) as refused:
         commit(given_up, 1)
     assert refused.value.code is ErrorCode.illegal_generation
+
+
+def test_a_classic_member_that_comes_back_to_an_empty_consumer_group_begins_anew() -> None:
+    driver = GroupDriver()
+    driver.beat("n", 0)
+    driver.beat("n", -1)
+    reply = driver.join("c", member="of-before")
+    assert reply is not None and reply.error is ErrorCode.unknown_member_id
+    driver.reload()
+    assert "g" not in driver.shard.groups
+
+
+def test_a_static_member_changes_its_protocol_and_nobody_has_to_move() -> None:
+    """It reads what it read: the group goes over at the epoch that its generation was."""
+    driver = GroupDriver()
+    first = driver.join("a", instance_id="i")
+    driver.advance(3_100)
+    assert first is None
+    member = driver.answers["a"].member_id
+    assignment = consumer_protocol.write_assignment((("orders", (0, 1, 2, 3)),), 3)
+    driver.sync("sa", member, 1, instance_id="i", assignments=[(member, assignment)])
+    joined = driver.beat("n", 0, instance_id="i")
+    assert (joined.epoch, joined.assignment) == (1, {ORDERS: frozenset(range(4))})

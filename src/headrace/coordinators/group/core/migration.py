@@ -14,7 +14,7 @@ from headrace.cluster.core.image import ClusterImage
 from headrace.coordinators.codec.classic_groups import group_metadata_key
 from headrace.coordinators.codec.consumer_groups import ClassicMemberMetadata, MemberMetadata
 from headrace.coordinators.codec.primitives import UnreadableRecord
-from headrace.coordinators.group.core import consumer_protocol
+from headrace.coordinators.group.core import consumer_protocol, consumer_target
 from headrace.coordinators.group.core.classic_group import ClassicGroup, ClassicMember, ClassicState
 from headrace.coordinators.group.core.classic_messages import JoinReply, SyncReply
 from headrace.coordinators.group.core.consumer_group import ConsumerGroup, ConsumerMember
@@ -76,6 +76,7 @@ def upgrade(classic: ClassicGroup, image: ClusterImage, effects: Effects) -> Con
             ErrorCode.group_id_not_found,
             f"Cannot upgrade the classic group {classic.group_id}: its consumer protocol is malformed ({bad}).",
         ) from bad
+    group.metadata_hash = consumer_target.topics_hash(group.members, {}, image)
     for member in classic.members.values():
         # Whoever waits for the rebalance of the classic group takes part in the one that begins now.
         classic.answer_join(member, JoinReply(member.member_id, ErrorCode.rebalance_in_progress), effects)
@@ -85,7 +86,7 @@ def upgrade(classic: ClassicGroup, image: ClusterImage, effects: Effects) -> Con
     effects.write(group_metadata_key(classic.group_id), None)
     for each in group.members.values():
         group.write_member(each, effects)
-    group.write_epoch(group.epoch, 0, effects)
+    group.write_epoch(group.epoch, group.metadata_hash, effects)
     for member_id, partitions in group.target.items():
         group.write_target(member_id, partitions, effects)
     group.write_target_epoch(group.epoch, 0, effects)  # no target yet: the first one is not to wait

@@ -117,9 +117,8 @@ class GroupShard:
         is_new = group is None
         if group is None:
             if request.member_id != NO_MEMBER_ID:
-                return Result(
-                    reply=DEFERRED, answers=[(token, JoinReply(request.member_id, ErrorCode.unknown_member_id))]
-                )
+                effects.answer(token, JoinReply(request.member_id, ErrorCode.unknown_member_id))
+                return effects.result(DEFERRED)
             group = self.groups[request.group_id] = ClassicGroup(request.group_id, state_since_ms=now_ms)
         self._joining.join(group, request, token, effects, now_ms)
         if is_new and not any(r.key == group_metadata_key(group.group_id) for r in effects.records):
@@ -268,6 +267,11 @@ class GroupShard:
             self._rebalances.keep_alive(group, member, effects)
             return effects.result(too_long)
         return Result(records, too_long)
+
+    def commit_transactional_offsets(self, request: CommitRequest, producer: tuple[int, int], now_ms: int) -> Result:
+        """The reply is the set of partitions whose metadata is too long. Raises Refused."""
+        self._check_no_share_group(request.group_id, ErrorCode.group_id_not_found)
+        return self.offsets.commit_transactional(request, producer, now_ms)
 
     # --- groups as a whole --------------------------------------------------------------------------------------
 
