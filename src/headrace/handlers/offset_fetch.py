@@ -46,12 +46,17 @@ class OffsetFetch:
                 asked.group_id,
                 topics,
                 require_stable=stable,
-                member_id=getattr(asked, "member_id", None) or None,
+                member_id=getattr(asked, "member_id", None),
                 member_epoch=getattr(asked, "member_epoch", -1),
             )
         except Fault as fault:
             return self._failed(asked, topics, fault.code, version)
-        answers = [self._topic(name, partitions, version) for name, partitions in found.items()]
+        if topics is None:
+            topics = [(name, list(partitions)) for name, partitions in found.items()]
+        # As often as it was asked for: a topic, or a partition, may be named twice.
+        answers = [
+            self._topic(name, [(index, found[name][index]) for index in indexes], version) for name, indexes in topics
+        ]
         return {"group_id": asked.group_id, "topics": [*answers, *unknown], "error_code": ErrorCode.none}
 
     def _asked_topics(
@@ -74,13 +79,13 @@ class OffsetFetch:
             unknown.append({"name": "", "topic_id": topic.topic_id, "partitions": partitions})
         return known, unknown
 
-    def _topic(self, name: str, partitions: dict[int, FetchedOffset], version: int) -> dict[str, Any]:
+    def _topic(self, name: str, partitions: list[tuple[int, FetchedOffset]], version: int) -> dict[str, Any]:
         info = self.view.current.topics.get(name)
         topic_id = None if info is None else info.id
         return {
             "name": name,
             "topic_id": topic_id,
-            "partitions": [_fetched(index, offset, topic_id, version) for index, offset in partitions.items()],
+            "partitions": [_fetched(index, offset, topic_id, version) for index, offset in partitions],
         }
 
     def _failed(

@@ -66,6 +66,8 @@ class TxnOffsetCommit:
         return _answer(request, outcomes, context.version)
 
     async def _commit(self, request: Any, version: int, known: set[tuple[str, int]]) -> Outcomes:
+        if not request.group_id:
+            return dict.fromkeys(known, ErrorCode.invalid_group_id)
         error = await self._verified(request, version)
         if error is not ErrorCode.none:
             return dict.fromkeys(known, error)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import uuid
+
 import pytest
 
 from headrace.coordinators.group.core.classic_messages import LeavingMember
@@ -126,6 +128,39 @@ def test_a_pending_offset_survives_a_change_of_coordinator() -> None:
     assert committed(driver) == 5
 
 
+def test_offsets_of_two_producers_are_unstable_until_both_have_ended() -> None:
+    driver = GroupDriver()
+    commit(driver, 1, partition=1)
+    commit(driver, 5, producer=(7, 0))
+    commit(driver, 6, producer=(8, 0))
+    fetched = driver.shard.offsets.fetch("g", [("orders", [0, 1, 0])], require_stable=True)["orders"]
+    assert fetched[0] == UNSTABLE and fetched[1].value is not None, "only the partition that may change waits"
+    driver.end_transaction(8, 0, commit=True)
+    assert committed(driver, stable=True) is ErrorCode.unstable_offset_commit and committed(driver) == 6
+    driver.end_transaction(7, 0, commit=True)
+    assert committed(driver, stable=True) == 6, "the later record counts, not the later marker"
+
+
+def test_a_deleted_offset_waits_for_no_transaction_any_more() -> None:
+    driver = GroupDriver()
+    driver.apply(driver.shard.loaded(driver.now_ms))
+    commit(driver, 5, producer=(7, 0))
+    driver.apply(driver.shard.offsets.delete("g", [("orders", [0])]))
+    assert committed(driver, stable=True) == -1
+    driver.advance(1_200_000)
+    assert "g" not in driver.shard.groups, "nothing holds the group"
+    driver.end_transaction(7, 0, commit=True)
+    assert committed(driver) == -1
+
+
+def test_a_share_group_takes_no_offsets_of_transactions_either() -> None:
+    driver = GroupDriver()
+    driver.apply(driver.shard.raise_share_epoch("g"))
+    request = CommitRequest("g", "", None, -1, [TopicCommit("orders", None, [PartitionCommit(0, 1, -1, "")])])
+    code = refusal(lambda: driver.shard.commit_transactional_offsets(request, (7, 0), driver.now_ms))
+    assert code is ErrorCode.group_id_not_found and "g" not in driver.shard.groups
+
+
 def test_the_later_record_counts_whatever_the_order_of_markers() -> None:
     driver = GroupDriver()
     commit(driver, 5, producer=(7, 0))
@@ -212,9 +247,12 @@ def test_offsets_of_a_deleted_topic_are_forgotten() -> None:
     commit(driver, 1)
     commit(driver, 2, topic="other")
     commit(driver, 3, topic="other", producer=(7, 0))
-    driver.apply(driver.shard.offsets.topics_deleted({"other"}))
+    driver.apply(driver.shard.offsets.topics_deleted({"other": topic_id("other")}))
     driver.end_transaction(7, 0, commit=True)
     assert (committed(driver), committed(driver, "other")) == (1, -1)
+    commit(driver, 4, topic="other")
+    driver.apply(driver.shard.offsets.topics_deleted({"other": uuid.uuid4()}))
+    assert committed(driver, "other") == 4, "of another topic that had its name"
 
 
 # --- expiry ------------------------------------------------------------------------------------------------------
@@ -259,6 +297,15 @@ def test_a_retention_that_an_old_client_names_is_kept() -> None:
     assert committed(driver) == 1
     driver.advance(2_000_000)
     assert committed(driver) == -1
+
+
+@pytest.mark.parametrize(("retention_ms", "kept"), [((1 << 63) - 1, True), (-2, False), (-(1 << 63), False)])
+def test_a_retention_beyond_all_time_is_kept_as_well_as_it_goes(retention_ms: int, kept: bool) -> None:
+    driver = GroupDriver()
+    driver.apply(driver.shard.loaded(driver.now_ms))
+    commit(driver, 1, retention_ms=retention_ms, version=2)
+    driver.advance(30 * DAY_MS)
+    assert committed(driver) == (1 if kept else -1)
 
 
 def test_what_a_transaction_may_still_change_does_not_expire() -> None:

@@ -190,7 +190,7 @@ about = st.builds(
     texts,
     texts,
     st.lists(texts).map(tuple),
-    maybe,
+    maybe.map(lambda regex: regex or None),
     int32s,
     maybe,
     classic,
@@ -201,6 +201,13 @@ epoched = st.dictionaries(ids, st.dictionaries(st.integers(0, 99), st.integers(0
 @given(about)
 def test_consumer_members_round_trip(value: consumer_groups.MemberMetadata) -> None:
     assert consumer_groups.read_member_metadata_value(consumer_groups.member_metadata_value(value)) == value
+
+
+def test_a_member_as_kafka_writes_it_says_that_it_does_not_speak_the_classic_protocol() -> None:
+    written = b"\0\0\0\2r\x04one\x0b/127.0.0.1\2\2t\1\0\0'\x10\x06range\1\0\1\0"
+    value = consumer_groups.MemberMetadata(None, "r", "one", "/127.0.0.1", ("t",), None, 10_000, "range")
+    assert consumer_groups.read_member_metadata_value(written) == value
+    assert consumer_groups.member_metadata_value(value) == written
 
 
 @given(st.builds(consumer_groups.CurrentAssignment, int32s, int32s, st.integers(0, 127), epoched, epoched))

@@ -52,9 +52,10 @@ def _consumer_member(value: bytes) -> Json:
         "clientId": found.client_id,
         "clientHost": found.client_host,
         "subscribedTopicNames": list(found.topic_names),
-        "subscribedTopicRegex": found.topic_regex,
+        "subscribedTopicRegex": found.topic_regex or "",
         "rebalanceTimeoutMs": found.rebalance_timeout_ms,
         "serverAssignor": found.server_assignor,
+        "classicMemberMetadata": None,
     }
     if found.classic is not None:
         member["classicMemberMetadata"] = {

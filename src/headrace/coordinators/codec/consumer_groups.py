@@ -93,13 +93,14 @@ def read_group_metadata_value(data: bytes) -> tuple[int, int]:
 
 
 def member_metadata_value(member: MemberMetadata) -> bytes:
-    tags = None
+    # A nullable struct begins with a byte that says whether it is there. That it is not must be said: to Kafka a member
+    # about whom nothing is said speaks the classic protocol.
+    classic = b"\0"
     if member.classic is not None:
         parts = [int32(member.classic.session_timeout_ms), uvarint(len(member.classic.protocols) + 1)]
         for name, metadata in member.classic.protocols:
             parts += (compact_string(name), compact_bytes(metadata), tagged())
-        # A nullable struct begins with a byte that says whether it is there.
-        tags = {0: b"\x01" + b"".join(parts) + tagged()}
+        classic = b"\1" + b"".join(parts) + tagged()
     return b"".join(
         (
             int16(0),
@@ -108,10 +109,10 @@ def member_metadata_value(member: MemberMetadata) -> bytes:
             compact_string(member.client_id),
             compact_string(member.client_host),
             compact_strings(member.topic_names),
-            compact_nullable_string(member.topic_regex),
+            compact_string(member.topic_regex or ""),
             int32(member.rebalance_timeout_ms),
             compact_nullable_string(member.server_assignor),
-            tagged(tags),
+            tagged({0: classic}),
         )
     )
 
@@ -120,7 +121,7 @@ def read_member_metadata_value(data: bytes) -> MemberMetadata:
     _, reader = read_version(data, range(1), "ConsumerGroupMemberMetadataValue")
     instance_id, rack_id = reader.compact_nullable_string(), reader.compact_nullable_string()
     client_id, client_host = reader.compact_string(), reader.compact_string()
-    names, regex = tuple(reader.compact_strings()), reader.compact_nullable_string()
+    names, regex = tuple(reader.compact_strings()), reader.compact_nullable_string() or None
     timeout, assignor = reader.int32(), reader.compact_nullable_string()
     classic = _read_classic(reader.tagged().get(0))
     return MemberMetadata(instance_id, rack_id, client_id, client_host, names, regex, timeout, assignor, classic)
@@ -130,7 +131,7 @@ def _read_classic(data: bytes | None) -> ClassicMemberMetadata | None:
     if data is None:
         return None
     reader = Reader(data)
-    if reader.int8() < 0:
+    if reader.int8() < 1:
         return None
     session_timeout_ms = reader.int32()
     protocols = []

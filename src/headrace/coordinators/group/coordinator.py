@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final
 
+from headrace.cluster.core import features
 from headrace.cluster.core.image import ClusterImage
 from headrace.cluster.view import ClusterView
 from headrace.coordinators.codec.share_state import ShareKey
@@ -98,7 +99,11 @@ class GroupCoordinator:
             hosted.shard.image = new
         if old.topics is new.topics:
             return
-        gone = {name for name, topic in old.topics.items() if name not in new.topics or new.topics[name].id != topic.id}
+        gone = {
+            name: topic.id
+            for name, topic in old.topics.items()
+            if name not in new.topics or new.topics[name].id != topic.id
+        }
         for _, hosted in self.runtime.active_shards():
             if gone and len(hosted.shard.offsets.offsets):
                 try:
@@ -156,6 +161,7 @@ class GroupCoordinator:
     # --- the consumer protocol ----------------------------------------------------------------------------------
 
     async def consumer_heartbeat(self, request: HeartbeatRequest, version: int) -> HeartbeatReply:
+        features.require(self._view.current, features.CONSUMER_GROUPS)
         check_heartbeat(request, self.settings, version)
         for text in (request.group_id, request.member_id, request.topic_regex or "", request.instance_id or ""):
             self._check_id(text, "an id or expression", ErrorCode.invalid_request)
@@ -167,6 +173,7 @@ class GroupCoordinator:
     # --- share groups -------------------------------------------------------------------------------------------
 
     async def share_heartbeat(self, request: ShareHeartbeatRequest) -> HeartbeatReply:
+        features.require(self._view.current, features.SHARE_GROUPS)
         check_share_heartbeat(request)
         for text in (request.group_id, request.member_id):
             self._check_id(text, "an id", ErrorCode.invalid_request)
@@ -208,7 +215,7 @@ class GroupCoordinator:
         self._check_id(request.group_id, "group id")
         producer = (producer_id, producer_epoch)
         return self.runtime.submit(
-            request.group_id, lambda shard, now_ms: shard.offsets.commit_transactional(request, producer, now_ms)
+            request.group_id, lambda shard, now_ms: shard.commit_transactional_offsets(request, producer, now_ms)
         )
 
     async def complete_transaction(
@@ -296,6 +303,7 @@ class GroupCoordinator:
 
     async def describe_consumer(self, group_id: str) -> ConsumerGroup:
         """Raises GROUP_ID_NOT_FOUND. The group is read at once by the caller, never kept."""
+        features.require(self._view.current, features.CONSUMER_GROUPS)
         self._check_group_id(group_id)
         reply: ConsumerGroup = await settled(
             self.runtime.read(group_id, lambda shard, now_ms: shard.consumer_group(group_id))

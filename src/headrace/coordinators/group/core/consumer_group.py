@@ -264,6 +264,8 @@ class ConsumerGroup:
         effects.write(codec.key(codec.TARGET_METADATA, self.group_id), None)
         for member_id in members:
             effects.write(codec.key(codec.MEMBER_METADATA, self.group_id, member_id), None)
+        # Written by releases of Kafka before 4.1 only; a directory of theirs may hold one.
+        effects.write(codec.key(codec.PARTITION_METADATA, self.group_id), None)
         for regex in self.regexes:
             effects.write(codec.key(codec.REGULAR_EXPRESSION, self.group_id, regex), None)
         effects.write(codec.key(codec.GROUP_METADATA, self.group_id), None)

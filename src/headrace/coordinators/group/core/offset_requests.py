@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from headrace.coordinators.codec.offsets import OffsetValue, offset_key, offset_value
 from headrace.coordinators.group.core import offset_rules
@@ -17,6 +18,10 @@ from headrace.kernel.errors import ErrorCode, Refused
 from headrace.records.builder import Record
 
 Group = ClassicGroup | ConsumerGroup
+
+# Retention that says nothing: the broker's own counts. Others were named by clients from before Kafka 2.1.
+_DEFAULT_RETENTION_MS: Final = -1
+_END_OF_TIME_MS: Final = (1 << 63) - 1
 
 
 class CommitRequest(NamedTuple):
@@ -68,7 +73,9 @@ class OffsetRequests:
             offset_rules.check_classic_commit(
                 group, request.member_id, request.instance_id, request.generation, transactional=False
             )
-        expire_ms = -1 if request.retention_ms < 0 else now_ms + request.retention_ms
+        expire_ms = -1
+        if request.retention_ms != _DEFAULT_RETENTION_MS:
+            expire_ms = min(max(now_ms + request.retention_ms, 0), _END_OF_TIME_MS)
         return self._records(request, now_ms, expire_ms)
 
     def commit_transactional(self, request: CommitRequest, producer: tuple[int, int], now_ms: int) -> Result:
@@ -97,7 +104,9 @@ class OffsetRequests:
             offset_rules.check_classic_commit(
                 group, request.member_id, request.instance_id, request.generation, transactional=True
             )
-        records, too_long = self._records(request, now_ms, -1)
+        # The request names topics, not their ids; as in Kafka, so does the record.
+        topics = [TopicCommit(topic, None, partitions) for topic, _, partitions in request.topics]
+        records, too_long = self._records(request._replace(topics=topics), now_ms, -1)
         return Result(records, too_long, producer=producer if records else None)
 
     def _records(
@@ -133,10 +142,12 @@ class OffsetRequests:
         if topics is None:
             known = self.offsets.of_group(group_id)
             topics = [(topic, list(partitions)) for topic, partitions in known.items()]
-        return {
-            topic: {index: self._one(group_id, topic, index, require_stable) for index in partitions}
-            for topic, partitions in topics
-        }
+        found: dict[str, dict[int, FetchedOffset]] = {}
+        for topic, partitions in topics:
+            of_topic = found.setdefault(topic, {})
+            for index in partitions:
+                of_topic[index] = self._one(group_id, topic, index, require_stable)
+        return found
 
     def _one(self, group_id: str, topic: str, partition: int, require_stable: bool) -> FetchedOffset:
         if require_stable and self.offsets.is_pending(group_id, topic, partition):
@@ -161,9 +172,9 @@ class OffsetRequests:
                     self.offsets.forget(group_id, topic, partition, effects)
         return effects.result(errors)
 
-    def topics_deleted(self, topics: set[str]) -> Result:
+    def topics_deleted(self, deleted: Mapping[str, uuid.UUID]) -> Result:
         effects = Effects()
-        self.offsets.forget_topics(topics, effects)
+        self.offsets.forget_topics(deleted, effects)
         return effects.result()
 
     def expire(self, group: Group, now_ms: int, effects: Effects) -> bool:

@@ -11,7 +11,7 @@ Mirrors Kafka's OffsetMetadataManager.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from headrace.coordinators.codec.offsets import OffsetValue, offset_key, read_offset_key, read_offset_value
@@ -74,12 +74,20 @@ class Offsets:
             return True
         return False
 
-    def forget_topics(self, topics: set[str], effects: Effects) -> None:
-        """Topics were deleted: nobody may find an offset of theirs under a new topic of the same name."""
-        for group_id in {*self._by_group, *self._open_by_group}:
-            for topic, partition in self._known(group_id):
-                if topic in topics:
-                    effects.write(offset_key(group_id, topic, partition), None)
+    def forget_topics(self, deleted: Mapping[str, uuid.UUID], effects: Effects) -> None:
+        """Topics were deleted: nobody may find an offset of theirs under a new topic of the same name. What was
+        committed for another topic of that name stays.
+        """
+        gone = {
+            (group_id, topic, partition)
+            for by_group in (self._by_group, *self._pending.values())
+            for group_id, topics in by_group.items()
+            for topic in deleted.keys() & topics.keys()
+            for partition, (value, _) in topics[topic].items()
+            if value.topic_id is None or value.topic_id == deleted[topic]
+        }
+        for key in sorted(gone):
+            effects.write(offset_key(*key), None)
 
     def expire(
         self,
@@ -144,10 +152,7 @@ class Offsets:
         if pending is None:
             return
         for group_id, topics in pending.items():
-            open_here = self._open_by_group.get(group_id, set())
-            open_here.discard(producer_id)
-            if not open_here:
-                self._open_by_group.pop(group_id, None)
+            self._close(group_id, producer_id)
             if not commit:
                 continue
             for topic, partitions in topics.items():
@@ -169,9 +174,20 @@ class Offsets:
 
     def _remove(self, group_id: str, topic: str, partition: int) -> None:
         _take(self._by_group, group_id, topic, partition)
-        for producer_id in self._open_by_group.get(group_id, ()):
-            topics = self._pending[producer_id].get(group_id, {})
-            topics.get(topic, {}).pop(partition, None)
+        for producer_id in list(self._open_by_group.get(group_id, ())):
+            pending = self._pending[producer_id]
+            _take(pending, group_id, topic, partition)
+            if group_id not in pending:
+                self._close(group_id, producer_id)
+            if not pending:
+                del self._pending[producer_id]
+
+    def _close(self, group_id: str, producer_id: int) -> None:
+        """Nothing of this producer waits in the group any more."""
+        open_here = self._open_by_group.get(group_id, set())
+        open_here.discard(producer_id)
+        if not open_here:
+            self._open_by_group.pop(group_id, None)
 
 
 def _take(by_group: dict[str, Topics], group_id: str, topic: str, partition: int) -> None:

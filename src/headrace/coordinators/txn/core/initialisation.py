@@ -40,7 +40,14 @@ def init_producer_id(
         # A producer that names an id we do not know outlived its expiry; a new id is as safe for it as for a new
         # producer.
         begun = Transaction(
-            transactional_id, fresh_producer_id, 0, timeout_ms, TransactionState.EMPTY, now_ms, client_version=0
+            transactional_id,
+            fresh_producer_id,
+            0,
+            timeout_ms,
+            TransactionState.EMPTY,
+            now_ms,
+            previous_producer_id=fresh_producer_id,
+            client_version=0,
         )
         return Decision(Answer(ErrorCode.none, fresh_producer_id, 0), begun)
     if expected is not None and not _may_continue(current, expected):
