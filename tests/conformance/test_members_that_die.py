@@ -1,0 +1,181 @@
+"""Groups of Java's classic consumer and of kafkajs under load, members joining, leaving and dying by kill -9.
+
+Every record is read at least once, and no partition is read by two members at one time. Takes minutes:
+`HEADRACE_EFFORT=long pytest -s tests/conformance/test_members_that_die.py`, which prints what happened.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from headrace.testing import RunningBroker, broker
+from tests.conformance.test_kafkajs import PLACE, SOURCE
+from tests.conformance.test_kafkajs import project as project
+from tests.support.effort import is_long, rounds
+from tests.support.group_watch import Load, MemberProcess, Told, problems_of
+from tests.support.java_client import compiled
+
+PARTITIONS = 12
+MEMBERS = 4
+SESSION_MS = 3_000
+ASSIGNORS = {
+    "range": "RangeAssignor",
+    "round-robin": "RoundRobinAssignor",
+    "sticky": "StickyAssignor",
+    "cooperative-sticky": "CooperativeStickyAssignor",
+}
+Start = Callable[[int, int], MemberProcess]
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[RunningBroker]:
+    with broker({"group.min.session.timeout.ms": "1000", "group.initial.rebalance.delay.ms": "100"}) as started:
+        yield started
+
+
+def java_member(
+    bootstrap: str, topic: str, directory: Path, assignor: str, *, static: bool = False, slow: bool = False
+) -> Start:
+    classes = compiled("GroupMember")
+    settings = {
+        "bootstrap.servers": bootstrap,
+        "group.id": f"g-{topic}",
+        "group.protocol": "classic",
+        "partition.assignment.strategy": f"org.apache.kafka.clients.consumer.{ASSIGNORS[assignor]}",
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": "false",
+        "session.timeout.ms": str(SESSION_MS),
+        "heartbeat.interval.ms": "300",
+        "metadata.max.age.ms": "2000",
+    }
+    java = ["java", "-Xmx64m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"]
+    java += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", classes, "GroupMember", topic]
+
+    def start(place: int, number: int) -> MemberProcess:
+        own = dict(settings)
+        if static:
+            own["group.instance.id"] = f"place-{place}"
+        if slow and place == 0:
+            own |= {"max.poll.interval.ms": "2000", "slow.ms": "5000"}
+        return MemberProcess(f"{place}.{number}", [*java, *(f"{k}={v}" for k, v in own.items())], directory)
+
+    return start
+
+
+def play(
+    bootstrap: str, topic: str, start: Start, steps: int, *, static: bool = False, late: frozenset[int] = frozenset()
+) -> str:
+    """Somebody dies, leaves or comes at every step; gives what happened, or fails."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(10)
+    choice = random.Random(f"{topic[:4]}-{steps}")
+    load = Load(bootstrap, topic, PARTITIONS, per_second=1_500)
+    alive: dict[int, MemberProcess] = {}
+    ended: list[MemberProcess] = []
+    happened = {"killed": 0, "left": 0, "came": 0}
+
+    def come(place: int) -> None:
+        alive[place] = start(place, happened["came"])
+        happened["came"] += 1
+
+    def go(place: int, how: signal.Signals) -> None:
+        member = alive.pop(place)
+        member.end(how)
+        ended.append(member)
+        happened["killed" if how is signal.SIGKILL else "left"] += 1
+
+    try:
+        for place in range(MEMBERS):
+            come(place)
+        for _ in range(steps):
+            # A step begins when the group has found itself after the last: everyone reads, or has nothing to read.
+            wait_for(lambda: all(each.has_partitions for each in alive.values()), alive)
+            time.sleep(choice.uniform(0, 0.5))  # at any moment of what goes on then
+            place = choice.randrange(MEMBERS)
+            if place not in alive:
+                come(place)
+                continue
+            go(place, choice.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGTERM]))
+            if static or len(alive) < 2 or choice.random() < 0.3:
+                come(place)  # a static one within its session
+        load.stop()
+        members = [*ended, *alive.values()]
+        wait_for(lambda: load.acknowledged <= values_read(members), alive)
+    finally:
+        load.stop()
+        for place in list(alive):
+            go(place, signal.SIGTERM)
+    late_names = frozenset(member.name for member in ended if int(member.name.split(".")[0]) in late)
+    problems = problems_of([member.story for member in ended], load.acknowledged, late_names)
+    assert not problems.lost, problems
+    assert not problems.shared, problems.shared[:5]
+    assert not problems.stolen, problems.stolen[:5]
+    assert happened["killed"] >= steps // 5, happened
+    return f"{len(load.acknowledged)} records, {happened}, {problems.again} read again"
+
+
+def values_read(members: list[MemberProcess]) -> set[int]:
+    return {told.value for member in members for told in list(member.story) if told.what == "read"}
+
+
+def wait_for(condition: Callable[[], bool], alive: dict[int, MemberProcess]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        gone = [each.name for each in alive.values() if each.process.poll() is not None]
+        assert not gone, f"{gone} ended by themselves"
+        assert time.monotonic() < deadline, [(each.name, each.has_partitions, each.reads) for each in alive.values()]
+        time.sleep(0.05)
+
+
+LONG = pytest.mark.skipif(not is_long(), reason="minutes of processes that come and go (HEADRACE_EFFORT=long)")
+
+
+@LONG
+@pytest.mark.needs("kafka")
+@pytest.mark.parametrize("kind", [*ASSIGNORS, "static range", "static cooperative-sticky", "slow cooperative-sticky"])
+def test_members_of_java(bootstrap: str, topic: str, tmp_path: Path, kind: str) -> None:
+    static, slow = kind.startswith("static"), kind.startswith("slow")
+    start = java_member(bootstrap, topic, tmp_path, kind.split(" ")[-1], static=static, slow=slow)
+    late = frozenset({0}) if slow else frozenset[int]()
+    told = play(bootstrap, topic, start, rounds(short=6, long=14), static=static, late=late)
+    print(f"\nJava, {kind}: {told}")
+
+
+@LONG
+@pytest.mark.needs("node", "npm")
+def test_members_of_kafkajs(bootstrap: str, topic: str, tmp_path: Path, project: Path) -> None:
+    shutil.copy(SOURCE / "member.js", PLACE / "member.js")
+
+    def start(place: int, number: int) -> MemberProcess:
+        command = ["node", "member.js", topic, bootstrap, f"g-{topic}"]
+        return MemberProcess(f"{place}.{number}", command, tmp_path, cwd=project)
+
+    told = play(bootstrap, topic, start, rounds(short=6, long=20))
+    print(f"\nkafkajs: {told}")
+
+
+def test_the_watch_sees_what_must_not_be() -> None:
+    def story(member: str, *lines: tuple[int, str, int, int]) -> list[Told]:
+        return [Told(at, what, member, partition, value) for at, what, partition, value in lines]
+
+    good = story("a", (1, "assigned", 0, -1), (2, "read", 0, 7), (3, "revoked", 0, -1))
+    after = story("b", (4, "assigned", 0, -1), (5, "read", 0, 7), (6, "read", 0, 8))
+    fine = problems_of([good, after], {7, 8})
+    assert (fine.lost, fine.shared, fine.stolen, fine.again) == (0, [], [], 1)
+    assert problems_of([good, after], {7, 8, 9}).lost == 1
+    keeps = story("a", (1, "assigned", 0, -1), (9, "revoked", 0, -1))
+    assert len(problems_of([keeps, after], {7, 8}).shared) == 1
+    assert not problems_of([keeps, after], {7, 8}, frozenset("a")).shared
+    died = story("a", (1, "assigned", 0, -1), (3, "dead", -1, -1))
+    assert not problems_of([died, after], {7, 8}).shared
+    reads_on = story("a", (1, "assigned", 0, -1), (7, "read", 0, 9), (9, "revoked", 0, -1))
+    assert len(problems_of([reads_on, after], {7, 8, 9}, frozenset("a")).stolen) == 1
+    assert len(problems_of([story("a", (1, "read", 0, 7))], {7}).stolen) == 1
