@@ -14,7 +14,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.reference.kafka import ReferenceKafka, free_port
+from tests.reference.kafka import ReferenceKafka
+from tests.support.ports import free_port
 
 HEADRACE = Path(sys.executable).with_name("headrace")
 _SOURCES = Path(__file__).parent.parent / "src"

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.zookeeper import available, free_port
+from tests.support.ports import free_port
+from tests.support.zookeeper import available
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(not available(), reason="needs Java and a ZooKeeper server")

@@ -18,7 +18,8 @@ from headrace.testing.process import BrokerProcess
 from tests.support import zookeeper
 from tests.support.cluster import RunningCluster, wait_for
 from tests.support.effort import is_long
-from tests.support.zookeeper import ZooKeeperServer, free_port
+from tests.support.ports import free_port
+from tests.support.zookeeper import ZooKeeperServer
 
 pytestmark = [
     pytest.mark.chaos,

@@ -19,8 +19,9 @@ from headrace.testing import broker
 from tests.conformance.kafka_tool_calls import CALLS, Call
 from tests.conformance.kafka_tool_runs import check, fill, kafkas, masked, ours_forked
 from tests.pipelines.secured_kafka import Certificates
-from tests.reference.kafka import KEEPS_OLD_RECORDS, ReferenceKafka, free_port
+from tests.reference.kafka import KEEPS_OLD_RECORDS, ReferenceKafka
 from tests.reference.tools import KafkaTools, shared_tools
+from tests.support.ports import free_port
 from tests.support.programs import Programs
 
 pytestmark = pytest.mark.needs("kafka", "openssl")

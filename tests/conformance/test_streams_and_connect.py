@@ -18,6 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from headrace.testing import RunningBroker, broker
 from tests.reference import kafka
 from tests.support.java_client import JavaProgram
+from tests.support.ports import free_port
 from tests.support.transactions import read_all
 
 pytestmark = [pytest.mark.needs("kafka"), pytest.mark.needs("javac")]
@@ -101,7 +102,7 @@ class ConnectWorker:
     """One distributed worker with exactly-once source support; `call` speaks to its REST door."""
 
     def __init__(self, running: RunningBroker, directory: Path) -> None:
-        self.port = kafka.free_port()
+        self.port = free_port()
         settings = {
             "bootstrap.servers": running.bootstrap,
             "group.id": "connect",

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from tests.reference.kafka import free_port
+from tests.support.ports import free_port
 
 _START_TIMEOUT_S: Final = 120
 

@@ -22,7 +22,7 @@ from typing import Final
 import pyspark
 
 from headrace.pipelines.java import find_java
-from tests.reference.kafka import free_port
+from tests.support.ports import free_port
 
 _START_TIMEOUT_S: Final = 120
 _MASTER: Final = "org.apache.spark.deploy.master.Master"

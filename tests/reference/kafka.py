@@ -9,18 +9,22 @@ The jars stay in `.cache/` of the repository (about 95 files); `available()` say
 
 from __future__ import annotations
 
-import os
+import fcntl
 import shutil
 import socket
 import subprocess
-import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
+from tests.support.ports import free_port
+
 VERSION = "4.3.0"
 ROOT = Path(__file__).resolve().parents[2]
-JARS = ROOT / ".cache" / f"kafka-{VERSION}"
+CACHE = ROOT / ".cache"
+JARS = CACHE / f"kafka-{VERSION}"
 _COMPLETE = JARS / ".complete"
 # For a node that lives through many tests: records that one of them stamped years ago stay for as long as it runs.
 KEEPS_OLD_RECORDS = {"log.retention.check.interval.ms": "86400000", "log.initial.task.delay.ms": "86400000"}
@@ -45,6 +49,13 @@ def fetch() -> Path:
         return JARS
     if missing := missing_programs():
         raise ReferenceUnavailable(f"Apache Kafka {VERSION} needs {' and '.join(missing)}: install Java 17 and Maven")
+    with one_at_a_time("kafka"):
+        if not _COMPLETE.exists():
+            _fetch_jars()
+    return JARS
+
+
+def _fetch_jars() -> None:
     JARS.mkdir(parents=True, exist_ok=True)
     command = ["mvn", "-q", "-B", "-f", str(Path(__file__).with_name("pom.xml")), "dependency:copy-dependencies"]
     done = subprocess.run(
@@ -53,7 +64,15 @@ def fetch() -> Path:
     if done.returncode != 0:
         raise ReferenceUnavailable(f"Maven could not fetch Apache Kafka {VERSION}:\n{done.stdout[-2000:]}")
     _COMPLETE.touch()
-    return JARS
+
+
+@contextmanager
+def one_at_a_time(what: str) -> Iterator[None]:
+    """Tests run in several processes; what they keep in `.cache` is made by one of them, and the others wait for it."""
+    CACHE.mkdir(exist_ok=True)
+    with (CACHE / f"{what}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def java_command(
@@ -78,12 +97,6 @@ def run_tool(
         timeout=timeout,
         check=False,
     )
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class ReferenceKafka:
@@ -202,13 +215,3 @@ class ReferenceKafka:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
-
-
-if __name__ == "__main__":
-    # `python tests/reference/kafka.py fetch` is the set-up step of `make test`.
-    if sys.argv[1:] == ["fetch"]:
-        try:
-            fetch()
-        except ReferenceUnavailable as unavailable:
-            print(unavailable, file=sys.stderr)
-            sys.exit(0 if os.environ.get("CI") != "true" else 1)

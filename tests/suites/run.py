@@ -23,7 +23,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from headrace.testing import BrokerProcess
-from tests.reference.kafka import ReferenceKafka, free_port
+from tests.reference.kafka import ReferenceKafka
+from tests.support.ports import free_port
 
 HERE = Path(__file__).resolve().parent
 CACHE = HERE.parents[1] / ".cache" / "suites"

@@ -9,12 +9,18 @@ from types import TracebackType
 from tests.reference import kafka
 
 SOURCES = Path(__file__).with_name("java")
-_CLASSES = kafka.ROOT / ".cache" / "test-classes"
+_CLASSES = kafka.CACHE / "test-classes"
 
 
 def compiled(*names: str) -> str:
     """The class path with these classes on it; compiles those whose source is newer."""
     jars = kafka.fetch()
+    with kafka.one_at_a_time("test-classes"):
+        _compile(names, jars)
+    return f"{_CLASSES}:{jars}/*"
+
+
+def _compile(names: tuple[str, ...], jars: Path) -> None:
     _CLASSES.mkdir(parents=True, exist_ok=True)
     stale = [
         name
@@ -31,7 +37,6 @@ def compiled(*names: str) -> str:
             check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr
-    return f"{_CLASSES}:{jars}/*"
 
 
 class JavaError(Exception):

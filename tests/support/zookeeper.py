@@ -7,7 +7,6 @@ with ZooKeeperServer(tmp_path) as server:
 from __future__ import annotations
 
 import os
-import random
 import signal
 import socket
 import subprocess
@@ -16,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 
 from headrace.coordination import zookeeper_server
+from tests.support.ports import free_port
 
 
 def available() -> bool:
@@ -25,18 +25,6 @@ def available() -> bool:
     except zookeeper_server.CannotStart:
         return False
     return True
-
-
-def free_port() -> int:
-    """Below the ports that the system gives to clients: a server that was killed finds its port free again."""
-    for port in random.SystemRandom().sample(range(15_000, 32_000), 200):
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
-    raise RuntimeError("200 ports were tried and all are taken")
 
 
 class ZooKeeperServer:
