@@ -45,7 +45,7 @@ def _monotonic_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Asked:
     """One fetch request, as far as reading needs it."""
 
@@ -59,11 +59,10 @@ class Asked:
     max_bytes: int
     min_bytes: int
     client_rack: str
-
-    @property
-    def news(self) -> SessionNews | None:
-        """For a follower that has been told everything once: where to look."""
-        return self.session.news if self.session is not None and self.only_changes else None
+    # For a follower that has been told everything once: where to look.
+    news: SessionNews | None
+    # What a follower has is learnt from its asking, not from our looking again while it waits.
+    is_news_of_follower: bool = True
 
 
 @dataclass(slots=True)
@@ -112,6 +111,7 @@ class Fetch:
             max_bytes,
             min(request.min_bytes, max_bytes),
             getattr(request, "rack_id", ""),
+            session.news if session is not None and only_changes else None,
         )
         max_wait_ms = millis(request.max_wait)
         if max_wait_ms > _HURRIED_WAIT_MS and self._is_hurried(asked):
@@ -119,6 +119,7 @@ class Fetch:
         gathered = self._gather(asked)
         if max_wait_ms <= 0 or not _may_wait(asked, gathered):
             return self._answer(asked, gathered)
+        asked.is_news_of_follower = False
         poll = LongPoll(partial(self._look_again, asked), max_wait_ms)
         poll.wait(_watch(asked, gathered, poll.wake))
         return poll.promise
@@ -165,8 +166,9 @@ class Fetch:
         fetched = gathered.fetched
         news = asked.news
         for wanted in several:
+            topic, index = wanted.topic, wanted.index
             try:
-                partition = self._partition(wanted.topic, wanted.index)
+                partition = self._partition(topic, index)
                 if partition.log.config.compression_type == "zstd" and asked.context.version < _ZSTD_FROM:
                     raise Refused(ErrorCode.unsupported_compression_type, "zstd needs fetch v10 or later")
                 read = partition.read(
@@ -180,6 +182,7 @@ class Fetch:
                     replica_log_start=wanted.replica_log_start,
                     min_one=min_one,
                     client_rack=asked.client_rack,
+                    is_news_of_follower=asked.is_news_of_follower,
                 )
             except Fault as fault:
                 # A topic that is gone does not keep the others from waiting: the client would ask without a pause.
@@ -196,12 +199,12 @@ class Fetch:
                 gathered.is_urgent = True
             gathered.readable.append(partition)
             if news is not None:
-                news.watch((wanted.topic, wanted.index), partition.tail_readers)
+                news.watch((topic, index), partition.tail_readers)
             fetched.append(
                 (
                     wanted,
                     FetchedPartition(
-                        wanted.index,
+                        index,
                         0,
                         high_watermark,
                         stable,

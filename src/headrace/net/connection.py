@@ -23,7 +23,7 @@ from collections.abc import Callable, Hashable
 from typing import Final
 
 from headrace.net.buffers import SMALLEST_BYTES, BufferPool
-from headrace.net.replies import CLOSE, Close, Later, Parts, Place, Promise, Reply
+from headrace.net.replies import CLOSE, Bytes, Close, Later, Parts, Place, Promise, Reply
 from headrace.net.send_queue import SendQueue
 from headrace.net.traffic import Traffic
 
@@ -185,7 +185,8 @@ class Connection:
         queue, serve, max_frame_bytes = self._queue, self._serve, self._max_frame_bytes
         needed, left = 0, _FRAMES_IN_A_TURN
         while end - start >= 4:
-            if not self._may_serve():
+            # Whoever called us has asked before the first frame.
+            if left < _FRAMES_IN_A_TURN and not self._may_serve():
                 # Perhaps only the answers of this round stand in the way.
                 self._flush()
                 if not self._may_serve():
@@ -289,10 +290,17 @@ class Connection:
             place.answer = reply
             place.ready = True
             self._places.append(place)
-        elif isinstance(reply, list):
-            self._queue.push_all(reply)
         else:
-            self._queue.push(reply)
+            self._push(reply)
+
+    def _push(self, answer: Bytes | Parts) -> None:
+        if not isinstance(answer, list):
+            self._queue.push(answer)
+            return
+        try:
+            self._queue.push_all(answer)
+        except OSError:
+            self.close()
 
     async def _await(self, place: Place, reply: Later) -> None:
         # The task itself hands the answer over: a callback on it would come a turn of the loop later.
@@ -336,10 +344,8 @@ class Connection:
                 self._flush()
                 self.close()
                 return
-            if isinstance(ready, list):
-                self._queue.push_all(ready)
-            elif ready is not None:
-                self._queue.push(ready)
+            if ready is not None:
+                self._push(ready)
         self.last_active = self._loop.time()
         self._flush()
         self._resume()

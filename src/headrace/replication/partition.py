@@ -187,13 +187,23 @@ class Partition(Replica):
         replica_log_start: int = -1,
         min_one: bool = True,
         client_rack: str | None = None,
+        is_news_of_follower: bool = True,
     ) -> PartitionRead:
-        """Read from `offset`. Raises NotLeader and its kin, OffsetOutOfRange, StorageFault."""
+        """Read from `offset`. Raises NotLeader and its kin, OffsetOutOfRange, StorageFault.
+
+        `is_news_of_follower`: a follower says by it what it holds; False when its request is only looked at again."""
         if current_leader_epoch != NO_EPOCH and current_leader_epoch != self.leader_epoch:
             check_leader_epoch(current_leader_epoch, self.leader_epoch)
         if replica_id >= 0:
             return self._read_for_follower(
-                offset, max_bytes, replica_id, replica_epoch, last_fetched_epoch, replica_log_start, min_one
+                offset,
+                max_bytes,
+                replica_id,
+                replica_epoch,
+                last_fetched_epoch,
+                replica_log_start,
+                min_one,
+                is_news_of_follower,
             )
         if (self.isr is None and not self.around.serves_consumers_from_followers) or not self.around.lease_held():
             self.check_leads()
@@ -216,6 +226,7 @@ class Partition(Replica):
         last_fetched_epoch: int,
         log_start: int,
         min_one: bool,
+        is_news: bool,
     ) -> PartitionRead:
         isr = self.check_leads()
         if not isr.knows(follower, broker_epoch):
@@ -236,7 +247,8 @@ class Partition(Replica):
                 found = log.read(offset, max_bytes, min_one_batch=min_one)
                 if found is not None:
                     self.around.throttles.sent(self, found.length)
-        self.follower_fetched(isr, follower, broker_epoch, offset, log_start)
+        if is_news:
+            self.follower_fetched(isr, follower, broker_epoch, offset, log_start)
         return PartitionRead(found, isr.high_watermark, log.last_stable_offset, log.log_start_offset)
 
     def follower_fetched(

@@ -237,4 +237,4 @@ def read_response(api_key: int, version: int, frame: bytes | bytearray | memoryv
 
 def millis(value: timedelta) -> int:
     """kio reads durations as timedelta; the broker counts milliseconds."""
-    return value // timedelta(milliseconds=1)
+    return (value.days * 86_400 + value.seconds) * 1000 + value.microseconds // 1000
