@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
@@ -17,7 +17,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from headrace.testing.process import BrokerProcess
 from tests.support.network import STORE, Network
-from tests.support.zookeeper import ZooKeeperServer, free_port
+from tests.support.ports import free_port
+from tests.support.zookeeper import ZooKeeperServer
 
 SESSION_TIMEOUT_MS: Final = 3000
 SETTINGS: Final = {
@@ -55,7 +56,8 @@ class ClusterBroker(BrokerProcess):
 
 class RunningCluster:
     """With a `network`, every broker has a network namespace of its own, and `network.cut` parts them. With `connect`,
-    somebody else runs ZooKeeper. `own` gives settings of a broker's own, by its number."""
+    somebody else runs ZooKeeper. `own` gives settings of a broker's own, by its number; `within` what
+    it is run by."""
 
     def __init__(
         self,
@@ -66,10 +68,12 @@ class RunningCluster:
         network: Network | None = None,
         connect: str | None = None,
         own: Callable[[int], Mapping[str, str]] = lambda _: {},
+        within: Callable[[int], Sequence[str]] = lambda _: (),
     ) -> None:
         self.network = network
         self._given_connect = connect
         self._own = own
+        self._within = within
         self.directory = directory
         self.settings = {**SETTINGS, **(settings or {})}
         host = "127.0.0.1" if network is None else network.address(STORE)
@@ -108,10 +112,14 @@ class RunningCluster:
         own = {"broker.id": str(number), "zookeeper.connect": connect, **self.settings, **self._own(number)}
         directory, network = self.data_dir(number), self.network
         if network is None:
-            broker = ClusterBroker(own, directory, port=free_port())
+            broker = ClusterBroker(own, directory, port=free_port(), within=self._within(number))
         else:
             broker = ClusterBroker(
-                own, directory, host=network.address(number), port=9092, within=network.command(number)
+                own,
+                directory,
+                host=network.address(number),
+                port=9092,
+                within=[*network.command(number), *self._within(number)],
             )
         self.brokers[number] = broker
         return broker
