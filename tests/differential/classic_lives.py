@@ -227,7 +227,7 @@ def assignments_missing_doubled_and_for_nobody(s: Script) -> None:
     s.sync("<b>", protocol_type="", protocol_name="")
     s.sync("<b>", protocol_type=None)
     s.sync("<b>", protocol_name=None)
-    s.sync("<b>", protocol_name=None, group_id="unknown")
+    s.sync("<b>", protocol_name=None, group_id=f"{s.group}-unknown")
     s.sync("<b>", protocol_name=None, group_id="")
     s.sync("<a>", generation=s.generation - 1)
     s.sync("<b>", {"<b>": b"not the leader's"})

@@ -38,7 +38,7 @@ def names_that_are_empty_or_too_long(s: Script) -> None:
 
 def requests_about_nothing(s: Script) -> None:
     s.stable("<a>")
-    for group in (s.group, "", "unknown"):
+    for group in (s.group, "", f"{s.group}-unknown"):
         for version in (3, 4, 5):
             s.ask(LEAVE, version, {"group_id": group, "members": []})
         s.ask(OFFSET_DELETE, 0, {"group_id": group, "topics": []})
@@ -47,7 +47,7 @@ def requests_about_nothing(s: Script) -> None:
         for groups in ([], [s.group, s.group, "", ""]):
             s.ask(DESCRIBE, version, {"groups": groups, "include_authorized_operations": False})
     for version in range(3):
-        for groups in ([], ["", "unknown", "unknown", s.group]):
+        for groups in ([], ["", f"{s.group}-unknown", f"{s.group}-unknown", s.group]):
             s.ask(DELETE, version, {"groups_names": groups})
     s.commit("<a>")
     asked: tuple[dict[str, list[int]], ...] = ({"t": [], "missing": []}, {"u": [0, 0]}, {"u": [0, -1]})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -10,13 +9,14 @@ from typing import Any
 import pytest
 
 from headrace.testing import broker
-from tests.reference import kafka as reference
+from tests.differential.conftest import HISTORY_SETTINGS
+from tests.differential.histories import Side
+from tests.differential.test_group_histories import prepare
+from tests.reference.kafka import ReferenceKafka
 from tests.support.group_requests import (
-    BEAT,
     CONSUMER_DESCRIBE,
     DELETE,
     DESCRIBE,
-    FIND,
     LIST,
     OFFSET_DELETE,
     SHARE_ACK,
@@ -39,39 +39,13 @@ from tests.support.group_requests import (
 
 pytestmark = pytest.mark.needs("kafka")
 
-SETTINGS = {
-    "group.initial.rebalance.delay.ms": "0",
-    "offsets.topic.num.partitions": "5",
-    "group.max.size": "3",
-    "group.consumer.max.size": "3",
-    "group.consumer.assignment.interval.ms": "0",
-    "group.share.assignment.interval.ms": "0",
-}
-RETRIABLE = {14, 15, 16}
-
 
 @pytest.fixture(scope="module")
-def clients(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    apache = reference.ReferenceKafka(tmp_path_factory.mktemp("kafka"), settings=SETTINGS, heap="256m")
-    with apache, broker(settings=SETTINGS) as ours:
-        for bootstrap in (apache.bootstrap, ours.bootstrap):
-            client = Client(bootstrap)
-            topics = [
-                {"name": name, "num_partitions": 2, "replication_factor": 1, "assignments": [], "configs": []}
-                for name in ("t", "u")
-            ]
-            client.ask(19, 5, {"topics": topics, "timeout": 20_000, "validate_only": False})
-            deadline = time.monotonic() + 60
-            for group in [f"g{n}" for n in range(60)]:
-                while True:  # every coordinator is found and loaded, so that no answer is "ask again"
-                    found = client.ask(FIND, 4, {"key_type": 0, "coordinator_keys": [group]}).coordinators[0]
-                    beat = {"group_id": group, "generation_id": 0, "member_id": "x", "group_instance_id": None}
-                    if not found.error_code and int(client.ask(BEAT, 3, beat).error_code) not in RETRIABLE:
-                        break
-                    assert time.monotonic() < deadline
-                    time.sleep(0.1)
-            client.close()
-        yield apache.bootstrap, ours.bootstrap
+def clients(kafka_of_histories: ReferenceKafka) -> Iterator[tuple[str, str]]:
+    with broker(HISTORY_SETTINGS) as ours:
+        for port in (kafka_of_histories.port, ours.port):
+            prepare(Side("", port))
+        yield kafka_of_histories.bootstrap, ours.bootstrap
 
 
 def compare(clients: tuple[str, str], script: Any) -> None:
@@ -337,18 +311,5 @@ def test_share_groups(clients: tuple[str, str]) -> None:
         yield client.ask(SHARE_ALTER, 0, {"group_id": "unknown", "topics": []})
         yield client.ask(SHARE_DELETE, 0, {"group_id": "unknown", "topics": []})
         yield client.ask(DELETE, 2, {"groups_names": [group]})
-
-    compare(clients, script)
-
-
-def test_finding_coordinators(clients: tuple[str, str]) -> None:
-    def script(client: Client) -> Iterator[Any]:
-        for version in range(7):
-            for kind in (0, 1, 2, 9) if version >= 1 else (0,):
-                if version >= 4:
-                    answer = client.ask(FIND, version, {"key_type": kind, "coordinator_keys": ["k"]})
-                    yield int(answer.coordinators[0].error_code) if kind not in (1, 2) else None
-                elif kind == 0:
-                    yield int(client.ask(FIND, version, {"key": "k", "key_type": kind}).error_code)
 
     compare(clients, script)
