@@ -25,10 +25,22 @@ from tests.differential.same_ids import SameIds
 from tests.differential.share_history import ShareModel
 from tests.reference.kafka import ReferenceKafka
 from tests.support.effort import rounds
+from tests.support.group_requests import (
+    BEAT,
+    CONSUMER_DESCRIBE,
+    FIND,
+    LIST,
+    SHARE_ACK,
+    SHARE_BEAT,
+    SHARE_DELETE,
+    SHARE_DESCRIBE,
+    SHARE_FETCH,
+    SHARE_OFFSETS,
+)
 
 pytestmark = pytest.mark.needs("kafka")
 
-FIND, BEAT, CREATE_TOPICS, DELETE_TOPICS, METADATA, LIST_GROUPS = 10, 12, 19, 20, 3, 16
+CREATE_TOPICS, DELETE_TOPICS, METADATA, API_VERSIONS, UPDATE_FEATURES = 19, 20, 3, 18, 57
 TOPICS = {"t": 2, "u": 3, "q": 1}
 MODELS: dict[str, Callable[[random.Random, str], Model]] = {
     "classic": ClassicModel,
@@ -111,7 +123,7 @@ def history_of(sides: tuple[Side, Side], kind: str, group: str) -> History:
 
 def only_of(group: str) -> Callable[[Step, Any], Any]:
     def adjust(step: Step, answer: Any) -> Any:
-        if step.api == LIST_GROUPS:
+        if step.api == LIST:
             return {**answer, "groups": [each for each in answer["groups"] if each["group_id"] == group]}
         return answer
 
@@ -131,3 +143,60 @@ def test_every_step_is_answered_as_kafka_answers_it(sides: tuple[Side, Side], ki
         except AssertionError as differs:
             raise AssertionError(f"seed {seed}: {differs}") from None
     assert tossed < count
+
+
+def test_requests_of_a_feature_at_level_zero_are_refused_as_kafka_refuses_them(sides: tuple[Side, Side]) -> None:
+    """And come back when the level is raised; groups live on meanwhile."""
+    group = f"features-{random.randrange(10**9)}"
+    model = ConsumerModel(random.Random(0), group)
+    history = History(*sides, adjust=only_of(group))
+    member = model.members["a"]
+    before = [model._joining(member), model._describe()]
+    asked = [
+        *before,
+        Step(CONSUMER_DESCRIBE, 1, {"group_ids": [group, "other"], "include_authorized_operations": False}),
+        Step(LIST, 5, {"states_filter": [], "types_filter": ["consumer"]}),
+        *share_steps(f"{group}-of-shares"),
+    ]
+    for step in before:
+        history.take(step, model.heard)
+    for features in ({"group.version": 0}, {"share.version": 0}, {"group.version": 1, "share.version": 1}):
+        for side in sides:
+            set_levels(side, features)
+        for step in asked:
+            history.take(step, lambda *_: None)
+    history.take(model._heartbeat(member, -1), model.heard)
+
+
+def share_steps(group: str) -> list[Step]:
+    member = str(uuid.UUID(int=1))
+    session = {"group_id": group, "member_id": member, "share_session_epoch": 5, "topics": []}
+    limits = {"max_wait": 0, "min_bytes": 0, "max_bytes": 1_000, "max_records": 1, "batch_size": 1}
+    return [
+        Step(SHARE_DESCRIBE, 1, {"group_ids": [group], "include_authorized_operations": False}),
+        Step(SHARE_FETCH, 1, {**session, **limits, "forgotten_topics_data": []}),
+        Step(SHARE_ACK, 1, session),
+        Step(SHARE_OFFSETS, 0, {"groups": [{"group_id": group, "topics": None}]}),
+        Step(SHARE_DELETE, 0, {"group_id": group, "topics": [{"topic_name": "q"}]}),
+        Step(SHARE_BEAT, 1, share_history.heartbeat(group, member, 7)),
+    ]
+
+
+def set_levels(side: Side, levels: dict[str, int]) -> None:
+    upgrade, safe_downgrade = 1, 2
+    updates = [
+        {"feature": name, "max_version_level": level, "upgrade_type": upgrade if level else safe_downgrade}
+        for name, level in levels.items()
+    ]
+    answer = side.ask(UPDATE_FEATURES, 1, {"timeout": 20_000, "feature_updates": updates, "validate_only": False})
+    assert not answer.error_code, answer
+    wanted = {name: level for name, level in levels.items() if level}
+    deadline = time.monotonic() + 30
+    while {name: level for name, level in levels_of(side).items() if name in levels} != wanted:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def levels_of(side: Side) -> dict[str, int]:
+    asked = {"client_software_name": "asker", "client_software_version": "1"}
+    return {each.name: each.max_version_level for each in side.ask(API_VERSIONS, 4, asked).finalized_features}

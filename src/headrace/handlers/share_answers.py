@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from headrace.cluster.core import features
 from headrace.cluster.core.image import ClusterImage
 from headrace.cluster.view import ClusterView
 from headrace.coordinators.share.consumption import Answers, PartitionAnswer, ShareConsumption
@@ -56,6 +57,7 @@ class ShareRequests:
         self, request: Any, context: RequestContext, ask: Callable[[], Awaitable[Answers]], row: Row
     ) -> dict[str, Any]:
         try:
+            features.require(self.view.current, features.SHARE_GROUPS)
             if not request.group_id or not request.member_id:
                 raise Refused(ErrorCode.invalid_request, "a request of a share session names its group and its member")
             return self._answered(request.group_id, context, await ask(), row)

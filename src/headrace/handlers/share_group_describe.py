@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, ClassVar
 
+from headrace.cluster.core import features
 from headrace.cluster.view import ClusterView
 from headrace.coordinators.group.coordinator import GroupCoordinator
 from headrace.coordinators.group.core.share_group import ShareGroup, ShareMember
@@ -28,6 +29,7 @@ class ShareGroupDescribe:
 
     async def _describe(self, group_id: str, operations: int) -> dict[str, Any]:
         try:
+            features.require(self.view.current, features.SHARE_GROUPS)
             group = await self.groups.share_group(group_id)
         except Fault as fault:
             empty = {"group_state": "", "group_epoch": 0, "assignment_epoch": 0, "assignor_name": "", "members": []}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, ClassVar
 
+from headrace.cluster.core import features
 from headrace.cluster.view import ClusterView
 from headrace.coordinators.share.administration import QueueOffset, ShareAdministration
 from headrace.handlers.context import RequestContext
@@ -28,6 +29,7 @@ class DescribeShareGroupOffsets:
     async def _group(self, asked: Any) -> dict[str, Any]:
         topics = None if asked.topics is None else [(t.topic_name, t.partitions) for t in asked.topics]
         try:
+            features.require(self.view.current, features.SHARE_GROUPS)
             found = await self.shares.describe(asked.group_id, topics)
         except Fault as fault:
             return {
@@ -74,6 +76,7 @@ class AlterShareGroupOffsets:
     versions: ClassVar[range] = range(1)
 
     async def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        features.require(self.view.current, features.SHARE_GROUPS)
         asked = {t.topic_name: {p.partition_index: p.start_offset for p in t.partitions} for t in request.topics}
         errors = await self.shares.alter(request.group_id, asked)
         known = self.view.current.topics
@@ -105,6 +108,7 @@ class DeleteShareGroupOffsets:
     versions: ClassVar[range] = range(1)
 
     async def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        features.require(self.view.current, features.SHARE_GROUPS)
         errors = await self.shares.delete(request.group_id, [t.topic_name for t in request.topics])
         known = self.view.current.topics
         return {

@@ -11,14 +11,17 @@ from collections.abc import Iterable
 from typing import Final
 
 from headrace.cluster.core.image import BrokerInfo, ClusterImage
+from headrace.kernel.errors import ErrorCode, Refused
 
+CONSUMER_GROUPS: Final = "group.version"
+SHARE_GROUPS: Final = "share.version"
 ELIGIBLE_LEADERS: Final = "eligible.leader.replicas.version"
 # name → (lowest, highest) level. The numbers are those of Apache Kafka 4.3, because clients act on them:
 # transaction.version 2 switches them to KIP-890, group.version 1 offers KIP-848.
 SUPPORTED: Final[dict[str, tuple[int, int]]] = {
-    "group.version": (0, 1),
+    CONSUMER_GROUPS: (0, 1),
     "metadata.version": (7, 30),
-    "share.version": (0, 1),
+    SHARE_GROUPS: (0, 1),
     "transaction.version": (0, 2),
     ELIGIBLE_LEADERS: (0, 1),
 }
@@ -32,6 +35,17 @@ OWN_RANGES: Final = tuple((name, lowest, highest) for name, (lowest, highest) in
 def level_of(image: ClusterImage, name: str) -> int:
     """The level in force. Before a controller was ever elected nothing is stored: what it will store counts."""
     return (image.features or AT_BIRTH).get(name, 0)
+
+
+def require(image: ClusterImage, name: str) -> None:
+    """Raises UNSUPPORTED_VERSION for a request that is not there while its feature is at level 0. As in Kafka such
+    requests stay in ApiVersions.
+    """
+    if level_of(image, name) == 0:
+        raise Refused(
+            ErrorCode.unsupported_version,
+            f"feature {name} is at level 0: raise it with kafka-features.sh upgrade --feature {name}=1",
+        )
 
 
 def ranges_of(broker: BrokerInfo) -> dict[str, tuple[int, int]]:

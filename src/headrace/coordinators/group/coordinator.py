@@ -150,7 +150,9 @@ class GroupCoordinator:
         """An ErrorCode, or a future of one."""
         self._check_group_id(group_id)
         return self.runtime.submit(
-            group_id, lambda shard, now_ms: shard.heartbeat(group_id, member_id, instance_id, generation)
+            group_id,
+            lambda shard, now_ms: shard.heartbeat(group_id, member_id, instance_id, generation),
+            asks_first=False,
         )
 
     def leave(self, group_id: str, leaving: Sequence[LeavingMember]) -> Any:
@@ -166,7 +168,9 @@ class GroupCoordinator:
         for text in (request.group_id, request.member_id, request.topic_regex or "", request.instance_id or ""):
             self._check_id(text, "an id or expression", ErrorCode.invalid_request)
         reply: HeartbeatReply = await self.runtime.run(
-            request.group_id, lambda shard, now_ms: shard.consumer_heartbeat(request, now_ms)
+            request.group_id,
+            lambda shard, now_ms: shard.consumer_heartbeat(request, now_ms),
+            asks_first=request.epoch <= 0,
         )
         return reply
 
@@ -178,7 +182,9 @@ class GroupCoordinator:
         for text in (request.group_id, request.member_id):
             self._check_id(text, "an id", ErrorCode.invalid_request)
         reply: HeartbeatReply = await self.runtime.run(
-            request.group_id, lambda shard, now_ms: shard.share_heartbeat(request, now_ms)
+            request.group_id,
+            lambda shard, now_ms: shard.share_heartbeat(request, now_ms),
+            asks_first=request.epoch <= 0,
         )
         return reply
 
