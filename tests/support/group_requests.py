@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import socket
 import struct
+import time
 import uuid
 from typing import Any
 
@@ -22,6 +23,7 @@ SHARE_BEAT, SHARE_DESCRIBE, SHARE_FETCH, SHARE_ACK, SHARE_OFFSETS, SHARE_ALTER, 
     91,
     92,
 )
+UNKNOWN_MEMBER_ID = 25
 # Of the text of messages and of times, and of what names one broker only, nothing is compared.
 NOT_COMPARED = {"throttle_time", "error_message", "host", "port", "client_host", "acknowledge_error_message"}
 
@@ -76,6 +78,17 @@ class Client:
 
     def close(self) -> None:
         self._socket.close()
+
+
+def patient_find(client: Client, group: str) -> None:
+    """Until the group's coordinator is there and loaded."""
+    deadline = time.monotonic() + 60
+    while True:
+        found = client.ask(FIND, 4, {"key_type": 0, "coordinator_keys": [group]}).coordinators[0]
+        if not found.error_code and int(beat(client, group, "nobody", 0).error_code) == UNKNOWN_MEMBER_ID:
+            return
+        assert time.monotonic() < deadline, found
+        time.sleep(0.05)
 
 
 def join(client: Client, group: str, version: int = 5, **changes: Any) -> Any:
