@@ -1,0 +1,112 @@
+"""When a follower asks: at once for a partition whose leader moved, and not later than one that was held back may."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any
+
+from headrace.client.errors import Unreachable
+from headrace.kernel.errors import ErrorCode
+from headrace.replication.fetcher import FetchSettings, LeaderFetcher
+from headrace.replication.leader_channel import ReplicaFetch
+from headrace.wire.replica_fetch import AnsweredPartition, FetchAnswer
+
+TOPIC = uuid.UUID(int=5)
+
+
+class Leader:
+    """Rests on every request until it is told what to answer."""
+
+    def __init__(self) -> None:
+        self.asked: asyncio.Queue[ReplicaFetch] = asyncio.Queue()
+        self.answer: asyncio.Future[FetchAnswer] | None = None
+        self.opened = 0
+        self.closed = False
+
+    async def open(self, *_: Any, **__: Any) -> Leader:
+        self.opened += 1
+        self.closed = False
+        return self
+
+    async def fetch(self, request: ReplicaFetch, timeout_s: float) -> FetchAnswer:
+        self.answer = asyncio.get_running_loop().create_future()
+        self.asked.put_nowait(request)
+        return await self.answer
+
+    def close(self) -> None:
+        self.closed = True
+        if self.answer is not None and not self.answer.done():
+            self.answer.set_exception(Unreachable("closed by us"))
+
+
+def partition(index: int, leader_epoch: int) -> Any:
+    return SimpleNamespace(
+        topic_id=TOPIC,
+        index=index,
+        leader_epoch=leader_epoch,
+        log_end_offset=0,
+        log_start_offset=0,
+        last_epoch=lambda: -1,
+        log=SimpleNamespace(offline_reason=None),
+    )
+
+
+def following(check: Callable[[LeaderFetcher, Leader], Awaitable[None]]) -> None:
+    async def run() -> None:
+        leader = Leader()
+        quiet: Any = SimpleNamespace(is_on=False)
+        settings = FetchSettings(wait_max_ms=500, backoff_ms=1000)
+        fetcher = LeaderFetcher(2, lambda: ("here", 1), lambda: (1, 7), settings, quiet, leader.open)  # type: ignore[arg-type]
+        fetcher.add(partition(0, leader_epoch=0))
+        async with asyncio.timeout(10):
+            await check(fetcher, leader)
+        await fetcher.close()
+
+    asyncio.run(run())
+
+
+def named(request: ReplicaFetch) -> list[int]:
+    return sorted(index for _, index in request.session.named)
+
+
+def test_a_partition_whose_leader_moved_does_not_wait_for_a_request_that_rests() -> None:
+    async def check(fetcher: LeaderFetcher, leader: Leader) -> None:
+        assert named(await leader.asked.get()) == [0]
+        fetcher.add(partition(1, leader_epoch=3))
+        fetcher.add(partition(2, leader_epoch=4))
+        assert named(await leader.asked.get()) == [0, 1, 2]
+        assert leader.opened == 2, "one new connection for all that one image brought"
+
+    following(check)
+
+
+def test_a_new_partition_waits_for_its_turn() -> None:
+    """Topics made one after the other must not cost a connection each."""
+
+    async def check(fetcher: LeaderFetcher, leader: Leader) -> None:
+        await leader.asked.get()
+        fetcher.add(partition(1, leader_epoch=0))
+        await asyncio.sleep(0)
+        assert leader.answer is not None
+        leader.answer.set_result(FetchAnswer(0, 9, []))
+        assert named(await leader.asked.get()) == [1]
+        assert leader.opened == 1
+
+    following(check)
+
+
+def test_the_leader_is_not_left_to_rest_longer_than_a_partition_is_held_back() -> None:
+    async def check(fetcher: LeaderFetcher, leader: Leader) -> None:
+        await leader.asked.get()
+        fetcher.add(partition(1, leader_epoch=0))
+        not_yet = AnsweredPartition(TOPIC, 0, int(ErrorCode.not_leader_or_follower), 0, 0, None, memoryview(b""))
+        assert leader.answer is not None
+        leader.answer.set_result(FetchAnswer(0, 9, [not_yet]))
+        second = await leader.asked.get()
+        assert named(second) == [1]
+        assert second.limits.max_wait_ms <= 51, second.limits
+
+    following(check)
