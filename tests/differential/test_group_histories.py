@@ -102,7 +102,7 @@ def ids_of_topics(side: Side) -> dict[str, uuid.UUID]:
 
 
 def align(side: Side) -> None:
-    """Assignors go by the order of topic ids, which are random: the second topic is made anew until it comes second, and
+    """Assignors go by the order of topic ids, which are random: the second topic is made anew until it comes second and
     not in the same bucket of Kafka's tables, where the order would be that in which it met them.
     """
     while True:
