@@ -38,8 +38,8 @@ $(DONE)/headrace: pyproject.toml $(DONE)/requirements
 run: setup ## A broker on localhost:9092 and Spark counting words as they come, in ./data (Ctrl-C stops it)
 	@exec $(BIN)/headrace demo wordcount --data data
 
-test: setup programs check ## Checks, then every test; under 20 minutes on two cores
-	$(PYTEST)
+test: setup programs check ## Checks, then every test, two at a time (tests/support/lanes.py); under 20 minutes on two cores
+	$(PYTEST) -n 2
 
 check: setup ## Style, types, layers, generated pages
 	$(BIN)/ruff check .

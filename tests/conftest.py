@@ -25,9 +25,10 @@ import hypothesis  # noqa: F401
 import pytest
 
 from tests.reference import kafka as reference
+from tests.support import lanes
 
 _ROOT = Path(__file__).resolve().parents[1]
-_missed: Counter[str] = Counter()
+_MISSED = "missing program"
 # Of the reasons that fixtures give: what they lack can be installed. Rights that only root has cannot.
 _LACKS = re.compile(r"needs (?!root|the right)|Java|Maven|PostgreSQL")
 
@@ -82,15 +83,28 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     sentence = f"needs {' and '.join(missing)}: install {' '.join(sorted({_known[name].package for name in missing}))}"
     if _in_ci():
         pytest.fail(sentence, pytrace=False)
-    _missed.update(missing)
+    # With the report to the process that writes the summary, which need not be this one.
+    item.user_properties += [(_MISSED, name) for name in missing]
     pytest.skip(sentence)
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):
+        lanes.slow_first(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    return lanes.scheduler(config, log)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    if not _missed:
+    skipped = terminalreporter.stats.get("skipped", [])
+    missed = Counter(str(value) for report in skipped for key, value in report.user_properties if key == _MISSED)
+    if not missed:
         return
     terminalreporter.section("skipped for a missing program")
-    for name, count in sorted(_missed.items()):
+    for name, count in sorted(missed.items()):
         program = _known[name]
         tests = "1 test" if count == 1 else f"{count} tests"
         terminalreporter.write_line(f"{name}: {tests}; install the Debian package {program.package} ({program.why})")

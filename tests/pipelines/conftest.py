@@ -116,10 +116,10 @@ def cluster(request: pytest.FixtureRequest) -> Cluster:
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def postgres() -> Iterator[str]:
     """A real PostgreSQL with logical decoding."""
     try:
-        with running_postgres(tmp_path_factory.mktemp("postgres")) as url:
+        with running_postgres() as url:
             yield url
     except PostgresUnavailable as unavailable:
         pytest.skip(str(unavailable))

@@ -187,9 +187,7 @@ def copy_target(
         case "postgres":
             from tests.pipelines.postgres import running_postgres
 
-            folder = directory / "postgres"
-            folder.mkdir()
-            return TableTarget(stack.enter_context(running_postgres(folder)))
+            return TableTarget(stack.enter_context(running_postgres()))
         case "parquet":
             return ParquetTarget()
     raise ValueError(f"target {kind!r}: must be topic, connector, sqlite, postgres or parquet")

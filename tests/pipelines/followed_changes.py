@@ -176,8 +176,7 @@ def main() -> None:
         if chosen.source == "postgres":
             from tests.pipelines.postgres import running_postgres
 
-            (directory / "postgres").mkdir()
-            url = stack.enter_context(running_postgres(directory / "postgres"))
+            url = stack.enter_context(running_postgres())
         broker = stack.enter_context(broker_process())
         table = followed_with_kills(
             url, directory, broker.bootstrap, changes=chosen.changes, kills=chosen.kills, seed=chosen.seed

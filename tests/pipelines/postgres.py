@@ -6,6 +6,7 @@ import os
 import pwd
 import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,15 +38,19 @@ def _owner(folder: Path) -> dict[str, Any]:
         user = pwd.getpwnam("postgres")
     except KeyError:
         raise PostgresUnavailable("PostgreSQL needs a user other than root, and there is no user postgres") from None
-    for part in (folder, *folder.parents[:2]):
-        part.chmod(0o755)
     os.chown(folder, user.pw_uid, user.pw_gid)
     return {"user": user.pw_uid, "group": user.pw_gid, "cwd": folder}
 
 
 @contextmanager
-def running_postgres(folder: Path) -> Iterator[str]:
-    """Its url. `folder` exists and is empty."""
+def running_postgres() -> Iterator[str]:
+    """Its url. It has a folder of its own: those of pytest are closed to its user, by every pytest that starts."""
+    with tempfile.TemporaryDirectory(prefix="headrace-postgres-") as folder, _running(Path(folder)) as url:
+        yield url
+
+
+@contextmanager
+def _running(folder: Path) -> Iterator[str]:
     import psycopg
 
     initdb, postgres = _programs()

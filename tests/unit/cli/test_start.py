@@ -39,7 +39,8 @@ def started(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 
 def first_line(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
-    return process.stdout.readline()
+    assert process.stderr is not None
+    return process.stdout.readline() or pytest.fail(f"it ended: {process.stderr.read()}")
 
 
 def port_of(line: str) -> int:
