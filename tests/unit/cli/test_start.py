@@ -97,7 +97,7 @@ sys.exit(start.run(sys.argv[1:]))
 
 def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
     command = [sys.executable, "-c", NEVER_STOPS, "--data", str(tmp_path / "data"), "--listen", "127.0.0.1:0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         first_line(process)
         deadline = time.monotonic() + 20
         while process.poll() is None and time.monotonic() < deadline:
