@@ -136,20 +136,20 @@ class CoordinatorRuntime(Generic[S]):
         """The coordinator epoch of a shard: the leader epoch under which it was loaded."""
         return self.hosted(index).leader_epoch
 
-    def submit(self, key_id: str, operation: Callable[[S, int], Result]) -> Any:
+    def submit(self, key_id: str, operation: Callable[[S, int], Result], *, asks_first: bool = True) -> Any:
         """Run an operation on the shard of `key_id`: its reply, or a future where it must be committed first."""
         hosted = self._hosted.get(self._partition_of.get(key_id, -1))
         if hosted is None:
             hosted = self.hosted(self.partition_of(key_id))
-        return hosted.submit(operation)
+        return hosted.submit(operation, asks_first=asks_first)
 
     def read(self, key_id: str, operation: Callable[[S, int], Any]) -> Any:
         """Ask the shard of `key_id`: the answer at once, or a future while what it saw is not committed yet."""
         return self.hosted(self.partition_of(key_id)).read(operation)
 
-    async def run(self, key_id: str, operation: Callable[[S, int], Result]) -> Any:
+    async def run(self, key_id: str, operation: Callable[[S, int], Result], *, asks_first: bool = True) -> Any:
         """`submit`, awaited: appends the records as one batch, waits for their commit, gives the reply."""
-        return await settled(self.submit(key_id, operation))
+        return await settled(self.submit(key_id, operation, asks_first=asks_first))
 
     def active_shards(self) -> Iterator[tuple[int, HostedShard[S]]]:
         """Every shard that is loaded here, for questions over all of them (ListGroups, ListTransactions)."""

@@ -11,6 +11,8 @@ committed.
     producer  (id, epoch) when the records belong to a transaction: they get a batch of their own
     replay    False when the operation has already brought the memory to where its records lead: a classic group lives
               in memory between two generations, and its record is only a picture of it for the next coordinator
+    atomic    False when the records need not stand or fall together (tombstones of what nobody needs any more): more
+              than fit in one batch are written in several
 
 Pure: no event loop here. A token is whatever the shell gave (a future there, a number in tests).
 """
@@ -35,11 +37,16 @@ DEFERRED: Final = _Deferred()
 
 @dataclass(slots=True, frozen=True)
 class Timer:
-    """Run `fire` in `delay_ms`; a second timer of the same key replaces the first. `fire=None` cancels."""
+    """Run `fire` in `delay_ms`; a second timer of the same key replaces the first. `fire=None` cancels.
+
+    When what it asks for cannot be written, it fires again after `retry_ms`: a member that has died must go all the
+    same once the replicas are back.
+    """
 
     key: Hashable
     delay_ms: int = 0
     fire: Callable[[int], Result] | None = None
+    retry_ms: int = 500
 
 
 @dataclass(slots=True)
@@ -51,6 +58,7 @@ class Result:
     then: Callable[[ErrorCode, int], Result | None] | None = None
     producer: tuple[int, int] | None = None
     replay: bool = True
+    atomic: bool = True
 
 
 NOTHING: Final = Result()

@@ -26,7 +26,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from headrace.coordinators.runtime_commits import CommitQueue, Tell, settle
 from headrace.coordinators.runtime_loading import Replays, replay_log
 from headrace.coordinators.runtime_log import CoordinatorLog, coordinator_error
-from headrace.coordinators.runtime_result import DEFERRED, Result
+from headrace.coordinators.runtime_result import DEFERRED, Result, Timer
 from headrace.coordinators.runtime_timers import Timers
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 from headrace.records.builder import Record, build_writable_batch
@@ -145,20 +145,22 @@ class HostedShard(Generic[S]):
         if self.phase is Phase.CLOSED:
             raise Refused(ErrorCode.not_coordinator, f"{self.name} is not led by this broker")
 
-    def submit(self, operation: Callable[[S, int], Result]) -> Any:
+    def submit(self, operation: Callable[[S, int], Result], *, asks_first: bool = True) -> Any:
         """Run one operation. Gives its reply, or a future of it where the reply must wait for a commit.
 
         Raises the operation's Fault, or why it cannot run. A DEFERRED reply is given back as it is.
+        `asks_first=False` is for what seldom writes and changes nothing before: a sign of life counts also while the
+        log takes no writes.
         """
         if self.phase is not Phase.ACTIVE:
             self.require_active()
-        refusal = self._log.refusal()
+        refusal = self._log.refusal() if asks_first else None
         if refusal is not None:
             raise Refused(coordinator_error(refusal.code), refusal.message)
         now_ms = self._clock()
         result = operation(self.shard, now_ms)
         if result.records:
-            self._write(result, now_ms)
+            self._write(result, now_ms, asks_first=not asks_first)
         for timer in result.timers:
             self._timers.apply(timer)
         if not self._gathered and self._commits.is_settled:
@@ -203,29 +205,33 @@ class HostedShard(Generic[S]):
     def _uncommitted(self) -> bool:
         return bool(self._gathered) or not self._commits.is_settled
 
-    def _fire(self, fire: Callable[[int], Result]) -> None:
-        if self.phase is not Phase.ACTIVE:
+    def _fire(self, timer: Timer) -> None:
+        if self.phase is not Phase.ACTIVE or timer.fire is None:
             return
         try:
-            self._accept(fire(self._clock()))
+            is_written = self._accept(timer.fire(self._clock()))
         except Exception:
             _log.exception("%s: a timer failed", self.name)
+            return
+        if not is_written and self.phase is Phase.ACTIVE:
+            self._timers.apply(Timer(timer.key, timer.retry_ms, timer.fire, timer.retry_ms))
 
-    def _accept(self, result: Result) -> None:
-        """A result that nobody called for: of a timer, of loading, of what follows a commit."""
+    def _accept(self, result: Result) -> bool:
+        """A result that nobody called for: of a timer, of loading, of what follows a commit. False: not written."""
         if result.records:
             try:
-                self._write(result, self._clock())
+                self._write(result, self._clock(), asks_first=result.replay)
             except Refused as refused:
                 _log.warning("%s: what a timer asked for was not written: %s", self.name, refused.message)
                 self._answer([(token, refused) for token, _ in result.answers])
-                return
+                return False
         for timer in result.timers:
             self._timers.apply(timer)
         if self._uncommitted:
             self._tell_when_written(lambda error: self._conclude(result, None, error))
         else:
             self._conclude(result, None, ErrorCode.none)
+        return True
 
     def _conclude(self, result: Result, future: asyncio.Future[Any] | None, error: ErrorCode) -> None:
         """The records of `result` are committed, or (error) they never will be."""
@@ -255,8 +261,17 @@ class HostedShard(Generic[S]):
 
     # --- writing ------------------------------------------------------------------------------------------------
 
-    def _write(self, result: Result, now_ms: int) -> None:
+    def _lose(self, result: Result, error: ErrorCode, now_ms: int) -> None:
+        """What the operation has done in memory already must not wait for a record that never comes."""
+        following = None if result.then is None else result.then(error, now_ms)
+        if following is not None:
+            self._accept(following)
+
+    def _write(self, result: Result, now_ms: int, *, asks_first: bool = False) -> None:
         """Write the records now or with the others of this turn. Raises Refused; then nothing of them is left."""
+        if asks_first and (refusal := self._log.refusal()) is not None:
+            self._lose(result, refusal.code, now_ms)
+            raise Refused(coordinator_error(refusal.code), refusal.message)
         size = _BATCH_OVERHEAD_BYTES
         for record in result.records:
             assert record.key is not None, "a coordinator's record always has a key"
@@ -265,11 +280,17 @@ class HostedShard(Generic[S]):
                 size += len(record.value)
             if record.timestamp_ms < 0:
                 record.timestamp_ms = now_ms
+        if size > self._log.max_batch_bytes and not result.atomic and len(result.records) > 1:
+            half = len(result.records) // 2
+            try:
+                for records in (result.records[:half], result.records[half:]):
+                    self._write(Result(records, replay=result.replay, atomic=False), now_ms)
+            except Refused as refused:
+                self._lose(result, refused.code, now_ms)
+                raise
+            return
         if size > self._log.max_batch_bytes:
-            # What the operation has done in memory already must not wait for a record that never comes.
-            following = None if result.then is None else result.then(ErrorCode.unknown_server_error, now_ms)
-            if following is not None:
-                self._accept(following)
+            self._lose(result, ErrorCode.unknown_server_error, now_ms)
             raise Refused(ErrorCode.unknown_server_error, f"{self.name}: {size} bytes do not fit in one batch")
         self._operations_this_turn += 1
         if not self._turn_is_open:
@@ -294,6 +315,8 @@ class HostedShard(Generic[S]):
             if not result.replay:
                 # The operation has changed the memory already: it is built anew from what is on disk.
                 self._reload(fault.code)
+            else:
+                self._lose(result, fault.code, now_ms)
             raise Refused(coordinator_error(fault.code), fault.message) from fault
         if result.replay:
             self._replay(records, end_offset - len(records), *(result.producer or (-1, -1)))

@@ -10,20 +10,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Hashable
 
-from headrace.coordinators.runtime_result import Result, Timer
+from headrace.coordinators.runtime_result import Timer
 from headrace.kernel.dataclass import dataclass
 
 
 @dataclass(slots=True)
 class _Armed:
     deadline: float
-    fire: Callable[[int], Result]
+    timer: Timer
     handle: asyncio.TimerHandle
     armed_for: float
 
 
 class Timers:
-    def __init__(self, loop: asyncio.AbstractEventLoop, run: Callable[[Callable[[int], Result]], None]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, run: Callable[[Timer], None]) -> None:
         self._loop = loop
         self._run = run
         self._armed: dict[Hashable, _Armed] = {}
@@ -41,12 +41,12 @@ class Timers:
         armed = self._armed.get(timer.key)
         if armed is not None and deadline >= armed.armed_for:
             armed.deadline = deadline
-            armed.fire = timer.fire
+            armed.timer = timer
             return
         if armed is not None:
             armed.handle.cancel()
         handle = self._loop.call_at(deadline, self._wake, timer.key)
-        self._armed[timer.key] = _Armed(deadline, timer.fire, handle, deadline)
+        self._armed[timer.key] = _Armed(deadline, timer, handle, deadline)
 
     def clear(self) -> None:
         for armed in self._armed.values():
@@ -61,4 +61,4 @@ class Timers:
             armed.handle = self._loop.call_at(armed.deadline, self._wake, key)
             return
         del self._armed[key]
-        self._run(armed.fire)
+        self._run(armed.timer)

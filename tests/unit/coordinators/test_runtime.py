@@ -378,3 +378,66 @@ def test_a_leader_that_is_replaced_tells_all_who_wait_at_once() -> None:
         assert all(isinstance(a, Refused) and a.code is ErrorCode.not_coordinator for a in answers)
 
     on_loop(scenario)
+
+
+def test_a_timer_whose_records_are_refused_fires_again_until_they_are_written() -> None:
+    async def scenario() -> None:
+        log = MemoryLog()
+        runtime = runtime_on(log)
+        tries: list[int] = []
+        told: list[ErrorCode] = []
+        written = asyncio.Event()
+
+        def fire(now_ms: int) -> Result:
+            tries.append(now_ms)
+            if len(tries) == 2:
+                log.fails_with = Refused(ErrorCode.not_enough_replicas, "lost in between")
+                log.refuses_with = None
+            elif len(tries) == 3:
+                log.fails_with = None
+                written.set()
+            return Result([Record(b"gone", b"1")], then=lambda error, _: told.append(error))
+
+        log.refuses_with = Refused(ErrorCode.not_enough_replicas, "one replica left")
+        runtime.hosted(0).submit(lambda shard, now_ms: Result(timers=[Timer("t", 1, fire, 1)]), asks_first=False)
+        await written.wait()
+        await asyncio.sleep(0)
+        assert runtime.read("a", lambda shard, now_ms: shard.values) == {b"gone": b"1"}
+        assert told == [ErrorCode.not_enough_replicas, ErrorCode.not_enough_replicas, ErrorCode.none]
+        await asyncio.sleep(0.01)
+        assert len(tries) == 3, "and then no more"
+
+    on_loop(scenario)
+
+
+def test_a_sign_of_life_counts_while_the_log_takes_no_writes() -> None:
+    async def scenario() -> None:
+        log = MemoryLog()
+        runtime = runtime_on(log)
+        log.refuses_with = Refused(ErrorCode.not_enough_replicas, "one replica left")
+        assert runtime.submit("a", lambda shard, now_ms: Result(reply="alive"), asks_first=False) == "alive"
+        with pytest.raises(Refused) as refused:
+            runtime.submit("a", put(b"k", b"1"), asks_first=False)
+        assert refused.value.code is ErrorCode.coordinator_not_available
+        assert runtime.hosted(0).shard.values == {}
+
+    on_loop(scenario)
+
+
+@pytest.mark.parametrize("gathers", [False, True])
+def test_records_that_need_not_stand_together_are_written_in_several_batches(gathers: bool) -> None:
+    async def scenario() -> None:
+        log = MemoryLog()
+        log.max_batch_bytes = 1_000
+        runtime = runtime_on(log)
+        for _ in range(3 * gathers):
+            runtime.submit("a", put(b"a", b"1"))
+            await settled(runtime.submit("a", put(b"a", b"1")))
+        many = {b"k%d" % i: b"x" * 50 for i in range(100)}
+        result = Result([Record(key, value) for key, value in many.items()], "done", atomic=False)
+        assert await settled(runtime.submit("a", lambda shard, now_ms: result)) == "done"
+        stored = {record.key: record.value for record in log.records()}
+        assert many.items() <= stored.items() and max(map(len, log.stored)) <= 1_000
+        assert runtime.hosted(0).shard.values == stored
+
+    on_loop(scenario)

@@ -26,11 +26,11 @@ class Effects:
     def answer(self, token: Any, reply: Any) -> None:
         self.answers.append((token, reply))
 
-    def arm(self, key: Hashable, delay_ms: int, fire: Callable[[int], Result]) -> None:
-        self.timers.append(Timer(key, delay_ms, fire))
+    def arm(self, key: Hashable, delay_ms: int, fire: Callable[[int], Result], **more: int) -> None:
+        self.timers.append(Timer(key, delay_ms, fire, **more))
 
     def disarm(self, key: Hashable) -> None:
         self.timers.append(Timer(key))
 
-    def result(self, reply: Any = None, *, replay: bool = True, producer: tuple[int, int] | None = None) -> Result:
-        return Result(self.records, reply, self.answers, self.timers, self.then, producer, replay)
+    def result(self, reply: Any = None, *, replay: bool = True, atomic: bool = True) -> Result:
+        return Result(self.records, reply, self.answers, self.timers, self.then, None, replay, atomic)

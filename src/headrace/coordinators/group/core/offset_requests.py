@@ -175,7 +175,7 @@ class OffsetRequests:
     def topics_deleted(self, deleted: Mapping[str, uuid.UUID]) -> Result:
         effects = Effects()
         self.offsets.forget_topics(deleted, effects)
-        return effects.result()
+        return effects.result(atomic=False)
 
     def expire(self, group: Group, now_ms: int, effects: Effects) -> bool:
         return self.offsets.expire(

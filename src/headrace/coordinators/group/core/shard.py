@@ -44,7 +44,7 @@ from headrace.kernel.ids import uuid_to_text
 Group = ClassicGroup | ConsumerGroup
 QueuePartitions = Mapping[uuid.UUID, tuple[str, frozenset[int]]]
 
-# Tombstones of one clean-up go into one batch, which must stay below the topic's largest; about 100 bytes each.
+# Tombstones of one clean-up, about 100 bytes each: enough for most, and soon over for those who wait.
 _MOST_TOMBSTONES: Final = 2_000
 
 
@@ -306,8 +306,8 @@ class GroupShard:
             if len(effects.records) >= _MOST_TOMBSTONES:
                 delay_ms = 10  # the rest in a moment: others have a turn in between
                 break
-        effects.arm(("clean-up",), delay_ms, self.clean_up)
-        return effects.result()
+        effects.arm(("clean-up",), delay_ms, self.clean_up, retry_ms=self.settings.offsets_retention_check_interval_ms)
+        return effects.result(atomic=False)
 
     # --- life ---------------------------------------------------------------------------------------------------
 

@@ -29,10 +29,13 @@ from headrace.coordinators.txn.core.transaction import Decision, Transaction
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
 from headrace.kernel.ids import TopicPartition
+from headrace.records.builder import Record
 
 _COMMIT_RETRY_MS: Final = 500
 # One batch of tombstones stays well below any max.message.bytes that a coordinator's topic may have.
 _EXPIRE_AT_ONCE: Final = 1_000
+# Of those that time out together: a fleet of producers may die at one moment.
+_ABORT_BYTES_AT_ONCE: Final = 500_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,9 +192,21 @@ class TransactionShard:
             # A Result without records waits for everything before it: ask in a while whether the record is committed.
             key = ("begin", prepared[0].transactional_id)
             return Result(timers=[Timer(key, _COMMIT_RETRY_MS, lambda _: Result(then=again))])
-        done = [t for t in prepared if self._is_present(t) and self._markers.begin(t)]
+        return self._completion([t for t in prepared if self._is_present(t) and self._markers.begin(t)], now_ms)
+
+    def _completion(self, done: list[Transaction], now_ms: int) -> Result | None:
+        """All markers of these are written, or there were none; tried again until that stands in the log."""
         records = [record_of(completed(t, now_ms)) for t in done if self._is_present(t)]
-        return Result(records) if records else None
+        if not records:
+            return None
+
+        def then(error: ErrorCode, at_ms: int) -> Result | None:
+            if error is ErrorCode.none:
+                return None
+            key = ("complete", done[0].transactional_id)
+            return Result(timers=[Timer(key, _COMMIT_RETRY_MS, lambda at: self._completion(done, at) or NOTHING)])
+
+        return Result(records, then=then, atomic=False)
 
     def _is_present(self, transaction: Transaction) -> bool:
         return self.transactions.get(transaction.transactional_id) == transaction
@@ -200,12 +215,21 @@ class TransactionShard:
 
     def _abort_timed_out(self, now_ms: int) -> Result:
         version = self._server_version()
-        aborted = [
-            aborted_by_coordinator(t, version, now_ms) for t in self.transactions.values() if has_timed_out(t, now_ms)
-        ]
+        aborted: list[Transaction] = []
+        records: list[Record] = []
+        size_bytes, delay_ms = 0, self._settings.abort_interval_ms
+        for transaction in self.transactions.values():
+            if not has_timed_out(transaction, now_ms):
+                continue
+            if size_bytes > _ABORT_BYTES_AT_ONCE:
+                delay_ms = 0
+                break
+            aborted.append(aborted_by_coordinator(transaction, version, now_ms))
+            records.append(record_of(aborted[-1]))
+            size_bytes += len(records[-1].value or b"")
         result = self._prepared(aborted) if aborted else Result()
-        result.records = [record_of(t) for t in aborted]
-        result.timers = [Timer("abort", self._settings.abort_interval_ms, self._abort_timed_out)]
+        result.records = records
+        result.timers = [Timer("abort", delay_ms, self._abort_timed_out)]
         return result
 
     def _expire(self, now_ms: int) -> Result:
@@ -214,5 +238,7 @@ class TransactionShard:
         more = len(expired) > _EXPIRE_AT_ONCE
         delay_ms = 0 if more else self._settings.expire_interval_ms
         return Result(
-            [tombstone_of(i) for i in expired[:_EXPIRE_AT_ONCE]], timers=[Timer("expire", delay_ms, self._expire)]
+            [tombstone_of(i) for i in expired[:_EXPIRE_AT_ONCE]],
+            timers=[Timer("expire", delay_ms, self._expire)],
+            atomic=False,
         )
