@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from headrace.cluster.core.changes import Change
+from headrace.cluster.core.changes import Change, ConfigSet
 from headrace.cluster.core.image import ClusterImage
 from headrace.controller.core import features, quotas
 from headrace.controller.core.config_changes import (
+    MIN_INSYNC,
     TABLES,
     KeyChange,
     change_for,
@@ -21,7 +22,7 @@ from headrace.controller.core.config_changes import (
     replaced,
 )
 from headrace.controller.ledger import Decision
-from headrace.controller.partition_operations import allowed_unclean
+from headrace.controller.partition_operations import allowed_unclean, min_insync_changed
 from headrace.controller.results import NamedResult, ResourceResult
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 
@@ -80,11 +81,25 @@ def _altered(
             if values.get(_UNCLEAN) == "true":
                 unclean_for += [name] if resource_type == "topic" else []
                 cluster_wide = cluster_wide or (resource_type == "broker" and not name)
+        # Before the settings: in a list that is stored in parts nobody commits alone while others may still lead.
+        changes = [*_no_longer_eligible(controller, image, changes), *changes]
         if unclean_for or cluster_wide:
             changes += allowed_unclean(controller, image, changes, None if cluster_wide else unclean_for)
         return Decision(results, [] if validate_only else changes)
 
     return decide
+
+
+def _no_longer_eligible(controller: Controller, image: ClusterImage, changes: Sequence[Change]) -> list[Change]:
+    moved = [
+        change
+        for change in changes
+        if isinstance(change, ConfigSet)
+        and change.values.get(MIN_INSYNC) != image.config_of(change.resource_type, change.name).get(MIN_INSYNC)
+    ]
+    topics = [change.name for change in moved if change.resource_type == "topic"]
+    for_all = any(change.resource_type == "broker" and not change.name for change in moved)
+    return min_insync_changed(controller, image, changes, None if for_all else topics) if topics or for_all else []
 
 
 def alter_quotas(

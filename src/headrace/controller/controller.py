@@ -75,7 +75,11 @@ class Controller:
         return await ledger.run(operation)
 
     def topic_rules(self, image: ClusterImage) -> Callable[[str], TopicRules]:
+        """By the settings that `image` has, which nobody may have heard of yet."""
         config = self._config()
+        for_all = image.config_of("broker", "")
+        if for_all != config.dynamic_default:
+            config = config.with_dynamic(config.dynamic_broker, for_all)
         plain: TopicRules | None = None
 
         def rules_of(topic: str) -> TopicRules:

@@ -122,3 +122,11 @@ def allowed_unclean(
     decided = elections.unclean_election_allowed(after, controller.topic_rules(after), topics)
     report_elections(controller, decided)
     return decided.changes
+
+
+def min_insync_changed(
+    controller: Controller, image: ClusterImage, changes: Sequence[Change], topics: Sequence[str] | None
+) -> list[Change]:
+    """What a change of min.insync.replicas means for those that are eligible to lead."""
+    after = apply(image, changes, image.version)
+    return elections.min_insync_changed(after, controller.topic_rules(after), topics).changes

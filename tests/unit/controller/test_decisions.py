@@ -7,13 +7,15 @@ from uuid import UUID
 
 import pytest
 
-from headrace.cluster.core.changes import BrokerRegistered, PartitionChanged, TopicCreated, apply
+from headrace.cluster.core.changes import BrokerRegistered, ConfigSet, PartitionChanged, TopicCreated, apply
 from headrace.cluster.core.features import AT_BIRTH, why_unfit
 from headrace.cluster.core.image import NO_LEADER, BrokerInfo, ClusterImage, Endpoint, PartitionInfo, TopicInfo
 from headrace.config import TOPIC_KEYS, load_broker_config
 from headrace.controller.broker_operations import fit_members
+from headrace.controller.config_operations import change_configs
+from headrace.controller.controller import Controller
 from headrace.controller.core import elections, features, quotas, reassignments, topics
-from headrace.controller.core.config_changes import KeyChange, check_values, merged
+from headrace.controller.core.config_changes import KeyChange, Operation, check_values, merged
 from headrace.controller.core.elections import TopicRules
 from headrace.controller.core.isr_changes import IsrReport, decide_isr
 from headrace.controller.core.partition_states import Election
@@ -44,6 +46,34 @@ def code_of(call: object, *args: object, **options: object) -> ErrorCode:
     with pytest.raises(Fault) as caught:
         call(*args, **options)  # type: ignore[operator]
     return caught.value.code
+
+
+class TestEnoughInSync:
+    """min.insync.replicas moves while replicas are eligible that left the in-sync set when it was too small."""
+
+    def test_whoever_was_eligible_may_not_lead_once_the_set_commits_without_it(self) -> None:
+        image = cluster(PartitionInfo(1, 5, 7, (1,), (1, 2, 3), eligible=(2, 3)))
+        assert not elections.min_insync_changed(image, rules(2), ["t"]).changes, "nothing commits yet"
+        now = after(image, elections.min_insync_changed(image, rules(1), ["t"]))
+        info = now.partition("t", 0)
+        assert info is not None
+        assert (info.leader, info.isr, info.eligible, info.leader_epoch) == (1, (1,), (), 5)
+        info = after(now, elections.membership_changed(now, {2: (broker(2), True)}, rules(1))).partition("t", 0)
+        assert info is not None
+        assert info.leader == NO_LEADER
+
+    def test_the_setting_and_what_follows_from_it_are_one_change(self) -> None:
+        image = cluster(PartitionInfo(1, 5, 7, (1,), (1, 2, 3), eligible=(2, 3)))
+        image = apply(image, [ConfigSet("broker", "", {"min.insync.replicas": "2"})], 2)
+        config = load_broker_config({"broker.id": "1"}).with_dynamic({}, {"min.insync.replicas": "2"})
+        controller = Controller(None, lambda: config)  # type: ignore[arg-type]
+        for resource in (("topic", "t"), ("broker", "")):
+            lower = [(*resource, [KeyChange("min.insync.replicas", Operation.SET, "1")])]
+            decision = change_configs(controller, lower, validate_only=False)(image)
+            assert [type(change) for change in decision.changes] == [PartitionChanged, ConfigSet], resource
+            info = apply(image, decision.changes, 3).partition("t", 0)
+            assert info is not None
+            assert info.eligible == ()
 
 
 class TestMembership:

@@ -175,6 +175,18 @@ def unclean_election_allowed(image: ClusterImage, rules_of: RulesOf, topics: Ite
     return decided
 
 
+def min_insync_changed(image: ClusterImage, rules_of: RulesOf, topics: Iterable[str] | None = None) -> Decided:
+    """After min.insync.replicas was changed. Where the in-sync set is large enough now, it commits without those that
+    were eligible while it was not: they must not lead any more. `topics` None: all of them."""
+    decided = Decided()
+    for name in image.topics if topics is None else topics:
+        topic = image.topics.get(name)
+        for index, info in enumerate(topic.partitions if topic is not None else ()):
+            if info.isr and (info.eligible or info.last_known_eligible):
+                decided.add(name, index, settle(info, rules_for(image, rules_of(name))))
+    return decided
+
+
 def elect(
     image: ClusterImage, topic: str, index: int, election: Election, rules_of: RulesOf
 ) -> tuple[ErrorCode, str | None, Settled | None]:
