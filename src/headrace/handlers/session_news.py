@@ -4,7 +4,8 @@ A follower of hundreds of partitions asks again after every batch of one of them
 cost the leader more than the batch. So every partition that was looked at and had nothing to tell keeps a watch here;
 what is appended, committed, deleted or handed over there makes it fresh again. A partition stays fresh until a look
 finds nothing: no records left, no fault, marks that the follower knows. Watches are hints: every two seconds all are
-looked at.
+looked at, when the follower asks. (Not when a fetch that waited is looked at again: that says nothing of what the
+follower holds, and one that left the in-sync set would never be seen to be back in a partition where nothing moves.)
 
 A watch that is told twice between two looks leaves its partition by itself (the next look brings it back), so a session
 whose follower is gone costs nothing. Owned by the event loop.
@@ -22,13 +23,14 @@ _LOOK_AT_ALL_MS: Final = 2000
 
 
 class SessionNews:
-    __slots__ = ("_fresh", "_looked_at_all_ms", "_missing_bytes", "_wake", "_watches")
+    __slots__ = ("_fresh", "_has_waited", "_looked_at_all_ms", "_missing_bytes", "_wake", "_watches")
 
     def __init__(self) -> None:
         self._fresh: dict[Key, None] = {}
         self._watches: dict[Key, _Watch] = {}
         self._looked_at_all_ms = -_LOOK_AT_ALL_MS
         self._missing_bytes = 0
+        self._has_waited = False
         self._wake: Callable[[], None] | None = None
 
     def asked_for(self, key: Key) -> None:
@@ -43,7 +45,8 @@ class SessionNews:
 
     def take(self, all_keys: Iterable[Key], now_ms: int) -> list[Key]:
         """What to look at now. Everything that is still not quiet must be put back (`not_quiet`)."""
-        if now_ms - self._looked_at_all_ms >= _LOOK_AT_ALL_MS:
+        is_again, self._has_waited = self._has_waited, False
+        if not is_again and now_ms - self._looked_at_all_ms >= _LOOK_AT_ALL_MS:
             self._looked_at_all_ms = now_ms
             self._fresh.clear()
             return list(all_keys)
@@ -62,6 +65,7 @@ class SessionNews:
     def wait(self, missing_bytes: int, wake: Callable[[], None]) -> None:
         """Wakes once, when so much may have become readable, or something changed hands."""
         self._missing_bytes = missing_bytes
+        self._has_waited = True
         self._wake = wake
 
     def stop_waiting(self) -> None:

@@ -48,6 +48,16 @@ def test_everything_is_looked_at_now_and_then() -> None:
     assert news.take(ALL, 2001) == []
 
 
+def test_a_look_after_a_wait_is_not_the_one_at_everything() -> None:
+    """It says nothing of what the follower holds. Followers wait nearly all the time, so the look at everything would
+    hardly ever fall on their asking, and nobody would see that one is back."""
+    news, places = watching(*ALL)
+    news.wait(1, lambda: None)
+    places[B].grew(1)
+    assert news.take(ALL, 2500) == [B]
+    assert news.take(ALL, 2501) == list(ALL), "the follower asks again"
+
+
 def test_a_wait_ends_with_enough_bytes_or_a_change_of_hands() -> None:
     news, places = watching(*ALL)
     woken: list[str] = []
