@@ -124,10 +124,10 @@ def test_anchors_flags_and_quotes() -> None:
 
 
 def test_an_expression_that_would_take_a_backtracker_forever_takes_a_moment() -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     hostile = Regex("(a+)+(a|aa)*b")
     assert not any(hostile.matches("a" * 249) for _ in range(200))
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
 
 
 @pytest.mark.parametrize(

@@ -292,25 +292,29 @@ def test_the_silent_and_the_stalled_are_dropped_and_the_waiting_are_not(monkeypa
 
 def test_a_throttled_client_waits_and_others_do_not() -> None:
     async def test() -> None:
+        served: list[bytes] = []
+
         def serve(request: memoryview, connection: Connection) -> Reply:
-            if bytes(request) == b"throttle":
-                connection.throttle(150)
+            served.append(bytes(request))
+            if bytes(request).isdigit():
+                connection.throttle(int(bytes(request)))
             return frame(bytes(request))
 
         async with serving(serve) as (_, port):
-            reader, writer = await connect(port)
-            other, other_writer = await connect(port)
+            long_throttled, short_throttled, other = [await connect(port) for _ in range(3)]
+            long_throttled[1].write(frame(b"60000") + frame(b"a minute later"))
+            assert await read_frame(long_throttled[0]) == b"60000"
             loop = asyncio.get_running_loop()
             started = loop.time()
-            writer.write(frame(b"throttle") + frame(b"next"))
-            assert await read_frame(reader) == b"throttle"
-            other_writer.write(frame(b"other"))
-            assert await read_frame(other) == b"other"
-            assert loop.time() - started < 0.12
-            assert await read_frame(reader) == b"next"
-            assert loop.time() - started >= 0.14
-            writer.close()
-            other_writer.close()
+            short_throttled[1].write(frame(b"50") + frame(b"next"))
+            assert await read_frame(short_throttled[0]) == b"50"
+            assert await read_frame(short_throttled[0]) == b"next"
+            assert loop.time() - started >= 0.04
+            other[1].write(frame(b"other"))
+            assert await read_frame(other[0]) == b"other"
+            assert served == [b"60000", b"50", b"next", b"other"]
+            for _, writer in (long_throttled, short_throttled, other):
+                writer.close()
 
     run(test)
 
