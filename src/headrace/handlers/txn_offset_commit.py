@@ -98,6 +98,8 @@ class TxnOffsetCommit:
         producer_id, epoch = int(request.producer_id), int(request.producer_epoch)
         if self.verification.is_open(where, producer_id, epoch):
             return ErrorCode.none
+        if self.verification.is_replaced(where, producer_id, epoch):
+            return ErrorCode.invalid_producer_epoch
         outcomes = await self.verification.verify(
             request.transactional_id, producer_id, epoch, [where], add=version >= _ADDS_FROM
         )

@@ -86,6 +86,11 @@ class TransactionVerification:
         partition = self._partitions.get(where.topic, where.partition)
         return partition is not None and bool(partition.log.producers.has_ongoing(producer_id, producer_epoch))
 
+    def is_replaced(self, where: TopicPartition, producer_id: int, producer_epoch: int) -> bool:
+        """Whether the partition has seen a newer epoch of this producer: then nobody needs to be asked."""
+        partition = self._partitions.get(where.topic, where.partition)
+        return partition is not None and bool(partition.log.producers.is_replaced(producer_id, producer_epoch))
+
     def _leader_epoch(self, where: TopicPartition) -> int | None:
         partition = self._partitions.get(where.topic, where.partition)
         return None if partition is None else int(partition.leader_epoch)

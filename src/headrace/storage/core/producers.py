@@ -154,6 +154,10 @@ class Producers:
         entry = self.entries.get(producer_id)
         return entry is not None and entry.txn_first_offset is not None and entry.epoch == epoch
 
+    def is_replaced(self, producer_id: int, epoch: int) -> bool:
+        entry = self.entries.get(producer_id)
+        return entry is not None and entry.epoch > epoch
+
     def start_verification(
         self, producer_id: int, epoch: int, sequence: int, *, supports_epoch_bump: bool, now_ms: int
     ) -> object | None:
