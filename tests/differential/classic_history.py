@@ -163,8 +163,8 @@ class ClassicModel:
             "generation_id": generation,
             "member_id": member.name,
             "group_instance_id": member.instance,
-            "protocol_type": mostly(choice, "consumer", "connect", odds=0.03),
-            "protocol_name": mostly(choice, self.protocol, "other", odds=0.03),
+            "protocol_type": mostly(choice, "consumer", "connect", None, odds=0.03),
+            "protocol_name": mostly(choice, self.protocol, "other", None, odds=0.03),
             "assignments": given,
             **changes,
         }

@@ -347,7 +347,6 @@ LIVES = (
     deleted_while_somebody_is_on_the_way,
     assignments_missing_doubled_and_for_nobody,
     what_a_member_says_anew,
-    votes,
     other_protocol_types,
     full_groups,
 )

@@ -1,6 +1,6 @@
 """What classic groups do at every turn, told step by step on Apache Kafka and on Headrace: the same answers.
 
-`HEADRACE_EFFORT=long` adds the lives in which time runs out.
+`HEADRACE_EFFORT=long` adds the lives in which time runs out, and every pair of protocols with even votes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,11 @@ from tests.support.effort import is_long
 
 pytestmark = pytest.mark.needs("kafka")
 
-LIVES = [*classic_lives.LIVES, *classic_mistakes.LIVES, *(classic_waits.LIVES if is_long() else ())]
+LIVES = [
+    *classic_lives.LIVES,
+    *classic_mistakes.LIVES,
+    *((*classic_waits.LIVES, classic_lives.votes) if is_long() else ()),
+]
 
 
 @pytest.fixture(scope="module")
