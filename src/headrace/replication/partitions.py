@@ -280,7 +280,10 @@ class Partitions:
         if strays:
             shown = ", ".join(sorted(strays)[:10])
             logger.warning(
-                "%d logs on disk belong to no topic of this cluster and are left alone: %s", len(strays), shown
+                "%d logs on disk belong to no topic of this cluster and are left alone: %s (of topics that were deleted "
+                "while this broker was away? then stop it and remove their directories)",
+                len(strays),
+                shown,
             )
 
     def tick(self) -> None:
