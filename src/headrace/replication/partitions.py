@@ -18,7 +18,7 @@ import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final, Protocol
 
-from headrace.cluster.core.delta import diff
+from headrace.cluster.core.delta import ImageDelta, diff
 from headrace.cluster.core.image import ClusterImage, PartitionInfo, TopicInfo
 from headrace.cluster.view import ClusterView
 from headrace.kernel.errors import ErrorCode, Fault, NotLeader, StorageFault, UnknownPartition, UnknownTopicId
@@ -191,18 +191,29 @@ class Partitions:
         for topic in delta.deleted:
             for index in range(len(topic.partitions)):
                 self._drop(topic.name, index)
+        # By a lower min.insync.replicas nobody may commit who leads no more; by a higher one nobody may begin to commit
+        # with a set that is too small for it. So leadership that ended goes first, then settings, then the rest.
+        self._step_down_where_others_lead(delta)
+        self._configure({name for kind, name in delta.configs_changed if kind == "topic"}, image)
         configs: dict[str, LogConfig] = {}  # made once per topic: a large one has thousands of partitions
         for topic, index, _, info in delta.changed:
             self._assign(topic, index, info, image, configs)
         if delta.brokers_joined or delta.brokers_left:
             for partition in self.all():
                 partition.brokers_changed(self.live_brokers)
-        self._configure({name for kind, name in delta.configs_changed if kind == "topic"}, image)
         if first:
             self._warn_of_strays(image)
 
+    def _step_down_where_others_lead(self, delta: ImageDelta) -> None:
+        for topic, index, _, info in delta.changed:
+            partition = self._by_name.get((topic.name, index))
+            if partition is not None and partition.is_leader and info.leader != self.broker_id:
+                if info.leader_epoch > partition.leader_epoch:
+                    partition.step_down()
+
     def broker_config_changed(self) -> None:
-        """The broker's own settings changed, from which every topic inherits."""
+        """The broker's own settings changed, from which every topic inherits. The image that says so is acted on next."""
+        self._step_down_where_others_lead(diff(self._applied, self._view.current))
         self._configure({topic for topic, _ in self._by_name}, self._applied)
 
     def _configure(self, topics: Collection[str], image: ClusterImage) -> None:
@@ -280,8 +291,8 @@ class Partitions:
         if strays:
             shown = ", ".join(sorted(strays)[:10])
             logger.warning(
-                "%d logs on disk belong to no topic of this cluster and are left alone: %s (of topics that were deleted "
-                "while this broker was away? then stop it and remove their directories)",
+                "%d logs on disk belong to no topic of this cluster and are left alone: %s (were the topics deleted "
+                "while this broker was away? then stop it and remove the directories)",
                 len(strays),
                 shown,
             )
