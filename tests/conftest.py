@@ -21,7 +21,7 @@ from types import ModuleType
 
 # Its pytest plugin imports it at the very end otherwise, which CPython 3.11 may not survive after threads with event
 # loops (SystemError: AST constructor recursion depth mismatch).
-import hypothesis  # noqa: F401
+import hypothesis
 import pytest
 
 from tests.reference import kafka as reference
@@ -46,6 +46,10 @@ def _load_tool(name: str) -> ModuleType:
 # A shell's background job ignores Ctrl-C, and so would every program that a test starts and interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# A busy machine is slow, and that says nothing of an example: a test that hangs has pytest's time limit.
+hypothesis.settings.register_profile("headrace", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("headrace")
 
 _system_programs = _load_tool("system_programs")
 _known = _system_programs.programs()
