@@ -16,7 +16,8 @@ from tests.support.network import STORE
 MIN_ACKED = 300
 
 
-def conclude(cluster: RunningCluster, *loads: Load, topic: str) -> None:
+def conclude(cluster: RunningCluster, *given: Load, topic: str) -> None:
+    loads = [part for load in given for part in load.parts]
     for load in loads:
         load.stop_writing()
     for load in loads:

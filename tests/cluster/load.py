@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import threading
 import time
 from typing import Any
@@ -10,7 +11,9 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from tests.cluster.history import ANY_OFFSET, History, Place, Value
+from tests.reference import kafka
 from tests.support.cluster import RunningCluster, wait_for
+from tests.support.effort import is_long
 from tests.support.java_client import JavaProgram
 
 _QUIET = {"log_level": 0, "socket.timeout.ms": 6000, "topic.metadata.refresh.interval.ms": 1000}
@@ -51,6 +54,11 @@ class Load:
         self._read_enough()
         for thread in (*self._producers, self._reader):
             thread.join(60)
+
+    @property
+    def parts(self) -> tuple[Load, ...]:
+        """The loads that it is made of, each with a history of its own."""
+        return (self,)
 
     @property
     def acked(self) -> int:
@@ -221,6 +229,44 @@ class JavaLoad(Load):
 
     def _read_enough(self) -> None:
         self._program.close()
+
+
+class LoadOfBoth(Load):
+    """librdkafka's clients, and the Java clients beside them."""
+
+    def __init__(self, cluster: RunningCluster, topic: str, *, rate: int = 400) -> None:
+        super().__init__(cluster, topic, rate=rate)
+        self._java = JavaLoad(cluster, topic, rate=rate // 2)
+
+    def __enter__(self) -> Load:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self._java)
+            super().__enter__()
+            stack.pop_all()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        super().__exit__()
+        self._java.__exit__()
+
+    @property
+    def parts(self) -> tuple[Load, ...]:
+        return (self, self._java)
+
+    def wait_for_acks(self, more: int, timeout: float = 60) -> float:
+        took = super().wait_for_acks(more, timeout)
+        if self._java.acked:  # it is under way
+            self._java.wait_for_acks(more // 4, timeout)
+        return took
+
+    def stop_writing(self) -> None:
+        super().stop_writing()
+        self._java.stop_writing()
+
+
+def client_load(cluster: RunningCluster, topic: str) -> Load:
+    """From both kinds of clients where there is time, and Apache Kafka's jars."""
+    return (LoadOfBoth if is_long() and kafka.available() and shutil.which("javac") else Load)(cluster, topic)
 
 
 def read_all(cluster: RunningCluster, topic: str) -> dict[int, list[tuple[int, Value]]]:

@@ -22,7 +22,7 @@ from confluent_kafka.admin import (
 )
 
 from tests.cluster.faults import conclude, controller_of
-from tests.cluster.load import Load
+from tests.cluster.load import Load, client_load
 from tests.support import zookeeper
 from tests.support.cluster import RunningCluster, wait_for
 from tests.support.effort import is_long
@@ -134,7 +134,7 @@ def test_one_replica_becomes_three_while_the_target_and_the_controller_die(
 
 @only_long
 def test_a_follower_that_stutters_and_partitions_that_are_added(cluster: RunningCluster, topic: str) -> None:
-    with Load(cluster, topic) as load:
+    with client_load(cluster, topic) as load:
         admin = cluster.admin()
         follower = cluster.brokers[cluster.others(cluster.leader(topic))[0]]
         for turn in range(8 if is_long() else 3):

@@ -18,7 +18,7 @@ import pytest
 
 from tests.cluster import faults
 from tests.cluster.faults import conclude, controller_of
-from tests.cluster.load import JavaLoad, Load
+from tests.cluster.load import JavaLoad, Load, client_load
 from tests.support import network, small_disk, zookeeper
 from tests.support.cluster import RunningCluster, wait_for
 from tests.support.effort import is_long
@@ -83,7 +83,7 @@ def test_leader_killed_then_all_under_both_clients(cluster: RunningCluster, topi
 
 
 def test_follower_then_controller_killed(cluster: RunningCluster, topic: str) -> None:
-    with Load(cluster, topic) as load:
+    with client_load(cluster, topic) as load:
         cluster.brokers[cluster.others(cluster.leader(topic))[0]].kill()
         load.wait_for_acks(100)
         cluster.heal()
@@ -96,7 +96,7 @@ def test_follower_then_controller_killed(cluster: RunningCluster, topic: str) ->
 
 
 def test_leader_frozen_longer_than_its_session(cluster: RunningCluster, topic: str) -> None:
-    with Load(cluster, topic) as load:
+    with client_load(cluster, topic) as load:
         leader = cluster.leader(topic)
         cluster.brokers[leader].pause()
         time.sleep(cluster.session_timeout_s + 2)  # the fault itself: silence for that long
@@ -107,7 +107,7 @@ def test_leader_frozen_longer_than_its_session(cluster: RunningCluster, topic: s
 
 
 def test_zookeeper_killed_and_back(cluster: RunningCluster, topic: str) -> None:
-    with Load(cluster, topic) as load:
+    with client_load(cluster, topic) as load:
         cluster.zookeeper.kill()
         time.sleep(cluster.session_timeout_s + 1)  # longer than any lease
         cluster.zookeeper.start()
@@ -116,7 +116,7 @@ def test_zookeeper_killed_and_back(cluster: RunningCluster, topic: str) -> None:
 
 
 def test_rolling_restart(cluster: RunningCluster, topic: str) -> None:
-    with Load(cluster, topic) as load:
+    with client_load(cluster, topic) as load:
         for broker in cluster.brokers.values():
             assert broker.stop() == 0
             broker.start()
@@ -132,7 +132,7 @@ def test_rolling_restart(cluster: RunningCluster, topic: str) -> None:
 @pytest.mark.needs("ip", "nft")
 @pytest.mark.parametrize("way", WAYS if is_long() else ["deaf"])
 def test_leader_cut_from_zookeeper(cluster: RunningCluster, net: Network, topic: str, way: str) -> None:
-    with Load(cluster, topic) as load:
+    with client_load(cluster, topic) as load:
         leader = cluster.leader(topic)
         net.cut(leader, [STORE], incoming=way != "unheard", outgoing=way != "deaf")
         # It must have stopped serving by its own clock before another leads, which the history checks.
@@ -147,7 +147,7 @@ def test_leader_cut_from_zookeeper(cluster: RunningCluster, net: Network, topic:
 @pytest.mark.needs("ip", "nft")
 @pytest.mark.parametrize("way", WAYS if is_long() else ["both", "unheard"])
 def test_leader_cut_from_its_followers(cluster: RunningCluster, net: Network, topic: str, way: str) -> None:
-    with Load(cluster, topic) as load:
+    with client_load(cluster, topic) as load:
         leader = cluster.leader(topic)
         net.cut(leader, cluster.others(leader), incoming=way != "unheard", outgoing=way != "deaf")
         time.sleep(6)  # the fault: longer than replica.lag.time.max.ms
@@ -160,7 +160,7 @@ def test_leader_cut_from_its_followers(cluster: RunningCluster, net: Network, to
 @pytest.mark.needs("ip", "nft")
 @pytest.mark.skipif(not is_long(), reason="long: make chaos")
 def test_a_broker_cut_from_everybody(cluster: RunningCluster, net: Network, topic: str) -> None:
-    with Load(cluster, topic) as load:
+    with client_load(cluster, topic) as load:
         leader = cluster.leader(topic)
         net.cut(leader, [network.CLIENTS, STORE, *cluster.others(leader)])
         load.wait_for_acks(100)
@@ -173,7 +173,7 @@ def test_a_broker_cut_from_everybody(cluster: RunningCluster, net: Network, topi
 
 
 def test_a_replica_that_lost_its_tail(cluster: RunningCluster, topic: str) -> None:
-    with Load(cluster, topic) as load:
+    with client_load(cluster, topic) as load:
         load.wait_for_acks(200)
         leader = cluster.leader(topic)
         broker = cluster.brokers[cluster.others(leader)[0]]
@@ -191,7 +191,7 @@ def test_a_replica_that_lost_its_tail(cluster: RunningCluster, topic: str) -> No
 
 @pytest.mark.skipif(not is_long(), reason="long: make chaos")
 def test_a_replica_with_a_flipped_byte(cluster: RunningCluster, topic: str) -> None:
-    with Load(cluster, topic) as load:
+    with client_load(cluster, topic) as load:
         load.wait_for_acks(200)
         broker = cluster.brokers[cluster.others(cluster.leader(topic))[0]]
         broker.kill()
@@ -205,7 +205,7 @@ def test_a_replica_with_a_flipped_byte(cluster: RunningCluster, topic: str) -> N
 @needs_disk
 def test_a_full_disk(cluster: RunningCluster, topic: str) -> None:
     """It leads a third of the partitions and follows the rest; all are written on, and it comes back with room."""
-    with Load(cluster, topic) as load:
+    with client_load(cluster, topic) as load:
         assert any(info.leader == SMALL for info in cluster.metadata(topic).values())
         disk = SmallDisk(cluster.data_dir(SMALL))
         disk.fill()
@@ -234,7 +234,7 @@ def test_random_faults(cluster: RunningCluster, topic: str) -> None:
     chance = random.Random(SEED)
     drawn = [fault for fault in faults.FAULTS if cluster.network is not None or fault not in faults.CUTS]
     done: dict[str, int] = {}
-    with Load(cluster, topic) as load:
+    with client_load(cluster, topic) as load:
         end = time.monotonic() + CHAOS_S
         while time.monotonic() < end:
             fault = chance.choice(drawn)

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 import pytest
 
 from tests.cluster.faults import conclude
-from tests.cluster.load import JavaLoad, Load
+from tests.cluster.load import JavaLoad, Load, client_load
 from tests.support import failing_disk, system_shim, zookeeper
 from tests.support.cluster import RunningCluster, wait_for
 from tests.support.effort import is_long
@@ -69,7 +69,7 @@ def test_the_clock_of_a_leader_jumps(
 ) -> None:
     """By less than the retention time, which is counted in that clock, and not so far back that today's records come
     from its future (message.timestamp.after.max.ms, an hour); then it is set right again."""
-    with Load(cluster, topic) as load:
+    with client_load(cluster, topic) as load:
         load.wait_for_acks(100)
         leader = cluster.leader(topic)
         load.listen()
@@ -94,7 +94,7 @@ def test_the_clock_of_a_leader_jumps(
 def test_flushes_of_a_follower_then_of_the_leader_stall(
     cluster: RunningCluster, shims: dict[int, SystemShim], topic: str
 ) -> None:
-    with Load(cluster, topic) as load:
+    with client_load(cluster, topic) as load:
         leader = cluster.leader(topic)
         shims[cluster.others(leader)[0]].set(flush_s=1.5)
         load.wait_for_acks(400)
@@ -141,7 +141,7 @@ def test_the_leader_dies_while_an_emptied_follower_catches_up(
     cluster: RunningCluster, disk: FailingDisk, topic: str
 ) -> None:
     """Replaced while it was stopped, in order or not: an empty disk is never taken for a whole one."""
-    with Load(cluster, topic) as load:
+    with client_load(cluster, topic) as load:
         for in_order in (True, False):
             load.wait_for_acks(300)
             broker = cluster.brokers[WITH_DISK]

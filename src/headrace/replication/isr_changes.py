@@ -148,6 +148,10 @@ class ControllerIsrChanges:
         info = partition.info
         if info is not None and partition.isr is not None and int(data.leader_epoch) == info.leader_epoch:
             isr = tuple(int(broker) for broker in data.isr)
+            if not set(info.isr) <= set(isr):
+                # A smaller set counts when the image has it: by then this broker also knows the min.insync.replicas by
+                # which the controller judged whether those who left may still lead.
+                return
             partition.update(replace(info, isr=isr, partition_epoch=int(data.partition_epoch)))
 
     async def _connected(self) -> Connection:

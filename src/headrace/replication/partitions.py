@@ -207,12 +207,13 @@ class Partitions:
     def _step_down_where_others_lead(self, delta: ImageDelta) -> None:
         for topic, index, _, info in delta.changed:
             partition = self._by_name.get((topic.name, index))
-            if partition is not None and partition.is_leader and info.leader != self.broker_id:
-                if info.leader_epoch > partition.leader_epoch:
-                    partition.step_down()
+            if partition is None or not partition.is_leader or info.leader == self.broker_id:
+                continue
+            if info.leader_epoch > partition.leader_epoch:
+                partition.step_down()
 
     def broker_config_changed(self) -> None:
-        """The broker's own settings changed, from which every topic inherits. The image that says so is acted on next."""
+        """The broker's own settings changed, from which every topic inherits. The image that says so comes next."""
         self._step_down_where_others_lead(diff(self._applied, self._view.current))
         self._configure({topic for topic, _ in self._by_name}, self._applied)
 

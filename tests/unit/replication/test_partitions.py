@@ -15,7 +15,7 @@ from headrace.kernel.errors import NotLeader, UnknownPartition, UnknownTopicId
 from headrace.replication.partition import Partition
 from headrace.replication.partitions import Partitions
 from headrace.storage.log_config import LogConfig
-from headrace.testing.simulation.log import SimulatedLogs
+from headrace.testing.simulation.log import SimulatedLogs, encode
 
 TOPIC_ID = uuid.uuid4()
 EPOCH = 101
@@ -191,3 +191,26 @@ def test_live_brokers_follow_the_image(setting: Setting) -> None:
     isr = setting.partitions.led("t", 0).isr
     assert isr is not None
     assert isr.live == {1: EPOCH, 2: 202}
+
+
+MIN_TWO = {("topic", "t"): {"min.insync.replicas": "2"}}
+
+
+def test_a_lower_min_insync_lets_nobody_commit_who_leads_no_more(setting: Setting) -> None:
+    """Both in one image, as for a broker that was away for a moment."""
+    alone = PartitionInfo(1, 1, 1, (1,), (1, 2))
+    setting.publish(alone, configs=MIN_TWO)
+    partition = setting.partitions.led("t", 0)
+    partition.append(encode([7]), acks=1, now_ms=0)
+    setting.publish(followed(2, 2))
+    assert not partition.is_leader
+    assert partition.high_watermark == 0
+
+
+def test_a_higher_min_insync_counts_before_a_smaller_set(setting: Setting) -> None:
+    setting.publish(led())
+    partition = setting.partitions.led("t", 0)
+    partition.append(encode([7]), acks=1, now_ms=0)
+    setting.publish(PartitionInfo(1, 1, 2, (1,), (1, 2), eligible=(2,)), configs=MIN_TWO)
+    assert partition.is_leader
+    assert partition.high_watermark == 0, "broker 2 may still be elected"
