@@ -49,7 +49,8 @@ class SameIds:
     def _described_id(self, kafka: Side, step: Step) -> str:
         body = {"groups": [step.body["group_id"]], "include_authorized_operations": False}
         found = [str(member.member_id) for member in kafka.ask(DESCRIBE, 5, body).groups[0].members]
-        return next((member_id for member_id in found if member_id not in self._met), "")
+        made_up = [member_id for member_id in found if _UUID.search(member_id) or len(member_id) == 22]
+        return next((member_id for member_id in made_up if member_id not in self._met), "")
 
 
 def _answered_id(asked: socket.socket, step: Step) -> str:

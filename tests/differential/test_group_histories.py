@@ -18,6 +18,7 @@ from headrace.testing import broker
 from tests.differential import share_history
 from tests.differential.classic_history import ClassicModel
 from tests.differential.conftest import HISTORY_SETTINGS
+from tests.differential.consumer_corners import CORNERS
 from tests.differential.consumer_history import ConsumerModel, MixedModel
 from tests.differential.histories import History, Model, Side, Step, Tossed, play
 from tests.differential.same_ids import SameIds
@@ -150,6 +151,14 @@ def test_every_step_is_answered_as_kafka_answers_it(sides: tuple[Side, Side], ki
         except AssertionError as differs:
             raise AssertionError(f"seed {seed}: {differs}") from None
     assert tossed < count
+
+
+@pytest.mark.parametrize("corner", CORNERS)
+def test_corners_of_the_consumer_protocol_look_as_in_kafka(sides: tuple[Side, Side], corner: str) -> None:
+    group = f"{corner}-{random.randrange(10**9)}"
+    history = History(*sides, adjust=only_of(group))
+    for step in CORNERS[corner](group):
+        history.take(step, lambda *_: None)
 
 
 def test_requests_of_a_feature_at_level_zero_are_refused_as_kafka_refuses_them(sides: tuple[Side, Side]) -> None:

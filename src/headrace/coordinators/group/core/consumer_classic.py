@@ -75,7 +75,7 @@ class ClassicMembers:
             subscription.rack or member.about.rack_id,
             request.client_id,
             request.client_host,
-            tuple(sorted(subscription.topics)),
+            tuple(sorted(set(subscription.topics))),
             None,
             request.rebalance_timeout_ms,
             member.about.server_assignor,

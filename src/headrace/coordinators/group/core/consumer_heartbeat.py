@@ -26,7 +26,7 @@ from headrace.coordinators.group.core.consumer_group import (
 )
 from headrace.coordinators.group.core.consumer_target import may_assign
 from headrace.coordinators.group.core.effects import Effects
-from headrace.coordinators.group.core.heartbeat_messages import HeartbeatReply, HeartbeatRequest
+from headrace.coordinators.group.core.heartbeat_messages import HeartbeatReply, HeartbeatRequest, check_regex
 from headrace.coordinators.group.core.reconciliation import Aim, reconcile
 from headrace.coordinators.group.core.settings import GroupSettings
 from headrace.coordinators.runtime_result import NOTHING, Result
@@ -77,6 +77,8 @@ class ConsumerHeartbeats:
             raise Refused(ErrorCode.group_max_size_reached, f"The consumer group has reached its capacity of {limit}.")
         member_id = request.member_id or self._new_id()
         member, replaced = self._member(group, member_id, request, effects)
+        if request.topic_regex != member.about.topic_regex and not joins:
+            check_regex(request)
         updated = replace(member, about=_updated(member.about, request))
         final = self.advance(group, member, updated, replaced, request.owned, effects, now_ms).member
         self.keep_alive(group.group_id, member_id, self._session_timeout_ms(group.group_id), effects)
@@ -320,7 +322,7 @@ def _updated(about: MemberMetadata, request: HeartbeatRequest) -> MemberMetadata
         about.rack_id if request.rack_id is None else request.rack_id,
         request.client_id,
         request.client_host,
-        about.topic_names if request.topic_names is None else tuple(sorted(request.topic_names)),
+        about.topic_names if request.topic_names is None else tuple(sorted(set(request.topic_names))),
         about.topic_regex if request.topic_regex is None else request.topic_regex or None,
         about.rebalance_timeout_ms if request.rebalance_timeout_ms == -1 else request.rebalance_timeout_ms,
         about.server_assignor if request.server_assignor is None else request.server_assignor,

@@ -58,7 +58,7 @@ class HeartbeatReply:
 def check_heartbeat(request: HeartbeatRequest, settings: GroupSettings, version: int) -> None:
     """Raises INVALID_REQUEST and its kin, as Kafka words the rules."""
     _check_not_empty(("GroupId", request.group_id), ("InstanceId", request.instance_id), ("RackId", request.rack_id))
-    names_itself = version >= 1 or request.epoch != 0
+    names_itself = version >= 1 or request.epoch > 0 or request.epoch == LEAVE_EPOCH
     if names_itself and not request.member_id.strip():
         raise Refused(ErrorCode.invalid_request, "MemberId can't be empty.")
     if request.epoch == 0:
@@ -81,6 +81,12 @@ def check_heartbeat(request: HeartbeatRequest, settings: GroupSettings, version:
             ErrorCode.unsupported_assignor,
             f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {names}.",
         )
+    if request.epoch == 0:
+        check_regex(request)
+
+
+def check_regex(request: HeartbeatRequest) -> None:
+    """Of a member that is one, or will be: who leaves, or is unknown, hears that first."""
     if request.topic_regex:
         try:
             Regex(request.topic_regex)

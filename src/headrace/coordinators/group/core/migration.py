@@ -114,7 +114,7 @@ def _as_consumer_member(classic: ClassicGroup, member: ClassicMember, image: Clu
         subscription.rack,
         member.client_id,
         member.client_host,
-        tuple(sorted(subscription.topics)),
+        tuple(sorted(set(subscription.topics))),
         None,
         member.rebalance_timeout_ms,
         None,
