@@ -12,11 +12,13 @@ the clients have an address each. What is cut is dropped by nftables inside the 
 
 from __future__ import annotations
 
+import fcntl
 import itertools
 import os
 import re
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
@@ -25,6 +27,7 @@ from typing import Final
 CLIENTS: Final = -1
 STORE: Final = 0
 _PREFIX: Final = "hr"
+_LOCK: Final = Path(tempfile.gettempdir()) / "headrace-networks.lock"
 _numbers = itertools.count()
 
 
@@ -47,15 +50,18 @@ class Network:
     def __init__(self, brokers: int = 4) -> None:
         number = next(_numbers)
         self._bridge = f"{_PREFIX}{os.getpid()}b{number}"
-        # 198.18.0.0/15 is set aside for tests of networks: nothing real has such an address.
-        self._net = f"198.18.{(os.getpid() * 7 + number) % 256}"
+        self._net = ""
         self._brokers = range(1, brokers + 1)
         self._cut: set[int] = set()
 
     def __enter__(self) -> Network:
         _clear_leftovers()
         try:
-            self._build()
+            # Tests in another process make such networks too: each takes one that nobody has.
+            with _LOCK.open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                self._net = _free_net()
+                self._build()
         except BaseException:
             self.close()
             raise
@@ -114,6 +120,12 @@ class Network:
 
     def _nft(self, broker: int, *words: str) -> None:
         _run(*self.command(broker), "nft", *words)
+
+
+def _free_net() -> str:
+    """198.18.0.0/15 is set aside for tests of networks: nothing real has such an address."""
+    taken = subprocess.run(["ip", "-4", "-br", "address"], capture_output=True, text=True, check=True).stdout
+    return next(net for net in (f"198.18.{number}" for number in range(256)) if f" {net}." not in taken)
 
 
 def _run(*words: str) -> None:
