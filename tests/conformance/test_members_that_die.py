@@ -42,20 +42,32 @@ def running() -> Iterator[RunningBroker]:
 
 
 def java_member(
-    bootstrap: str, topic: str, directory: Path, assignor: str, *, static: bool = False, slow: bool = False
+    bootstrap: str,
+    topic: str,
+    directory: Path,
+    assignor: str,
+    *,
+    static: bool = False,
+    slow: bool = False,
+    new_protocol: bool = False,
 ) -> Start:
     classes = compiled("GroupMember")
     settings = {
         "bootstrap.servers": bootstrap,
         "group.id": f"g-{topic}",
-        "group.protocol": "classic",
-        "partition.assignment.strategy": f"org.apache.kafka.clients.consumer.{ASSIGNORS[assignor]}",
         "auto.offset.reset": "earliest",
         "enable.auto.commit": "false",
-        "session.timeout.ms": str(SESSION_MS),
-        "heartbeat.interval.ms": "300",
         "metadata.max.age.ms": "2000",
     }
+    if new_protocol:
+        settings |= {"group.protocol": "consumer", "group.remote.assignor": assignor}
+    else:
+        settings |= {
+            "group.protocol": "classic",
+            "partition.assignment.strategy": f"org.apache.kafka.clients.consumer.{ASSIGNORS[assignor]}",
+            "session.timeout.ms": str(SESSION_MS),
+            "heartbeat.interval.ms": "300",
+        }
     java = ["java", "-Xmx64m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"]
     java += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", classes, "GroupMember", topic]
 
@@ -160,6 +172,22 @@ def test_members_of_kafkajs(bootstrap: str, topic: str, tmp_path: Path, project:
 
     told = play(bootstrap, topic, start, rounds(short=6, long=20))
     print(f"\nkafkajs: {told}")
+
+
+@LONG
+@pytest.mark.needs("kafka")
+def test_a_second_process_with_the_same_instance_id_ends_the_first(bootstrap: str, topic: str, tmp_path: Path) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(10)
+    start = java_member(bootstrap, topic, tmp_path, "range", static=True)
+    first = start(0, 0)
+    wait_for(lambda: first.has_partitions, {0: first})
+    second = start(0, 1)
+    wait_for(lambda: second.has_partitions and first.process.poll() is not None, {0: second})
+    for member in (first, second):
+        member.end(signal.SIGTERM)
+    assert "FencedInstanceIdException" in (tmp_path / "0.0.err").read_text()
+    assert not (tmp_path / "0.1.err").read_text()
 
 
 def test_the_watch_sees_what_must_not_be() -> None:
