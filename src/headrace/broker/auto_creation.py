@@ -16,25 +16,31 @@ from headrace.kernel.ids import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, T
 
 log = logging.getLogger("headrace.broker")
 
-# Internal topic → (partitions, replication factor, segment size) keys, and what else makes it what it is.
+# Internal topic → keys of (partitions, replication factor, what of its configs is set), and its other configs.
 _INTERNAL: Final = {
     GROUP_METADATA_TOPIC: (
         "offsets.topic.num.partitions",
         "offsets.topic.replication.factor",
-        "offsets.topic.segment.bytes",
+        {"segment.bytes": "offsets.topic.segment.bytes"},
         {"cleanup.policy": "compact", "compression.type": "producer"},
     ),
     TRANSACTION_STATE_TOPIC: (
         "transaction.state.log.num.partitions",
         "transaction.state.log.replication.factor",
-        "transaction.state.log.segment.bytes",
+        {
+            "segment.bytes": "transaction.state.log.segment.bytes",
+            "min.insync.replicas": "transaction.state.log.min.isr",
+        },
         {"cleanup.policy": "compact", "compression.type": "uncompressed", "unclean.leader.election.enable": "false"},
     ),
     SHARE_GROUP_STATE_TOPIC: (
         "share.coordinator.state.topic.num.partitions",
         "share.coordinator.state.topic.replication.factor",
-        "share.coordinator.state.topic.segment.bytes",
-        {"cleanup.policy": "delete", "compression.type": "uncompressed", "retention.ms": "-1"},
+        {
+            "segment.bytes": "share.coordinator.state.topic.segment.bytes",
+            "min.insync.replicas": "share.coordinator.state.topic.min.isr",
+        },
+        {"cleanup.policy": "delete", "compression.type": "producer", "retention.ms": "-1"},
     ),
 }
 
@@ -82,12 +88,11 @@ class TopicCreation:
         internal = _INTERNAL.get(name)
         if internal is None:
             return NewTopic(name)
-        partitions, replication_factor, segment_bytes, configs = internal
+        partitions, replication_factor, keys, configs = internal
         config = self._config()
-        # As many replicas as are asked for, or as there are brokers; Kafka would wait for the brokers.
-        return NewTopic(
-            name,
-            int(config[partitions]),
-            int(config[replication_factor]),
-            configs={**configs, "segment.bytes": str(config[segment_bytes])},
-        )
+        # With fewer brokers than replicas the controller refuses, and whoever looks for the coordinator comes again.
+        replicas = int(config[replication_factor])
+        own = {name: str(config[key]) for name, key in keys.items()}
+        if int(own.get("min.insync.replicas", 0)) > replicas:
+            own["min.insync.replicas"] = str(replicas)  # more than there are would refuse every write for ever
+        return NewTopic(name, int(config[partitions]), replicas, configs={**configs, **own})

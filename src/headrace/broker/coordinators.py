@@ -72,6 +72,7 @@ class Coordinators:
                 expire_interval_ms=int(config["transaction.remove.expired.transaction.cleanup.interval.ms"]),
             ),
             partition_count=int(config["transaction.state.log.num.partitions"]),
+            load_bytes=int(config["transaction.state.log.load.buffer.size"]),
         )
         self.verification = TransactionVerification(
             self.transactions,

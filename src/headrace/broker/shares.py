@@ -15,6 +15,7 @@ from headrace.coordinators.share.persister import Persister
 from headrace.coordinators.share.queues import Queues
 from headrace.coordinators.share.settings import queue_settings
 from headrace.coordinators.share.state_coordinator import ShareStateCoordinator
+from headrace.records.compression import Codec
 from headrace.replication.partitions import Partitions
 
 
@@ -35,6 +36,9 @@ class Shares:
             broker_id,
             partition_count=int(config["share.coordinator.state.topic.num.partitions"]),
             updates_per_snapshot=int(config["share.coordinator.snapshot.update.records.per.snapshot"]),
+            write_timeout_ms=int(config["share.coordinator.write.timeout.ms"]),
+            load_bytes=int(config["share.coordinator.load.buffer.size"]),
+            codec=Codec(config["share.coordinator.state.topic.compression.codec"]),
         )
         persister = Persister(self.states, view, broker_id, peers, creation.ensure)
         self.queues = Queues(

@@ -50,6 +50,8 @@ class Cluster:
             "offsets.topic.replication.factor": str(factor),
             "transaction.state.log.replication.factor": str(factor),
             "transaction.state.log.min.isr": str(max(1, factor - 1)),
+            "share.coordinator.state.topic.replication.factor": str(factor),
+            "share.coordinator.state.topic.min.isr": str(max(1, factor - 1)),
             "group.initial.rebalance.delay.ms": "0",
             **settings,
         }

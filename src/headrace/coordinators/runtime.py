@@ -21,6 +21,7 @@ from headrace.coordinators.runtime_result import DEFERRED, NOTHING, Result, Time
 from headrace.coordinators.runtime_shard import HostedShard, Phase, S, Shard
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.kernel.ids import coordinator_partition
+from headrace.records.compression import Codec
 
 __all__ = ["DEFERRED", "NOTHING", "CoordinatorRuntime", "Result", "Shard", "Timer"]
 
@@ -50,6 +51,7 @@ class CoordinatorRuntime(Generic[S]):
         clock: Callable[[], int] = wall_clock_ms,
         write_timeout_ms: int = _WRITE_TIMEOUT_MS,
         make_log: Callable[[Any], CoordinatorLog] = PartitionLog,
+        codec: Codec = Codec.NONE,
     ) -> None:
         self.topic = topic
         self.partition_count = partition_count
@@ -59,6 +61,7 @@ class CoordinatorRuntime(Generic[S]):
         self._make_log = make_log
         self._clock = clock
         self._write_timeout_ms = write_timeout_ms
+        self._codec = codec
         self._hosted: dict[int, HostedShard[S]] = {}
         self._partition_of: dict[str, int] = {}
 
@@ -96,6 +99,7 @@ class CoordinatorRuntime(Generic[S]):
             lambda: self._make_shard(index),
             self._clock,
             self._write_timeout_ms,
+            self._codec,
         )
         self._hosted[index] = fresh
         fresh.load()

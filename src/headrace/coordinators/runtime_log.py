@@ -14,7 +14,7 @@ from headrace.kernel.errors import ErrorCode, Fault, NotLeader, Refused
 from headrace.replication.partition import Partition
 from headrace.storage.log import AppendOrigin
 
-_READ_BYTES: Final = 5 * 1024 * 1024  # offsets.load.buffer.size: what one step of loading may hold in memory
+LOAD_BYTES: Final = 5 * 1024 * 1024  # the default of all coordinators' load buffers
 
 
 # What a failed write means to a client of a coordinator (Kafka's table): ask again, or look for the coordinator again.
@@ -66,8 +66,9 @@ class CoordinatorLog(Protocol):
 class PartitionLog:
     """CoordinatorLog over `replication.partition.Partition`."""
 
-    def __init__(self, partition: Partition) -> None:
+    def __init__(self, partition: Partition, load_bytes: int = LOAD_BYTES) -> None:
         self._partition = partition
+        self._load_bytes = load_bytes
 
     @property
     def end_offset(self) -> int:
@@ -113,7 +114,7 @@ class PartitionLog:
         log = self._partition.log
         offset = log.log_start_offset
         while offset < log.log_end_offset:
-            found = log.read(offset, _READ_BYTES)
+            found = log.read(offset, self._load_bytes)
             if found is None:
                 return
             data = os.pread(found.file.fileno(), found.length, found.position)

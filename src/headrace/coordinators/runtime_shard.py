@@ -30,6 +30,7 @@ from headrace.coordinators.runtime_result import DEFERRED, Result, Timer
 from headrace.coordinators.runtime_timers import Timers
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 from headrace.records.builder import Record, build_writable_batch
+from headrace.records.compression import Codec
 from headrace.records.control import build_end_txn_marker
 
 _log = logging.getLogger(__name__)
@@ -68,6 +69,7 @@ class HostedShard(Generic[S]):
         make_shard: Callable[[], S],
         clock: Callable[[], int],
         write_timeout_ms: int,
+        codec: Codec = Codec.NONE,
     ) -> None:
         self.name = name
         self.leader_epoch = leader_epoch
@@ -75,6 +77,7 @@ class HostedShard(Generic[S]):
         self.shard = make_shard()
         self._make_shard = make_shard
         self._log = log
+        self._codec = codec
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._timers = Timers(self._loop, self._fire)
@@ -310,7 +313,7 @@ class HostedShard(Generic[S]):
     def _write_now(self, result: Result, now_ms: int) -> None:
         records = result.records
         try:
-            end_offset = self._log.append(build_writable_batch(records, result.producer), now_ms)
+            end_offset = self._log.append(build_writable_batch(records, result.producer, self._codec), now_ms)
         except Fault as fault:
             if not result.replay:
                 # The operation has changed the memory already: it is built anew from what is on disk.
@@ -354,7 +357,7 @@ class HostedShard(Generic[S]):
         records, self._gathered, self._gathered_bytes = self._gathered, [], 0
         tell, self._gathered_tell = self._gathered_tell, []
         try:
-            end_offset = self._log.append(build_writable_batch(records), self._clock())
+            end_offset = self._log.append(build_writable_batch(records, None, self._codec), self._clock())
         except Fault as fault:
             _log.warning("%s: %d records could not be written: %s", self.name, len(records), fault.message)
             self._gathered_tell = tell

@@ -84,11 +84,16 @@ def build_batch(
     return bytes(sealed)
 
 
-def build_writable_batch(records: Sequence[Record], producer: tuple[int, int] | None = None) -> bytearray:
+def build_writable_batch(
+    records: Sequence[Record], producer: tuple[int, int] | None = None, codec: Codec = Codec.NONE
+) -> bytearray:
     """One sealed batch that is to be appended here: plain, or of the transaction of `producer` (id, epoch)."""
+    section = records_section(records)
+    if codec is not Codec.NONE:
+        section = compress(codec, section)
     if producer is None:
-        return _sealed(records, records_section(records), 0, (NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE))
-    return _sealed(records, records_section(records), TRANSACTIONAL_BIT, (*producer, NO_SEQUENCE))
+        return _sealed(records, section, codec, (NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE))
+    return _sealed(records, section, TRANSACTIONAL_BIT | codec, (*producer, NO_SEQUENCE))
 
 
 def _sealed(

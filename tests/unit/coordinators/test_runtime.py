@@ -12,7 +12,9 @@ from headrace.cluster.core.image import ClusterImage, PartitionInfo, TopicInfo
 from headrace.coordinators.runtime import CoordinatorRuntime, Result, Timer, settled
 from headrace.kernel.errors import ErrorCode, Refused, StorageFault
 from headrace.kernel.ids import new_topic_id
+from headrace.records.batch import batches
 from headrace.records.builder import Record
+from headrace.records.compression import Codec
 from tests.support.coordinator_logs import MemoryLog
 
 
@@ -439,5 +441,25 @@ def test_records_that_need_not_stand_together_are_written_in_several_batches(gat
         stored = {record.key: record.value for record in log.records()}
         assert many.items() <= stored.items() and max(map(len, log.stored)) <= 1_000
         assert runtime.hosted(0).shard.values == stored
+
+    on_loop(scenario)
+
+
+def test_a_log_written_with_a_codec_is_read_back_whatever_the_codec_is_now() -> None:
+    async def scenario() -> None:
+        log = MemoryLog()
+        for codec in Codec:
+            runtime = runtime_on(log, codec=codec)
+            await runtime.wait_loaded()
+            key = codec.name.encode()
+            for _ in range(3):
+                await asyncio.gather(*(settled(runtime.submit("a", put(key, b"x" * 500))) for _ in range(3)))
+            await runtime.run("a", put(b"t" + key, b"1", producer=(7, 0)))
+            await runtime.complete_transaction(0, 7, 0, 5, True)
+        assert {batch.codec for data in log.stored for batch in batches(memoryview(data))} == set(Codec)
+        again = runtime_on(log)
+        await again.wait_loaded()
+        assert again.hosted(0).shard.values == runtime.hosted(0).shard.values
+        assert len(again.hosted(0).shard.values) == 2 * len(Codec)
 
     on_loop(scenario)

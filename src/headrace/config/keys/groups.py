@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.config.key import INT_MAX, Importance, Key, Type, Update
-from headrace.config.rules import at_least, each_of, one_of_any_case
+from headrace.config.rules import at_least, between, each_of, one_of_any_case
 
 STRING = Type.STRING
 INT = Type.INT
@@ -44,8 +44,8 @@ KEYS = (
         INT,
         0,
         "Codec of the offsets topic: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.",
+        between(0, 4),
         importance=HIGH,
-        difference="Without effect: written uncompressed.",
     ),
     Key(
         "offsets.retention.minutes",
@@ -70,7 +70,6 @@ KEYS = (
         "Bytes read at a time when a coordinator loads its groups.",
         at_least(1),
         importance=HIGH,
-        difference="Without effect: the coordinator sizes its own reads.",
     ),
     Key(
         "offsets.commit.timeout.ms",

@@ -184,7 +184,7 @@ KEYS = (
         "`min.insync.replicas` of that topic.",
         at_least(1),
         importance=HIGH,
-        difference="1 when the broker stands alone (no `zookeeper.connect`).",
+        difference="1 when the broker stands alone (no `zookeeper.connect`); never more than the topic has replicas.",
     ),
     Key(
         "share.coordinator.state.topic.segment.bytes",
@@ -199,8 +199,8 @@ KEYS = (
         INT,
         0,
         "Codec of that topic: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.",
+        between(0, 4),
         importance=HIGH,
-        difference="Without effect: written uncompressed.",
     ),
     Key(
         "share.coordinator.snapshot.update.records.per.snapshot",
@@ -216,7 +216,6 @@ KEYS = (
         "Bytes read at a time when the share coordinator loads its state.",
         at_least(1),
         importance=HIGH,
-        difference="Without effect: the coordinator sizes its own reads.",
     ),
     Key(
         "share.coordinator.write.timeout.ms",
@@ -225,7 +224,6 @@ KEYS = (
         "How long a write of share state waits for its replicas.",
         at_least(1),
         importance=HIGH,
-        difference="Without effect: always 5 seconds.",
     ),
     Key(
         "share.coordinator.threads",

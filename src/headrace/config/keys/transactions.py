@@ -37,7 +37,7 @@ KEYS = (
         "`min.insync.replicas` of that topic.",
         at_least(1),
         importance=HIGH,
-        difference="1 when the broker stands alone (no `zookeeper.connect`).",
+        difference="1 when the broker stands alone (no `zookeeper.connect`); never more than the topic has replicas.",
     ),
     Key(
         "transaction.state.log.segment.bytes",
@@ -54,7 +54,6 @@ KEYS = (
         "Bytes read at a time when a coordinator loads its transactions.",
         at_least(1),
         importance=HIGH,
-        difference="Without effect: the coordinator sizes its own reads.",
     ),
     Key(
         "transaction.max.timeout.ms",

@@ -43,6 +43,7 @@ from headrace.coordinators.group.core.settings import GroupSettings
 from headrace.coordinators.group.core.shard import GroupShard, QueuePartitions
 from headrace.coordinators.group.core.share_group import ShareGroup
 from headrace.coordinators.runtime import CoordinatorRuntime, LedPartitions, settled, wall_clock_ms
+from headrace.coordinators.runtime_log import PartitionLog
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 from headrace.kernel.ids import GROUP_METADATA_TOPIC
 
@@ -82,6 +83,8 @@ class GroupCoordinator:
             partition_count=partition_count,
             clock=clock,
             write_timeout_ms=settings.write_timeout_ms,
+            make_log=lambda partition: PartitionLog(partition, settings.load_bytes),
+            codec=settings.codec,
         )
 
     # --- the cluster --------------------------------------------------------------------------------------------

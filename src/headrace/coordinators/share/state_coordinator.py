@@ -14,9 +14,11 @@ from typing import Any
 from headrace.cluster.core.image import ClusterImage
 from headrace.coordinators.codec.share_state import ShareKey, ShareSnapshot, StateBatch
 from headrace.coordinators.runtime import CoordinatorRuntime, LedPartitions, settled, wall_clock_ms
+from headrace.coordinators.runtime_log import LOAD_BYTES, PartitionLog
 from headrace.coordinators.share.core.share_state import ShareStateShard
 from headrace.kernel.errors import Fault
 from headrace.kernel.ids import SHARE_GROUP_STATE_TOPIC, uuid_to_text
+from headrace.records.compression import Codec
 
 _log = logging.getLogger(__name__)
 
@@ -35,6 +37,9 @@ class ShareStateCoordinator:
         partition_count: int = 50,
         updates_per_snapshot: int = 500,
         prune_interval_ms: int = 300_000,
+        write_timeout_ms: int = 5_000,
+        load_bytes: int = LOAD_BYTES,
+        codec: Codec = Codec.NONE,
         clock: Callable[[], int] = wall_clock_ms,
     ) -> None:
         self._partitions = partitions
@@ -47,6 +52,9 @@ class ShareStateCoordinator:
             lambda index: ShareStateShard(updates_per_snapshot),
             partition_count=partition_count,
             clock=clock,
+            write_timeout_ms=write_timeout_ms,
+            make_log=lambda partition: PartitionLog(partition, load_bytes),
+            codec=codec,
         )
 
     def follow(self, old: ClusterImage, new: ClusterImage) -> None:

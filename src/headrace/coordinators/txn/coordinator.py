@@ -15,6 +15,7 @@ from headrace.cluster.core.features import level_of
 from headrace.cluster.view import ClusterView
 from headrace.coordinators.producer_ids import ProducerIds
 from headrace.coordinators.runtime import CoordinatorRuntime, LedPartitions, settled, wall_clock_ms
+from headrace.coordinators.runtime_log import LOAD_BYTES, PartitionLog
 from headrace.coordinators.runtime_result import Result
 from headrace.coordinators.txn.core.queries import ListFilter
 from headrace.coordinators.txn.core.shard import TransactionSettings, TransactionShard
@@ -50,6 +51,7 @@ class TransactionCoordinator:
         settings: TransactionSettings,
         *,
         partition_count: int,
+        load_bytes: int = LOAD_BYTES,
         clock: Callable[[], int] = wall_clock_ms,
     ) -> None:
         self._view = around.view
@@ -66,6 +68,7 @@ class TransactionCoordinator:
             self._make_shard,
             partition_count=partition_count,
             clock=clock,
+            make_log=lambda partition: PartitionLog(partition, load_bytes),
         )
 
     def _make_shard(self, index: int) -> TransactionShard:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from headrace.kernel.dataclass import dataclass
+from headrace.records.compression import Codec
 
 
 class TypedValues(Protocol):
@@ -25,6 +26,9 @@ class GroupSettings:
 
     # How long a write may take to be committed (offsets.commit.timeout.ms).
     write_timeout_ms: int = 5_000
+    # How the log is written and read back (offsets.topic.compression.codec, offsets.load.buffer.size).
+    codec: Codec = Codec.NONE
+    load_bytes: int = 5_242_880
 
     # Offsets: offset.metadata.max.bytes, offsets.retention.minutes, offsets.retention.check.interval.ms.
     offset_metadata_max_bytes: int = 4_096
@@ -55,6 +59,8 @@ class GroupSettings:
             initial_rebalance_delay_ms=config["group.initial.rebalance.delay.ms"],
             max_size=config["group.max.size"],
             write_timeout_ms=config["offsets.commit.timeout.ms"],
+            codec=Codec(config["offsets.topic.compression.codec"]),
+            load_bytes=config["offsets.load.buffer.size"],
             offset_metadata_max_bytes=config["offset.metadata.max.bytes"],
             offsets_retention_ms=config["offsets.retention.minutes"] * 60_000,
             offsets_retention_check_interval_ms=config["offsets.retention.check.interval.ms"],
