@@ -20,7 +20,7 @@ from headrace.handlers.error_answers import error_answer
 from headrace.handlers.metering import Metering
 from headrace.handlers.replica_only import ReplicaOnly
 from headrace.handlers.request_metrics import Outstanding, RequestMetrics
-from headrace.handlers.table import Answer, FrameHandler, Handler, HandlerTable, RefusesItself
+from headrace.handlers.table import Answer, FrameHandler, Handler, HandlerTable, ReadsItself, RefusesItself
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.net.connection import Connection
 from headrace.net.replies import CLOSE, Close, Later, Parts, Promise, Reply
@@ -55,6 +55,7 @@ class Dispatcher:
         # Asked once: checking a protocol costs more than serving a small request.
         self._frame_handlers = {h.api_key: h for h in table if isinstance(h, FrameHandler)}
         self._handlers: dict[int, Handler] = {h.api_key: h for h in table if not isinstance(h, FrameHandler)}
+        self._readers = {h.api_key: h.read_body for h in table if isinstance(h, ReadsItself)}
         self._versions = {h.api_key: h.versions for h in table}
 
     def serve(self, frame: memoryview, connection: Connection) -> Reply:
@@ -81,7 +82,11 @@ class Dispatcher:
             if frame_handler is not None:
                 reply = frame_handler.serve_frame(frame, at, context)
             else:
-                request = read_request(header, frame, at)
+                read_body = self._readers.get(api_key)
+                if read_body is None:
+                    request = read_request(header, frame, at)
+                else:
+                    request = read_body(frame, at, header.api_version)
                 reply = self._call(self._handlers[api_key], request, context, connection)
         except MalformedRequest as bad:
             log.warning("%s: closed, %s", connection, bad)

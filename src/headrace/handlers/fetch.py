@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import field
 from functools import partial
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from headrace.handlers.context import RequestContext
 from headrace.handlers.fetch_keys import Key
@@ -29,10 +29,9 @@ from headrace.net.replies import Parts, Promise
 from headrace.replication.partition import Partition
 from headrace.replication.partitions import Partitions
 from headrace.replication.waiters import FetchWaiter
-from headrace.wire.codec import millis
 from headrace.wire.fetch import FetchedPartition, FetchedTopic, encode_fetch_response
+from headrace.wire.fetch_request import FetchRequest, read_fetch_request
 
-_CONSUMER: Final = -1
 _ZSTD_FROM: Final = 10
 _LEADER_TOLD_FROM: Final = 16
 _STORAGE_ERROR_FROM: Final = 6
@@ -88,9 +87,12 @@ class Fetch:
     api_key: ClassVar[int] = 1
     versions: ClassVar[range] = range(4, 19)
 
-    def __call__(self, request: Any, context: RequestContext) -> Parts | Promise:
-        version = context.version
-        replica_id, replica_epoch = _replica(request)
+    def read_body(self, frame: memoryview, at: int, version: int) -> FetchRequest:
+        return read_fetch_request(frame, at, version)
+
+    def __call__(self, request: FetchRequest, context: RequestContext) -> Parts | Promise:
+        version = context.header.api_version
+        replica_id = request.replica_id
         try:
             wanted, session, only_changes = self.sessions.open(
                 request, version, replica_id >= 0, context.received_at_ms
@@ -106,14 +108,14 @@ class Fetch:
             session,
             only_changes,
             replica_id,
-            replica_epoch,
+            request.replica_epoch,
             request.isolation_level,
             max_bytes,
             min(request.min_bytes, max_bytes),
-            getattr(request, "rack_id", ""),
+            request.rack_id,
             session.news if session is not None and only_changes else None,
         )
-        max_wait_ms = millis(request.max_wait)
+        max_wait_ms = request.max_wait_ms
         if max_wait_ms > _HURRIED_WAIT_MS and self._is_hurried(asked):
             max_wait_ms = _HURRIED_WAIT_MS
         gathered = self._gather(asked)
@@ -316,11 +318,3 @@ def _watch(asked: Asked, gathered: Gathered, wake: Callable[[], None]) -> Stop:
     for partition in gathered.readable:
         waiter.watch(partition.readers if asked.replica_id < 0 else partition.tail_readers)
     return waiter.cancel
-
-
-def _replica(request: Any) -> tuple[int, int]:
-    """(replica id, its broker epoch); consumers have -1."""
-    state = getattr(request, "replica_state", None)
-    if state is not None:
-        return state.replica_id, state.replica_epoch
-    return getattr(request, "replica_id", _CONSUMER), -1

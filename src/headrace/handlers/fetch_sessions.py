@@ -12,17 +12,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 from headrace.handlers.fetch_keys import Key
 from headrace.handlers.session_news import SessionNews
 from headrace.kernel.errors import ErrorCode, Refused
-from headrace.wire.fetch import TOPIC_IDS_FROM, FetchedPartition
+from headrace.wire.fetch import FetchedPartition
+from headrace.wire.fetch_request import SESSIONS_FROM, TOPIC_IDS_FROM, FetchRequest, WantedPartition
 
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 NO_SESSION: Final = 0
-_SESSIONS_FROM: Final = 7
 _MAX_EPOCH: Final = 0x7FFFFFFF
 
 _NONE: Final = int(ErrorCode.none)
@@ -45,24 +45,20 @@ class Wanted:
         "topic",
     )
 
-    def __init__(self, topic: str | bytes, partition: Any) -> None:
+    def __init__(self, topic: str | bytes, partition: WantedPartition) -> None:
         self.topic = topic
-        self.index: int = partition.partition
+        self.index = partition.partition
         self.leader_epoch = -1
         self.told_high_watermark = -1
         self.told_log_start = -1
         self.update(partition)
 
-    def update(self, partition: Any) -> None:
-        self.offset: int = partition.fetch_offset
-        self.max_bytes: int = partition.partition_max_bytes
-        leader_epoch = getattr(partition, "current_leader_epoch", -1)
+    def update(self, partition: WantedPartition) -> None:
+        _, leader_epoch, self.offset, self.last_fetched_epoch, self.replica_log_start, self.max_bytes = partition
         if leader_epoch != self.leader_epoch:
             # A follower that changed leaders while an answer was on its way has thrown that answer away.
             self.leader_epoch = leader_epoch
             self.told_high_watermark = -1
-        self.last_fetched_epoch: int = getattr(partition, "last_fetched_epoch", -1)
-        self.replica_log_start: int = getattr(partition, "log_start_offset", -1)
 
     def knows(self, high_watermark: int, log_start: int) -> bool:
         return high_watermark == self.told_high_watermark and log_start == self.told_log_start
@@ -100,25 +96,23 @@ class Session:
         self.created_ms = self.last_used_ms = now_ms
         self.news = SessionNews() if is_follower else None
 
-    def update(self, request: Any) -> None:
-        news = self.news
-        for topic in request.topics:
-            name = topic_key(topic)
-            for partition in topic.partitions:
-                key = (name, partition.partition)
-                known = self.wanted.get(key)
+    def update(self, request: FetchRequest) -> None:
+        news, wanted = self.news, self.wanted
+        for topic, partitions in request.topics:
+            for partition in partitions:
+                key = (topic, partition.partition)
+                known = wanted.get(key)
                 if known is None:
-                    self.wanted[key] = Wanted(name, partition)
+                    wanted[key] = Wanted(topic, partition)
                 else:
                     known.update(partition)
                 if news is not None:
                     news.asked_for(key)
-        for topic in request.forgotten_topics_data:
-            name = topic_key(topic)
-            for index in topic.partitions:
-                self.wanted.pop((name, index), None)
+        for topic, indexes in request.forgotten:
+            for index in indexes:
+                wanted.pop((topic, index), None)
                 if news is not None:
-                    news.forgotten((name, index))
+                    news.forgotten((topic, index))
 
     def close(self) -> None:
         if self.news is not None:
@@ -130,13 +124,6 @@ class Session:
             known = self.wanted.pop(key, None)
             if known is not None:
                 self.wanted[key] = known
-
-
-def topic_key(topic: Any) -> str | bytes:
-    """The name, or the sixteen bytes of the id from v13 on."""
-    if hasattr(topic, "topic_id"):
-        return b"\0" * 16 if topic.topic_id is None else bytes(topic.topic_id.bytes)
-    return str(topic.topic)
 
 
 class FetchSessions:
@@ -164,10 +151,10 @@ class FetchSessions:
         return len(self._sessions)
 
     def open(
-        self, request: Any, version: int, is_follower: bool, now_ms: int
+        self, request: FetchRequest, version: int, is_follower: bool, now_ms: int
     ) -> tuple[dict[Key, Wanted], Session | None, bool]:
         """(what to fetch, the session if there is one, whether only changes are told). Raises Refused."""
-        if version < _SESSIONS_FROM:
+        if version < SESSIONS_FROM:
             return _all_wanted(request), None, False
         session_id, epoch = request.session_id, request.session_epoch
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
@@ -233,10 +220,9 @@ class FetchSessions:
         return False
 
 
-def _all_wanted(request: Any) -> dict[Key, Wanted]:
-    wanted: dict[Key, Wanted] = {}
-    for topic in request.topics:
-        name = topic_key(topic)
-        for partition in topic.partitions:
-            wanted[name, partition.partition] = Wanted(name, partition)
-    return wanted
+def _all_wanted(request: FetchRequest) -> dict[Key, Wanted]:
+    return {
+        (topic, partition.partition): Wanted(topic, partition)
+        for topic, partitions in request.topics
+        for partition in partitions
+    }

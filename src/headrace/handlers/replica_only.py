@@ -22,8 +22,7 @@ def _always(_request: Any, _version: int) -> bool:
 
 
 def _fetches_as_follower(request: Any, _version: int) -> bool:
-    state = getattr(request, "replica_state", None)
-    return bool((request.replica_id if state is None else state.replica_id) >= 0)
+    return bool(request.replica_id >= 0)
 
 
 def _for_several_producers(_request: Any, version: int) -> bool:

@@ -35,6 +35,13 @@ class FrameHandler(Protocol):
 
 
 @runtime_checkable
+class ReadsItself(Protocol):
+    """A handler whose request is read by hand."""
+
+    def read_body(self, frame: memoryview, at: int, version: int) -> Any: ...
+
+
+@runtime_checkable
 class RefusesItself(Protocol):
     """A handler whose API has no error code at its top: it says itself how a fault looks to its client."""
 

@@ -17,10 +17,10 @@ from headrace.client.errors import NoAnswer, Unreachable
 from headrace.kernel.errors import ErrorCode
 from headrace.replication.core.fetch_session import SessionRequest
 from headrace.wire import codec
+from headrace.wire.fetch_request import WantedPartition
 from headrace.wire.replica_fetch import (
     FetchAnswer,
     FetchLimits,
-    WantedPartition,
     by_topic,
     encode_replica_fetch,
     read_fetch_answer,

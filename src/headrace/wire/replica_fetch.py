@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from headrace.wire.codec import MalformedRequest, read_uvarint, skip_tagged_fields
+from headrace.wire.fetch_request import WantedPartition
 from headrace.wire.schema_writer import write_uvarint
 
 FETCH: Final = 1
@@ -24,17 +25,6 @@ _I32: Final = struct.Struct(">i")
 _TOP: Final = struct.Struct(">ihi")
 _PARTITION: Final = struct.Struct(">ihqqq")
 _DIVERGING: Final = struct.Struct(">iq")
-
-
-class WantedPartition(NamedTuple):
-    """In the order of the wire."""
-
-    partition: int
-    leader_epoch: int
-    offset: int
-    last_fetched_epoch: int
-    log_start_offset: int
-    max_bytes: int
 
 
 class FetchLimits(NamedTuple):

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
-from kio.static.primitive import i32, i64
 
 from headrace.handlers.fetch_sessions import FetchSessions, Wanted
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.wire import codec
 from headrace.wire.fetch import FetchedPartition
+from headrace.wire.fetch_request import read_fetch_request
 
 VERSION = 12
 
@@ -48,7 +47,7 @@ def request(
     }
     frame = memoryview(codec.encode_request(1, version, 1, "me", body))[4:]
     header, at = codec.read_request_header(frame)
-    return codec.read_request(header, frame, at)
+    return read_fetch_request(frame, at, header.api_version)
 
 
 def offsets(wanted: dict[Any, Wanted]) -> dict[int, int]:
@@ -115,10 +114,10 @@ def test_only_changes_are_told_and_an_error_is_told_again_when_it_is_over() -> N
     parted = FetchedPartition(0, 0, 12, 12, 3, diverging=(4, 9))
     assert wanted.tell(parted)
     assert wanted.tell(FetchedPartition(0, 0, 12, 12, 3)), "who cuts its log takes nothing else of the answer"
-    asked = request(partitions={0: 5}).topics[0].partitions[0]
-    wanted.update(replace(asked, fetch_offset=i64(6)))
+    (_, (asked,)), *_ = request(partitions={0: 5}).topics
+    wanted.update(asked._replace(offset=6))
     assert not wanted.tell(FetchedPartition(0, 0, 12, 12, 3))
-    wanted.update(replace(asked, current_leader_epoch=i32(8)))
+    wanted.update(asked._replace(leader_epoch=8))
     assert wanted.tell(FetchedPartition(0, 0, 12, 12, 3)), "what came before a change of leaders was thrown away"
 
 

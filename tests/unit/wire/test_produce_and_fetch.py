@@ -10,6 +10,7 @@ import pytest
 
 from headrace.wire.codec import MalformedRequest, encode_request, read_request_header, read_response
 from headrace.wire.fetch import FetchedPartition, encode_fetch_response
+from headrace.wire.fetch_request import WantedPartition, read_fetch_request
 from headrace.wire.node_endpoints import NodeEndpoint
 from headrace.wire.produce import PartitionOutcome, encode_produce_response, encode_taken, read_produce_request
 
@@ -83,6 +84,78 @@ def test_a_cut_produce_request_is_refused_wherever_it_is_cut(version: int, topic
     for length in range(at, len(frame)):
         with pytest.raises(MalformedRequest):
             read_produce_request(frame[:length], at, version)
+
+
+def fetch_frame(version: int) -> memoryview:
+    def partition(index: int, high_watermark: int = 2**63 - 1) -> dict[str, object]:
+        return {
+            "partition": index,
+            "current_leader_epoch": 5,
+            "fetch_offset": 1 << 40,
+            "last_fetched_epoch": 4,
+            "log_start_offset": 17,
+            "partition_max_bytes": 1000 + index,
+            "replica_directory_id": TOPIC_ID,
+            "high_watermark": high_watermark,
+        }
+
+    rows = [partition(0), partition(7, 3)]
+    body = {
+        "cluster_id": "somewhere",
+        "replica_id": 3,
+        "replica_state": {"replica_id": 3, "replica_epoch": 99},
+        "max_wait": 500,
+        "min_bytes": 1,
+        "max_bytes": 1 << 20,
+        "isolation_level": 1,
+        "session_id": 77,
+        "session_epoch": 4,
+        "topics": [
+            {"topic": "orders", "topic_id": TOPIC_ID, "partitions": rows},
+            {"topic": "n" * 200, "topic_id": TOPIC_ID, "partitions": []},
+        ],
+        "forgotten_topics_data": [{"topic": "bills", "topic_id": TOPIC_ID, "partitions": [1, 2]}],
+        "rack_id": "r1",
+    }
+    return memoryview(encode_request(1, version, 7, "me", body))[4:]
+
+
+@pytest.mark.parametrize("version", range(4, 19))
+def test_a_fetch_request_of_every_version_is_read(version: int) -> None:
+    frame = fetch_frame(version)
+    _, at = read_request_header(frame)
+    request = read_fetch_request(frame, at, version)
+    limits = (request.max_wait_ms, request.min_bytes, request.max_bytes, request.isolation_level)
+    assert (request.replica_id, *limits) == (3, 500, 1, 1 << 20, 1)
+    assert request.replica_epoch == (99 if version >= 15 else -1)
+    assert (request.session_id, request.session_epoch) == ((77, 4) if version >= 7 else (0, -1))
+    assert request.rack_id == ("r1" if version >= 11 else "")
+    by_id = version >= 13
+    wanted = [
+        WantedPartition(
+            index,
+            5 if version >= 9 else -1,
+            1 << 40,
+            4 if version >= 12 else -1,
+            17 if version >= 5 else -1,
+            1000 + index,
+        )
+        for index in (0, 7)
+    ]
+    assert request.topics == [
+        (TOPIC_ID.bytes if by_id else "orders", wanted),
+        (TOPIC_ID.bytes if by_id else "n" * 200, []),
+    ]
+    assert request.forgotten == ([(TOPIC_ID.bytes if by_id else "bills", [1, 2])] if version >= 7 else [])
+
+
+@pytest.mark.parametrize("version", range(4, 19))
+def test_a_cut_fetch_request_is_refused_wherever_it_is_cut(version: int) -> None:
+    frame = fetch_frame(version)
+    _, at = read_request_header(frame)
+    for length in range(at, len(frame)):
+        with pytest.raises(MalformedRequest):
+            read_fetch_request(frame[:length], at, version)
 
 
 @pytest.mark.parametrize("version", range(5, 14))

@@ -9,7 +9,8 @@ import pytest
 from headrace.wire import codec
 from headrace.wire.codec import MalformedRequest
 from headrace.wire.fetch import FetchedPartition, encode_fetch_response
-from headrace.wire.replica_fetch import FetchLimits, WantedPartition, encode_replica_fetch, read_fetch_answer
+from headrace.wire.fetch_request import WantedPartition
+from headrace.wire.replica_fetch import FetchLimits, encode_replica_fetch, read_fetch_answer
 
 ONE, OTHER = uuid.uuid4(), uuid.uuid4()
 

@@ -35,6 +35,7 @@ from headrace.testing.simulation.log import LogWatcher, SimulatedLogs, Simulated
 from headrace.testing.simulation.network import SimulatedChannel, SimulatedNetwork
 from headrace.testing.simulation.store import SimulatedStore, SimulatedZooKeeper
 from headrace.wire import codec
+from headrace.wire.fetch_request import read_fetch_request
 from headrace.wire.replica_fetch import FETCH
 
 PRODUCE: Final = 0
@@ -235,12 +236,13 @@ class SimulatedBroker:
     async def _fetch(self, frame: bytes) -> bytes:
         """The handler of a broker, with its sessions: what a follower named once is remembered here."""
         header, at = codec.read_request_header(memoryview(frame)[4:])
-        request = codec.read_request(header, memoryview(frame)[4:], at)
+        request = read_fetch_request(memoryview(frame)[4:], at, header.api_version)
         context = RequestContext(header, "", _LISTENER, ANONYMOUS, self.partitions.monotonic_ms())
         answer = self._fetches(request, context)
         parts = answer if isinstance(answer, list) else await answer
         if not self.is_up:
             raise ConnectionError
+        assert isinstance(parts, list)
         whole = (part.data if isinstance(part, SimulatedSlice) else part for part in parts)
         return b"".join(whole)[4:]  # type: ignore[arg-type]  # the log gives no other slices
 
