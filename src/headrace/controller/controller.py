@@ -35,6 +35,8 @@ logger = logging.getLogger(__name__)
 
 Reply = TypeVar("Reply")
 
+# The settings of topics that elections obey.
+_OF_ELECTIONS: Final = ("min.insync.replicas", "unclean.leader.election.enable")
 _PAUSE_AFTER_FAULT: Final = 0.2
 _LONGEST_UNSEEN: Final = 2.0
 
@@ -46,6 +48,7 @@ class Controller:
         self._ledger: Ledger | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._brokers_hint = asyncio.Event()
+        self._ahead: tuple[BrokerConfig, Mapping[str, str], BrokerConfig] | None = None
         self.unclean_elections = 0
         self.elections_from_last_known = 0
 
@@ -95,10 +98,19 @@ class Controller:
 
         return rules_of
 
+    def _as_stored(self, image: ClusterImage) -> BrokerConfig:
+        """The settings in force once `image` is: a change is decided on before this broker follows it."""
+        config, stored = self._config(), image.config_of("broker", "")
+        if all(stored.get(name) == config.dynamic_default.get(name) for name in _OF_ELECTIONS):
+            return config
+        if self._ahead is None or self._ahead[0] is not config or self._ahead[1] is not stored:
+            self._ahead = config, stored, config.with_dynamic(config.dynamic_broker, stored)
+        return self._ahead[2]
+
     async def _follow_brokers(self, ledger: Ledger) -> None:
         timeout = self._store.session_timeout
         pause = None if math.isinf(timeout) else min(_LONGEST_UNSEEN, timeout / 4)
-        watching = False
+        watching = is_known = False
 
         def hinted() -> None:
             nonlocal watching
@@ -112,6 +124,11 @@ class Controller:
                 present = await registered_brokers(self._store, watch=None if asked else hinted)
                 if differs(ledger.image, broker_operations.fit_members(ledger.image, present)):
                     await ledger.run(broker_operations.membership(self, present))
+                if not is_known:
+                    # This controller's settings may allow what its predecessor's did not. Not before it knows who is
+                    # alive: somebody in sync may just have come back.
+                    await ledger.run(partition_operations.elect_where_allowed(self))
+                    is_known = True
             except Deposed:
                 return
             except StoreFault as fault:
@@ -129,8 +146,8 @@ class Controller:
 
     async def _keep_balance(self, ledger: Ledger) -> None:
         while not ledger.deposed.is_set():
+            await asyncio.sleep(float(self._config()["leader.imbalance.check.interval.seconds"]))
             config = self._config()
-            await asyncio.sleep(float(config["leader.imbalance.check.interval.seconds"]))
             if not config["auto.leader.rebalance.enable"] or len(ledger.image.brokers) < 2:
                 continue
             percent = int(config["leader.imbalance.per.broker.percentage"])

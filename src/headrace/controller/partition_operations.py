@@ -130,3 +130,12 @@ def min_insync_changed(
     """What a change of min.insync.replicas means for those that are eligible to lead."""
     after = apply(image, changes, image.version)
     return elections.min_insync_changed(after, controller.topic_rules(after), topics).changes
+
+
+def elect_where_allowed(controller: Controller) -> Callable[[ClusterImage], Decision[None]]:
+    """Leaders for partitions that wait for one although the settings allow an unclean election."""
+
+    def decide(image: ClusterImage) -> Decision[None]:
+        return Decision(None, allowed_unclean(controller, image, (), None))
+
+    return decide

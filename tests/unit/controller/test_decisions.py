@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -11,6 +13,7 @@ from headrace.cluster.core.changes import BrokerRegistered, ConfigSet, Partition
 from headrace.cluster.core.features import AT_BIRTH, why_unfit
 from headrace.cluster.core.image import NO_LEADER, BrokerInfo, ClusterImage, Endpoint, PartitionInfo, TopicInfo
 from headrace.config import TOPIC_KEYS, load_broker_config
+from headrace.controller import partition_operations
 from headrace.controller.broker_operations import fit_members
 from headrace.controller.config_operations import change_configs
 from headrace.controller.controller import Controller
@@ -148,6 +151,15 @@ class TestMembership:
         assert (info.leader, info.isr, info.eligible) == (3, (3,), (2,))
         assert elections.replicas_full(now, 3, zero, rules(2)).changes == [], "nobody else could go on"
         assert elections.replicas_full(now, 1, zero, rules(2)).changes == [], "it is out already"
+
+    def test_a_new_controller_elects_where_its_settings_allow_what_its_predecessors_did_not(self) -> None:
+        waits = PartitionInfo(NO_LEADER, 5, 7, (), (9, 2), eligible=(9,), last_known_eligible=(9,))
+        image = cluster(waits, PartitionInfo(1, 5, 7, (1, 2), (1, 2)))
+        for allowed in (False, True):
+            controller: Any = SimpleNamespace(topic_rules=lambda _, a=allowed: rules(unclean=a), unclean_elections=0)
+            decision = partition_operations.elect_where_allowed(controller)(image)
+            elected = [change.info.leader for change in decision.changes if isinstance(change, PartitionChanged)]
+            assert (elected, controller.unclean_elections) == (([2], 1) if allowed else ([], 0))
 
     def test_leadership_goes_back_when_it_is_uneven(self) -> None:
         away = PartitionInfo(2, 5, 7, (1, 2, 3), (1, 2, 3))

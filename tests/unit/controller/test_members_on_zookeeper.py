@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from headrace.cluster.core.image import BrokerInfo, ClusterImage, Endpoint
+from headrace.cluster.core.image import NO_LEADER, BrokerInfo, ClusterImage, Endpoint
 from headrace.cluster.loading import load_image
 from headrace.cluster.membership import generated_broker_id
 from headrace.cluster.view import ClusterView
 from headrace.config import load_broker_config
+from headrace.controller.core.config_changes import KeyChange
+from headrace.controller.core.isr_changes import IsrReport
 from headrace.controller.core.topics import NewTopic
 from headrace.controller.ledger import Deposed
 from headrace.controller.member import ClusterMember
@@ -136,6 +138,29 @@ def test_when_the_controller_stops_another_takes_over_and_moves_its_leadership(s
         assert info is not None and 1 not in info.isr  # it joins by catching up, not by being there
 
     cluster(server, "stops", 3, use)
+
+
+def test_allowing_unclean_elections_for_all_topics_ends_the_wait_for_a_leader(server: ZooKeeperServer) -> None:
+    """At once, and counted; without leave the partition waits for the replica that holds everything."""
+
+    async def use(members: list[Member]) -> None:
+        first, second = members
+        await first.member.controller.create_topics([NewTopic("a", assignments={0: [1, 2]})])
+        alone = IsrReport("a", 0, 0, 0, [(1, first.member.epoch)])
+        [answer] = await first.member.controller.alter_partitions(1, first.member.epoch, [alone])
+        assert answer.error is ErrorCode.none
+        await first.stop()
+        await second.sees(lambda image: image.topics["a"].partitions[0].leader == NO_LEADER)
+        await until(lambda: second.member.controller.is_active, 5)
+        assert second.member.controller.unclean_elections == 0
+        allow = [KeyChange("unclean.leader.election.enable", 0, "true")]
+        [result] = await second.member.controller.change_configs([("broker", "", allow)])
+        assert result.error is ErrorCode.none
+        info = second.image.topics["a"].partitions[0]
+        assert (info.leader, info.isr) == (2, (2,))
+        assert second.member.controller.unclean_elections == 1
+
+    cluster(server, "unclean", 2, use)
 
 
 def test_a_controller_whose_session_ended_is_deposed_and_comes_back_as_another(server: ZooKeeperServer) -> None:
