@@ -17,6 +17,22 @@ FIND = [
 ]
 
 
+def _set_on_the_topic(answer: Any) -> Any:
+    """What makes an internal topic what it is: the configs that its coordinator has given it."""
+    return sorted((c["name"], c["value"]) for c in answer["results"][0]["configs"] if c["config_source"] == 1)
+
+
+def configs_body(topic: str) -> Body:
+    resource = {"resource_type": 2, "resource_name": topic, "configuration_keys": None}
+    return {"resources": [resource], "include_synonyms": False, "include_documentation": False}
+
+
+INTERNAL_TOPICS = [
+    Variant(topic.strip("_"), 32, 4, configs_body(topic), only=_set_on_the_topic)
+    for topic in ("__consumer_offsets", "__transaction_state")
+]
+
+
 def commit_body(
     group: str, *, topic: str = "orders", offset: int = 4, generation: int = -1, member: str = "", **more: Any
 ) -> Any:
@@ -33,7 +49,7 @@ def commit_body(
             "generation_id_or_member_epoch": generation,
             "member_id": member,
             "group_instance_id": None,
-            "retention_time": -1,
+            "retention_time": more.get("retention", -1),
             "topics": [{"name": topic, "topic_id": server.known.get(topic), "partitions": [partition]}],
         }
 
@@ -57,6 +73,41 @@ def offset_fetch_body(group: str, topics: list[str] | None, partitions: tuple[in
     return make
 
 
+def several_groups_body(server: Server) -> Body:
+    rows = [{"name": "orders", "topic_id": server.known.get("orders"), "partition_indexes": [0]}]
+    asked = (("simple-group", rows), ("simple-group", None), ("nobody", rows), ("nobody", None), ("simple-group", []))
+    groups = [{"group_id": group, "member_id": None, "member_epoch": -1, "topics": topics} for group, topics in asked]
+    return {"groups": groups, "require_stable": True}
+
+
+def stranger_body(group: str, member: str, epoch: int) -> Any:
+    def make(server: Server) -> Body:
+        rows = [{"name": "orders", "topic_id": server.known.get("orders"), "partition_indexes": [0]}]
+        asked = {"group_id": group, "member_id": member, "member_epoch": epoch, "topics": rows}
+        return {"groups": [asked], "require_stable": False}
+
+    return make
+
+
+def txn_commit_body(group: str, *, topic: str = "orders") -> Body:
+    partition = {
+        "partition_index": 0,
+        "committed_offset": 4,
+        "committed_leader_epoch": -1,
+        "committed_metadata": "note",
+    }
+    return {
+        "transactional_id": "never-seen",
+        "group_id": group,
+        "producer_id": 77,
+        "producer_epoch": 0,
+        "generation_id": -1,
+        "member_id": "",
+        "group_instance_id": None,
+        "topics": [{"name": topic, "partitions": [partition]}],
+    }
+
+
 OFFSETS = [
     *each_version("simple", 8, range(2, 11), commit_body("simple-group")),
     *each_version("unknown-topic", 8, range(2, 10), commit_body("simple-group", topic="nowhere")),
@@ -68,6 +119,22 @@ OFFSETS = [
     *each_version("everything", 9, range(2, 10), offset_fetch_body("simple-group", None)),
     *each_version("unknown-group", 9, range(1, 11, 2), offset_fetch_body("nobody", ["orders"])),
     *each_version("unknown-topic", 9, range(1, 10, 3), offset_fetch_body("simple-group", ["nowhere"])),
+    *each_version("longest-metadata", 8, range(2, 11, 4), commit_body("simple-group", metadata="x" * 4096)),
+    *each_version("no-metadata", 8, range(2, 11, 4), commit_body("simple-group", metadata=None)),
+    *each_version("kept-for-ever", 8, range(2, 5), commit_body("kept-group", retention=(1 << 63) - 1)),
+    *each_version("kept-not-at-all", 8, range(2, 5), commit_body("kept-group", retention=-2)),
+    *each_version("unknown-id", 8, range(10, 11), commit_body("simple-group", topic="nowhere")),
+    Variant("everything", 9, 10, offset_fetch_body("simple-group", None)),
+    *each_version("twice", 9, range(1, 11, 3), offset_fetch_body("simple-group", ["orders", "orders"], (0, 0, 9, -1))),
+    *each_version("no-topics", 9, range(1, 11, 3), offset_fetch_body("simple-group", [])),
+    *each_version("no-group-id", 9, range(1, 11, 3), offset_fetch_body("", ["orders"])),
+    *each_version("several-groups", 9, range(8, 11), several_groups_body),
+    *each_version("no-group-at-all", 9, range(8, 11), {"groups": [], "require_stable": True}),
+    *each_version("stranger", 9, range(9, 11), stranger_body("simple-group", "who", 3)),
+    *each_version("stranger-nowhere", 9, range(9, 11), stranger_body("nobody", "who", 3)),
+    *each_version("no-group-id", 28, range(6), txn_commit_body("")),
+    *each_version("unknown-topic", 28, range(6), txn_commit_body("simple-group", topic="nowhere")),
+    *each_version("unknown-producer", 28, range(3, 6), txn_commit_body("simple-group")),
     Variant("one", 47, 0, {"group_id": "simple-group", "topics": [{"name": "orders", "partitions": [{"partition_index": 0}, {"partition_index": 2}]}]}),
     Variant("unknown-group", 47, 0, {"group_id": "nobody", "topics": []}),
 ]  # fmt: skip
@@ -150,4 +217,4 @@ TRANSACTIONS = [
     Variant("broken-pattern", 66, 2, {"state_filters": [], "producer_id_filters": [], "duration_filter": -1, "transactional_id_pattern": "(("}),
 ]  # fmt: skip
 
-VARIANTS = [*FIND, *OFFSETS, *MEMBERS, *TRANSACTIONS]
+VARIANTS = [*FIND, *INTERNAL_TOPICS, *OFFSETS, *MEMBERS, *TRANSACTIONS]
