@@ -1,0 +1,209 @@
+"""What coordinators write: after every step of the same lives, the internal topics of Apache Kafka and of Headrace hold
+the same bytes.
+
+Three things are meant to differ: the hash of the topics that a group reads (each broker compares it with its own only),
+the last producer epoch, which Kafka forgets (`codec.transactions`), and one tombstone where Kafka writes two.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from headrace.coordinators.codec import transactions
+from headrace.testing import broker
+from tests.differential.conftest import HISTORY_SETTINGS
+from tests.differential.internal_records import InternalTopic, Written, both_wrote
+from tests.differential.servers import Server, differences, masked
+from tests.differential.table import create_topic, wait_for_coordinators
+from tests.reference.kafka import ReferenceKafka
+from tests.support import group_requests as asks
+from tests.support.group_requests import Client
+
+pytestmark = pytest.mark.needs("kafka")
+
+DELETE_TOPICS, INIT, ADD_OFFSETS, END, TXN_COMMIT, DESCRIBE_TXN = 20, 22, 25, 26, 28, 65
+GROUPS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
+
+
+class Asker:
+    """One broker, asked; what it makes up is named in the records that it writes."""
+
+    def __init__(self, server: Server, group: str) -> None:
+        self.server = server
+        self.group = group
+        self.client = Client(f"127.0.0.1:{server.port}")
+        self.logs = {topic: InternalTopic(server, topic, group) for topic in (GROUPS, TRANSACTIONS)}
+        for name in ("t", "u"):
+            self.know_topic(name)
+
+    def call(self, value: Any, name: str) -> None:
+        for log in self.logs.values():
+            log.call(value, name)
+
+    def know_topic(self, name: str) -> None:
+        topic_id = self.server.topic_id(name)
+        assert topic_id is not None
+        self.client.topic_ids[name] = topic_id
+        self.call(topic_id, f"id of {name}")
+
+    def commit(self, version: int = 9, **more: Any) -> Any:
+        return asks.commit(self.client, self.group, version=version, **more)
+
+    def delete_offsets(self, *indexes: int) -> Any:
+        topics = [{"name": "t", "partitions": [{"partition_index": index} for index in indexes]}]
+        return self.client.ask(asks.OFFSET_DELETE, 0, {"group_id": self.group, "topics": topics})
+
+    def delete(self) -> Any:
+        return self.client.ask(asks.DELETE, 2, {"groups_names": [self.group]})
+
+    def joins(self, name: str, **changes: Any) -> tuple[str, int]:
+        reply = asks.join(self.client, self.group, **changes)
+        self.call(reply.member_id, name)
+        if int(reply.error_code) == 79:
+            reply = asks.join(self.client, self.group, **{**changes, "member_id": reply.member_id})
+        self.client.names[reply.member_id] = name
+        return reply.member_id, reply.generation_id
+
+    def tries(self, api: int, version: int, body: dict[str, Any]) -> Any:
+        """Until the coordinator is done with what was before (51)."""
+        deadline = time.monotonic() + 20
+        while int(getattr(answer := self.client.ask(api, version, body), "error_code", 0)) == 51:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        return answer
+
+
+Life = Callable[[Asker], Iterator[Any]]
+
+
+def offsets_without_a_group(a: Asker) -> Iterator[Any]:
+    for version in range(2, 11):
+        yield a.commit(version, metadata=f"m{version}")
+    yield a.commit(2, retention_time=3_600_000)
+    yield a.commit(9, metadata="x" * 4_096)
+    yield a.commit(9, metadata="x" * 4_097)
+    yield a.commit(9, metadata="ü" * 4_096)
+    yield a.commit(9, topics=("t", "u", "missing"))
+    yield a.delete_offsets(0, 0, 1)
+    yield a.delete_offsets(0)
+    yield a.delete()
+
+
+def classic_members(a: Asker) -> Iterator[Any]:
+    member, generation = a.joins("m1", version=9, reason="because")
+    yield "joined"
+    yield asks.sync(a.client, a.group, member, generation, all_to=member)
+    yield a.commit(9, member=member, generation=generation)
+    yield a.commit(9)
+    yield asks.leave(a.client, a.group, (member, None))
+    member, generation = a.joins("m2", version=6, group_instance_id="i1")
+    yield asks.sync(a.client, a.group, member, generation, all_to=member, group_instance_id="i1")
+    member, generation = a.joins("m3", version=6, group_instance_id="i1")
+    yield "the static member came back"
+    yield asks.leave(a.client, a.group, ("", "i1"))
+    yield a.delete()
+
+
+def members_of_the_consumer_protocol(a: Asker) -> Iterator[Any]:
+    yield a.commit(9)
+    reply = asks.consumer_beat(a.client, a.group, "one", 0, rack_id="r", server_assignor="range")
+    yield reply.error_code
+    owned = [{"topic_id": a.client.topic_ids["t"], "partitions": [0, 1]}]
+    yield asks.consumer_beat(a.client, a.group, "one", reply.member_epoch, topic_partitions=owned).error_code
+    yield a.commit(10, member="one", generation=reply.member_epoch)
+    second = asks.consumer_beat(a.client, a.group, "two", 0, instance_id="i")
+    yield second.error_code
+    yield asks.consumer_beat(a.client, a.group, "one", reply.member_epoch).error_code
+    owned[0]["partitions"] = [0]
+    yield asks.consumer_beat(a.client, a.group, "one", reply.member_epoch, topic_partitions=owned).error_code
+    yield asks.consumer_beat(a.client, a.group, "two", second.member_epoch, instance_id="i").error_code
+    yield asks.consumer_beat(a.client, a.group, "two", -2, instance_id="i").error_code
+    yield asks.consumer_beat(a.client, a.group, "three", 0, instance_id="i").error_code
+    yield asks.consumer_beat(a.client, a.group, "one", -1).error_code
+    yield asks.consumer_beat(a.client, a.group, "three", -1, instance_id="i").error_code
+    yield a.delete()
+
+
+def transactional_offsets(a: Asker) -> Iterator[Any]:
+    body = {"transactional_id": a.group, "transaction_timeout": 60_000, "producer_id": -1, "producer_epoch": -1}
+    begun = a.tries(INIT, 1, body)
+    yield begun.producer_epoch
+    who = {"transactional_id": a.group, "producer_id": begun.producer_id, "producer_epoch": begun.producer_epoch}
+    partition = {"partition_index": 0, "committed_leader_epoch": 1, "committed_metadata": "m"}
+    for commits in (True, False):
+        yield a.tries(ADD_OFFSETS, 3, {**who, "group_id": a.group})
+        topics = [{"name": "t", "partitions": [{**partition, "committed_offset": 1_000_000_007}]}]
+        member = {"generation_id": -1, "member_id": "", "group_instance_id": None}
+        yield a.tries(TXN_COMMIT, 3, {**who, **member, "group_id": a.group, "topics": topics})
+        yield asks.fetch(a.client, a.group, 9)
+        if not commits:
+            yield a.delete_offsets(0)
+        yield a.tries(END, 3, {**who, "committed": commits})
+        yield asks.fetch(a.client, a.group, 9)
+    yield a.tries(INIT, 1, body).producer_epoch
+
+
+def a_topic_that_is_deleted(a: Asker) -> Iterator[Any]:
+    create_topic(a.server, a.group, 1)
+    a.know_topic(a.group)
+    yield a.commit(10, topics=("t", a.group))
+    a.client.ask(DELETE_TOPICS, 5, {"topic_names": [a.group], "timeout": 20_000})
+    yield "deleted"
+    yield a.delete()
+
+
+@pytest.fixture(scope="module")
+def servers(kafka_of_histories: ReferenceKafka) -> Iterator[tuple[Server, Server]]:
+    with broker(HISTORY_SETTINGS) as running:
+        both = Server("kafka", kafka_of_histories.port), Server("headrace", running.port)
+        for server in both:
+            wait_for_coordinators(server)
+            for name, partitions in (("t", 2), ("u", 3)):
+                create_topic(server, name, partitions)
+        yield both
+
+
+def without_what_differs(written: list[Written], *, by: str) -> list[Written]:
+    found = []
+    for kind, key, value in written:
+        if key[:2] == b"\0\3" and value is not None and len(value) == 17:
+            value = value[:-8] + b"<hash>"
+        elif key[:2] == b"\0\0" and kind == "plain" and value is not None:
+            read = transactions.read_transaction_log_value(value)
+            # Kafka's own come back byte for byte, so nothing that only it writes can hide here.
+            assert by == "Headrace" or transactions.transaction_log_value(read, flexible=True) == value
+            same = {"producer_id": 0, "previous_producer_id": 0 if read.previous_producer_id == read.producer_id else 1}
+            read = replace(read, **same, last_producer_epoch=-1)
+            value = transactions.transaction_log_value(read, flexible=True)
+        found.append((kind, key, value))
+    return sorted(set(found), key=repr)
+
+
+@pytest.mark.parametrize(
+    "life",
+    [
+        offsets_without_a_group,
+        classic_members,
+        members_of_the_consumer_protocol,
+        transactional_offsets,
+        a_topic_that_is_deleted,
+    ],
+    ids=lambda life: life.__name__,
+)
+def test_both_write_the_same_bytes(servers: tuple[Server, Server], life: Life) -> None:
+    group = f"{life.__name__}-{random.randrange(10**9)}"
+    kafka, ours = (Asker(server, group) for server in servers)
+    for step, answers in enumerate(zip(life(kafka), life(ours), strict=True)):
+        told = [masked(asker.client.told(answer)) for asker, answer in zip((kafka, ours), answers, strict=True)]
+        assert not differences(*told), f"step {step}"
+        for topic in (GROUPS, TRANSACTIONS):
+            theirs, mine = both_wrote(kafka.logs[topic], ours.logs[topic], without_what_differs)
+            assert mine == theirs, f"{topic} after step {step}"
+    for asker in (kafka, ours):
+        asker.client.close()
