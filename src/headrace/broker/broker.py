@@ -12,10 +12,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from headrace.broker.farewell import led_topics, until_nobody_sends_clients
+from headrace.broker.first_questions import answered
 from headrace.broker.housekeeping import Housekeeping, now_ms
 from headrace.broker.live_config import LiveConfig
 from headrace.broker.watching import Watching
@@ -97,10 +99,11 @@ class Broker:
         self._opened.append("connections")
         self._store = store = await self._open_store(config)
         self._opened.append("store")
-        cluster_id = await prepare_store(store, _known_cluster_id(config))
-        self.config = config = await _with_identity(config, store)
+        known_id = _known_cluster_id(config)
+        cluster_id = await answered("the cluster's id", lambda: prepare_store(store, known_id))
+        self.config = config = await answered("a broker id", partial(_with_identity, config, store))
         broker_id = int(config["broker.id"])
-        image = await load_image(store)
+        image = await answered("the cluster's image", lambda: load_image(store))
         live = LiveConfig(config, broker_id)
         live.follow(ClusterImage(), image)
         self.log_dirs = await self._open_logs(live, image, cluster_id)
