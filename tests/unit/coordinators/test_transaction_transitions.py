@@ -119,6 +119,21 @@ def test_a_producer_whose_last_epoch_was_fenced_away_by_a_timeout_gets_a_new_id(
     assert init(completed(aborted, NOW), expected=(70, MAX_EPOCH - 1), fresh=71).answer == Answer(ErrorCode.none, 71, 0)
 
 
+def test_an_abort_by_the_coordinator_hands_over_a_new_id_when_epochs_ran_out() -> None:
+    worn = transaction(S.ONGOING, epoch=MAX_EPOCH - 1)
+    assert init(worn).needs_producer_id
+    fenced = init(worn, fresh=71)
+    assert fenced.answer.error is ErrorCode.concurrent_transactions
+    assert fenced.after is not None
+    assert (fenced.after.producer_id, fenced.after.producer_epoch) == (70, MAX_EPOCH)
+    over = completed(fenced.after, NOW)
+    assert init(over).answer == Answer(ErrorCode.none, 71, 1)
+    # The fenced producer, if it was only slow: its own abort, or its recovery, is told of the new id.
+    ended = end_transaction(over, 70, MAX_EPOCH - 1, commit=False, client_version=2, fresh_producer_id=None, now_ms=NOW)
+    assert ended.answer == Answer(ErrorCode.none, 71, 0)
+    assert init(over, expected=(70, MAX_EPOCH - 1)).answer == Answer(ErrorCode.none, 71, 0)
+
+
 # --- adding and verifying partitions --------------------------------------------------------------------------------
 
 

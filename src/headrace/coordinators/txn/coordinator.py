@@ -81,7 +81,7 @@ class TransactionCoordinator:
             lambda prepared: self.runtime.hosted(index).submit(lambda shard, now: shard.complete(prepared, now)),
         )
         self._markers[index] = markers
-        return TransactionShard(self._settings, markers, self.server_version)
+        return TransactionShard(self._settings, markers, self.server_version, self._producer_ids.take_now)
 
     def server_version(self) -> int:
         """The finalized level of `transaction.version`: which protocol the coordinator's own aborts follow."""

@@ -115,17 +115,22 @@ def _end_classic(current: Transaction, producer_id: int, producer_epoch: int, *,
     return refusal(ErrorCode.invalid_txn_state)
 
 
-def aborted_by_coordinator(current: Transaction, server_version: int, now_ms: int) -> Transaction:
+def aborted_by_coordinator(
+    current: Transaction, server_version: int, now_ms: int, fresh_producer_id: int | None = None
+) -> Transaction:
     """The open transaction ends by timeout or because a new producer took the id: its present producer is fenced.
 
-    Which protocol applies is the cluster's choice here, since no client asked.
+    Which protocol applies is the cluster's choice here, since no client asked. In version 2 the end of a transaction
+    whose epochs ran out hands over the fresh id, as an end by the client does; without one the next producer brings it.
     """
     bumps = server_version >= EPOCH_BUMP_VERSION
+    hands_over = bumps and current.epoch_is_exhausted and fresh_producer_id is not None
     return current.moved(
         TransactionState.PREPARE_ABORT,
         now_ms,
         producer_epoch=min(current.producer_epoch + 1, MAX_EPOCH),
         last_producer_epoch=current.producer_epoch if bumps else NO_PRODUCER_EPOCH,
+        next_producer_id=fresh_producer_id if hands_over else NO_PRODUCER_ID,
         client_version=server_version if bumps else 0,
     )
 

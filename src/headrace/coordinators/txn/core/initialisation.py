@@ -55,11 +55,12 @@ def init_producer_id(
     if current.state.is_prepared:
         return refusal(ErrorCode.concurrent_transactions)
     if current.state is TransactionState.ONGOING:
+        if current.epoch_is_exhausted and fresh_producer_id is None:
+            return NEEDS_PRODUCER_ID
         # The open transaction ends first; the epoch it ends with is never given out, the client's retry raises it
         # again.
-        return Decision(
-            Answer(ErrorCode.concurrent_transactions), aborted_by_coordinator(current, server_version, now_ms)
-        )
+        aborted = aborted_by_coordinator(current, server_version, now_ms, fresh_producer_id)
+        return Decision(Answer(ErrorCode.concurrent_transactions), aborted)
     return _taken_over(current, timeout_ms, expected, fresh_producer_id, now_ms)
 
 

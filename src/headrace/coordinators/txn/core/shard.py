@@ -56,12 +56,17 @@ class MarkerSender(Protocol):
 
 class TransactionShard:
     def __init__(
-        self, settings: TransactionSettings, markers: MarkerSender, server_version: Callable[[], int] = lambda: 2
+        self,
+        settings: TransactionSettings,
+        markers: MarkerSender,
+        server_version: Callable[[], int] = lambda: 2,
+        fresh_producer_id: Callable[[], int | None] = lambda: None,
     ) -> None:
         self.transactions: dict[str, Transaction] = {}
         self._settings = settings
         self._markers = markers
         self._server_version = server_version
+        self._fresh_producer_id = fresh_producer_id
 
     # --- the log ------------------------------------------------------------------------------------------------
 
@@ -224,7 +229,8 @@ class TransactionShard:
             if size_bytes > _ABORT_BYTES_AT_ONCE:
                 delay_ms = 0
                 break
-            aborted.append(aborted_by_coordinator(transaction, version, now_ms))
+            fresh = self._fresh_producer_id() if transaction.epoch_is_exhausted else None
+            aborted.append(aborted_by_coordinator(transaction, version, now_ms, fresh))
             records.append(record_of(aborted[-1]))
             size_bytes += len(records[-1].value or b"")
         result = self._prepared(aborted) if aborted else Result()
