@@ -222,7 +222,7 @@ class Fetch:
     def _partition(self, topic: str | bytes, index: int) -> Partition:
         if isinstance(topic, str):
             return self.partitions.held(topic, index)
-        return self.partitions.by_id(topic_id_of(topic), index)
+        return self.partitions.by_id(topic, index)
 
     def _refused(self, wanted: Wanted, fault: Fault, version: int) -> FetchedPartition:
         code = int(fault.code)

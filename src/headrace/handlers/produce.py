@@ -172,7 +172,7 @@ class Produce:
         if isinstance(topic, str):
             partition = self.partitions.led(topic, index)
         else:
-            partition = self.partitions.by_id(topic_id_of(topic), index)
+            partition = self.partitions.by_id(topic, index)
         if partition.topic in INTERNAL_TOPICS and context.client_id != _INTERNAL_CLIENT:
             raise Refused(
                 ErrorCode.invalid_topic_exception, f"{partition.topic} is internal: clients cannot write to it"

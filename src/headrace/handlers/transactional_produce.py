@@ -14,7 +14,6 @@ import struct
 from collections.abc import Collection, Mapping
 from typing import Final, Protocol
 
-from headrace.handlers.produce_checks import topic_id_of
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 from headrace.kernel.ids import TopicPartition
@@ -95,7 +94,7 @@ class TransactionGuard:
     def _partition(self, topic: str | bytes, index: int) -> Partition:
         if isinstance(topic, str):
             return self.partitions.led(topic, index)
-        return self.partitions.by_id(topic_id_of(topic), index)
+        return self.partitions.by_id(topic, index)
 
     async def ask(self, transactional_id: str, batches: list[Unverified], version: int) -> dict[Place, Fault]:
         """The faults of those that may not be appended."""

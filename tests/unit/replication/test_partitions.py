@@ -93,7 +93,7 @@ def test_a_partition_of_ours_gets_a_log_and_a_role(setting: Setting) -> None:
     assert not setting.partitions.held("t", 1).is_leader
     assert setting.partitions.get("t", 2) is None
     assert len(setting.logs.logs()) == 2
-    assert setting.partitions.by_id(TOPIC_ID, 0) is setting.partitions.get("t", 0)
+    assert setting.partitions.by_id(TOPIC_ID.bytes, 0) is setting.partitions.get("t", 0)
 
 
 def test_asking_for_what_is_not_here_says_why(setting: Setting) -> None:
@@ -105,7 +105,7 @@ def test_asking_for_what_is_not_here_says_why(setting: Setting) -> None:
     with pytest.raises(UnknownPartition):
         setting.partitions.led("t", 9)
     with pytest.raises(UnknownTopicId):
-        setting.partitions.by_id(uuid.uuid4(), 0)
+        setting.partitions.by_id(uuid.uuid4().bytes, 0)
 
 
 def test_no_image_is_acted_on_that_does_not_know_our_registration(setting: Setting) -> None:
