@@ -87,6 +87,7 @@ class ShareRequests:
 
 
 def acknowledgements_of(topics: Any) -> dict[tuple[uuid.UUID, int], list[Acknowledgement]]:
+    """Of every partition that is named, also of those with nothing to say."""
     return {
         (topic.topic_id, partition.partition_index): [
             Acknowledgement(batch.first_offset, batch.last_offset, batch.acknowledge_types)
@@ -94,5 +95,4 @@ def acknowledgements_of(topics: Any) -> dict[tuple[uuid.UUID, int], list[Acknowl
         ]
         for topic in topics
         for partition in topic.partitions
-        if partition.acknowledgement_batches
     }

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from headrace.coordinators.group.core.heartbeat_messages import (
     HeartbeatReply,
@@ -13,7 +16,8 @@ from headrace.coordinators.group.core.heartbeat_messages import (
 )
 from headrace.coordinators.group.core.offset_requests import CommitRequest
 from headrace.coordinators.group.core.settings import GroupSettings
-from headrace.coordinators.group.core.share_group import ShareGroup
+from headrace.coordinators.group.core.share_group import Partitions, ShareGroup
+from headrace.coordinators.group.core.simple_assignor import assign_simple
 from headrace.kernel.errors import ErrorCode, Refused
 from tests.support.group_driver import GroupDriver, image_of, topic_id
 
@@ -47,7 +51,7 @@ def test_members_share_the_partitions_and_several_may_read_one() -> None:
     for member in "abc":
         beat(driver, member, group(driver).members[member].epoch)
     shares = [set(m.assigned[ORDERS]) for m in group(driver).members.values()]
-    assert all(len(share) == 1 for share in shares) and set().union(*shares) == {0, 1}
+    assert sorted(map(len, shares)) == [1, 1, 2] and set().union(*shares) == {0, 1}, "two readers each"
     assert group(driver).state_name == "Stable"
 
 
@@ -151,3 +155,48 @@ def test_bad_requests_are_refused(changes: dict[str, Any]) -> None:
         refusal(lambda: check_share_heartbeat(ShareHeartbeatRequest(**{**values, **changes})))
         is ErrorCode.invalid_request
     )
+
+
+# --- who reads what ----------------------------------------------------------------------------------------------
+
+
+A, B = uuid.UUID(int=1), uuid.UUID(int=2)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    lives=st.lists(
+        st.dictionaries(st.sampled_from("abcdefg"), st.sets(st.sampled_from([A, B]), min_size=1), min_size=1),
+        min_size=1,
+        max_size=5,
+    ),
+    counts=st.tuples(st.integers(1, 9), st.integers(1, 3)),
+    alike=st.booleans(),
+)
+def test_every_partition_has_readers_and_every_member_something_to_read(
+    lives: list[dict[str, set[uuid.UUID]]], counts: tuple[int, int], alike: bool
+) -> None:
+    before: dict[str, Partitions] = {}
+    for life in lives:
+        wanted = {m: frozenset((A, B) if alike else topics) for m, topics in life.items()}
+        found = assign_simple(wanted, {A: counts[0], B: counts[1]}, before)
+        assert assign_simple(wanted, {A: counts[0], B: counts[1]}, found) == found, "fair as it is: nobody moves"
+        for topic, count in ((A, counts[0]), (B, counts[1])):
+            readers = [m for m, topics in wanted.items() if topic in topics]
+            read = [p for m in wanted for p in found[m].get(topic, ())]
+            assert set(read) == (set(range(count)) if readers else set()), "each has readers"
+        sizes = [sum(map(len, found[m].values())) for m in wanted]
+        assert min(sizes) > 0
+        assert not alike or max(sizes) - min(sizes) <= 1, "as evenly as numbers allow"
+        before = found
+
+
+def test_members_that_stay_keep_what_they_read() -> None:
+    both = {A: 2, B: 2}
+    alone = assign_simple({"a": frozenset((A, B))}, both, {})
+    assert alone == {"a": {A: {0, 1}, B: {0, 1}}}
+    two = assign_simple({m: frozenset((A, B)) for m in "ab"}, both, alone)
+    assert {m: sum(map(len, found.values())) for m, found in two.items()} == {"a": 2, "b": 2}
+    assert all(two["a"][topic] <= alone["a"][topic] for topic in two["a"])
+    many = assign_simple({m: frozenset((A,)) for m in "abcde"}, {A: 2}, {})
+    assert {m: len(found[A]) for m, found in many.items()} == {"a": 2, "b": 1, "c": 1, "d": 1, "e": 1}

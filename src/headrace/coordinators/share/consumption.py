@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import uuid
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Final
@@ -57,6 +56,11 @@ class ShareFetchRequest:
     acknowledgements: Acknowledgements
     strict: bool = False
     renews: bool = False
+
+    @property
+    def acknowledged(self) -> Acknowledgements:
+        """Nothing, if there is nothing to say about any partition."""
+        return self.acknowledgements if any(self.acknowledgements.values()) else {}
 
     @property
     def asks_for_records(self) -> bool:
@@ -107,9 +111,7 @@ class ShareConsumption:
         if request.renews and request.asks_for_records:
             raise Refused(ErrorCode.invalid_request, "a share fetch that renews locks asks for no records")
         if request.epoch == FINAL_EPOCH:
-            return await self._end(
-                request.group_id, request.member_id, request.acknowledgements, request.added, renews=request.renews
-            )
+            return await self._end(request.group_id, request.member_id, request.acknowledged, renews=request.renews)
         try:
             session = self._session(request, when_closed)
         except Refused as refused:
@@ -118,18 +120,15 @@ class ShareConsumption:
             raise
         answers: Answers = {}
         await self._acknowledge_all(
-            request.group_id, request.member_id, request.acknowledgements, answers, renews=request.renews
+            request.group_id, request.member_id, request.acknowledged, answers, renews=request.renews
         )
         if not request.renews and request.max_records > 0 and request.max_bytes > 0:
             await self._fetch_into(answers, session, request)
-        if request.epoch == INITIAL_EPOCH:
-            for partition in session.partitions:
-                answers.setdefault(partition, PartitionAnswer())
         return answers
 
     def _session(self, request: ShareFetchRequest, when_closed: WhenClosed) -> Session:
         if request.epoch == INITIAL_EPOCH:
-            if request.acknowledgements:
+            if request.acknowledged:
                 raise Refused(ErrorCode.invalid_request, "a first share fetch has nothing to acknowledge")
             begun = self._sessions.begin(request.group_id, request.member_id, request.added)
             key = (request.group_id, request.member_id)
@@ -140,7 +139,6 @@ class ShareConsumption:
             session.add(partition)
         for partition in request.forgotten:
             session.forget(partition)
-            self._forget(request.group_id, partition)
         return session
 
     async def _fetch_into(self, answers: Answers, session: Session, request: ShareFetchRequest) -> None:
@@ -152,7 +150,7 @@ class ShareConsumption:
             is_last = loop.time() >= deadline or request.min_bytes <= 0
             look = await self._look(session, request, is_last=is_last)
             if is_last or any(answer.error or answer.records for answer in look.found.values()):
-                self._tell(answers, session, look.found)
+                self._tell(answers, session, look.found, is_first=request.epoch == INITIAL_EPOCH)
                 return
             woken: asyncio.Future[None] = loop.create_future()
             waiter = FetchWaiter(max(look.missing_bytes, 1), lambda woken=woken: _wake(woken))  # type: ignore[misc]
@@ -167,9 +165,11 @@ class ShareConsumption:
                 waiter.cancel()
                 timer.cancel()
 
-    def _tell(self, answers: Answers, session: Session, found: Answers) -> None:
+    def _tell(self, answers: Answers, session: Session, found: Answers, *, is_first: bool) -> None:
+        """A first fetch hears of every partition that could be looked into, the others of those with news."""
         for partition, answer in found.items():
-            if session.told(partition, has_records=bool(answer.records), is_error=bool(answer.error)):
+            has_news = session.told(partition, has_records=bool(answer.records), is_error=bool(answer.error))
+            if is_first or has_news:
                 known = answers.setdefault(partition, PartitionAnswer())
                 known.error, known.message = answer.error, answer.message
                 known.records, known.acquired = answer.records, answer.acquired
@@ -240,7 +240,7 @@ class ShareConsumption:
     ) -> Answers:
         """Raises as `fetch` does. An answer's `acknowledge_error` says how it went."""
         if epoch == FINAL_EPOCH:
-            return await self._end(group_id, member_id, acknowledgements, (), renews=renews)
+            return await self._end(group_id, member_id, acknowledgements, renews=renews)
         if epoch == INITIAL_EPOCH:
             raise Refused(ErrorCode.invalid_share_session_epoch, "an acknowledgement needs a session")
         self._sessions.advance(group_id, member_id, epoch)
@@ -253,33 +253,44 @@ class ShareConsumption:
     ) -> None:
         may_renew = self._queues.settings_of(group_id).may_renew
 
-        async def one(partition: TopicIdPartition, batches: Sequence[Acknowledgement]) -> None:
+        async def one(partition: TopicIdPartition, batches: Sequence[Acknowledgement]) -> bool:
+            """Whether it was about records that somebody could have."""
             answer = answers[partition] = PartitionAnswer()
             try:
                 self._queues.check_topic(partition[0])
                 share_partition.check(batches, renews=renews)
                 if not may_renew and any(AcknowledgeType.RENEW in batch.types for batch in batches):
                     raise Refused(ErrorCode.invalid_request, "share.renew.acknowledge.enable is false for this group")
+                self._queues.check_partition(partition)
+            except Fault as fault:
+                answer.acknowledge_error, answer.acknowledge_message = fault.code, fault.message
+                return False
+            if not batches:
+                return False
+            try:
                 await self._queues.acknowledge(ShareKey(group_id, *partition), member_id, batches)
             except Fault as fault:
                 answer.acknowledge_error, answer.acknowledge_message = fault.code, fault.message
+            return True
 
-        await asyncio.gather(*(one(partition, batches) for partition, batches in acknowledgements.items() if batches))
+        asked = await asyncio.gather(*(one(partition, batches) for partition, batches in acknowledgements.items()))
+        if not any(asked):
+            # Those without a word are told of beside others only.
+            for partition in [p for p, batches in acknowledgements.items() if not batches]:
+                if not answers[partition].acknowledge_error:
+                    del answers[partition]
 
     async def _end(
         self,
         group_id: str,
         member_id: str,
         acknowledgements: Acknowledgements,
-        added: Sequence[TopicIdPartition],
         *,
         renews: bool = False,
     ) -> Answers:
         """The member goes: its last words count, then everything that it still has is given back."""
         if self._sessions.get(group_id, member_id) is None:
             raise Refused(ErrorCode.share_session_not_found, f"member {member_id} has no share session here")
-        if any(not acknowledgements.get(partition) for partition in added):
-            raise Refused(ErrorCode.invalid_request, "a last share fetch adds no partitions")
         answers: Answers = {}
         await self._acknowledge_all(group_id, member_id, acknowledgements, answers, renews=renews)
         try:
@@ -287,35 +298,32 @@ class ShareConsumption:
         except Refused:
             return answers
         released = [
-            asyncio.ensure_future(self._released(group_id, member_id, partition)) for partition in session.partitions
+            asyncio.ensure_future(self._queues.release(ShareKey(group_id, *partition), member_id))
+            for partition in session.partitions
         ]
         for task in released:
-            self._ending.add(task)
-            task.add_done_callback(self._ended)
+            self._keep(task)
         if released:
             await asyncio.wait(released, timeout=_RELEASE_SECONDS)
         return answers
 
-    async def _released(self, group_id: str, member_id: str, partition: TopicIdPartition) -> None:
-        try:
-            await self._queues.release(ShareKey(group_id, *partition), member_id)
-        finally:
-            self._forget(group_id, partition)
-
     def _connection_closed(self, group_id: str, member_id: str, session: Session) -> None:
+        self._keep(asyncio.get_running_loop().create_task(self._leave(group_id, member_id, session)))
+
+    async def _leave(self, group_id: str, member_id: str, session: Session) -> None:
         if self._sessions.get(group_id, member_id) is session:
-            task = asyncio.get_running_loop().create_task(self._end(group_id, member_id, {}, ()))
-            self._ending.add(task)
-            task.add_done_callback(self._ended)
+            await self._end(group_id, member_id, {})
+        if not self._sessions.has_any_of(group_id):
+            self._queues.forget_group(group_id)
+
+    def _keep(self, task: asyncio.Task[Any]) -> None:
+        self._ending.add(task)
+        task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._ending.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, Fault):
-            _log.error("records of a share session whose connection closed stay locked", exc_info=error)
-
-    def _forget(self, group_id: str, partition: tuple[uuid.UUID, int]) -> None:
-        if not self._sessions.reads(group_id, partition):
-            self._queues.forget_idle(ShareKey(group_id, *partition))
+            _log.error("records of a share session that ended stay locked", exc_info=error)
 
 
 def _told(found: Answers, partition: TopicIdPartition, fault: Fault) -> bool:

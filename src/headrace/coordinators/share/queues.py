@@ -1,6 +1,6 @@
 """The queues of the partitions that this broker leads: fetched from, acknowledged, given up when a lock is over.
 
-A queue is loaded when somebody first fetches from it, and let go when nobody has it in a session any more, when the
+A queue is loaded when somebody first fetches from it, and let go when nobody of its group is here any more, when the
 partition's leader changes, or when the share coordinator knows of another leader: what is durable is in its log, and
 loading it again is all it takes to be right. Owned by the event loop.
 """
@@ -127,6 +127,12 @@ class Queues:
             raise UnknownTopicId(f"no topic has the id {topic_id}")
         return name
 
+    def check_partition(self, partition: tuple[uuid.UUID, int]) -> None:
+        """Whether anybody leads it. Raises UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION."""
+        name = self.check_topic(partition[0])
+        if self._view.current.partition(name, partition[1]) is None:
+            raise UnknownPartition(f"{name} has no partition {partition[1]}")
+
     def _led(self, key: ShareKey) -> Any:
         name = self.check_topic(key.topic_id)
         partition = self._partitions.get(name, key.partition)
@@ -204,11 +210,11 @@ class Queues:
                 queue.timer.cancel()
             queue.waiting.wake_all()
 
-    def forget_idle(self, key: ShareKey) -> None:
-        """Nobody reads it in a session: it is loaded again when somebody does."""
-        queue = self._queues.get(key)
-        if queue is not None and queue.core.is_idle and queue.outbox.is_empty:
-            self._drop(key)
+    def forget_group(self, group_id: str) -> None:
+        """Nobody of the group is here any more: what it read is loaded again when somebody comes."""
+        for key, queue in list(self._queues.items()):
+            if key.group_id == group_id and queue.outbox.is_empty:
+                self._drop(key)
 
     # --- fetching -----------------------------------------------------------------------------------------------
 

@@ -1,13 +1,11 @@
 """ShareGroupHeartbeat (KIP-932): join, stay, change what is read, leave. Epoch 0 joins, -1 leaves.
 
-The target spreads members over partitions: every partition has a reader, every member something to read, as evenly as
-numbers allow; with more members than partitions several read the same one.
+Who reads which partition is decided by `simple_assignor`.
 """
 
 from __future__ import annotations
 
 import hashlib
-import uuid
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Protocol
@@ -20,6 +18,7 @@ from headrace.coordinators.group.core.effects import Effects
 from headrace.coordinators.group.core.heartbeat_messages import HeartbeatReply, ShareHeartbeatRequest
 from headrace.coordinators.group.core.settings import GroupSettings
 from headrace.coordinators.group.core.share_group import Partitions, ShareGroup, ShareMember
+from headrace.coordinators.group.core.simple_assignor import assign_simple
 from headrace.coordinators.runtime_result import NOTHING, Result
 from headrace.kernel.errors import ErrorCode, Refused
 
@@ -100,7 +99,7 @@ class ShareHeartbeats:
         target = group.target.get(updated.member_id, {})
         target_epoch = group.assignment_epoch
         if epoch > group.assignment_epoch and self._may_assign(group, now_ms):
-            targets = assign_simple(members, image)
+            targets = _targets(members, image, group.target)
             for each, partitions in targets.items():
                 if group.target.get(each) != partitions:
                     group.write_target(each, partitions, effects)
@@ -165,22 +164,19 @@ class ShareHeartbeats:
         return int(self._groups.image.config_of("group", group_id).get(name, default))
 
 
-def assign_simple(members: Mapping[str, ShareMember], image: ClusterImage) -> dict[str, Partitions]:
-    target: dict[str, dict[uuid.UUID, set[int]]] = {member_id: {} for member_id in members}
+def _targets(
+    members: Mapping[str, ShareMember], image: ClusterImage, before: Mapping[str, Partitions]
+) -> dict[str, Partitions]:
     names = sorted({name for member in members.values() for name in member.about.topic_names})
-    turn = 0
-    for name in names:
-        topic = image.topics.get(name)
-        readers = sorted(m for m, member in members.items() if name in member.about.topic_names)
-        if topic is None or not topic.partitions or not readers:
-            continue
-        count = len(topic.partitions)
-        for at in range(max(count, len(readers))):
-            # Each topic goes on where the last one stopped, so that small topics do not all meet at the first member.
-            reader = readers[(turn + at) % len(readers)]
-            target[reader].setdefault(topic.id, set()).add(at % count)
-        turn += count
-    return {m: {t: frozenset(indexes) for t, indexes in topics.items()} for m, topics in target.items()}
+    topics = {name: image.topics[name] for name in names if name in image.topics}
+    return assign_simple(
+        {
+            member_id: frozenset(topics[name].id for name in member.about.topic_names if name in topics)
+            for member_id, member in members.items()
+        },
+        {topic.id: len(topic.partitions) for topic in topics.values()},
+        before,
+    )
 
 
 def _topics_hash(members: Mapping[str, ShareMember], image: ClusterImage) -> int:

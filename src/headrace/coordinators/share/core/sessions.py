@@ -96,5 +96,5 @@ class Sessions:
             raise Refused(ErrorCode.share_session_not_found, f"member {member_id} has no share session here")
         return session
 
-    def reads(self, group_id: str, partition: TopicIdPartition) -> bool:
-        return any(group == group_id and partition in s.partitions for (group, _), s in self._sessions.items())
+    def has_any_of(self, group_id: str) -> bool:
+        return any(group == group_id for group, _ in self._sessions)

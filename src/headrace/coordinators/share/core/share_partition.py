@@ -129,11 +129,6 @@ class SharePartition:
     def next_expiry_ms(self) -> int | None:
         return min((r.locked_until_ms for r in self._runs if r.state is RecordState.ACQUIRED), default=None)
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether all there is to know is written down, or will be: nothing is out, nothing is changing."""
-        return all(run.state is not RecordState.ACQUIRED and run.change is None for run in self._runs)
-
     def standing(self, changes: Collection[int] = ()) -> Standing:
         """As it will be once these changes are durable. Others that are on their way do not count: they may fail."""
         start, complete = self.start_offset, 0

@@ -1,0 +1,86 @@
+"""The `simple` assignor of share groups: every partition has readers, every member has something to read.
+
+Members share partitions, as a record goes to one of them anyway. With fewer partitions than members each partition is
+read by as many members as it takes to keep everybody busy; with more, each member reads several. What a member had
+before it keeps, as far as that is fair: a queue is loaded where its readers are.
+
+Members that all subscribe to the same topics are balanced over all of their partitions, others topic by topic. Mirrors
+Kafka's SimpleAssignor; where it follows the order of hashes, this one goes by name and number.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+TopicPartition = tuple[uuid.UUID, int]
+Partitions = Mapping[uuid.UUID, frozenset[int]]
+
+
+def assign_simple(
+    subscriptions: Mapping[str, frozenset[uuid.UUID]],
+    partition_counts: Mapping[uuid.UUID, int],
+    before: Mapping[str, Partitions],
+) -> dict[str, Partitions]:
+    """Member → its partitions. `partition_counts` are of the topics that exist, in the order they are assigned in."""
+    members = sorted(subscriptions)
+    had = {m: {(t, p) for t, indexes in before.get(m, {}).items() for p in indexes} for m in members}
+    given: dict[str, set[TopicPartition]] = {member: set() for member in members}
+    if len(set(subscriptions.values())) <= 1:
+        topics = next(iter(subscriptions.values()), frozenset())
+        shares = [(members, [(t, p) for t, count in partition_counts.items() if t in topics for p in range(count)])]
+    else:
+        shares = [
+            ([m for m in members if topic in subscriptions[m]], [(topic, p) for p in range(count)])
+            for topic, count in partition_counts.items()
+        ]
+    for readers, partitions in shares:
+        if readers and partitions:
+            for member, found in _balanced(readers, partitions, had).items():
+                given[member] |= found
+    return {member: _by_topic(found) for member, found in given.items()}
+
+
+def _balanced(
+    members: Sequence[str], partitions: Sequence[TopicPartition], had: Mapping[str, set[TopicPartition]]
+) -> dict[str, set[TopicPartition]]:
+    readers_each = -(-len(members) // len(partitions))
+    total = readers_each * len(partitions)
+    # A total that does not divide is spread evenly over the members, in whole partitions.
+    wanted = {
+        member: -(-total * (at + 1) // len(members)) + (-total * at // len(members))
+        for at, member in enumerate(members)
+    }
+    readers: dict[TopicPartition, set[str]] = {partition: set() for partition in partitions}
+    given: dict[str, set[TopicPartition]] = {}
+    for member in members:
+        kept = [partition for partition in partitions if partition in had[member]]
+        given[member] = set(kept[max(len(kept) - wanted[member], 0) :])
+        for partition in given[member]:
+            readers[partition].add(member)
+    for partition in partitions:
+        for member in sorted(readers[partition])[: max(len(readers[partition]) - readers_each, 0)]:
+            readers[partition].discard(member)
+            given[member].discard(partition)
+    unfilled = deque(member for member in members if len(given[member]) < wanted[member])
+    for partition in partitions:
+        for _ in range(readers_each - len(readers[partition])):
+            # In turns; whoever reads this partition already is passed over.
+            passed = next((at for at, m in enumerate(unfilled) if m not in readers[partition]), None)
+            if passed is None:
+                break
+            unfilled.rotate(-passed)
+            chosen = unfilled.popleft()
+            readers[partition].add(chosen)
+            given[chosen].add(partition)
+            if len(given[chosen]) < wanted[chosen]:
+                unfilled.append(chosen)
+    return given
+
+
+def _by_topic(partitions: set[TopicPartition]) -> Partitions:
+    found: dict[uuid.UUID, set[int]] = {}
+    for topic, index in sorted(partitions):
+        found.setdefault(topic, set()).add(index)
+    return {topic: frozenset(indexes) for topic, indexes in found.items()}
