@@ -107,6 +107,7 @@ class Promise(Place):
         self.ready = True
         self.answer = answer
         keeper, take = self.keeper, self._take
+        self._forget()
         if keeper is not None:
             keeper.settled()
         if take is not None:
@@ -126,11 +127,16 @@ class Promise(Place):
         if self.ready:
             return
         self.ready = True
-        self._take = None
-        if self._dropped is not None:
-            self._dropped()
-        if self.keeper is not None:
-            self.keeper.settled()
+        keeper, dropped = self.keeper, self._dropped
+        self._forget()
+        if dropped is not None:
+            dropped()
+        if keeper is not None:
+            keeper.settled()
+
+    def _forget(self) -> None:
+        """Whoever made this promise holds it, and is held by it: let go, or only the collector would part them."""
+        self.keeper = self._dropped = self._take = None
 
     def __await__(self) -> Generator[Any, None, Bytes | Parts | Close | None]:
         if not self.ready:
