@@ -29,7 +29,7 @@ from headrace.coordinators.runtime_log import CoordinatorLog, coordinator_error
 from headrace.coordinators.runtime_result import DEFERRED, Result, Timer
 from headrace.coordinators.runtime_timers import Timers
 from headrace.kernel.errors import ErrorCode, Fault, Refused
-from headrace.records.builder import Record, build_writable_batch
+from headrace.records.builder import Record, build_writable_batch, records_section
 from headrace.records.compression import Codec
 from headrace.records.control import build_end_txn_marker
 
@@ -283,6 +283,8 @@ class HostedShard(Generic[S]):
                 size += len(record.value)
             if record.timestamp_ms < 0:
                 record.timestamp_ms = now_ms
+        if size > self._log.max_batch_bytes:
+            size = _BATCH_OVERHEAD_BYTES + len(records_section(result.records))  # exactly, where it matters
         if size > self._log.max_batch_bytes and not result.atomic and len(result.records) > 1:
             half = len(result.records) // 2
             try:

@@ -13,7 +13,7 @@ from headrace.coordinators.runtime import CoordinatorRuntime, Result, Timer, set
 from headrace.kernel.errors import ErrorCode, Refused, StorageFault
 from headrace.kernel.ids import new_topic_id
 from headrace.records.batch import batches
-from headrace.records.builder import Record
+from headrace.records.builder import Record, build_writable_batch
 from headrace.records.compression import Codec
 from tests.support.coordinator_logs import MemoryLog
 
@@ -245,6 +245,10 @@ def test_records_that_fit_in_no_batch_are_refused_whole() -> None:
         assert runtime.hosted(0).shard.values == {}
         await asyncio.gather(*(settled(runtime.submit("a", put(b"k%d" % i, b"x" * 50))) for i in range(5)))
         assert len(log.stored) == 5, "each fits alone, no two together"
+        largest = [Record(b"k%d" % i, b"x" * 53, timestamp_ms=5) for i in range(2)]
+        log.max_batch_bytes = len(build_writable_batch(largest))
+        runtime.submit("a", lambda shard, now_ms: Result(largest))
+        assert len(log.stored[-1]) == log.max_batch_bytes, "to the last byte"
         waiting, told = asyncio.get_running_loop().create_future(), []
 
         def gave_up(error: ErrorCode, now_ms: int) -> Result:
