@@ -56,8 +56,13 @@ class MemberProcess:
 
     @property
     def has_partitions(self) -> bool:
-        held = [told.what for told in self.story if told.what in ("assigned", "revoked", "lost")]
-        return bool(held) and held[-1] == "assigned"
+        held: set[int] = set()
+        for told in list(self.story):
+            if told.what == "assigned":
+                held.add(told.partition)
+            elif told.what in ("revoked", "lost"):
+                held.discard(told.partition)
+        return bool(held)
 
     def end(self, how: signal.Signals) -> None:
         self.process.send_signal(how)

@@ -1,0 +1,84 @@
+"""Groups with members of the new protocol (KIP-848) under load, of Java and confluent-kafka, alone and beside classic
+ones, while members join, leave and die by kill -9; also a group that moves to the new protocol and back meanwhile.
+
+Every record is read at least once, and no partition is read by two members at one time. Takes minutes:
+`HEADRACE_EFFORT=long pytest -s tests/conformance/test_new_members_that_die.py`, which prints what happened.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headrace.testing import RunningBroker, broker
+from tests.conformance.test_members_that_die import LONG, SESSION_MS, Start, java_member, play
+from tests.support.effort import rounds
+from tests.support.group_watch import MemberProcess
+
+MEMBER = Path(__file__).with_name("confluent_member.py")
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[RunningBroker]:
+    settings = {
+        "group.min.session.timeout.ms": "1000",
+        "group.initial.rebalance.delay.ms": "100",
+        "group.consumer.session.timeout.ms": str(SESSION_MS),
+        "group.consumer.min.session.timeout.ms": "1000",
+        "group.consumer.heartbeat.interval.ms": "300",
+        "group.consumer.min.heartbeat.interval.ms": "100",
+    }
+    with broker(settings) as started:
+        yield started
+
+
+def confluent_member(bootstrap: str, topic: str, directory: Path) -> Start:
+    command = [sys.executable, str(MEMBER), topic, bootstrap, f"g-{topic}"]
+    return lambda place, number: MemberProcess(f"{place}.{number}", command, directory)
+
+
+@LONG
+@pytest.mark.needs("kafka")
+@pytest.mark.parametrize("kind", ["uniform", "range", "beside range", "beside cooperative-sticky", "over and back"])
+def test_members_of_java(bootstrap: str, topic: str, tmp_path: Path, kind: str) -> None:
+    assignor = kind if kind in ("uniform", "range") else "uniform"
+    new = java_member(bootstrap, topic, tmp_path, assignor, new_protocol=True)
+    start = new
+    if kind.startswith("beside"):
+        old = java_member(bootstrap, topic, tmp_path, kind.split(" ")[-1])
+
+        def start(place: int, number: int) -> MemberProcess:
+            return (old if place % 2 else new)(place, number)
+
+    elif kind == "over and back":
+        old = java_member(bootstrap, topic, tmp_path, "cooperative-sticky")
+
+        def start(place: int, number: int) -> MemberProcess:
+            """Those who come first and last speak the classic protocol."""
+            return (new if 4 <= number < 10 else old)(place, number)
+
+    told = play(bootstrap, topic, start, rounds(short=6, long=24 if kind == "over and back" else 14))
+    print(f"\nJava, KIP-848, {kind}: {told}")
+
+
+@LONG
+def test_members_of_confluent_kafka(bootstrap: str, topic: str, tmp_path: Path) -> None:
+    told = play(bootstrap, topic, confluent_member(bootstrap, topic, tmp_path), rounds(short=6, long=20))
+    print(f"\nconfluent-kafka, KIP-848: {told}")
+
+
+@LONG
+@pytest.mark.needs("kafka")
+def test_members_of_both_clients(bootstrap: str, topic: str, tmp_path: Path) -> None:
+    java = java_member(bootstrap, topic, tmp_path, "uniform", new_protocol=True)
+    confluent = confluent_member(bootstrap, topic, tmp_path)
+    told = play(
+        bootstrap,
+        topic,
+        lambda place, number: (java if place % 2 else confluent)(place, number),
+        rounds(short=6, long=14),
+    )
+    print(f"\nJava and confluent-kafka, KIP-848: {told}")
