@@ -247,7 +247,7 @@ def test_records_that_fit_in_no_batch_are_refused_whole() -> None:
         assert len(log.stored) == 5, "each fits alone, no two together"
         largest = [Record(b"k%d" % i, b"x" * 53, timestamp_ms=5) for i in range(2)]
         log.max_batch_bytes = len(build_writable_batch(largest))
-        runtime.submit("a", lambda shard, now_ms: Result(largest))
+        await runtime.run("a", lambda shard, now_ms: Result(largest))
         assert len(log.stored[-1]) == log.max_batch_bytes, "to the last byte"
         waiting, told = asyncio.get_running_loop().create_future(), []
 
