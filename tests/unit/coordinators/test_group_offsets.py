@@ -288,6 +288,42 @@ def test_offsets_without_a_group_expire_seven_days_after_their_commit() -> None:
     assert committed(driver) == -1
 
 
+def test_a_group_at_work_loses_the_offsets_of_topics_that_it_no_longer_reads() -> None:
+    driver = GroupDriver()
+    driver.apply(driver.shard.loaded(driver.now_ms))
+    member = stable_member(driver)
+    for topic in ("orders", "other"):
+        commit(driver, 1, member=member, generation=1, topic=topic)
+    driver.now_ms += 6 * DAY_MS
+    commit(driver, 2, member=member, generation=1, topic="recent")
+    driver.now_ms += DAY_MS
+    driver.apply(driver.shard.clean_up(driver.now_ms))
+    assert committed(driver) == 1 and committed(driver, "recent") == 2 and committed(driver, "other") == -1
+
+
+def test_a_consumer_group_at_work_loses_the_offsets_of_topics_that_it_no_longer_reads() -> None:
+    driver = GroupDriver()
+    driver.apply(driver.shard.loaded(driver.now_ms))
+    epoch = driver.beat("m", 0).epoch
+    for topic in ("orders", "other"):
+        commit(driver, 1, member="m", generation=epoch, topic=topic)
+    driver.now_ms += 7 * DAY_MS
+    driver.apply(driver.shard.clean_up(driver.now_ms))
+    assert committed(driver) == 1 and committed(driver, "other") == -1
+
+
+def test_a_group_of_another_protocol_keeps_all_its_offsets_while_it_works() -> None:
+    driver = GroupDriver()
+    driver.apply(driver.shard.loaded(driver.now_ms))
+    member = driver.join_twice("w", protocol_type="connect", protocols=(("default", b""),))
+    driver.advance(3_100)
+    driver.sync("s", member, 1, assignments=[(member, b"")], protocol_type="connect", protocol_name="default")
+    commit(driver, 1, member=member, generation=1)
+    driver.now_ms += 30 * DAY_MS
+    driver.apply(driver.shard.clean_up(driver.now_ms))
+    assert committed(driver) == 1
+
+
 def test_a_retention_that_an_old_client_names_is_kept() -> None:
     driver = GroupDriver()
     driver.apply(driver.shard.loaded(driver.now_ms))
