@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import time
 import urllib.error
@@ -17,6 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from headrace.testing import RunningBroker, broker
 from tests.reference import kafka
+from tests.support.effort import is_long
 from tests.support.java_client import JavaProgram
 from tests.support.ports import free_port
 from tests.support.transactions import read_all
@@ -102,6 +104,7 @@ class ConnectWorker:
     """One distributed worker with exactly-once source support; `call` speaks to its REST door."""
 
     def __init__(self, running: RunningBroker, directory: Path) -> None:
+        directory.mkdir()
         self.port = free_port()
         settings = {
             "bootstrap.servers": running.bootstrap,
@@ -121,7 +124,7 @@ class ConnectWorker:
             "exactly.once.source.support": "enabled",
             "listeners": f"http://127.0.0.1:{self.port}",
             "plugin.discovery": "service_load",
-            # The worker is killed: the sooner the group notices, the sooner its successor has the tasks.
+            # The worker falls silent: the sooner the group notices, the sooner its successor has the tasks.
             "session.timeout.ms": "6000",
             "heartbeat.interval.ms": "1000",
             "scheduled.rebalance.max.delay.ms": "0",
@@ -159,7 +162,19 @@ class ConnectWorker:
                 assert time.monotonic() < deadline, f"{problem}\n{self.output.read_text()[-3000:]}"
                 time.sleep(0.3)
 
-    def stop(self) -> None:
+    def pause(self) -> None:
+        self.process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+
+    def wait_for_any_of(self, *words: str) -> None:
+        deadline = time.monotonic() + 60
+        while not any(word in self.output.read_text() for word in words):
+            assert self.process.poll() is None and time.monotonic() < deadline, self.output.read_text()[-3000:]
+            time.sleep(0.1)
+
+    def kill(self) -> None:
         self.process.kill()
         self.process.wait()
 
@@ -167,44 +182,65 @@ class ConnectWorker:
 def test_kafka_connect_carries_a_file_through_a_topic_exactly_once(running: RunningBroker, tmp_path: Path) -> None:
     create(running, "letters", partitions=1)
     source, target = tmp_path / "in.txt", tmp_path / "out.txt"
-    lines = [f"line {number}" for number in range(200)]
+    lines = [f"line {number}" for number in range(300)]
     source.write_text("".join(f"{line}\n" for line in lines[:100]))
+    workers = [ConnectWorker(running, tmp_path / "first")]
+    try:
+        create_copy(workers[0], source, target)
+        wait_for_lines(target, 100, workers[0])
+        # The first falls silent, the file grows, and a second goes on where the last transaction ended.
+        workers[0].pause()
+        append(source, lines[100:200])
+        workers.append(ConnectWorker(running, tmp_path / "second"))
+        wait_for_lines(target, 200, workers[1])
+        # The first wakes up and would write what it believes to be its own: its producer was fenced.
+        workers[0].resume()
+        workers[0].wait_for_any_of("ProducerFencedException", "InvalidProducerEpochException")
+        assert copied(running) == lines[:200]
+        if is_long():
+            for worker in workers:
+                worker.kill()
+            append(source, lines[200:])
+            workers.append(ConnectWorker(running, tmp_path / "third"))
+            wait_for_lines(target, 300, workers[2])
+            assert copied(running) == lines
+    finally:
+        for worker in workers:
+            worker.kill()
+
+
+def copied(running: RunningBroker) -> list[str]:
+    return [json.loads(value) for value in read_all(running.bootstrap, "letters")]
+
+
+def append(file: Path, lines: list[str]) -> None:
+    with file.open("a") as more:
+        more.write("".join(f"{line}\n" for line in lines))
+
+
+def create_copy(worker: ConnectWorker, source: Path, target: Path) -> None:
     file_stream = "org.apache.kafka.connect.file.FileStream"
-    worker = ConnectWorker(running, tmp_path)
-    try:
-        worker.create_connector(
-            "reads",
-            {
-                "connector.class": f"{file_stream}SourceConnector",
-                "tasks.max": "1",
-                "file": str(source),
-                "topic": "letters",
-                "exactly.once.support": "required",
-                "transaction.boundary": "poll",
-            },
-        )
-        worker.create_connector(
-            "writes",
-            {
-                "connector.class": f"{file_stream}SinkConnector",
-                "tasks.max": "1",
-                "file": str(target),
-                "topics": "letters",
-                "consumer.override.isolation.level": "read_committed",
-            },
-        )
-        wait_for_lines(target, 100, worker)
-    finally:
-        worker.stop()
-    # Killed, and started again while the file has grown: the source goes on where its last transaction ended.
-    with source.open("a") as more:
-        more.write("".join(f"{line}\n" for line in lines[100:]))
-    worker = ConnectWorker(running, tmp_path)
-    try:
-        wait_for_lines(target, 200, worker)
-        assert [json.loads(value) for value in read_all(running.bootstrap, "letters")] == lines
-    finally:
-        worker.stop()
+    worker.create_connector(
+        "reads",
+        {
+            "connector.class": f"{file_stream}SourceConnector",
+            "tasks.max": "1",
+            "file": str(source),
+            "topic": "letters",
+            "exactly.once.support": "required",
+            "transaction.boundary": "poll",
+        },
+    )
+    worker.create_connector(
+        "writes",
+        {
+            "connector.class": f"{file_stream}SinkConnector",
+            "tasks.max": "1",
+            "file": str(target),
+            "topics": "letters",
+            "consumer.override.isolation.level": "read_committed",
+        },
+    )
 
 
 def wait_for_lines(file: Path, count: int, worker: ConnectWorker) -> None:
