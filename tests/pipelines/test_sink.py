@@ -148,13 +148,18 @@ def test_a_slot_skips_what_its_ledger_has_and_a_stale_attempt_is_fenced(cluster:
     ledger = cluster.client.committed_offsets(ledger_group("slots", 0), [(topic, 0)], require_stable=True)
     assert ledger == {(topic, 0): (5, "rows=1")}
 
+    # A newer attempt is another worker's, with connections of its own.
+    others = SinkOptions.parse(cluster.options(topic=topic) | {"kafka.client.id": "another worker"})
+    won: list[bool] = []
+
     def overtaken() -> Any:
         yield next(rows(b"first half"))
-        write_slot(options, rows(b"winner"), "slots", 0, 6)
+        won.append(not write_slot(others, rows(b"winner"), "slots", 0, 6).skipped)
         yield next(rows(b"second half"))
 
     with pytest.raises(Exception, match="taken over by a newer attempt"):
         write_slot(options, overtaken(), "slots", 0, 6)
+    assert won == [True]
     assert values_of(cluster, topic) == Counter([b"a", b"b", b"c", b"winner"])
 
 
