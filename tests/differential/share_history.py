@@ -1,18 +1,33 @@
 """A random client of share groups (KIP-932): members that take records and accept, release, reject or renew them,
-mostly those they have, at times others; sessions that are stale, begin anew or end; offsets moved under an empty group.
+mostly those they have, at times others; sessions that are stale, begin anew or end, add and forget partitions; records
+that come back until they are given up; offsets moved under an empty group.
+
+Some groups read one partition, with every limit there is; the others read three partitions of two topics and ask for
+all there is: which partition comes first when not all fit is Kafka's own affair (it depends on what it read before).
 """
 
 from __future__ import annotations
 
 import random
 import struct
-import time
-import uuid
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.records.builder import Record, build_batch
-from tests.differential.histories import Side, Step, Tossed, mostly
+from tests.differential.histories import Step, mostly
+from tests.differential.share_ground import (
+    ALL,
+    MEMBERS,
+    RECORDS,
+    RELEASE,
+    TOPIC,
+    Partition,
+    fetch_body,
+    has_few_locks,
+    heartbeat,
+    partitions_of,
+    topics_of,
+)
 from tests.support.group_requests import (
     SHARE_ACK,
     SHARE_ALTER,
@@ -23,90 +38,8 @@ from tests.support.group_requests import (
     SHARE_OFFSETS,
 )
 
-PRODUCE, ALTER_CONFIGS, GROUP = 0, 44, 32
-TOPIC = "q"
-BATCHES = (3, 1, 5, 2, 4, 1, 1, 6, 2, 3, 10, 1, 2)
-RECORDS = sum(BATCHES)
-MEMBERS = tuple(str(uuid.UUID(int=number)) for number in (1, 2, 3))
-ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
-# From half the limit of ten on, Kafka hands out what was given back in ever smaller portions.
-PORTIONED_FROM = 5
+ACCEPT, REJECT, RENEW = 1, 3, 4
 KINDS = (ACCEPT, ACCEPT, RELEASE, RELEASE, REJECT, RENEW)
-
-
-def fill(side: Side) -> None:
-    for count in BATCHES:
-        now_ms = time.time_ns() // 1_000_000
-        batch = build_batch([Record(None, b"x", timestamp_ms=now_ms) for _ in range(count)])
-        data = [{"name": TOPIC, "partition_data": [{"index": 0, "records": batch}]}]
-        body = {"transactional_id": None, "acks": -1, "timeout": 10_000, "topic_data": data}
-        answer = side.ask(PRODUCE, 9, body)
-        assert not answer.responses[0].partition_responses[0].error_code, answer
-
-
-def begin(side: Side, group: str) -> None:
-    """The group reads from the first record, its members have the partition, and its queue is loaded."""
-    # With a limit of two nothing is ever on its way to it; with ten hardly anything gets there: in between Kafka hands
-    # out what has failed often in small portions.
-    limit = "2" if group.split("-")[1][-1] in "02468" else "10"
-    settings = {
-        "share.auto.offset.reset": "earliest",
-        "share.record.lock.duration.ms": "60000",
-        "share.delivery.count.limit": limit,
-    }
-    configs = [{"name": name, "config_operation": 0, "value": value} for name, value in settings.items()]
-    resource = {"resource_type": GROUP, "resource_name": group, "configs": configs}
-    answer = side.ask(ALTER_CONFIGS, 1, {"resources": [resource], "validate_only": False})
-    assert not answer.responses[0].error_code, answer
-    deadline = time.monotonic() + 30
-    for member in MEMBERS:
-        epoch = 0
-        while True:
-            answer = side.ask(SHARE_BEAT, 1, heartbeat(group, member, epoch))
-            assert not answer.error_code and time.monotonic() < deadline, answer
-            if answer.assignment is not None and answer.assignment.topic_partitions:
-                break
-            epoch = answer.member_epoch
-            time.sleep(0.05)
-    visitor = str(uuid.UUID(int=9))
-    asked = [{"topic_id": f"<id of {TOPIC}>", "partitions": [{"partition_index": 0, "acknowledgement_batches": []}]}]
-    for epoch in range(100):
-        body = fetch_body(group, visitor, epoch, asked if epoch == 0 else [], max_wait=300)
-        client = side.send(Step(SHARE_FETCH, 2, body, connection="visitor"))
-        answer = side.read(client, SHARE_FETCH, 2)
-        assert not answer.error_code and time.monotonic() < deadline, answer
-        if any(partition.acquired_records for topic in answer.responses for partition in topic.partitions):
-            break
-    side.read(side.send(Step(SHARE_FETCH, 2, fetch_body(group, visitor, -1, []), connection="visitor")), SHARE_FETCH, 2)
-
-
-def heartbeat(group: str, member: str, epoch: int) -> dict[str, Any]:
-    names = [TOPIC] if epoch == 0 else None
-    return {
-        "group_id": group,
-        "member_id": member,
-        "member_epoch": epoch,
-        "rack_id": None,
-        "subscribed_topic_names": names,
-    }
-
-
-def fetch_body(group: str, member: str, epoch: int, topics: list[Any], **more: Any) -> dict[str, Any]:
-    return {
-        "group_id": group,
-        "member_id": member,
-        "share_session_epoch": epoch,
-        "max_wait": 20,
-        "min_bytes": 1,
-        "max_bytes": 1_000_000,
-        "max_records": 10,
-        "batch_size": 10,
-        "share_acquire_mode": 0,
-        "is_renew_ack": False,
-        "topics": topics,
-        "forgotten_topics_data": [],
-        **more,
-    }
 
 
 def batches_of(records: bytes | None) -> list[tuple[int, int]]:
@@ -115,7 +48,8 @@ def batches_of(records: bytes | None) -> list[tuple[int, int]]:
     data = bytes(records or b"")
     while at + 61 <= len(data):
         base, length = struct.unpack_from(">qi", data, at)
-        found.append((base, base + struct.unpack_from(">i", data, at + 23)[0]))
+        if at + 12 + length <= len(data):  # Kafka may send the beginning of one more
+            found.append((base, base + struct.unpack_from(">i", data, at + 23)[0]))
         at += 12 + length
     return found
 
@@ -124,17 +58,27 @@ def adjusted(step: Step, answer: Any) -> Any:
     if step.api == SHARE_DESCRIBE:  # Kafka gives out what it has set up in the background by an epoch of its own
         for group in answer["groups"]:
             group |= {"group_epoch": "", "assignment_epoch": ""}
-            group["members"] = [{**member, "member_epoch": ""} for member in group["members"]]
+            for member in group["members"]:
+                # Who has which partition goes by the hashes of ids; how many is what matters.
+                assigned = member["assignment"]["topic_partitions"]
+                member |= {"member_epoch": "", "assignment": sum(len(topic["partitions"]) for topic in assigned)}
     if step.api == SHARE_OFFSETS and not step.who:  # Kafka writes down how far a queue is with its next change
         for group in answer["groups"]:
             for topic in group["topics"]:
                 topic["partitions"] = [{**p, "start_offset": ""} for p in topic["partitions"]]
+                topic["partitions"].sort(key=lambda partition: partition["partition_index"])
+            group["topics"].sort(key=lambda topic: str(topic["topic_name"]))
+    if step.api == SHARE_ACK:
+        answer["responses"].sort(key=lambda topic: str(topic["topic_id"]))
+        for topic in answer["responses"]:
+            topic["partitions"].sort(key=lambda partition: partition["partition_index"])
     if step.api != SHARE_FETCH:
         return answer
     for topic in answer["responses"]:
+        topic["partitions"].sort(key=lambda partition: partition["partition_index"])
         for partition in topic["partitions"]:
             partition["records"] = batches_of(partition["records"])
-            partition["acquired_records"] = _joined(partition["acquired_records"])
+    answer["responses"].sort(key=lambda topic: str(topic["topic_id"]))
     return answer
 
 
@@ -142,39 +86,59 @@ def adjusted(step: Step, answer: Any) -> Any:
 class Member:
     name: str
     epoch: int = 0
-    # Offsets that are its own, and those that were.
-    held: set[int] = field(default_factory=set)
-    given: set[int] = field(default_factory=set)
+    # Records that are its own, and those that were; the partitions of its session.
+    held: dict[Partition, set[int]] = field(default_factory=lambda: defaultdict(set))
+    given: dict[Partition, set[int]] = field(default_factory=lambda: defaultdict(set))
+    reads: set[Partition] = field(default_factory=set)
+
+    @property
+    def has_any(self) -> bool:
+        return any(self.held.values())
 
 
 class ShareModel:
     def __init__(self, choice: random.Random, group: str) -> None:
         self.choice = choice
         self.group = group
+        self.partitions = partitions_of(group)
         self.members = [Member(name) for name in MEMBERS]
 
     # --- choosing ---------------------------------------------------------------------------------------------------
 
     def next_step(self) -> Step:
-        kinds = ["fetch", "acknowledge", "close", "odd", "offsets", "describe", "alter", "delete"]
-        kind = self.choice.choices(kinds, [40, 30, 3, 10, 6, 2, 1, 1])[0]
+        kinds = ["fetch", "acknowledge", "give_up", "close", "odd", "offsets", "describe", "alter", "delete"]
+        kind = self.choice.choices(kinds, [40, 25, 15, 3, 10, 6, 2, 1, 1])[0]
         step: Step = getattr(self, f"_{kind}")()
         return step
 
     def _fetch(self) -> Step:
         choice = self.choice
         member = choice.choice(self.members)
-        # What a fetch gives back, Kafka writes down while it looks for more: whether it finds that is chance.
-        kinds = (ACCEPT, ACCEPT, REJECT, RENEW)
-        acknowledged = self._acknowledgements(member, *kinds) if member.epoch > 0 and choice.random() < 0.4 else []
-        topics = [self._topic(acknowledged)] if member.epoch == 0 or acknowledged else []
-        return self._fetching(member, member.epoch, topics)
+        if member.epoch == 0:
+            some = [each for each in self.partitions if choice.random() < 0.8] or self.partitions[:1]
+            return self._fetching(member, 0, topics_of({partition: [] for partition in some}))
+        # What a fetch gives back, Kafka writes down while it looks for more: whether it finds that is chance, and
+        # whether there are locks left by then.
+        kinds = (RENEW,) if has_few_locks(self.group) else (ACCEPT, ACCEPT, REJECT, RENEW)
+        said = self._acknowledgements(member, *kinds) if choice.random() < 0.4 else {}
+        if choice.random() < 0.2:
+            said |= {each: [] for each in self.partitions if each not in member.reads and choice.random() < 0.7}
+        forgotten: list[Any] = []
+        if len(self.partitions) > 1 and choice.random() < 0.1:
+            name, partition = choice.choice(self.partitions)
+            forgotten = [{"topic_id": f"<id of {name}>", "partitions": [partition]}]
+        return self._fetching(member, member.epoch, topics_of(said), forgotten_topics_data=forgotten)
 
     def _fetching(self, member: Member, epoch: int, topics: list[Any], **changes: Any) -> Step:
         choice = self.choice
-        # Strictly as many records as asked for: otherwise each broker rounds up to what it keeps together.
-        body = fetch_body(self.group, member.name, epoch, topics, share_acquire_mode=1)
-        body["max_records"] = choice.choice([1, 2, 3, 5, 10, 20])
+        body = fetch_body(self.group, member.name, epoch, topics, share_acquire_mode=choice.choice([0, 1]))
+        is_single = len(self.partitions) == 1
+        body["max_records"] = choice.choice([1, 2, 3, 5, 10, 20, 50, 150]) if is_single else ALL
+        body["batch_size"] = choice.choice([1, 2, 3, 8, 500])
+        if is_single and choice.random() < 0.2:
+            body["max_bytes"] = choice.choice([1, 100, 150, 400, 1_000])
+        if choice.random() < 0.1:
+            body["min_bytes"] = choice.choice([0, 70, 200, 100_000])
         body["is_renew_ack"] = _renews(topics) and choice.random() < 0.9
         if body["is_renew_ack"]:
             nothing = {"max_records": 0, "max_bytes": 0, "min_bytes": 0, "max_wait": 0}
@@ -183,9 +147,24 @@ class ShareModel:
 
     def _acknowledge(self) -> Step:
         member = self.choice.choice(self.members)
-        if member.epoch <= 0 or not member.held:
+        if member.epoch <= 0 or not member.has_any:
             return self._fetch()
-        return self._acknowledging(member, member.epoch, [self._topic(self._acknowledgements(member, *KINDS))])
+        return self._acknowledging(member, member.epoch, topics_of(self._acknowledgements(member, *KINDS)))
+
+    def _give_up(self) -> Step:
+        """Everything comes back: that is how records get to the limit."""
+        for member in self.choice.sample(self.members, len(self.members)):
+            if member.epoch > 0 and member.has_any:
+                said = {
+                    partition: [
+                        {"first_offset": first, "last_offset": last, "acknowledge_types": [RELEASE]}
+                        for first, last in _runs(held)
+                    ]
+                    for partition, held in member.held.items()
+                    if held
+                }
+                return self._acknowledging(member, member.epoch, topics_of(said))
+        return self._fetch()
 
     def _acknowledging(self, member: Member, epoch: int, topics: list[Any]) -> Step:
         version = self.choice.choice([1, 2, 2])
@@ -198,30 +177,28 @@ class ShareModel:
         }
         return Step(SHARE_ACK, version, body, connection=member.name, who=member.name)
 
-    def _topic(self, acknowledged: list[Any], name: str = TOPIC, partition: int = 0) -> dict[str, Any]:
-        partitions = [{"partition_index": partition, "acknowledgement_batches": acknowledged}]
-        return {"topic_id": f"<id of {name}>", "partitions": partitions}
-
-    def _acknowledgements(self, member: Member, *kinds: int) -> list[dict[str, Any]]:
+    def _acknowledgements(self, member: Member, *kinds: int) -> dict[Partition, list[dict[str, Any]]]:
         """Runs of what it has, each with one type for all or one for each."""
         choice = self.choice
-        batches = []
-        for first, last in _runs(member.held):
-            if choice.random() < 0.3:
-                continue
-            if choice.random() < 0.4:
-                first = choice.randint(first, last)
-                last = choice.randint(first, last)
-            types = [choice.choice(kinds)]
-            if choice.random() < 0.3:
-                types = [choice.choice([*kinds, 0]) for _ in range(first, last + 1)]
-            batches.append({"first_offset": first, "last_offset": last, "acknowledge_types": types})
-        return batches
+        said: dict[Partition, list[dict[str, Any]]] = {}
+        for partition, held in member.held.items():
+            for first, last in _runs(held):
+                if choice.random() < 0.3:
+                    continue
+                if choice.random() < 0.4:
+                    first = choice.randint(first, last)
+                    last = choice.randint(first, last)
+                types = [choice.choice(kinds)]
+                if choice.random() < 0.3:
+                    types = [choice.choice([*kinds, 0]) for _ in range(first, last + 1)]
+                batch = {"first_offset": first, "last_offset": last, "acknowledge_types": types}
+                said.setdefault(partition, []).append(batch)
+        return said
 
     def _close(self) -> Step:
         # Of one that has nothing: what it has, Kafka gives back some time after it has answered.
         member = self.choice.choice(self.members)
-        if member.held:
+        if member.has_any:
             return self._acknowledge()
         return self.choice.choice([self._acknowledging(member, -1, []), self._fetching(member, -1, [])])
 
@@ -230,22 +207,23 @@ class ShareModel:
         choice = self.choice
         member = choice.choice(self.members)
         epoch = choice.choice([member.epoch, member.epoch, member.epoch, member.epoch + 1, max(member.epoch - 1, 0), 0])
-        first = choice.choice([0, *member.given, *range(0, RECORDS, 5), RECORDS + 5])
+        first = choice.choice([0, *member.given[TOPIC, 0], *range(0, RECORDS, 9), RECORDS + 5])
         last = choice.choice([first, first + 1, first + 3, first - 1])
         types = choice.choice([[ACCEPT], [RELEASE], [9], [], [ACCEPT, ACCEPT], [ACCEPT] * (last - first + 1)])
         batches = [{"first_offset": first, "last_offset": last, "acknowledge_types": types}]
         if choice.random() < 0.2:
             batches = batches * 2
-        topic = mostly(choice, self._topic(batches), self._topic(batches, "missing"), self._topic(batches, TOPIC, 3))
+        partition = mostly(choice, (TOPIC, 0), ("missing", 0), (TOPIC, 3))
+        topics = topics_of({partition: batches})
         if choice.random() < 0.6:
-            return self._acknowledging(member, epoch, [topic])
+            return self._acknowledging(member, epoch, topics)
         # Of a topic that is none Kafka's fetch falls over; what it gives back it may or may not find at once.
-        if topic["topic_id"] == f"<id of {TOPIC}>" and (epoch == 0 or RELEASE not in types):
-            return self._fetching(member, epoch, [topic])
-        return self._acknowledging(member, epoch, [topic])
+        if partition[0] == TOPIC and (epoch == 0 or RELEASE not in types):
+            return self._fetching(member, epoch, topics)
+        return self._acknowledging(member, epoch, topics)
 
     def _offsets(self, who: str = "") -> Step:
-        topics = [{"topic_name": TOPIC, "partitions": [0]}] if self.choice.random() < 0.7 else None
+        topics = [{"topic_name": TOPIC, "partitions": [0]}] if who or self.choice.random() < 0.7 else None
         return Step(SHARE_OFFSETS, 0, {"groups": [{"group_id": self.group, "topics": topics}]}, who=who)
 
     def _describe(self) -> Step:
@@ -270,39 +248,40 @@ class ShareModel:
         if answer["error_code"]:
             return
         if epoch == -1:
-            member.epoch, member.held = 0, set()
+            self.members[self.members.index(member)] = Member(member.name)
             return
         member.epoch = epoch + 1
         if epoch == 0:
-            member.held = set()
+            member.held.clear()
+            member.reads.clear()
         self._let_go(member, step, answer)
         if step.api == SHARE_FETCH:
+            member.reads |= {partition for partition, _ in _said(step.body["topics"])}
+            for topic in step.body["forgotten_topics_data"]:
+                member.reads -= {(_name(topic["topic_id"]), each) for each in topic["partitions"]}
             for topic in answer["responses"]:
-                for partition in topic["partitions"]:
-                    for run in partition["acquired_records"]:
-                        if run["delivery_count"] >= PORTIONED_FROM:
-                            raise Tossed
+                for found in topic["partitions"]:
+                    partition = _name(topic["topic_id"]), found["partition_index"]
+                    for run in found["acquired_records"]:
                         taken = range(run["first_offset"], run["last_offset"] + 1)
-                        member.held.update(taken)
-                        member.given.update(taken)
+                        member.held[partition].update(taken)
+                        member.given[partition].update(taken)
 
     def _let_go(self, member: Member, step: Step, answer: Any) -> None:
-        for topic in step.body["topics"]:
-            for partition in topic["partitions"]:
-                told = [
-                    p
-                    for t in answer["responses"]
-                    if t["topic_id"] == topic["topic_id"]
-                    for p in t["partitions"]
-                    if p["partition_index"] == partition["partition_index"]
-                ]
-                if told and told[0].get("acknowledge_error_code", told[0]["error_code"]):
-                    continue
-                for batch in partition["acknowledgement_batches"]:
-                    types = batch["acknowledge_types"]
-                    for at, offset in enumerate(range(batch["first_offset"], batch["last_offset"] + 1)):
-                        if types and types[at if len(types) > 1 else 0] != RENEW:
-                            member.held.discard(offset)
+        told = {
+            (_name(topic["topic_id"]), each["partition_index"]): each
+            for topic in answer["responses"]
+            for each in topic["partitions"]
+        }
+        for partition, batches in _said(step.body["topics"]):
+            found = told.get(partition)
+            if found is not None and found.get("acknowledge_error_code", found["error_code"]):
+                continue
+            for batch in batches:
+                types = batch["acknowledge_types"]
+                for at, offset in enumerate(range(batch["first_offset"], batch["last_offset"] + 1)):
+                    if types and types[at if len(types) > 1 else 0] != RENEW:
+                        member.held[partition].discard(offset)
 
     # --- the end ----------------------------------------------------------------------------------------------------
 
@@ -316,26 +295,20 @@ class ShareModel:
         return steps
 
 
-def _joined(acquired: list[dict[str, int]]) -> list[dict[str, int]]:
-    """Kafka tells apart what lies in different batches; to a client it is the same."""
-    joined: list[dict[str, int]] = []
-    for run in sorted(acquired, key=lambda each: each["first_offset"]):
-        before = joined[-1] if joined else run
-        follows = before["last_offset"] + 1 == run["first_offset"]
-        if follows and before["delivery_count"] == run["delivery_count"]:
-            joined[-1] = {**before, "last_offset": run["last_offset"]}
-        else:
-            joined.append(run)
-    return joined
+def _name(topic_id: str) -> str:
+    return topic_id.removeprefix("<id of ").removesuffix(">")
+
+
+def _said(topics: list[Any]) -> list[tuple[Partition, list[Any]]]:
+    return [
+        ((_name(topic["topic_id"]), each["partition_index"]), each["acknowledgement_batches"])
+        for topic in topics
+        for each in topic["partitions"]
+    ]
 
 
 def _renews(topics: list[Any]) -> bool:
-    return any(
-        RENEW in batch["acknowledge_types"]
-        for topic in topics
-        for partition in topic["partitions"]
-        for batch in partition["acknowledgement_batches"]
-    )
+    return any(RENEW in batch["acknowledge_types"] for _, batches in _said(topics) for batch in batches)
 
 
 def _runs(offsets: set[int]) -> list[tuple[int, int]]:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from headrace.testing import broker
-from tests.differential import share_history
+from tests.differential import share_ground, share_history
 from tests.differential.classic_history import ClassicModel
 from tests.differential.conftest import HISTORY_SETTINGS
 from tests.differential.consumer_corners import CORNERS
@@ -58,7 +58,7 @@ def sides(kafka_of_histories: ReferenceKafka) -> Iterator[tuple[Side, Side]]:
         for side in both:
             prepare(side)
             align(side)
-            share_history.fill(side)
+            share_ground.fill(side)
         yield both
 
 
@@ -125,7 +125,7 @@ def history_of(sides: tuple[Side, Side], kind: str, group: str) -> History:
         return History(*sides, adjust=only_of(group))
     history = History(*sides, adjust=share_history.adjusted)
     for side in sides:
-        share_history.begin(side, group)
+        share_ground.begin(side, group)
     return history
 
 

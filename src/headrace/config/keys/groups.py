@@ -132,7 +132,7 @@ KEYS = (
         ["classic", "consumer", "streams"],
         "Group protocols that are served.",
         each_of("consumer", "classic", "share", "streams"),
-        difference="Without effect: classic and consumer groups are served.",
+        difference="Without effect: classic, consumer and share groups are served.",
     ),
     Key(
         "group.consumer.session.timeout.ms",

@@ -225,6 +225,6 @@ KEYS = (
         INT,
         1000,
         "Waiting share fetches between two purges.",
-        difference="Without effect: share groups are not offered.",
+        difference="Without effect: a waiting fetch that is done leaves nothing behind.",
     ),
 )
