@@ -34,6 +34,7 @@ from headrace.storage.log_config import LogConfig
 from headrace.testing.simulation.log import LogWatcher, SimulatedLogs, SimulatedSlice, encode
 from headrace.testing.simulation.network import SimulatedChannel, SimulatedNetwork
 from headrace.testing.simulation.store import SimulatedStore, SimulatedZooKeeper
+from headrace.testing.simulation.virtual_loop import VirtualLoop, context_of
 from headrace.wire import codec
 from headrace.wire.fetch_request import read_fetch_request
 from headrace.wire.replica_fetch import FETCH
@@ -68,6 +69,7 @@ class SimulatedBroker:
         self.id = broker_id
         self.logs = SimulatedLogs(broker_id, watcher)
         self.is_up = False
+        self.clock_rate = 1.0  # how fast its clock runs, from its next start on
         self._config = config
         self._network = network
         self._zookeeper = zookeeper
@@ -81,11 +83,27 @@ class SimulatedBroker:
     # ---- life -----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
+        """In a context of its own: what a process does can be frozen with it."""
+        context_of(self.id).run(self._start)
+
+    def freeze(self, seconds: float) -> None:
+        """SIGSTOP, and SIGCONT after so long."""
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        loop.freeze(self.id)
+        loop.call_later(seconds, loop.thaw, self.id, context=context_of(None))
+
+    def thaw(self) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        loop.thaw(self.id)
+
+    def _start(self) -> None:
         assert not self.is_up
         self.is_up = True
         for log in self.logs.logs():
             log.restart(self._checkpointed.get((log.topic, log.partition), 0))
-        loop = asyncio.get_running_loop()
+        loop, rate_per_s = asyncio.get_running_loop(), 1000 * self.clock_rate
         self.view = ClusterView()
         self.store = SimulatedStore(self._zookeeper, self.id, SESSION_TIMEOUT_S)
         endpoint = Endpoint(_LISTENER, f"broker-{self.id}", self.id, "PLAINTEXT")
@@ -99,7 +117,7 @@ class SimulatedBroker:
             self._log_config,
             lease_held=self.member.lease_held,
             max_lag_ms=MAX_LAG_MS,
-            monotonic_ms=lambda: int(loop.time() * 1000),
+            monotonic_ms=lambda: int(loop.time() * rate_per_s),
             wall_ms=lambda: 0,
         )
         own = self._own
@@ -176,6 +194,7 @@ class SimulatedBroker:
         self.is_up = False
         self._network.unplug(self.id)
         self.store.abandon()
+        self.thaw()
         await self._stop_tasks()
 
     async def power_cut(self, chance: random.Random) -> int:
@@ -187,6 +206,7 @@ class SimulatedBroker:
         """An orderly stop: leadership moves first, everything is flushed, the registration is taken back."""
         if not self.is_up:
             return
+        self.thaw()
         for _ in range(10):
             holder = self.view.current.controller_id
             try:

@@ -15,8 +15,14 @@ from headrace.testing.simulation.store import STORE_NODE
 
 
 class Nemesis:
-    def __init__(self, cluster: SimulatedCluster, names: list[PartitionName]) -> None:
+    def __init__(self, cluster: SimulatedCluster, names: list[PartitionName], *, disturbs_clocks: bool = False) -> None:
+        """`disturbs_clocks`: processes are frozen for a while, their clocks run fast or slow, and some are heard by the
+        store without hearing it."""
         self.count = 0
+        self._disturbs_clocks = disturbs_clocks
+        if disturbs_clocks:
+            for broker in cluster.brokers.values():
+                broker.clock_rate = cluster.chance.uniform(0.8, 1.25)
         self._cluster = cluster
         self._chance = cluster.chance
         self._names = names
@@ -41,6 +47,8 @@ class Nemesis:
             (3, self._change_weather),
             (3, self._move_leader),
         ]
+        if self._disturbs_clocks:
+            actions += [(8, self._freeze_one), (3, self._freeze_controller), (3, self._deafen_one)]
         loop = asyncio.get_running_loop()
         end = loop.time() + for_s
         while loop.time() < end:
@@ -209,6 +217,26 @@ class Nemesis:
         self._say(f"cut {broker} from the store")
         self._cluster.network.cut.add((broker, STORE_NODE))
 
+    async def _freeze_one(self) -> None:
+        """Shorter than a session, or longer, or just until its place is given away."""
+        broker = self._cluster.brokers[self._some_broker()]
+        seconds = self._chance.choice((0.3, 1.0, 2.0, 2.9, 3.1, 3.5, 6.0))
+        self._say(f"freeze {broker.id} for {seconds} s")
+        if broker.is_up:
+            broker.freeze(seconds)
+
+    async def _freeze_controller(self) -> None:
+        for broker in self._cluster.up():
+            if broker.controller.is_active:
+                self._say(f"freeze controller {broker.id}")
+                broker.freeze(self._chance.uniform(2.0, 5.0))
+
+    async def _deafen_one(self) -> None:
+        """Its requests arrive and are done; no answer comes back, so it must think the worst."""
+        broker = self._some_broker()
+        self._say(f"{broker} does not hear the store")
+        self._cluster.network.cut.add((STORE_NODE, broker))
+
     async def _cut_controller(self) -> None:
         """The controller loses its session while leaders report to it, and is back before it has heard of that."""
         active = [broker for broker in self._cluster.up() if broker.controller.is_active]
@@ -265,5 +293,6 @@ class Nemesis:
         if cluster.zookeeper.is_down:
             cluster.zookeeper.restart()
         for broker in cluster.brokers.values():
+            broker.thaw()
             if not broker.is_up:
                 broker.start()

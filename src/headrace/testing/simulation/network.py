@@ -16,6 +16,7 @@ from headrace.client.errors import NoAnswer, Unreachable
 from headrace.kernel.errors import ErrorCode
 from headrace.replication.leader_channel import LIST_OFFSETS, ReplicaFetch, fetch_frame
 from headrace.testing.simulation.faults import CALM, Faults
+from headrace.testing.simulation.virtual_loop import context_of
 from headrace.wire.replica_fetch import FETCH, FetchAnswer, read_fetch_answer
 
 Serve = Callable[[int, dict[str, Any]], Awaitable[Any]]  # (api key, body) → answer
@@ -27,6 +28,8 @@ class SimulatedNetwork:
         self.cut: set[tuple[int, int]] = set()  # (from, to)
         self._chance = chance
         self._servers: dict[int, Serve] = {}
+        # What is on its way arrives, whatever happens to its sender.
+        self._outside = context_of(None)
         self._tasks: set[asyncio.Task[None]] = set()
 
     def listen(self, broker: int, serve: Serve) -> None:
@@ -59,9 +62,9 @@ class SimulatedNetwork:
         if (source, target) in self.cut or self._chance.random() < self.faults.message_lost:
             return
         loop = asyncio.get_running_loop()
-        loop.call_later(self.delay(), deliver)
+        loop.call_later(self.delay(), deliver, context=self._outside)
         if self._chance.random() < self.faults.message_doubled:
-            loop.call_later(self.delay(), deliver)
+            loop.call_later(self.delay(), deliver, context=self._outside)
 
     def request(
         self, source: int, target: int, api_key: int, body: dict[str, Any], answer: asyncio.Future[Any]
@@ -70,7 +73,8 @@ class SimulatedNetwork:
             serve = self._servers.get(target)
             if serve is None:
                 return
-            task = asyncio.get_running_loop().create_task(self._serve(serve, source, target, api_key, body, answer))
+            serving = self._serve(serve, source, target, api_key, body, answer)
+            task = asyncio.get_running_loop().create_task(serving, context=context_of(target))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 

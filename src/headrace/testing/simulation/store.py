@@ -37,6 +37,7 @@ from headrace.coordination.store import (
     Watch,
 )
 from headrace.testing.simulation.network import SimulatedNetwork
+from headrace.testing.simulation.virtual_loop import context_of
 
 T = TypeVar("T")
 
@@ -65,9 +66,12 @@ class SimulatedZooKeeper:
         self.before_write: Callable[[Tree, Sequence[Op], int], None] = lambda tree, ops, transaction_id: None
         self._remember()
 
+    def hears(self, broker: int) -> bool:
+        return not self.is_down and (broker, STORE_NODE) not in self.network.cut
+
     def reaches(self, broker: int) -> bool:
-        cut = self.network.cut
-        return not self.is_down and (broker, STORE_NODE) not in cut and (STORE_NODE, broker) not in cut
+        """Both ways. A broker that is only heard does not know it."""
+        return self.hears(broker) and (STORE_NODE, broker) not in self.network.cut
 
     def restart(self) -> None:
         """Back after an outage: sessions are durable, and their clocks start anew."""
@@ -80,7 +84,8 @@ class SimulatedZooKeeper:
         session = _Session(self._next_session, timeout_s, asyncio.get_running_loop().time())
         self._next_session += 1
         self._sessions[session.id] = session
-        asyncio.get_running_loop().call_later(timeout_s, self._look_after, session.id)
+        loop = asyncio.get_running_loop()
+        loop.call_later(timeout_s, self._look_after, session.id, context=context_of(None))
         return session.id
 
     def is_alive(self, session_id: int) -> bool:
@@ -127,7 +132,7 @@ class SimulatedZooKeeper:
 
     def _fire(self, store: SimulatedStore, watch: Watch) -> None:
         delay = self.chance.uniform(*self.network.faults.watch_delay_s)
-        asyncio.get_running_loop().call_later(delay, store.fire, watch)
+        asyncio.get_running_loop().call_later(delay, store.fire, watch, context=context_of(store.broker))
 
     def fire_soon(self, store: SimulatedStore, watch: Watch) -> None:
         self._fire(store, watch)
@@ -144,7 +149,7 @@ class SimulatedStore:
 
     def __init__(self, server: SimulatedZooKeeper, broker: int, session_timeout_s: float) -> None:
         self._server = server
-        self._broker = broker
+        self.broker = broker
         self.session_timeout = session_timeout_s
         self.session_id = server.open_session(session_timeout_s)
         self._closed = False
@@ -168,7 +173,7 @@ class SimulatedStore:
         """A sign of life, answered at once when the link is up; it also finds out that the session has ended."""
         loop = asyncio.get_running_loop()
         pause = self.session_timeout / 3
-        if self._server.reaches(self._broker):
+        if self._server.reaches(self.broker):
             if not self._server.is_alive(self.session_id):
                 self._renew()
             else:
@@ -178,6 +183,8 @@ class SimulatedStore:
                     self._connected = True
                     self._tell(SessionEvent.CONNECTED)
         else:
+            if self._server.hears(self.broker):
+                self._server.heard(self.session_id)
             if self._connected:
                 self._connected = False
                 self._tell(SessionEvent.SUSPENDED)
@@ -208,7 +215,7 @@ class SimulatedStore:
     async def close(self) -> None:
         if not self._closed:
             self.abandon()
-            if self._server.reaches(self._broker):
+            if self._server.reaches(self.broker):
                 self._server.end_session(self.session_id)
 
     # ---- requests -------------------------------------------------------------------------------------------------
@@ -224,7 +231,7 @@ class SimulatedStore:
         lost_before, lost_after = chance.random() < faults.store_lost_before, chance.random() < faults.store_lost_after
         back = chance.uniform(*faults.store_delay_s)
         await asyncio.sleep(apply_at - loop.time())
-        if not server.reaches(self._broker) or lost_before:
+        if not server.hears(self.broker) or lost_before:
             await asyncio.sleep(back)
             raise ConnectionLost("the connection broke")
         if session == 0 or session != self.session_id or not server.is_alive(session):
@@ -234,7 +241,7 @@ class SimulatedStore:
             result = perform()
         finally:
             await asyncio.sleep(back)
-        if not server.reaches(self._broker) or lost_after:
+        if not server.reaches(self.broker) or lost_after:
             raise ConnectionLost("the connection broke; the outcome is unknown")
         return result
 

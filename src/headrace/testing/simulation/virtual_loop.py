@@ -2,15 +2,28 @@
 
 Everything on it runs in one thread and in an order that only depends on what the program does, so a run can be
 replayed. There is no I/O: code that waits for a socket or a thread would wait for ever, and is told so.
+
+What runs in a context that names an `OWNER` (a broker's process) can be frozen, as SIGSTOP does it: nothing of it runs
+until it is thawed, and then everything that came due meanwhile, in order, to find that the clock has jumped.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextvars import Context, ContextVar, copy_context
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+# Whose process the running code belongs to; None for what stands outside (network, store, clients).
+OWNER: ContextVar[int | None] = ContextVar("OWNER", default=None)
+
+
+def context_of(owner: int | None) -> Context:
+    context = copy_context()
+    context.run(OWNER.set, owner)
+    return context
 
 
 class Stuck(AssertionError):
@@ -34,12 +47,57 @@ class _Jump:
         pass
 
 
+class _Held:
+    """A call that belongs to a process; its handle says whether it was cancelled while the process was frozen."""
+
+    __slots__ = ("args", "callback", "context", "handle")
+
+    def __init__(self, callback: Callable[..., Any], args: tuple[Any, ...], context: Context) -> None:
+        self.callback = callback
+        self.args = args
+        self.context = context
+        self.handle: asyncio.Handle | None = None
+
+
 class VirtualLoop(asyncio.BaseEventLoop):
     def __init__(self) -> None:
         super().__init__()
         self.now = 0.0
         self._selector = _Jump(self)
         self._clock_resolution = 1e-9
+        self._frozen: dict[int, list[_Held]] = {}
+
+    def freeze(self, owner: int) -> None:
+        self._frozen.setdefault(owner, [])
+
+    def thaw(self, owner: int) -> None:
+        for held in self._frozen.pop(owner, ()):
+            super().call_soon(self._run_owned, held, context=held.context)
+
+    def call_soon(self, callback: Callable[..., Any], *args: Any, context: Context | None = None) -> asyncio.Handle:  # type: ignore[override]
+        context = context or copy_context()
+        if context.get(OWNER) is None:
+            return super().call_soon(callback, *args, context=context)
+        held = _Held(callback, args, context)
+        held.handle = super().call_soon(self._run_owned, held, context=context)
+        return held.handle
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        context = context or copy_context()
+        if context.get(OWNER) is None:
+            return super().call_at(when, callback, *args, context=context)
+        held = _Held(callback, args, context)
+        held.handle = timer = super().call_at(when, self._run_owned, held, context=context)
+        return timer
+
+    def _run_owned(self, held: _Held) -> None:
+        waiting = self._frozen.get(held.context[OWNER] or 0)
+        if waiting is not None:
+            waiting.append(held)
+        elif held.handle is None or not held.handle.cancelled():
+            held.callback(*held.args)
 
     def time(self) -> float:
         return self.now
