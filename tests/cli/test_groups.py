@@ -26,6 +26,8 @@ def test_lag_reset_and_delete_of_a_group(headrace: Run, topic: str) -> None:
     assert headrace("groups", "reset", group, "--to", "end", "--yes").code == 0
     assert headrace("groups", "lag", group, "-o", "json").json[0]["lag"] == 0
     assert headrace("groups", "describe", group, "-o", "json").json["state"] == "Empty"
+    spelled = headrace("topics", "describe", "__consumer__offsets", "-o", "json").json
+    assert {row["topic"] for row in spelled} == {"__consumer_offsets"}, "as documents write it now and then"
     assert headrace("groups", "rm", group, "--yes").code == 0
     missing = headrace("groups", "describe", group)
     assert (missing.code, "does not exist" in missing.err) == (1, True)

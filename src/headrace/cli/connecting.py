@@ -21,6 +21,7 @@ from headrace.cli.kafka_tools.running import ToolFailed
 from headrace.cli.output import Format
 from headrace.client.cluster_client import ClusterClient, parse_bootstrap
 from headrace.kernel.errors import ErrorCode
+from headrace.kernel.ids import OTHER_SPELLINGS
 
 T = TypeVar("T")
 Failed = ToolFailed
@@ -70,11 +71,20 @@ Timeout = Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds to w
 Output = Annotated[Format, typer.Option("--output", "-o", help="table, json or yaml.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would happen; change nothing.")]
-Topic = Annotated[str, typer.Argument(help="The topic.", autocompletion=complete_topic)]
+
+
+def _meant(named: str | list[str] | None) -> str | list[str] | None:
+    if isinstance(named, str):
+        return OTHER_SPELLINGS.get(named, named)
+    return None if named is None else [OTHER_SPELLINGS.get(name, name) for name in named]
+
+
+Topic = Annotated[str, typer.Argument(help="The topic.", autocompletion=complete_topic, callback=_meant)]
 Topics = Annotated[
-    list[str] | None, typer.Argument(help="Topics; all when none is named.", autocompletion=complete_topic)
+    list[str] | None,
+    typer.Argument(help="Topics; all when none is named.", autocompletion=complete_topic, callback=_meant),
 ]
-SomeTopics = Annotated[list[str], typer.Argument(help="Topics.", autocompletion=complete_topic)]
+SomeTopics = Annotated[list[str], typer.Argument(help="Topics.", autocompletion=complete_topic, callback=_meant)]
 Group = Annotated[str, typer.Argument(help="The group.", autocompletion=complete_group)]
 
 

@@ -18,6 +18,8 @@ SHARE_GROUP_STATE_TOPIC: Final = "__share_group_state"
 # Kafka's name for the log of its controllers: there is none here, and nobody may take the name.
 CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
 INTERNAL_TOPICS: Final = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_GROUP_STATE_TOPIC})
+# How documents write one of them now and then; commands know what is meant.
+OTHER_SPELLINGS: Final = {"__consumer__offsets": GROUP_METADATA_TOPIC}
 
 
 class TopicPartition(NamedTuple):

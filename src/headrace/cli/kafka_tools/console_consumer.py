@@ -14,10 +14,9 @@ from headrace.cli.kafka_tools.formatters import CannotFormat, Formatter, Shown, 
 from headrace.cli.kafka_tools.librdkafka import explain, quiet_log, settings, warn_deprecated
 from headrace.cli.kafka_tools.options import Arguments, Option, UsageError, properties
 from headrace.cli.kafka_tools.running import CONNECTION, ToolFailed, bootstrap_address, command_properties, guarded
+from headrace.kernel.ids import OTHER_SPELLINGS
 
 DEFAULT_FORMATTER = "DefaultMessageFormatter"
-# The documents write the offsets topic with two underscores in the middle.
-SPELLINGS = {"__consumer__offsets": "__consumer_offsets"}
 OPTIONS = (
     *CONNECTION,
     Option("topic", "The topic to read.", "topic"),
@@ -106,7 +105,7 @@ def _start(consumer: Any, arguments: Arguments) -> None:
         pattern = (
             f"^({arguments['include']})$"
             if arguments.given("include")
-            else SPELLINGS.get(arguments["topic"], str(arguments["topic"]))
+            else OTHER_SPELLINGS.get(arguments["topic"], str(arguments["topic"]))
         )
         try:
             consumer.subscribe([pattern])

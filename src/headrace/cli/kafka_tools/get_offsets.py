@@ -9,7 +9,7 @@ from headrace.cli.kafka_tools.options import Arguments, Option
 from headrace.cli.kafka_tools.running import CONNECTION, Tool, ToolFailed, answer_error
 from headrace.client.cluster_client import ClusterClient
 from headrace.client.offsets import SPECIAL_TIMES, list_offsets
-from headrace.kernel.ids import INTERNAL_TOPICS, TopicPartition
+from headrace.kernel.ids import INTERNAL_TOPICS, OTHER_SPELLINGS, TopicPartition
 
 OPTIONS = (
     *CONNECTION,
@@ -67,8 +67,10 @@ def matches(arguments: Arguments, partition: TopicPartition) -> bool:
             if (not topic or re.fullmatch(topic, partition.topic)) and partition.partition in partition_range(numbers):
                 return True
         return False
-    if arguments.given("topic") and not re.fullmatch(arguments["topic"], partition.topic):
-        return False
+    if arguments.given("topic"):
+        asked = OTHER_SPELLINGS.get(arguments["topic"], arguments["topic"])
+        if not re.fullmatch(asked, partition.topic):
+            return False
     return not arguments.given("partitions") or any(
         partition.partition in partition_range(part) for part in arguments["partitions"].split(",")
     )

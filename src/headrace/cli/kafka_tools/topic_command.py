@@ -11,7 +11,7 @@ from headrace.cli.kafka_tools.options import Arguments, Option, properties
 from headrace.cli.kafka_tools.running import CONNECTION, Tool, ToolFailed, answer_error
 from headrace.client.cluster_client import ClusterClient
 from headrace.kernel.errors import ErrorCode
-from headrace.kernel.ids import INTERNAL_TOPICS, uuid_from_text, uuid_to_text
+from headrace.kernel.ids import INTERNAL_TOPICS, OTHER_SPELLINGS, uuid_from_text, uuid_to_text
 
 CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS, DESCRIBE_CONFIGS, LIST_REASSIGNMENTS, DESCRIBE_TOPICS = (
     19,
@@ -106,7 +106,8 @@ async def _names(arguments: Arguments, client: ClusterClient) -> list[str]:
     await client.refresh(None)
     names = sorted(client.metadata.topics)
     if arguments.given("topic"):
-        pattern = re.compile(str(arguments["topic"]).replace(",", "|").strip("\"'"))
+        asked = str(arguments["topic"])
+        pattern = re.compile(OTHER_SPELLINGS.get(asked, asked).replace(",", "|").strip("\"'"))
         names = [name for name in names if pattern.fullmatch(name)]
     if arguments["exclude-internal"]:
         names = [name for name in names if name not in INTERNAL_TOPICS]
