@@ -29,6 +29,7 @@ from headrace.kernel.errors import ErrorCode, Fault, NotLeader, Refused, Unknown
 from headrace.replication.waiters import ReaderSet
 
 _log = logging.getLogger(__name__)
+_READ_UNCOMMITTED: Final = 0
 _READ_COMMITTED: Final = 1
 _PIECE_BYTES: Final = 1 << 20
 _TOLD: Final = {
@@ -198,7 +199,8 @@ class Queues:
         if where is StartingPoint.EARLIEST:
             return int(partition.log_start_offset)
         if where is not StartingPoint.LATEST:
-            found = partition.offset_for(self._clock() - int(where), settings.isolation, -1)
+            # Also what may still be aborted: it is younger than that all the same.
+            found = partition.offset_for(self._clock() - int(where), _READ_UNCOMMITTED, -1)
             if found is not None and found[0] >= 0:
                 return int(found[0])
         return int(partition.high_watermark)
@@ -328,7 +330,11 @@ class Queues:
 
     def _locks_are_over(self, queue: Queue) -> None:
         queue.timer = None
-        if self._queues.get(queue.key) is not queue:
+        try:
+            if self.loaded(queue.key) is not queue:
+                return
+        except Fault:
+            self._drop(queue.key)  # its topic is gone, or somebody else leads: it is not ours to write about
             return
         queue.outbox.put(queue.core.expire(self._clock()))
         self._watch_locks(queue)
