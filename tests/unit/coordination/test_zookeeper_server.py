@@ -1,0 +1,35 @@
+"""Which ZooKeeper server is started: an installation that was named, else the one that pyspark carries."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headrace.coordination import zookeeper_server
+from headrace.coordination.zookeeper_server import CannotStart, command, find_jars
+
+
+def test_an_installation_that_is_named_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "lib").mkdir()
+    for name in ("zookeeper-3.8.4.jar", "slf4j-api-1.7.36.jar"):
+        (tmp_path / "lib" / name).touch()
+    monkeypatch.setenv("ZOOKEEPER_HOME", str(tmp_path))
+    monkeypatch.setattr(zookeeper_server, "find_java", lambda: Path("/usr/bin/java"))
+    assert [jar.name for jar in find_jars()] == ["slf4j-api-1.7.36.jar", "zookeeper-3.8.4.jar"]
+    words = command(Path("zoo.cfg"))
+    assert f"{tmp_path}/lib/zookeeper-3.8.4.jar" in words[words.index("-cp") + 1]
+    assert words[-2:] == ["org.apache.zookeeper.server.quorum.QuorumPeerMain", "zoo.cfg"]
+
+
+def test_a_named_installation_without_jars_is_told_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ZOOKEEPER_HOME", str(tmp_path))
+    with pytest.raises(CannotStart, match=f"ZOOKEEPER_HOME={tmp_path}: there are no jars in its lib directory"):
+        find_jars()
+
+
+def test_without_any_server_both_ways_out_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ZOOKEEPER_HOME", raising=False)
+    monkeypatch.setattr(zookeeper_server, "_package", lambda name: None)
+    with pytest.raises(CannotStart, match=r"set ZOOKEEPER_HOME to an installation, or pip install 'headrace\[spark\]'"):
+        find_jars()
