@@ -49,6 +49,33 @@ def test_the_first_rebalance_waits_longer_while_members_keep_coming_but_never_lo
     assert driver.now_ms == 1_010_000
 
 
+@pytest.mark.parametrize(
+    ("come_at_ms", "rebalance_timeout_ms", "begins_at_ms"),
+    [
+        ([0], 60_000, 800),
+        ([0, 500], 60_000, 1_600),
+        ([0, 500, 1_300], 60_000, 2_400),
+        ([0, 500, 1_700], 60_000, 1_600),
+        ([0, 400, 800, 1_200, 1_600], 2_000, 2_000),
+        ([0, 400], 500, 800),
+    ],
+)
+def test_the_first_generation_begins_when_kafkas_does(
+    come_at_ms: list[int], rebalance_timeout_ms: int, begins_at_ms: int
+) -> None:
+    """The moments are those that Apache Kafka 4.3 was seen to take, rounded to its delay."""
+    driver = GroupDriver(GroupSettings(initial_rebalance_delay_ms=800))
+    begun_ms, answered_ms = driver.now_ms, -1
+    for at_ms in range(0, 5_000, 100):
+        if at_ms in come_at_ms:
+            driver.join_twice(at_ms, rebalance_timeout_ms=rebalance_timeout_ms)
+        if come_at_ms[0] in driver.answers:
+            answered_ms = driver.now_ms - begun_ms
+            break
+        driver.advance(100)
+    assert answered_ms == begins_at_ms
+
+
 def test_everyone_gets_the_assignment_that_the_leader_brings() -> None:
     driver = GroupDriver()
     stable_pair(driver)
