@@ -35,10 +35,11 @@ class Outcome:
     trace: tuple[str, ...]
 
 
-def run_seed(seed: int, *, faulty_s: float = FAULTY_S) -> Outcome:
-    """Raises InvariantBroken when a promise was broken."""
+def run_seed(seed: int, *, faulty_s: float = FAULTY_S, disturbs_clocks: bool = False) -> Outcome:
+    """Raises InvariantBroken when a promise was broken. `disturbs_clocks`: processes are frozen, clocks run fast and
+    slow (`Nemesis`)."""
     with VirtualClock(), _Listening() as errors:
-        return virtual_loop.run(lambda: _run(seed, faulty_s, errors))
+        return virtual_loop.run(lambda: _run(seed, faulty_s, disturbs_clocks, errors))
 
 
 class _Listening(logging.Handler):
@@ -68,14 +69,15 @@ class _Listening(logging.Handler):
         logger.propagate = self._before[1]
 
 
-async def _run(seed: int, faulty_s: float, errors: _Listening) -> Outcome:
-    return await _Scenario(seed, faulty_s, errors).run()
+async def _run(seed: int, faulty_s: float, disturbs_clocks: bool, errors: _Listening) -> Outcome:
+    return await _Scenario(seed, faulty_s, disturbs_clocks, errors).run()
 
 
 class _Scenario:
-    def __init__(self, seed: int, faulty_s: float, errors: _Listening) -> None:
+    def __init__(self, seed: int, faulty_s: float, disturbs_clocks: bool, errors: _Listening) -> None:
         self._seed = seed
         self._faulty_s = faulty_s
+        self._disturbs_clocks = disturbs_clocks
         self._cluster = SimulatedCluster(seed)
         self._chance = self._cluster.chance
         self._next_value = 1
@@ -100,7 +102,7 @@ class _Scenario:
         load = [asyncio.create_task(work) for work in (self._produce(), self._produce(), self._consume())]
         for task in load:
             task.add_done_callback(self._load_ended)
-        nemesis = Nemesis(cluster, self._names)
+        nemesis = Nemesis(cluster, self._names, disturbs_clocks=self._disturbs_clocks)
         await self._unless_broken(nemesis.break_things(self._faulty_s))
         await self._unless_broken(nemesis.heal())
         await self._unless_broken(asyncio.sleep(3.0))

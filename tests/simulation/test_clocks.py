@@ -1,0 +1,45 @@
+"""Processes that are frozen and thawed, clocks that run fast and slow, a store that hears without being heard.
+
+What was acknowledged stays, also then: a leader that wakes up after its session ended finds its place given away and
+its lease over, a controller that does finds its writes fenced.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import pytest
+
+from headrace.testing.simulation.history import InvariantBroken
+from headrace.testing.simulation.scenario import run_seed
+from tests.simulation.sabotage import acknowledged_after_the_lease, zombie_controller_writes
+from tests.support.effort import rounds
+
+pytestmark = pytest.mark.simulation
+
+RULES = (acknowledged_after_the_lease, zombie_controller_writes)
+SEEDS = int(os.environ.get("SEEDS") or 0) or rounds(short=6, long=1000)
+
+
+@pytest.mark.timeout(60 + 5 * SEEDS)
+def test_nothing_acknowledged_is_lost_when_clocks_cannot_be_trusted() -> None:
+    acknowledged = frozen = 0
+    for seed in range(SEEDS):
+        try:
+            outcome = run_seed(seed, disturbs_clocks=True)
+        except BaseException as error:
+            raise AssertionError(f"seed {seed}: {error}") from error
+        acknowledged += outcome.acknowledged
+        frozen += sum("freeze" in line for line in outcome.trace)
+    assert acknowledged > 100 * SEEDS
+    assert frozen > SEEDS
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_the_rules_that_keep_zombies_quiet_are_missed_at_once(rule: Callable[[], AbstractContextManager[None]]) -> None:
+    with rule(), pytest.raises((InvariantBroken, AssertionError)):
+        for seed in range(20):
+            run_seed(seed, disturbs_clocks=True)
