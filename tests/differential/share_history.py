@@ -190,7 +190,8 @@ class ShareModel:
                     last = choice.randint(first, last)
                 types = [choice.choice(kinds)]
                 if choice.random() < 0.3:
-                    types = [choice.choice([*kinds, 0]) for _ in range(first, last + 1)]
+                    gaps = (0,) if ACCEPT in kinds else ()
+                    types = [choice.choice([*kinds, *gaps]) for _ in range(first, last + 1)]
                 batch = {"first_offset": first, "last_offset": last, "acknowledge_types": types}
                 said.setdefault(partition, []).append(batch)
         return said
