@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from headrace.coordinators.runtime_result import Result, Timer
+from headrace.coordinators.txn.core import shard as shard_module
 from headrace.coordinators.txn.core.log_records import record_of, transaction_of, transactional_id_of
 from headrace.coordinators.txn.core.queries import ListFilter
 from headrace.coordinators.txn.core.shard import TransactionSettings, TransactionShard
@@ -82,6 +83,39 @@ def test_a_transaction_whose_markers_are_written_at_once_is_complete_in_the_same
     harness.open_transaction()
     harness.apply(harness.shard.end("t", 7, 0, False, 2, None, harness.now))
     assert harness.state is S.COMPLETE_ABORT
+
+
+def test_a_completion_that_could_not_be_written_is_tried_again() -> None:
+    harness = Harness(at_once=True)
+    harness.open_transaction()
+    prepared = harness.shard.end("t", 7, 0, True, 2, None, harness.now)
+    for record in prepared.records:
+        harness.shard.replay(record.key or b"", record.value, 0, -1, -1)
+    assert prepared.then is not None
+    completion = prepared.then(ErrorCode.none, harness.now)
+    assert completion is not None and completion.then is not None
+    lost = completion.then(ErrorCode.not_enough_replicas, harness.now)
+    assert lost is not None and harness.state is S.PREPARE_COMMIT
+    harness.apply(lost)
+    harness.fire(("complete", "t"))
+    assert harness.state is S.COMPLETE_COMMIT and not harness.timers.get(("complete", "t"))
+
+
+def test_a_fleet_of_producers_that_died_is_aborted_in_portions_that_fit_in_a_batch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(shard_module, "_ABORT_BYTES_AT_ONCE", 300)
+    harness = Harness(at_once=True)
+    harness.apply(harness.shard.loaded(harness.now))
+    for at in range(20):
+        harness.open_transaction(f"t{at}", 7 + at)
+    harness.now += 61_000
+    portions = 0
+    while any(t.state is S.ONGOING for t in harness.shard.transactions.values()):
+        harness.fire("abort")
+        portions += 1
+    assert {t.state for t in harness.shard.transactions.values()} == {S.COMPLETE_ABORT}
+    assert 1 < portions <= 20 and harness.timers["abort"].delay_ms == 10_000
 
 
 def test_an_outcome_that_may_still_be_lost_is_shown_to_nobody_until_it_is_committed() -> None:
