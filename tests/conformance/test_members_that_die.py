@@ -133,6 +133,8 @@ def play(
     assert not problems.shared, problems.shared[:5]
     assert not problems.stolen, problems.stolen[:5]
     assert happened["killed"] >= steps // 5, happened
+    if late:
+        assert any(told.what == "lost" for m in ended if m.name in late_names for told in m.story), "nobody was late"
     return f"{len(load.acknowledged)} records, {happened}, {problems.again} read again"
 
 
