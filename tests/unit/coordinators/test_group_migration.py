@@ -247,3 +247,15 @@ def test_a_static_member_changes_its_protocol_and_nobody_has_to_move() -> None:
     driver.sync("sa", member, 1, instance_id="i", assignments=[(member, assignment)])
     joined = driver.beat("n", 0, instance_id="i")
     assert (joined.epoch, joined.assignment) == (1, {ORDERS: frozenset(range(4))})
+
+
+def test_a_group_that_went_back_rebalances_also_when_its_coordinator_is_lost_before_it_could() -> None:
+    """What the member that left had is given to the others by whoever coordinates the group next."""
+    driver = GroupDriver()
+    driver.beat("n", 0)
+    rejoin(driver, "c", "classic", (), -1)
+    driver.beat("n", -1)
+    driver.reload()
+    assert driver.heartbeat("classic", 3) is ErrorCode.rebalance_in_progress
+    driver.join("again", member="classic")
+    assert driver.answers["again"].leader == "classic"

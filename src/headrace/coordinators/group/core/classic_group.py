@@ -343,5 +343,6 @@ def from_record(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
                 m.assignment,
             )
         )
+    group.leader = value.leader  # also nobody, which means something (`migration.downgrade`)
     group.subscribed_topics = group.compute_subscribed_topics()
     return group

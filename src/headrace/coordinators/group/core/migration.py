@@ -130,8 +130,14 @@ def downgrade(
     image: ClusterImage,
     effects: Effects,
     now_ms: int,
+    rebalances: bool,
 ) -> ClassicGroup:
-    """The classic group that `group` becomes, in memory and as a record; `joining` takes the place of the one gone."""
+    """The classic group that `group` becomes, in memory and as a record; `joining` takes the place of the one gone.
+
+    The record of a group that is about to rebalance names no leader. What those who left had is nobody's until then,
+    and another coordinator, which finds a stable group without them, must know that it has to (`shard.loaded`). Kafka
+    leaves those partitions unread in that case.
+    """
     group.write_tombstones(effects)
     left_ids = {member.member_id for member in gone}
     members = [m for m in group.members.values() if m.member_id not in left_ids]
@@ -173,5 +179,7 @@ def downgrade(
             )
         )
         each.assignment = consumer_protocol.write_assignment(topics, version)
+    leader, classic.leader = classic.leader, None if rebalances else classic.leader
     classic.write_to(effects)
+    classic.leader = leader
     return classic

@@ -195,7 +195,7 @@ class GroupShard:
     ) -> None:
         for member_id in group.members:
             self._heartbeats.forget_timers(group.group_id, member_id, effects)
-        classic = migration.downgrade(group, gone, joining, self.image, effects, now_ms)
+        classic = migration.downgrade(group, gone, joining, self.image, effects, now_ms, rebalances)
         self.groups[group.group_id] = classic
         for member in classic.members.values():
             self._rebalances.keep_alive(classic, member, effects)
@@ -328,7 +328,10 @@ class GroupShard:
                 continue
             for member in group.members.values():
                 self._rebalances.keep_alive(group, member, effects)
-            if len(group.members) > self.settings.max_size:
+            is_left_behind = group.leader is None and bool(group.members)
+            if is_left_behind:
+                group.leader = next(iter(group.members))
+            if is_left_behind or len(group.members) > self.settings.max_size:
                 self._rebalances.prepare(group, effects, now_ms)
         effects.arm(("clean-up",), self.settings.offsets_retention_check_interval_ms, self.clean_up)
         return effects.result(replay=False)
