@@ -149,6 +149,36 @@ def transactional_offsets(a: Asker) -> Iterator[Any]:
     yield a.tries(INIT, 1, body).producer_epoch
 
 
+def who_may_commit(a: Asker) -> Iterator[Any]:
+    """Members, strangers and nobody, of every generation, in a group of each kind, with members and without."""
+
+    def everybody(member: str) -> list[Any]:
+        return [
+            a.commit(version, member=who, generation=generation, group_instance_id=instance)
+            for version in (7, 9, 10)
+            for who in ("", member, "stranger")
+            for generation in (-2, -1, 0, 1, 2, 3)
+            for instance in (None, "i")
+        ]
+
+    member, generation = a.joins("m1")
+    yield everybody(member)
+    asks.sync(a.client, a.group, member, generation, all_to=member)
+    yield everybody(member)
+    asks.leave(a.client, a.group, (member, None))
+    yield everybody(member)
+    yield a.delete()
+    asks.consumer_beat(a.client, a.group, "one", 0)
+    yield everybody("one")
+    yield [
+        asks.fetch(a.client, a.group, version, member_id=who, member_epoch=epoch)
+        for version in (9, 10)
+        for who, epoch in ((None, -1), ("", -1), ("one", 2), ("one", 1), ("one", 3), ("one", -1), ("stranger", 2))
+    ]
+    asks.consumer_beat(a.client, a.group, "one", -1)
+    yield everybody("one")
+
+
 def a_topic_that_is_deleted(a: Asker) -> Iterator[Any]:
     create_topic(a.server, a.group, 1)
     a.know_topic(a.group)
@@ -192,6 +222,7 @@ def without_what_differs(written: list[Written], *, by: str) -> list[Written]:
         classic_members,
         members_of_the_consumer_protocol,
         transactional_offsets,
+        who_may_commit,
         a_topic_that_is_deleted,
     ],
     ids=lambda life: life.__name__,
