@@ -163,13 +163,17 @@ class Nemesis:
             broker.start()
 
     async def _bounce_follower(self) -> None:
-        """A follower is back without its tail before its leader noticed; the leader goes once it is let in again."""
+        """A follower is back without its tail before its leader noticed; what it said in its former life arrives when
+        it has left the set; the leader goes once it is let in again."""
         name = self._chance.choice(self._names)
         cluster = self._cluster
         before = cluster.stored(name)
         if before is None or before.leader < 0 or len(before.isr) < 2:
             return
         follower = cluster.brokers[self._chance.choice([b for b in before.isr if b != before.leader])]
+        cluster.network.hold(follower.id, before.leader)
+        await asyncio.sleep(self._chance.uniform(0.0, 0.2))
+        last_words = cluster.network.taken_out(follower.id, before.leader)
         lost = await follower.power_cut(self._chance)
         if lost:
             cluster.history.damaged.add(follower.id)
@@ -185,7 +189,10 @@ class Nemesis:
             now = cluster.stored(name)
             if now is None or now.leader < 0:
                 return
-            left |= follower.id not in now.isr
+            if not left and follower.id not in now.isr:
+                left = True
+                for arrive in last_words:
+                    arrive()
             if left and follower.id in now.isr:
                 self._say(f"{follower.id} is in sync again: kill leader {now.leader}")
                 await cluster.brokers[now.leader].kill()

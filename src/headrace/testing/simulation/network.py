@@ -26,6 +26,7 @@ class SimulatedNetwork:
     def __init__(self, chance: random.Random) -> None:
         self.faults: Faults = CALM
         self.cut: set[tuple[int, int]] = set()  # (from, to)
+        self._held: dict[tuple[int, int], list[Callable[[], None]]] = {}
         self._chance = chance
         self._servers: dict[int, Serve] = {}
         # What is on its way arrives, whatever happens to its sender.
@@ -61,10 +62,22 @@ class SimulatedNetwork:
         """One message: it arrives once, late, twice or never."""
         if (source, target) in self.cut or self._chance.random() < self.faults.message_lost:
             return
+        held = self._held.get((source, target))
+        if held is not None:
+            held.append(deliver)
+            return
         loop = asyncio.get_running_loop()
         loop.call_later(self.delay(), deliver, context=self._outside)
         if self._chance.random() < self.faults.message_doubled:
             loop.call_later(self.delay(), deliver, context=self._outside)
+
+    def hold(self, source: int, target: int) -> None:
+        """What is sent from now on stays on its way until somebody lets it arrive."""
+        self._held[source, target] = []
+
+    def taken_out(self, source: int, target: int) -> list[Callable[[], None]]:
+        """What was held back; calling one lets it arrive. What is sent from now on arrives by itself."""
+        return self._held.pop((source, target))
 
     def request(
         self, source: int, target: int, api_key: int, body: dict[str, Any], answer: asyncio.Future[Any]
