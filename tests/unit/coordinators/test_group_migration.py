@@ -259,3 +259,20 @@ def test_a_group_that_went_back_rebalances_also_when_its_coordinator_is_lost_bef
     assert driver.heartbeat("classic", 3) is ErrorCode.rebalance_in_progress
     driver.join("again", member="classic")
     assert driver.answers["again"].leader == "classic"
+
+
+@pytest.mark.parametrize("policy", ["disabled", "upgrade", "downgrade", "bidirectional"])
+def test_a_policy_says_which_way_a_group_may_go(policy: str) -> None:
+    driver = GroupDriver(GroupSettings(consumer_migration_policy=policy, consumer_assignment_interval_ms=0))
+    classic_member_with_everything(driver)
+    try:
+        driver.beat("n", 0)
+    except Refused as refused:
+        assert refused.code is ErrorCode.group_id_not_found
+    assert isinstance(driver.shard.groups["g"], ConsumerGroup) == (policy in ("upgrade", "bidirectional"))
+
+    # Classic members may join a consumer group under any policy; when the last new one goes, it may have to stay one.
+    driver.beat("n", 0, group="h")
+    driver.join("c", group="h", member="classic")
+    driver.beat("n", -1, group="h")
+    assert isinstance(driver.shard.groups["h"], ClassicGroup) == (policy in ("downgrade", "bidirectional"))
