@@ -37,12 +37,14 @@ def begun(running: RunningBroker, group: str, member: str) -> Client:
     return client
 
 
-def take(client: Client, group: str, member: str, epoch: int, wait_ms: int = 0) -> list[tuple[int, int, int]]:
+def take(
+    client: Client, group: str, member: str, epoch: int, wait_ms: int = 0, **more: int
+) -> list[tuple[int, int, int]]:
     """(first, last, delivery count) of what was handed out."""
     asked = client.ask(3, 12, {"topics": [{"topic_id": None, "name": "jobs"}], "allow_auto_topic_creation": False})
     partitions = [{"partition_index": 0, "acknowledgement_batches": []}] if epoch == 0 else []
     topics = [{"topic_id": asked.topics[0].topic_id, "partitions": partitions}] if partitions else []
-    answer = share_fetch(client, group, member, epoch, topics=topics, max_wait=wait_ms, min_bytes=1)
+    answer = share_fetch(client, group, member, epoch, topics=topics, max_wait=wait_ms, min_bytes=1, **more)
     assert int(answer.error_code) == 0, answer
     return [
         (batch.first_offset, batch.last_offset, batch.delivery_count)
@@ -89,3 +91,16 @@ def test_a_session_that_began_anew_elsewhere_outlives_the_old_connection(queue: 
     acknowledge = {"group_id": "t", "member_id": FIRST, "topics": [], "is_renew_ack": False}
     assert int(new.ask(SHARE_ACK, 2, {**acknowledge, "share_session_epoch": 1}).error_code) == 0
     new.close()
+
+
+def test_a_fetch_in_no_mode_is_refused_and_a_batch_of_nothing_holds_a_record(queue: RunningBroker) -> None:
+    client = begun(queue, "m", FIRST)
+    start_at_the_beginning(client, "m")
+    assert int(share_fetch(client, "m", FIRST, 0, topics=[], share_acquire_mode=7).error_code) == 42
+    taken = []
+    for epoch in range(100):
+        taken = take(client, "m", FIRST, epoch, wait_ms=200, batch_size=0)
+        if taken:
+            break
+    assert all(first <= last for first, last, _ in taken)
+    client.close()

@@ -12,9 +12,10 @@ from headrace.coordinators.share.consumption import PartitionAnswer, ShareFetchR
 from headrace.handlers.context import RequestContext
 from headrace.handlers.share_answers import ShareRequests, acknowledgements_of
 from headrace.kernel.dataclass import dataclass
+from headrace.kernel.errors import ErrorCode, Refused
 from headrace.wire.codec import millis
 
-_RECORD_LIMIT = 1
+_BATCH_OPTIMIZED, _RECORD_LIMIT = 0, 1
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,10 @@ class ShareFetch:
 
 
 def _asked(request: Any) -> ShareFetchRequest:
+    """Raises INVALID_REQUEST."""
+    mode = getattr(request, "share_acquire_mode", _BATCH_OPTIMIZED)
+    if mode not in (_BATCH_OPTIMIZED, _RECORD_LIMIT):
+        raise Refused(ErrorCode.invalid_request, f"share acquire mode {mode}: 0 is batch_optimized, 1 is record_limit")
     return ShareFetchRequest(
         request.group_id,
         request.member_id,
@@ -42,11 +47,11 @@ def _asked(request: Any) -> ShareFetchRequest:
         request.min_bytes,
         request.max_bytes,
         request.max_records,
-        request.batch_size,
+        max(request.batch_size, 1),
         [(t.topic_id, p.partition_index) for t in request.topics for p in t.partitions],
         [(t.topic_id, p) for t in request.forgotten_topics_data for p in t.partitions],
         acknowledgements_of(request.topics),
-        strict=getattr(request, "share_acquire_mode", 0) == _RECORD_LIMIT,
+        strict=mode == _RECORD_LIMIT,
         renews=getattr(request, "is_renew_ack", False),
     )
 
