@@ -16,11 +16,12 @@ def at_a_terminal(
 ) -> pexpect.spawn:
     env = environment(home, running.bootstrap)
     program = str(PROGRAMS / "headrace")
-    return pexpect.spawn(program, list(words), env=env, encoding="utf-8", timeout=15, dimensions=(40, columns), cwd=cwd)  # type: ignore[arg-type]
+    return pexpect.spawn(program, list(words), env=env, encoding="utf-8", timeout=60, dimensions=(40, columns), cwd=cwd)  # type: ignore[arg-type]
 
 
 def test_tables_have_boxes(running: RunningBroker, topic: str, tmp_path: Path) -> None:
-    screen = at_a_terminal(running, tmp_path, "topics", "ls")
+    # Wide enough for the longest name that a topic may have: other tests make topics here too.
+    screen = at_a_terminal(running, tmp_path, "topics", "ls", columns=400)
     screen.expect(pexpect.EOF)
     assert "┃" in (screen.before or "")
     assert topic in (screen.before or "")

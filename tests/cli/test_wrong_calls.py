@@ -61,7 +61,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, running: RunningBroker, prog
 
 
 def _fails_in_a_sentence(programs: Programs, module: str, words: list[str], env: dict[str, str], cwd: Path) -> int:
-    done = programs.run(module, words, env=env, cwd=cwd, timeout=15)
+    done = programs.run(module, words, env=env, cwd=cwd, timeout=60)
     err = done.stderr.decode()
     assert "Traceback" not in err, err
     assert err.strip()
