@@ -20,10 +20,10 @@ pytestmark = [pytest.mark.needs("java"), pytest.mark.needs("kafka")]
 PARTITIONS = 4
 
 
-def eventually(condition: Callable[[], bool], seconds: float = 90) -> None:
+def eventually(what: str, condition: Callable[[], bool], seconds: float = 120) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
+        assert time.monotonic() < deadline, f"{what}: not within {seconds:g} s"
         time.sleep(0.05)
 
 
@@ -100,15 +100,16 @@ def test_groups_of_both_protocols_outlive_their_coordinators(tmp_path: Path) -> 
         }
         readers = [reader for members in groups.values() for reader in members]
         try:
-            eventually(lambda: all(len(reader.committed) > 2 for reader in readers))
+            eventually("every reader commits", lambda: all(len(reader.committed) > 2 for reader in readers))
             for group in groups:
                 before = [len(reader.committed) for reader in readers]
                 victim = coordinator_of(cluster, group)
                 cluster.brokers[victim].kill()
                 eventually(
+                    f"every reader commits without broker {victim}, the coordinator of {group}",
                     lambda before=before: all(  # type: ignore[misc]
                         len(r.committed) > b + 2 for r, b in zip(readers, before, strict=True)
-                    )
+                    ),
                 )
                 cluster.brokers[victim].start()
                 cluster.wait_in_sync("t")
@@ -116,8 +117,11 @@ def test_groups_of_both_protocols_outlive_their_coordinators(tmp_path: Path) -> 
         finally:
             stop.set()
             load.join(90)
-        for members in groups.values():
-            eventually(lambda members=members: set(produced) <= members[0].seen | members[1].seen)  # type: ignore[misc]
+        for group, members in groups.items():
+            eventually(
+                f"{group} reads all that was acknowledged",
+                lambda members=members: set(produced) <= members[0].seen | members[1].seen,  # type: ignore[misc]
+            )
         for reader in readers:
             reader.stop.set()
             reader.join(30)
@@ -139,19 +143,12 @@ def test_queues_outlive_their_leaders_and_coordinators(tmp_path: Path) -> None:
         },
     ) as cluster:
         cluster.create_topic("t", 3)
-        run_tool(
+        told = run_tool(
             "kafka.admin.ConfigCommand",
-            *(
-                "--bootstrap-server",
-                cluster.bootstrap,
-                "--alter",
-                "--entity-type",
-                "groups",
-                "--entity-name",
-                "workers",
-            ),
-            *("--add-config", "share.auto.offset.reset=earliest"),
+            *("--bootstrap-server", cluster.bootstrap, "--alter", "--entity-type", "groups"),
+            *("--entity-name", "workers", "--add-config", "share.auto.offset.reset=earliest"),
         )
+        assert told.returncode == 0, told.stdout + told.stderr
         seen: list[str] = []
 
         def consume(count: int, first: int) -> set[str]:
