@@ -135,7 +135,8 @@ def play(
     assert happened["killed"] >= steps // 5, happened
     if late:
         assert any(told.what == "lost" for m in ended if m.name in late_names for told in m.story), "nobody was late"
-    return f"{len(load.acknowledged)} records, {happened}, {problems.again} read again"
+    repeated = f"{problems.again} read again, {problems.stale} before a late member knew"
+    return f"{len(load.acknowledged)} records, {happened}, {repeated}"
 
 
 def values_read(members: list[MemberProcess]) -> set[int]:
@@ -210,4 +211,8 @@ def test_the_watch_sees_what_must_not_be() -> None:
     assert not problems_of([died, after], {7, 8}).shared
     reads_on = story("a", (1, "assigned", 0, -1), (7, "read", 0, 9), (9, "revoked", 0, -1))
     assert len(problems_of([reads_on, after], {7, 8, 9}, frozenset("a")).stolen) == 1
+    is_told = story("a", (1, "assigned", 0, -1), (7, "read", 0, 9), (9, "lost", 0, -1))
+    assert len(problems_of([is_told, after], {7, 8, 9}).stolen) == 1
+    allowed = problems_of([is_told, after], {7, 8, 9}, frozenset("a"))
+    assert (allowed.stolen, allowed.stale) == ([], 1)
     assert len(problems_of([story("a", (1, "read", 0, 7))], {7}).stolen) == 1

@@ -123,18 +123,22 @@ class Problems:
     stolen: list[str] = field(default_factory=list)
     # Read again by another after a member died or was late: allowed, and told.
     again: int = 0
+    # Read by a late member from what it had fetched before it heard that it is out, as its client says by `lost`:
+    # no broker can take that back.
+    stale: int = 0
 
 
 def problems_of(
     stories: Iterable[Sequence[Told]], acknowledged: set[int], late: frozenset[str] = frozenset()
 ) -> Problems:
     """`late` are members that are meant to lose what they have without noticing at once: they may hold on to it for a
-    while after another was given it, but not read from it.
+    while after another was given it, and read what they have of it, but then they must say that they lost it.
     """
     told = sorted((each for story in stories for each in story), key=lambda each: each.at_ns)
     found = Problems()
     times_read: Counter[int] = Counter()
     holders: dict[int, list[str]] = {}
+    unaware = _reads_before_a_loss(told, late)
     for each in told:
         if each.what == "dead":
             for held in holders.values():
@@ -150,10 +154,29 @@ def problems_of(
             held.append(each.member)
         elif each.what == "read":
             times_read[each.value] += 1
-            if not held or held[-1] != each.member:
+            if each in unaware and each.member in held[:-1]:
+                found.stale += 1
+            elif not held or held[-1] != each.member:
                 found.stolen.append(f"{each.partition}: {each.member} read {each.value}, {held} have it")
         elif each.member in held:
             held.remove(each.member)
     found.lost = len(acknowledged - times_read.keys())
     found.again = sum(count - 1 for count in times_read.values())
+    return found
+
+
+def _reads_before_a_loss(told: Sequence[Told], late: frozenset[str]) -> set[Told]:
+    """Reads by late members whose next word about that partition is that it was lost, or who died first."""
+    next_word: dict[tuple[str, int], str] = {}
+    dead: set[str] = set()
+    found = set()
+    for each in reversed(told):
+        if each.what == "dead":
+            dead.add(each.member)
+        elif each.what != "read":
+            next_word[each.member, each.partition] = each.what
+        elif each.member in late:
+            word = next_word.get((each.member, each.partition), "lost" if each.member in dead else "")
+            if word == "lost":
+                found.add(each)
     return found
