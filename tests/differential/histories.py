@@ -34,7 +34,7 @@ FORGOTTEN_S = 0.5
 LATER_S = 2.0
 JOIN, SYNC, CONSUMER_BEAT = 11, 14, 68
 LOOKS = (DESCRIBE, CONSUMER_DESCRIBE, LIST)
-COMMITTED_S = 0.1
+COMMITTED_S = 2.0
 # Words and times, and what names one broker only.
 NOT_COMPARED = {
     "throttle_time",
@@ -272,13 +272,13 @@ class History:
             exchange.since = time.monotonic()
         for exchange in [each for each in self.waiting if each.is_over]:
             theirs, ours = self._shared(exchange)
-            if theirs != ours and exchange.step.api in LOOKS:
+            looked_until = time.monotonic() + COMMITTED_S
+            while theirs != ours and exchange.step.api in LOOKS and time.monotonic() < looked_until:
                 # Kafka answers some requests (a join that only hears its id) before what they wrote is committed, and
                 # only shows what is.
-                time.sleep(COMMITTED_S)
-                exchange.answers = [
-                    side.ask(exchange.step.api, exchange.step.version, exchange.step.body) for side in self.sides
-                ]
+                time.sleep(0.05)
+                step = exchange.step
+                exchange.answers = [side.ask(step.api, step.version, step.body) for side in self.sides]
                 theirs, ours = self._shared(exchange)
             if theirs != ours and len(self.waiting) > 1 and time.monotonic() < exchange.since + NAMES_KNOWN_S:
                 continue  # it may name a member whose own answer is still on its way
