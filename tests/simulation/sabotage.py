@@ -161,21 +161,30 @@ def take(news: SessionNews) -> list[Any]:
     return list(fresh)
 
 
+@contextmanager
+def eligible_although_others_commit() -> Iterator[None]:
+    """min.insync.replicas is lowered, and whoever may lead without being in sync stays as it was."""
+    with patch.object(elections, "min_insync_changed", lambda *_: elections.Decided()):
+        yield
+
+
 @dataclass(frozen=True)
 class Sabotage:
     rule: Callable[[], AbstractContextManager[None]]
     first_seed: int  # the first seed that finds it; the test starts there
+    moves_settings: bool = False  # found while somebody changes settings
 
 
 SABOTAGES = (
     Sabotage(truncation_by_high_watermark, 1),
     Sabotage(shrink_counted_early, 0),
-    Sabotage(join_below_epoch_start, 31),
-    Sabotage(rebooted_broker_added, 92),
+    Sabotage(join_below_epoch_start, 143),
+    Sabotage(rebooted_broker_added, 16),
     Sabotage(zombie_controller_writes, 19),
     Sabotage(acknowledged_after_the_lease, 3),
-    Sabotage(restarted_leader_keeps_its_epoch, 1),
-    Sabotage(mark_not_frozen, 8),
-    Sabotage(session_believes_it_was_heard, 26),
+    Sabotage(restarted_leader_keeps_its_epoch, 18),
+    Sabotage(mark_not_frozen, 29),
+    Sabotage(session_believes_it_was_heard, 64),
     Sabotage(session_forgets_to_tell, 0),
+    Sabotage(eligible_although_others_commit, 16, moves_settings=True),
 )

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
 from headrace.client.errors import NoAnswer
+from headrace.controller.core.config_changes import MIN_INSYNC, KeyChange, Operation
 from headrace.coordination.store import StoreFault
-from headrace.kernel.errors import ErrorCode
+from headrace.kernel.errors import ErrorCode, Fault
 from headrace.testing.simulation import virtual_loop
 from headrace.testing.simulation.broker import CONSUME, PRODUCE
 from headrace.testing.simulation.cluster import SimulatedCluster, VirtualClock
@@ -35,11 +38,13 @@ class Outcome:
     trace: tuple[str, ...]
 
 
-def run_seed(seed: int, *, faulty_s: float = FAULTY_S, disturbs_clocks: bool = False) -> Outcome:
-    """Raises InvariantBroken when a promise was broken. `disturbs_clocks`: processes are frozen, clocks run fast and
-    slow (`Nemesis`)."""
+def run_seed(
+    seed: int, *, faulty_s: float = FAULTY_S, moves_settings: bool = False, disturbs_clocks: bool = False
+) -> Outcome:
+    """Raises InvariantBroken when a promise was broken. `moves_settings`: somebody changes min.insync.replicas;
+    `disturbs_clocks`: processes are frozen, clocks run fast and slow (`Nemesis`)."""
     with VirtualClock(), _Listening() as errors:
-        return virtual_loop.run(lambda: _run(seed, faulty_s, disturbs_clocks, errors))
+        return virtual_loop.run(lambda: _run(seed, faulty_s, moves_settings, disturbs_clocks, errors))
 
 
 class _Listening(logging.Handler):
@@ -69,15 +74,18 @@ class _Listening(logging.Handler):
         logger.propagate = self._before[1]
 
 
-async def _run(seed: int, faulty_s: float, disturbs_clocks: bool, errors: _Listening) -> Outcome:
-    return await _Scenario(seed, faulty_s, disturbs_clocks, errors).run()
+async def _run(seed: int, faulty_s: float, moves_settings: bool, disturbs_clocks: bool, errors: _Listening) -> Outcome:
+    return await _Scenario(seed, faulty_s, moves_settings, disturbs_clocks, errors).run()
 
 
 class _Scenario:
-    def __init__(self, seed: int, faulty_s: float, disturbs_clocks: bool, errors: _Listening) -> None:
+    def __init__(
+        self, seed: int, faulty_s: float, moves_settings: bool, disturbs_clocks: bool, errors: _Listening
+    ) -> None:
         self._seed = seed
         self._faulty_s = faulty_s
         self._disturbs_clocks = disturbs_clocks
+        self._moves_settings = moves_settings
         self._cluster = SimulatedCluster(seed)
         self._chance = self._cluster.chance
         self._next_value = 1
@@ -100,6 +108,8 @@ class _Scenario:
         cluster = self._cluster
         self._names = await self._unless_broken(cluster.start({"safe": 2, "fast": 1}))
         load = [asyncio.create_task(work) for work in (self._produce(), self._produce(), self._consume())]
+        if self._moves_settings:
+            load.append(asyncio.create_task(self._move_settings()))
         for task in load:
             task.add_done_callback(self._load_ended)
         nemesis = Nemesis(cluster, self._names, disturbs_clocks=self._disturbs_clocks)
@@ -177,6 +187,21 @@ class _Scenario:
                 if self._cluster.history.excused == 0:
                     self._cluster.history.read(name, at, epoch, value)
                 next_offset[name] = at + 1
+
+    async def _move_settings(self) -> None:
+        # Draws of its own: a seed without it runs as it always did.
+        chance = random.Random(f"settings {self._seed}")
+        while True:
+            await asyncio.sleep(chance.uniform(0.1, 1.5))
+            name, value = chance.choice(self._names)[0], chance.choice("1123")
+            for broker in self._cluster.up():
+                if broker.controller.is_active:
+                    change = KeyChange(MIN_INSYNC, Operation.SET, value)
+                    self._cluster.say(f"{MIN_INSYNC}={value} for {name}")
+                    with contextlib.suppress(Fault, TimeoutError):
+                        async with asyncio.timeout(1.0):
+                            await broker.controller.change_configs([("topic", name, [change])])
+                    break
 
     # ---- the end --------------------------------------------------------------------------------------------------
 
