@@ -19,7 +19,6 @@ from confluent_kafka.admin import (
     ConfigEntry,
     ConfigResource,
     NewPartitions,
-    NewTopic,
     OffsetSpec,
 )
 
@@ -81,7 +80,14 @@ def set_config(cluster: RunningCluster, topic: str, **values: str) -> None:
         for name, value in values.items()
     ]
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=entries)
-    cluster.admin().incremental_alter_configs([resource])[resource].result(30)
+    admin = cluster.admin()  # must live until the answer
+    admin.incremental_alter_configs([resource])[resource].result(30)
+
+
+def offsets(cluster: RunningCluster, parts: list[TopicPartition], which: OffsetSpec) -> dict[int, int]:
+    admin = cluster.admin()
+    found = admin.list_offsets(dict.fromkeys(parts, which))
+    return {p.partition: future.result(30).offset for p, future in found.items()}
 
 
 # ---- controllers
@@ -95,7 +101,7 @@ def test_a_controller_wakes_up_after_another_was_elected(cluster: RunningCluster
             cluster.brokers[old].pause()
             time.sleep(cluster.session_timeout_s + 1.5)  # the fault: silence for that long
             name = f"{topic}-{turn}"
-            cluster.admin().create_topics([NewTopic(name, 4, 2)])[name].result(60)
+            cluster.create_topic(name, 4, replicas=2)
             cluster.brokers[old].resume()
             wait_for(lambda old=old: controller_of(cluster) != old, 30, "one controller")
             for broker in cluster.brokers.values():
@@ -204,7 +210,6 @@ def test_the_new_leader_dies_too_under_both_clients(cluster: RunningCluster, top
 
 def test_records_are_deleted_while_a_follower_is_away(cluster: RunningCluster, topic: str) -> None:
     """It comes back with an end that lies before everybody's start, begins anew there, and then leads."""
-    admin = cluster.admin()
     with client_load(cluster, topic) as load:
         load.wait_for_acks(200)
         away = cluster.others(cluster.leader(topic))[0]
@@ -212,9 +217,9 @@ def test_records_are_deleted_while_a_follower_is_away(cluster: RunningCluster, t
         load.wait_for_acks(600)
         parts = [TopicPartition(topic, p) for p in cluster.metadata(topic)]
         load.stop_writing()
-        newest = admin.list_offsets({p: OffsetSpec.latest() for p in parts})
-        starts = {p.partition: future.result(30).offset for p, future in newest.items()}
+        starts = offsets(cluster, parts, OffsetSpec.latest())
         targets = [TopicPartition(topic, p, offset) for p, offset in starts.items()]
+        admin = cluster.admin()
         deleted = admin.delete_records(targets)
         assert {p.partition: f.result(30).low_watermark for p, f in deleted.items()} == starts
         cluster.heal()
@@ -227,8 +232,7 @@ def test_records_are_deleted_while_a_follower_is_away(cluster: RunningCluster, t
         with Load(cluster, topic) as more:
             more.wait_for_acks(200)
             more.stop_writing()
-        oldest = admin.list_offsets({p: OffsetSpec.earliest() for p in parts})
-        assert {p.partition: future.result(30).offset for p, future in oldest.items()} == starts
+        assert offsets(cluster, parts, OffsetSpec.earliest()) == starts
 
 
 def test_compaction_goes_on_while_a_follower_is_away(cluster: RunningCluster, topic: str) -> None:
@@ -318,7 +322,8 @@ def test_a_throttled_move_meets_kills_and_growth(cluster: RunningCluster, topic:
         throttled = {"leader_replication_throttled_replicas": "*", "follower_replication_throttled_replicas": "*"}
         set_config(cluster, topic, **throttled)
         reassign(cluster, tmp_path, {(topic, p): [h, *cluster.others(h)] for p, h in holders.items()})
-        cluster.admin().create_partitions([NewPartitions(topic, 5)])[topic].result(30)
+        admin = cluster.admin()
+        admin.create_partitions([NewPartitions(topic, 5)])[topic].result(30)
         cluster.brokers[controller_of(cluster)].kill()
         load.wait_for_acks(50, timeout=120)
         cluster.heal()

@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, Producer
 
 from headrace.testing.process import BrokerProcess
 from tests.cluster.faults import conclude, controller_of
-from tests.cluster.load import Load
+from tests.cluster.load import client_load
 from tests.reference.kafka import run_tool
 from tests.support import zookeeper
 from tests.support.cluster import RunningCluster, wait_for
@@ -65,7 +65,7 @@ def move(cluster: RunningCluster, directory: Path, targets: dict[tuple[str, int]
 def test_a_broker_joins_takes_partitions_and_another_leaves(cluster: RunningCluster, tmp_path: Path) -> None:
     cluster.create_topic("grows", 6)
     cluster.wait_in_sync("grows")
-    with Load(cluster, "grows") as load:
+    with client_load(cluster, "grows") as load:
         cluster.add_broker(4)
         leaver = next(number for number in (1, 2, 3) if number != controller_of(cluster))
         stay = [number for number in (1, 2, 3, 4) if number != leaver]
