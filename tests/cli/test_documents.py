@@ -40,8 +40,7 @@ def wait(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
 @pytest.fixture
 def ports(tmp_path: Path) -> Iterator[tuple[int, int]]:
     """J1 and J2: ZooKeeper and a broker from the files in config/."""
-    zookeeper = free_port() if listens(2181) else 2181
-    broker = free_port() if listens(9092) else 9092
+    zookeeper, broker = free_port(), free_port()
     changes = {
         "zookeeper.properties": {"dataDir": tmp_path / "zookeeper", "clientPort": zookeeper},
         "server.properties": {
