@@ -176,12 +176,12 @@ class Sabotage:
 
 
 SABOTAGES = (
-    Sabotage(truncation_by_high_watermark, 1),
+    Sabotage(truncation_by_high_watermark, 8),
     Sabotage(shrink_counted_early, 0),
-    Sabotage(join_below_epoch_start, 143),
-    Sabotage(rebooted_broker_added, 16),
-    Sabotage(zombie_controller_writes, 19),
-    Sabotage(acknowledged_after_the_lease, 3),
+    Sabotage(join_below_epoch_start, 156),
+    Sabotage(rebooted_broker_added, 12),
+    Sabotage(zombie_controller_writes, 24),
+    Sabotage(acknowledged_after_the_lease, 10),
     Sabotage(restarted_leader_keeps_its_epoch, 18),
     Sabotage(mark_not_frozen, 29),
     Sabotage(session_believes_it_was_heard, 64),
