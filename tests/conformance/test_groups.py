@@ -207,7 +207,8 @@ def test_what_a_killed_member_had_goes_to_the_others(bootstrap: str, topic: str,
 def test_a_group_moves_to_the_new_protocol_and_back_while_it_works(bootstrap: str, topic: str) -> None:
     make_topic(bootstrap, topic, partitions=4, records=200)
     owners, seen = Owners(), Counter[bytes]()
-    old = [Member(n, bootstrap, topic, owners, seen, **PROTOCOLS["cooperative"]) for n in ("old-1", "old-2")]
+    # Not the sticky ones: librdkafka leaves user data in assignments, and Kafka refuses to move such a group, too.
+    old = [Member(n, bootstrap, topic, owners, seen, **PROTOCOLS["range"]) for n in ("old-1", "old-2")]
     eventually(lambda: owners.shares() == {"old-1": 2, "old-2": 2})
     new = Member("new", bootstrap, topic, owners, seen, **PROTOCOLS["consumer"])
     eventually(lambda: set(owners.shares()) == {"old-1", "old-2", "new"} and sum(owners.shares().values()) == 4)
