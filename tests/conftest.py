@@ -47,6 +47,10 @@ def _load_tool(name: str) -> ModuleType:
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# A terminal that a test opens has a size of its own. (The processes of `pytest -n` are given these by readline.)
+for _size in ("COLUMNS", "LINES"):
+    os.environ.pop(_size, None)
+
 # A busy machine is slow, and that says nothing of an example: a test that hangs has pytest's time limit.
 hypothesis.settings.register_profile("headrace", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("headrace")
