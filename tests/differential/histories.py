@@ -23,7 +23,7 @@ from typing import Any, Protocol
 from headrace.wire import codec
 from tests.differential.same_ids import SameIds, share_a_bucket
 from tests.differential.servers import differences
-from tests.support.group_requests import CONSUMER_DESCRIBE, DESCRIBE, LIST
+from tests.support.group_requests import COMMIT, CONSUMER_DESCRIBE, DESCRIBE, LIST
 
 # How long nothing must come from either broker until a request counts as waiting, and how much slower one may be.
 SETTLED_S = 0.06
@@ -207,7 +207,7 @@ class History:
         self.lines: list[str] = []
         self.waiting: list[Exchange] = []
         self._adjust = adjust
-        self._refused_newcomer = False
+        self._refused_newcomer = self._refused_commit = False
         self._named: set[str] = set()
         for side in self.sides:
             side.forget()
@@ -280,6 +280,10 @@ class History:
                 step = exchange.step
                 exchange.answers = [side.ask(step.api, step.version, step.body) for side in self.sides]
                 theirs, ours = self._shared(exchange)
+            if theirs != ours and exchange.step.api in LOOKS and self._refused_commit:
+                # A commit of which all is refused makes a group in Kafka's memory that it does not write down: others
+                # see it, and what becomes of it, when anything is written to the same partition.
+                raise Tossed
             if theirs != ours and len(self.waiting) > 1 and time.monotonic() < exchange.since + NAMES_KNOWN_S:
                 continue  # it may name a member whose own answer is still on its way
             self.waiting.remove(exchange)
@@ -296,6 +300,8 @@ class History:
                 raise AssertionError(f"step {exchange.number}:\n{found}\nHeadrace says\n{ours}\nin\n{self}")
             if exchange.step.api == CONSUMER_BEAT and theirs["error_code"] == 81:
                 self._refused_newcomer = True
+            if exchange.step.api == COMMIT and "'error_code': 12" in repr(theirs):
+                self._refused_commit = True
             heard(exchange.step, theirs)
 
     def _shared(self, exchange: Exchange) -> list[Any]:
