@@ -313,10 +313,10 @@ def test_timers_fire_once_move_and_can_be_cancelled() -> None:
 
         runtime.submit("a", lambda shard, now_ms: Result(timers=[timer("a", 20), timer("b", 20), timer("c", 20)]))
         runtime.submit("a", lambda shard, now_ms: Result(timers=[timer("b", 80), Timer("c"), timer("d", 1)]))
-        await asyncio.sleep(0.05)
-        assert fired == ["d", "a"]
-        await asyncio.sleep(0.06)
-        assert fired == ["d", "a", "b"]
+        runtime.submit("a", lambda shard, now_ms: Result(timers=[timer("between", 50)]))
+        while "b" not in fired:
+            await asyncio.sleep(0.01)
+        assert fired == ["d", "a", "between", "b"]
 
     on_loop(scenario)
 

@@ -118,7 +118,7 @@ def test_a_coordinator_that_moves_is_looked_for_again(
     refusals: list[ErrorCode], writes: int, told: ErrorCode | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(persister_module, "_PAUSE_SECONDS", 0.01)
-    monkeypatch.setattr(persister_module, "_PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr(persister_module, "_PATIENCE_SECONDS", 0.1 if len(refusals) > writes else 60)
     moving = Moving(*refusals)
 
     async def is_there(topic: str) -> bool:
