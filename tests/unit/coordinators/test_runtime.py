@@ -303,10 +303,13 @@ def test_timers_fire_once_move_and_can_be_cancelled() -> None:
     async def scenario() -> None:
         runtime = runtime_on(MemoryLog())
         fired: list[str] = []
+        last = asyncio.Event()
 
         def timer(name: str, delay_ms: int) -> Timer:
             def fire(now_ms: int) -> Result:
                 fired.append(name)
+                if name == "b":
+                    last.set()
                 return Result()
 
             return Timer(name, delay_ms, fire)
@@ -314,8 +317,7 @@ def test_timers_fire_once_move_and_can_be_cancelled() -> None:
         runtime.submit("a", lambda shard, now_ms: Result(timers=[timer("a", 20), timer("b", 20), timer("c", 20)]))
         runtime.submit("a", lambda shard, now_ms: Result(timers=[timer("b", 80), Timer("c"), timer("d", 1)]))
         runtime.submit("a", lambda shard, now_ms: Result(timers=[timer("between", 50)]))
-        while "b" not in fired:
-            await asyncio.sleep(0.01)
+        await last.wait()
         assert fired == ["d", "a", "between", "b"]
 
     on_loop(scenario)
