@@ -22,7 +22,8 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from typing import Final
 
-from headrace.net.buffers import SMALLEST_BYTES, BufferPool
+from headrace.net.buffers import BufferPool
+from headrace.net.incoming import Incoming
 from headrace.net.replies import CLOSE, Bytes, Close, Later, Parts, Place, Promise, Reply
 from headrace.net.send_queue import SendQueue
 from headrace.net.traffic import Traffic
@@ -36,8 +37,6 @@ _UNSENT_LIMIT_BYTES: Final = 256 * 1024
 _OVERLAPPING_LIMIT: Final = 256
 # Frames served before others have their turn: a client may send thousands of small ones at once.
 _FRAMES_IN_A_TURN: Final = 64
-# A frame that claims more than this gets its buffer step by step, as its bytes really come.
-_TRUSTED_FRAME_BYTES: Final = 4 * 1024 * 1024
 # How long a large frame waits before it asks again for memory that others have now.
 _WAIT_FOR_MEMORY_MS: Final = 50
 
@@ -47,25 +46,20 @@ Serve = Callable[[memoryview, "Connection"], Reply]
 class Connection:
     __slots__ = (
         "_awaited",
-        "_buffer",
         "_closed",
         "_closing",
-        "_end",
+        "_incoming",
         "_leaving",
         "_loop",
         "_max_frame_bytes",
         "_on_closed",
         "_places",
-        "_pool",
         "_queue",
-        "_read_to",
         "_reading",
         "_serve",
         "_sock",
-        "_start",
         "_throttled",
         "_traffic",
-        "_wanted_bytes",
         "_writing",
         "last_active",
         "listener",
@@ -94,14 +88,11 @@ class Connection:
         self.state: object = None
         self._sock = sock
         self._loop = loop
-        self._pool = pool
         self._traffic = traffic
         self._serve = serve
         self._max_frame_bytes = max_frame_bytes
         self._on_closed = on_closed
-        self._buffer: memoryview | None = None
-        self._start = self._end = self._read_to = 0
-        self._wanted_bytes = SMALLEST_BYTES
+        self._incoming = Incoming(pool)
         self._queue = SendQueue()
         self._places: deque[Place] | None = None
         self._awaited = False
@@ -128,7 +119,7 @@ class Connection:
     @property
     def is_in_the_middle(self) -> bool:
         """Whether the client owes us the rest of a frame or the taking of an answer."""
-        return self._queue.size_bytes > 0 or (self._end > self._start and not self._awaited)
+        return self._queue.size_bytes > 0 or (self._incoming.end > self._incoming.start and not self._awaited)
 
     # --- reading ---
 
@@ -145,13 +136,9 @@ class Connection:
         if not self._may_serve():
             self._stop_reading()
             return
-        buffer = self._buffer
-        if buffer is None:
-            buffer = self._buffer = self._pool.lend(self._wanted_bytes)
-            self._start = self._end = 0
-            self._read_to = len(buffer)
+        incoming = self._incoming
         try:
-            received = self._sock.recv_into(buffer[self._end : self._read_to])
+            received = self._sock.recv_into(incoming.room())
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
@@ -162,7 +149,7 @@ class Connection:
             return
         self.last_active = self._loop.time()
         self._traffic.bytes_in += received
-        self._end += received
+        incoming.end += received
         self._serve_frames()
 
     def _stop_reading(self) -> None:
@@ -179,9 +166,9 @@ class Connection:
             self._loop.remove_reader(self._sock)
 
     def _serve_frames(self) -> None:
-        buffer = self._buffer
+        incoming = self._incoming
+        buffer, start, end = incoming.buffer, incoming.start, incoming.end
         assert buffer is not None
-        start, end = self._start, self._end
         queue, serve, max_frame_bytes = self._queue, self._serve, self._max_frame_bytes
         needed, left = 0, _FRAMES_IN_A_TURN
         while end - start >= 4:
@@ -221,49 +208,11 @@ class Connection:
                     queue.push(reply)
             elif reply is not None:
                 self._take(reply)
-        self._start = start
-        self._flush()
-        if not self._closed:
-            self._make_room(needed)
-
-    def _make_room(self, needed: int) -> None:
-        """Gives the buffer back, or sees to it that the frame whose beginning it holds (`needed` bytes) has room."""
-        buffer, start, end = self._buffer, self._start, self._end
-        assert buffer is not None
-        if start == end:
-            # The next frame is probably like the last one.
-            self._wanted_bytes = min(start, _TRUSTED_FRAME_BYTES)
-            self._buffer = None
-            self._pool.give_back(buffer)
-            return
-        if not needed:
-            # Whole frames wait for their turn, or not even a length is there.
-            if len(buffer) - start < 4:
-                self._move(buffer)
-            self._read_to = len(self._buffer or buffer)
-            return
-        if needed > len(buffer):
-            grown = min(needed, max(_TRUSTED_FRAME_BYTES, 2 * (end - start)))
-            if grown > len(buffer):
-                if grown > _TRUSTED_FRAME_BYTES and not self._pool.has_room_for(grown):
-                    self.throttle(_WAIT_FOR_MEMORY_MS)
-                    return
-                larger = self._pool.lend(grown)
-                larger[: end - start] = buffer[start:end]
-                self._pool.give_back(buffer)
-                self._buffer = larger
-                self._start, self._end = 0, end - start
-        elif start + needed > len(buffer):
-            self._move(buffer)
-        assert self._buffer is not None
-        # A large frame is read to its end and no further: the next one then begins at the front, and nothing is moved.
-        whole = self._start + needed
-        self._read_to = min(whole, len(self._buffer)) if needed > SMALLEST_BYTES else len(self._buffer)
-
-    def _move(self, buffer: memoryview) -> None:
-        length = self._end - self._start
-        buffer[:length] = buffer[self._start : self._end]
-        self._start, self._end = 0, length
+        incoming.start = start
+        if queue.size_bytes:
+            self._flush()
+        if not self._closed and not incoming.make_room(needed):
+            self.throttle(_WAIT_FOR_MEMORY_MS)
 
     # --- answering ---
 
@@ -377,7 +326,8 @@ class Connection:
         """Serves what waits in the buffer and reads on, when nothing stands against it any more."""
         if not self._may_serve():
             return
-        if self._buffer is not None and self._end - self._start >= 4:
+        incoming = self._incoming
+        if incoming.buffer is not None and incoming.end - incoming.start >= 4:
             self._serve_frames()
         if not self._reading and self._may_serve():
             self._reading = True
@@ -416,9 +366,7 @@ class Connection:
         for place in self._places or ():
             if isinstance(place, Promise):
                 place.drop()
-        if self._buffer is not None:
-            self._pool.give_back(self._buffer)
-            self._buffer = None
+        self._incoming.give_back()
         self._queue.clear()
         self._sock.close()
         for call in (self._closing or {}).values():
