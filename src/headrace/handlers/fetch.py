@@ -28,6 +28,7 @@ from headrace.kernel.errors import ErrorCode, Fault, Refused, UnknownPartition, 
 from headrace.net.replies import Parts, Promise
 from headrace.replication.partition import Partition
 from headrace.replication.partitions import Partitions
+from headrace.replication.replica import Follower
 from headrace.replication.waiters import FetchWaiter
 from headrace.wire.fetch import FetchedPartition, FetchedTopic, encode_fetch_response
 from headrace.wire.fetch_request import FetchRequest, read_fetch_request
@@ -52,16 +53,13 @@ class Asked:
     wanted: dict[Key, Wanted]
     session: Session | None
     only_changes: bool
-    replica_id: int
-    replica_epoch: int
+    follower: Follower | None
     isolation: int
     max_bytes: int
     min_bytes: int
     client_rack: str
     # For a follower that has been told everything once: where to look.
     news: SessionNews | None
-    # What a follower has is learnt from its asking, not from our looking again while it waits.
-    is_news_of_follower: bool = True
 
 
 @dataclass(slots=True)
@@ -107,8 +105,7 @@ class Fetch:
             wanted,
             session,
             only_changes,
-            replica_id,
-            request.replica_epoch,
+            Follower(replica_id, request.replica_epoch) if replica_id >= 0 else None,
             request.isolation_level,
             max_bytes,
             min(request.min_bytes, max_bytes),
@@ -121,7 +118,8 @@ class Fetch:
         gathered = self._gather(asked)
         if max_wait_ms <= 0 or not _may_wait(asked, gathered):
             return self._answer(asked, gathered)
-        asked.is_news_of_follower = False
+        if asked.follower is not None:
+            asked.follower = asked.follower._replace(is_news=False)
         poll = LongPoll(partial(self._look_again, asked), max_wait_ms)
         poll.wait(_watch(asked, gathered, poll.wake))
         return poll.promise
@@ -134,7 +132,7 @@ class Fetch:
         return _watch(asked, gathered, wake)
 
     def _is_hurried(self, asked: Asked) -> bool:
-        return asked.replica_id >= 0 and self.sessions.in_a_hurry(self.monotonic_ms())
+        return asked.follower is not None and self.sessions.in_a_hurry(self.monotonic_ms())
 
     # --- reading ---
 
@@ -177,14 +175,12 @@ class Fetch:
                     wanted.offset,
                     min(wanted.max_bytes, left),
                     isolation=asked.isolation,
-                    replica_id=asked.replica_id,
-                    replica_epoch=asked.replica_epoch,
+                    follower=asked.follower,
                     current_leader_epoch=wanted.leader_epoch,
                     last_fetched_epoch=wanted.last_fetched_epoch,
                     replica_log_start=wanted.replica_log_start,
                     min_one=min_one,
                     client_rack=asked.client_rack,
-                    is_news_of_follower=asked.is_news_of_follower,
                 )
             except Fault as fault:
                 # A topic that is gone does not keep the others from waiting: the client would ask without a pause.
@@ -244,7 +240,7 @@ class Fetch:
     def _answer(self, asked: Asked, gathered: Gathered) -> Parts:
         session, context = asked.session, asked.context
         fetched = gathered.fetched
-        if self.metering.quotas.limits_fetch and asked.replica_id < 0:
+        if self.metering.quotas.limits_fetch and asked.follower is None:
             wait_ms = self.metering.fetched(context, gathered.size_bytes, time.time_ns() // 1_000_000)
             if wait_ms:
                 return self._held_back(asked, wait_ms)
@@ -295,7 +291,7 @@ class Fetch:
             return
         used = self.metering.traffic[name]
         used.fetches += 1
-        if asked.replica_id < 0:
+        if asked.follower is None:
             used.bytes_out += size_bytes
         else:
             used.replication_bytes_out += size_bytes
@@ -316,5 +312,5 @@ def _watch(asked: Asked, gathered: Gathered, wake: Callable[[], None]) -> Stop:
         return news.stop_waiting
     waiter = FetchWaiter(missing_bytes, wake)
     for partition in gathered.readable:
-        waiter.watch(partition.readers if asked.replica_id < 0 else partition.tail_readers)
+        waiter.watch(partition.readers if asked.follower is None else partition.tail_readers)
     return waiter.cancel

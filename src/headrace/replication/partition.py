@@ -25,12 +25,11 @@ from headrace.replication.core.isr import InSyncReplicas, IsrProposal
 from headrace.replication.core.leader import NO_EPOCH, EpochEnd, check_leader_epoch
 from headrace.replication.deletions import Deletions, deletion_target, low_watermark
 from headrace.replication.offset_lookup import OffsetAt, offset_for
-from headrace.replication.replica import READ_UNCOMMITTED, PartitionRead, Replica, Surroundings
+from headrace.replication.replica import READ_UNCOMMITTED, Follower, PartitionRead, Replica, Surroundings
 from headrace.replication.waiters import CommitWaiters, answer_within
 from headrace.storage.log import Appended, AppendOrigin, Log
 
 ACKS_ALL: Final = -1
-CONSUMER: Final = -1
 
 
 class Partition(Replica):
@@ -180,31 +179,18 @@ class Partition(Replica):
         max_bytes: int,
         *,
         isolation: int = READ_UNCOMMITTED,
-        replica_id: int = CONSUMER,
-        replica_epoch: int = -1,
+        follower: Follower | None = None,
         current_leader_epoch: int = NO_EPOCH,
         last_fetched_epoch: int = NO_EPOCH,
         replica_log_start: int = -1,
         min_one: bool = True,
         client_rack: str | None = None,
-        is_news_of_follower: bool = True,
     ) -> PartitionRead:
-        """Read from `offset`. Raises NotLeader and its kin, OffsetOutOfRange, StorageFault.
-
-        `is_news_of_follower`: a follower says by it what it holds; False when its request is only looked at again."""
+        """Read from `offset`. Raises NotLeader and its kin, OffsetOutOfRange, StorageFault."""
         if current_leader_epoch != NO_EPOCH and current_leader_epoch != self.leader_epoch:
             check_leader_epoch(current_leader_epoch, self.leader_epoch)
-        if replica_id >= 0:
-            return self._read_for_follower(
-                offset,
-                max_bytes,
-                replica_id,
-                replica_epoch,
-                last_fetched_epoch,
-                replica_log_start,
-                min_one,
-                is_news_of_follower,
-            )
+        if follower is not None:
+            return self._read_for_follower(offset, max_bytes, follower, last_fetched_epoch, replica_log_start, min_one)
         if (self.isr is None and not self.around.serves_consumers_from_followers) or not self.around.lease_held():
             self.check_leads()
         if last_fetched_epoch != NO_EPOCH:
@@ -221,17 +207,16 @@ class Partition(Replica):
         self,
         offset: int,
         max_bytes: int,
-        follower: int,
-        broker_epoch: int,
+        follower: Follower,
         last_fetched_epoch: int,
         log_start: int,
         min_one: bool,
-        is_news: bool,
     ) -> PartitionRead:
         isr = self.check_leads()
-        if not isr.knows(follower, broker_epoch):
+        number, broker_epoch, is_news = follower
+        if not isr.knows(number, broker_epoch):
             raise NotLeader(
-                f"{self.topic}-{self.index}: broker {follower} (epoch {broker_epoch}) is not a current replica of it"
+                f"{self.topic}-{self.index}: broker {number} (epoch {broker_epoch}) is not a current replica of it"
             )
         log = self.log
         end = log.log_end_offset
@@ -241,14 +226,14 @@ class Partition(Replica):
                 return diverging
         found = None
         if offset != end:
-            if follower in isr.stored:
+            if number in isr.stored:
                 found = log.read(offset, max_bytes, min_one_batch=min_one)
             elif not self.around.throttles.holds_back_sending(self):
                 found = log.read(offset, max_bytes, min_one_batch=min_one)
                 if found is not None:
                     self.around.throttles.sent(self, found.length)
         if is_news:
-            self.follower_fetched(isr, follower, broker_epoch, offset, log_start)
+            self.follower_fetched(isr, number, broker_epoch, offset, log_start)
         return PartitionRead(found, isr.high_watermark, log.last_stable_offset, log.log_start_offset)
 
     def follower_fetched(

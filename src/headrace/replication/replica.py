@@ -38,6 +38,15 @@ class PartitionRead(NamedTuple):
     preferred_read_replica: int = -1
 
 
+class Follower(NamedTuple):
+    """A replica that reads as such."""
+
+    id: int
+    broker_epoch: int
+    # It says by its reading what it holds; False when a request of it that waits is only looked at again.
+    is_news: bool = True
+
+
 class Surroundings(Protocol):
     """What a partition needs to know of its broker."""
 

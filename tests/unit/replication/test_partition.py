@@ -22,6 +22,7 @@ from headrace.kernel.errors import (
 from headrace.replication.core.isr import IsrProposal
 from headrace.replication.core.leader import EpochEnd
 from headrace.replication.partition import Partition
+from headrace.replication.replica import Follower
 from headrace.replication.throttles import Throttles
 from headrace.replication.waiters import FetchWaiter
 from headrace.storage.log_config import LogConfig
@@ -86,8 +87,7 @@ def fetch(partition: Partition, follower: int, offset: int, last_epoch: int = 5)
     return partition.read(
         offset,
         1000,
-        replica_id=follower,
-        replica_epoch=100 + follower,
+        follower=Follower(follower, 100 + follower),
         current_leader_epoch=partition.leader_epoch,
         last_fetched_epoch=last_epoch,
     )
@@ -336,9 +336,7 @@ def test_deleting_records_waits_for_live_followers(broker: Broker) -> None:
     assert partition.delete_records_before(1) == 1
     assert partition.low_watermark == -1 or partition.low_watermark < 1
     for follower in (2, 3):
-        partition.read(
-            2, 100, replica_id=follower, replica_epoch=100 + follower, last_fetched_epoch=5, replica_log_start=1
-        )
+        partition.read(2, 100, follower=Follower(follower, 100 + follower), last_fetched_epoch=5, replica_log_start=1)
     assert partition.low_watermark == 1
 
 
