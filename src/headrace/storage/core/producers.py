@@ -215,7 +215,10 @@ class Producers:
         entry.coordinator_epoch = coordinator_epoch
         entry.last_timestamp_ms = batch.max_timestamp_ms
         first_offset, entry.txn_first_offset = entry.txn_first_offset, None
-        self.verifications.pop(producer_id, None)
+        known = self.verifications.get(producer_id)
+        # Transactions of version 2 end with a higher epoch, so the promise of the same one is of the next transaction.
+        if known is not None and not (known.supports_epoch_bump and known.epoch == batch.producer_epoch):
+            del self.verifications[producer_id]
         if first_offset is None:
             return None
         self.ongoing.pop(first_offset, None)

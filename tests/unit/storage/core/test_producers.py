@@ -191,3 +191,14 @@ def test_a_replaced_producer_that_still_sends_does_not_hinder_its_successor(part
         partition.send(0, epoch=0, txn=True)
     assert code_of(refusal) is ErrorCode.invalid_producer_epoch
     assert partition.send(1, epoch=1, txn=True) == 1
+
+
+@pytest.mark.parametrize(
+    ("supports_epoch_bump", "epoch", "is_kept"), [(True, 1, True), (True, 2, False), (False, 1, False)]
+)
+def test_a_repeated_marker_keeps_the_promise_of_the_next_version_2_transaction(
+    partition: Partition, supports_epoch_bump: bool, epoch: int, is_kept: bool
+) -> None:
+    guard = partition.producers.start_verification(1, 1, 0, supports_epoch_bump=supports_epoch_bump, now_ms=NOW_MS)
+    partition.end_txn(epoch=epoch, commit=False)
+    assert partition.producers.verified(1, guard) is is_kept
