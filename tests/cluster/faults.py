@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
+
 from tests.cluster.history import check
 from tests.cluster.load import Load
 from tests.support.cluster import RunningCluster, wait_for
@@ -53,6 +55,16 @@ def controller_of(cluster: RunningCluster) -> int:
         return found if found > 0 else None
 
     return int(wait_for(known, 30, "a controller"))
+
+
+def set_config(cluster: RunningCluster, topic: str, **values: str) -> None:
+    entries = [
+        ConfigEntry(name.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET)
+        for name, value in values.items()
+    ]
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=entries)
+    admin = cluster.admin()  # must live until the answer
+    admin.incremental_alter_configs([resource])[resource].result(30)
 
 
 def cut_newest_segments(data_dir: Path, topic: str) -> None:

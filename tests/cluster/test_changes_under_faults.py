@@ -44,13 +44,15 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster
         yield running
 
 
-def reassign(cluster: RunningCluster, directory: Path, targets: dict[tuple[str, int], list[int]]) -> None:
+def reassign(
+    cluster: RunningCluster, directory: Path, targets: dict[tuple[str, int], list[int]], *options: str
+) -> None:
     """By kafka-reassign-partitions.sh; does not wait for the end."""
     file = directory / "move.json"
     rows = [{"topic": t, "partition": p, "replicas": replicas} for (t, p), replicas in targets.items()]
     file.write_text(json.dumps({"version": 1, "partitions": rows}))
     command = [sys.executable, "-m", "headrace.cli.kafka_tools.reassign_partitions"]
-    command += ["--bootstrap-server", cluster.bootstrap, "--reassignment-json-file", str(file), "--execute"]
+    command += ["--bootstrap-server", cluster.bootstrap, "--reassignment-json-file", str(file), "--execute", *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -12,15 +12,10 @@ from contextlib import ExitStack
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import (
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    OffsetSpec,
-)
+from confluent_kafka.admin import OffsetSpec
 
 from tests.cluster import faults
-from tests.cluster.faults import conclude
+from tests.cluster.faults import conclude, set_config
 from tests.cluster.history import Place, Value
 from tests.cluster.load import Load, client_load
 from tests.support import network, zookeeper
@@ -66,16 +61,6 @@ def net(cluster: RunningCluster) -> Iterator[Network]:
     assert cluster.network is not None
     yield cluster.network
     cluster.network.mend()
-
-
-def set_config(cluster: RunningCluster, topic: str, **values: str) -> None:
-    entries = [
-        ConfigEntry(name.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET)
-        for name, value in values.items()
-    ]
-    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=entries)
-    admin = cluster.admin()  # must live until the answer
-    admin.incremental_alter_configs([resource])[resource].result(30)
 
 
 def offsets(cluster: RunningCluster, parts: list[TopicPartition], which: OffsetSpec) -> dict[int, int]:

@@ -95,6 +95,26 @@ def test_the_ensembles_leader_dies_and_nobody_notices(
 
 
 @pytest.mark.skipif(not is_long(), reason="long: make chaos")
+def test_the_ensemble_is_restarted_server_by_server(
+    cluster: RunningCluster, ensemble: ZooKeeperEnsemble, topic: str
+) -> None:
+    """As for an upgrade of ZooKeeper, and a broker dies in the middle of it."""
+    with client_load(cluster, topic) as load:
+        for turn, server in enumerate(ensemble.servers):
+            server.stop()
+            load.wait_for_acks(200)
+            if turn == 1:
+                cluster.brokers[cluster.leader(topic)].kill()
+                load.wait_for_acks(100)
+                cluster.heal()
+            server.start()
+            wait_for(lambda server=server: "Mode: " in server.ask("srvr"), 30, "the server to be one of three again")
+        cluster.wait_in_sync(topic)
+        load.wait_for_acks(100)
+        conclude(cluster, load, topic=topic)
+
+
+@pytest.mark.skipif(not is_long(), reason="long: make chaos")
 def test_without_a_majority_of_the_ensemble_nothing_is_acknowledged_and_nothing_lost(
     cluster: RunningCluster, ensemble: ZooKeeperEnsemble, topic: str
 ) -> None:

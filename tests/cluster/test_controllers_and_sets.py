@@ -1,0 +1,244 @@
+"""Controllers, leaders and in-sync sets driven hard: frozen and let go, parted, killed in turn, changed meanwhile.
+
+The cluster lies in network namespaces, so that brokers can be parted. Only in `make chaos`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+
+from tests.cluster import faults
+from tests.cluster.faults import conclude, controller_of, set_config
+from tests.cluster.load import JavaLoad, Load, client_load
+from tests.cluster.test_changes_under_faults import reassign, replicas_of
+from tests.cluster.test_transactions_across_brokers import transaction_partition
+from tests.support import network, zookeeper
+from tests.support.cluster import RunningCluster, wait_for
+from tests.support.effort import is_long
+from tests.support.network import Network
+from tests.support.transaction_load import TransactionLoad
+from tests.support.transactions import read_all
+
+NO_NETWORK = network.why_not()
+pytestmark = [
+    pytest.mark.chaos,
+    pytest.mark.timeout(300),
+    pytest.mark.needs("ip", "nft"),
+    pytest.mark.skipif(not is_long(), reason="long: make chaos"),
+    pytest.mark.skipif(NO_NETWORK is not None, reason=str(NO_NETWORK)),
+    pytest.mark.skipif(
+        not zookeeper.available(), reason="needs Java and ZooKeeper's jars (pip install headrace[spark])"
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+    directory = tmp_path_factory.mktemp("cluster")
+    with ExitStack() as stack:
+        built = stack.enter_context(Network(brokers=3))
+        yield stack.enter_context(RunningCluster(directory, network=built))
+
+
+@pytest.fixture
+def net(cluster: RunningCluster) -> Iterator[Network]:
+    assert cluster.network is not None
+    yield cluster.network
+    cluster.network.mend()
+
+
+def test_a_controller_wakes_up_after_another_was_elected(cluster: RunningCluster, topic: str) -> None:
+    """It believes for a moment that it is the controller, with a picture of the past."""
+    with client_load(cluster, topic) as load:
+        for turn in range(3):
+            old = controller_of(cluster)
+            cluster.brokers[old].pause()
+            time.sleep(cluster.session_timeout_s + 1.5)  # the fault: silence for that long
+            name = f"{topic}-{turn}"
+            awake = ",".join(cluster.brokers[other].bootstrap for other in cluster.others(old))
+            admin = AdminClient({"bootstrap.servers": awake, "log_level": 0})
+            wait_for(
+                lambda admin=admin, old=old: admin.list_topics(timeout=5).controller_id not in (-1, old),
+                30,
+                "another controller",
+            )
+            admin.create_topics([NewTopic(name, 4, 2)])[name].result(60)
+            cluster.brokers[old].resume()
+            wait_for(lambda old=old: controller_of(cluster) != old, 30, "one controller")
+            for broker in cluster.brokers.values():
+                client = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+                wait_for(lambda client=client, name=name: name in client.list_topics(timeout=5).topics, 30, name)
+            cluster.wait_in_sync(topic)
+        load.wait_for_acks(100)
+        conclude(cluster, load, topic=topic)
+
+
+@pytest.mark.parametrize("way", ["both", "unheard", "deaf"])
+def test_the_controller_and_one_broker_do_not_hear_each_other(
+    cluster: RunningCluster, net: Network, topic: str, way: str
+) -> None:
+    """Both reach ZooKeeper and the third broker: nobody is dead, and yet they cannot talk."""
+    with client_load(cluster, topic) as load:
+        controller = controller_of(cluster)
+        other = cluster.others(controller)[0]
+        net.cut(other, [controller], incoming=way != "unheard", outgoing=way != "deaf")
+        load.wait_for_acks(200, timeout=120)
+        time.sleep(6)  # longer than replica.lag.time.max.ms: the sets must change, by requests that do not arrive
+        load.wait_for_acks(100, timeout=120)
+        net.mend()
+        cluster.wait_in_sync(topic)
+        load.wait_for_acks(100)
+        conclude(cluster, load, topic=topic)
+
+
+def test_two_restart_uncleanly_in_turn_with_one_replica_enough(cluster: RunningCluster, topic: str) -> None:
+    """min.insync.replicas=1: what one replica holds is acknowledged, and it alone may lead then."""
+    set_config(cluster, topic, min_insync_replicas="1")
+    with client_load(cluster, topic) as load:
+        for _ in range(3):
+            leader = cluster.leader(topic)
+            for other in cluster.others(leader):
+                cluster.brokers[other].kill()
+            load.wait_for_acks(100)
+            # The only one that has everything goes, before anybody else is back in sync.
+            cluster.brokers[leader].kill()
+            for other in cluster.others(leader):
+                cluster.brokers[other].start()
+            time.sleep(cluster.session_timeout_s + 1)  # the fault: long enough to elect somebody who may not be
+            cluster.heal()
+            cluster.wait_in_sync(topic)
+        load.wait_for_acks(100)
+        conclude(cluster, load, topic=topic)
+
+
+def stands_still(load: Load) -> bool:
+    before = load.acked
+    time.sleep(1)
+    return load.acked == before
+
+
+def test_min_insync_changes_while_replicas_come_and_go(cluster: RunningCluster, topic: str) -> None:
+    with client_load(cluster, topic) as load:
+        for enough in ("3", "1", "2"):
+            set_config(cluster, topic, min_insync_replicas=enough)
+            leader = cluster.leader(topic)
+            load.wait_for_acks(50)
+            cluster.brokers[cluster.others(leader)[0]].kill()
+            if enough == "3":
+                wait_for(lambda: all(len(p.isrs) == 2 for p in cluster.metadata(topic).values()), 30, "two in sync")
+                wait_for(lambda: stands_still(load), 10, "writes to wait for the third")
+                set_config(cluster, topic, min_insync_replicas="2")
+            load.wait_for_acks(100)
+            cluster.heal()
+            cluster.wait_in_sync(topic)
+        conclude(cluster, load, topic=topic)
+
+
+@pytest.mark.needs("kafka", "javac")
+def test_the_new_leader_dies_too_under_both_clients(cluster: RunningCluster, topic: str) -> None:
+    with JavaLoad(cluster, topic) as java, Load(cluster, topic) as load:
+        first = cluster.leader(topic)
+        cluster.brokers[first].kill()
+        wait_for(lambda: cluster.leader(topic) != first, 30, "the next leader")
+        second = cluster.leader(topic)
+        cluster.brokers[first].start()
+        cluster.brokers[second].pause()
+        time.sleep(cluster.session_timeout_s + 2)  # the fault: silence for that long
+        cluster.brokers[second].resume()
+        load.wait_for_acks(100)
+        java.wait_for_acks(100)
+        conclude(cluster, load, java, topic=topic)
+
+
+def test_a_throttled_move_meets_kills_and_growth(cluster: RunningCluster, topic: str, tmp_path: Path) -> None:
+    """From one replica to three, too slowly to get there: brokers die meanwhile, and partitions must wait."""
+    set_config(cluster, topic, min_insync_replicas="1")
+    with client_load(cluster, topic) as load:
+        load.wait_for_acks(200)
+        holders = {p: info.leader for p, info in cluster.metadata(topic).items()}
+        reassign(cluster, tmp_path, {(topic, p): [holder] for p, holder in holders.items()})
+        wait_for(lambda: all(len(r) == 1 for r in replicas_of(cluster, topic).values()), 60, "one replica each")
+        load.wait_for_acks(1000)
+        three = {(topic, p): [h, *cluster.others(h)] for p, h in holders.items()}
+        reassign(cluster, tmp_path, three, "--throttle", "1000")
+
+        def grow() -> None:
+            admin = cluster.admin()
+            admin.create_partitions([NewPartitions(topic, 5)])[topic].result(30)
+
+        with pytest.raises(KafkaException) as refused:
+            grow()
+        assert refused.value.args[0].name() == "REASSIGNMENT_IN_PROGRESS"
+        cluster.brokers[controller_of(cluster)].kill()
+        load.wait_for_acks(50, timeout=120)
+        cluster.heal()
+        with pytest.raises(KafkaException):  # the next controller knows of the move too
+            grow()
+        cluster.brokers[cluster.others(controller_of(cluster))[0]].kill()
+        cluster.heal()
+        reassign(cluster, tmp_path, three, "--additional", "--throttle", "100000000")
+        cluster.wait_in_sync(topic)
+        assert set(map(tuple, replicas_of(cluster, topic).values())) == {(1, 2, 3)}
+        grow()
+        cluster.wait_in_sync(topic)
+        set_config(cluster, topic, min_insync_replicas="2")
+        load.wait_for_acks(100)
+        conclude(cluster, load, topic=topic)
+
+
+@pytest.mark.needs("kafka", "javac")
+def test_transactions_while_brokers_are_parted_and_killed(cluster: RunningCluster, net: Network, topic: str) -> None:
+    """Committed readers see whole transactions, by both versions of the protocol, whatever leaders and coordinators
+    do."""
+    stop = threading.Event()
+    loads = [TransactionLoad(name, cluster.bootstrap, topic, 3, seed=at) for at, name in enumerate(("java", "classic"))]
+    patient = ["retry.backoff.ms=50", "delivery.timeout.ms=60000", "request.timeout.ms=15000"]
+    threads = [
+        threading.Thread(target=loads[0].run_java, args=(lambda: not stop.is_set(), patient)),
+        threading.Thread(target=loads[1].run_classic, args=(lambda: not stop.is_set(), 60)),
+    ]
+    for thread in threads:
+        thread.start()
+
+    def progress(more: int = 3) -> None:
+        goals = [load.committed + more for load in loads]
+        wait_for(
+            lambda: all(load.committed >= goal for load, goal in zip(loads, goals, strict=True)), 120, "transactions"
+        )
+
+    try:
+        progress()
+        leader = cluster.leader(topic)
+        net.cut(leader, cluster.others(leader))
+        time.sleep(5)  # the fault: longer than replica.lag.time.max.ms
+        net.mend()
+        progress()
+        faults.kill_all(cluster)
+        cluster.heal()
+        progress()
+        cluster.brokers[cluster.leader("__transaction_state", transaction_partition("java"))].pause()
+        time.sleep(cluster.session_timeout_s + 1)
+        cluster.heal()
+        progress()
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join(180)
+    cluster.heal()
+    cluster.wait_in_sync(topic)
+    deadline = time.monotonic() + 90
+    while (visible := read_all(cluster.bootstrap, topic, wait=60)) and time.monotonic() < deadline:
+        if not loads[0].torn(visible) and not loads[1].torn(visible):
+            break
+        time.sleep(1)
+    assert loads[0].torn(visible) == []
+    assert loads[1].torn(visible) == []
+    faults.same_bytes(cluster, topic)
