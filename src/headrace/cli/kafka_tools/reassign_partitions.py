@@ -182,7 +182,8 @@ async def execute(arguments: Arguments, client: ClusterClient) -> None:
     brokers = set(client.metadata.nodes)
     if unknown := sorted({broker for replicas in plan.values() for broker in replicas} - brokers):
         raise ToolFailed(f"Unknown broker id {unknown[0]}")
-    if not arguments["additional"] and (moving := await _moving(client)):
+    moving = await _moving(client)
+    if moving and not arguments["additional"]:
         listed = ", ".join(sorted(map(str, moving)))
         raise ToolFailed(
             f"Cannot execute because there is an existing partition assignment ({listed}). "
@@ -199,25 +200,38 @@ async def execute(arguments: Arguments, client: ClusterClient) -> None:
             "Warning: You must run --verify periodically, until the reassignment completes, to ensure the throttle is "
             "removed."
         )
-        await _throttle(client, plan, before, arguments["throttle"])
+        await _throttle(client, moves(plan, before, moving), arguments["throttle"])
         print(f"The inter-broker throttle limit was set to {arguments['throttle']} B/s")
     await _alter(client, dict(plan), allow_factor_change=not arguments["disallow-replication-factor-change"])
     plural = "s" if len(plan) > 1 else ""
     print(f"Successfully started partition reassignment{plural} for {','.join(map(str, sorted(plan)))}")
 
 
-async def _throttle(client: ClusterClient, plan: Plan, before: Plan, rate: int) -> None:
+def moves(plan: Plan, now: Plan, moving: dict[TopicPartition, Any]) -> dict[TopicPartition, tuple[set[int], set[int]]]:
+    """Where each partition comes from and where it goes to: those of the plan, and those already on their way, which
+    would lose their limit with the topic's setting otherwise."""
+    found = {}
+    for partition, move in moving.items():
+        adding = set(map(int, move.adding_replicas))
+        found[partition] = (set(map(int, move.replicas)) - adding, adding)
+    for partition, replicas in plan.items():
+        # Of a partition that moves already, what is being added has nothing to give yet.
+        sources = found[partition][0] if partition in found else set(now[partition])
+        found[partition] = (sources, set(replicas) - sources)
+    return found
+
+
+async def _throttle(client: ClusterClient, moved: dict[TopicPartition, tuple[set[int], set[int]]], rate: int) -> None:
     """Limits leaders of what moves (its old replicas) and followers (its new ones) to `rate`."""
     leaders: dict[str, list[str]] = {}
     followers: dict[str, list[str]] = {}
-    for partition, replicas in plan.items():
-        leaders.setdefault(partition.topic, []).extend(f"{partition.partition}:{b}" for b in before[partition])
-        fresh = [b for b in replicas if b not in before[partition]]
-        followers.setdefault(partition.topic, []).extend(f"{partition.partition}:{b}" for b in fresh)
+    for partition, (sources, targets) in moved.items():
+        leaders.setdefault(partition.topic, []).extend(f"{partition.partition}:{b}" for b in sources)
+        followers.setdefault(partition.topic, []).extend(f"{partition.partition}:{b}" for b in targets)
     changes = {
         (TOPIC, topic): {
-            f"{LEADER_THROTTLE}.replicas": ",".join(leaders[topic]),
-            f"{FOLLOWER_THROTTLE}.replicas": ",".join(followers[topic]),
+            f"{LEADER_THROTTLE}.replicas": ",".join(sorted(leaders[topic])),
+            f"{FOLLOWER_THROTTLE}.replicas": ",".join(sorted(followers[topic])),
         }
         for topic in leaders
     }

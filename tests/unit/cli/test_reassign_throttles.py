@@ -1,0 +1,30 @@
+"""Which replicas kafka-reassign-partitions limits."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from headrace.cli.kafka_tools.reassign_partitions import moves
+from headrace.kernel.ids import TopicPartition
+
+FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
+
+
+def on_its_way(*replicas: int, adding: tuple[int, ...]) -> SimpleNamespace:
+    return SimpleNamespace(replicas=list(replicas), adding_replicas=list(adding), removing_replicas=[])
+
+
+def test_old_replicas_give_and_new_ones_take() -> None:
+    assert moves({FIRST: [2, 3]}, {FIRST: [1, 2]}, {}) == {FIRST: ({1, 2}, {3})}
+
+
+def test_the_limit_of_a_move_under_way_is_changed_for_the_same_replicas() -> None:
+    """Its replicas are all named already: those being added still take."""
+    moving = {FIRST: on_its_way(1, 2, 3, adding=(2, 3))}
+    assert moves({FIRST: [1, 2, 3]}, {FIRST: [1, 2, 3]}, moving) == {FIRST: ({1}, {2, 3})}
+
+
+def test_an_additional_move_leaves_the_limit_of_the_one_before() -> None:
+    """Both are partitions of one topic, whose setting is written anew."""
+    moving = {FIRST: on_its_way(1, 2, adding=(2,))}
+    assert moves({SECOND: [3]}, {SECOND: [1]}, moving) == {FIRST: ({1}, {2}), SECOND: ({1}, {3})}
