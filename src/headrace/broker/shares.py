@@ -10,6 +10,7 @@ from headrace.cluster.view import ClusterView
 from headrace.config import BrokerConfig
 from headrace.coordinators.group.coordinator import GroupCoordinator
 from headrace.coordinators.share.administration import ShareAdministration
+from headrace.coordinators.share.beginning import Beginning
 from headrace.coordinators.share.consumption import ShareConsumption
 from headrace.coordinators.share.persister import Persister
 from headrace.coordinators.share.queues import Queues
@@ -51,8 +52,10 @@ class Shares:
         self.consumption = ShareConsumption(
             self.queues, int(config["group.share.max.share.sessions"]), int(config["fetch.max.bytes"])
         )
+        self.beginning = Beginning(groups, persister)
         self.administration = ShareAdministration(groups, persister, view, partitions, peers)
 
     def close(self) -> None:
+        self.beginning.close()
         self.queues.close()
         self.states.close()

@@ -155,7 +155,7 @@ def test_a_deleted_offset_waits_for_no_transaction_any_more() -> None:
 
 def test_a_share_group_takes_no_offsets_of_transactions_either() -> None:
     driver = GroupDriver()
-    driver.apply(driver.shard.raise_share_epoch("g"))
+    driver.apply(driver.shard.begin_share_queues("g", {topic_id("orders"): ("orders", frozenset({0}))}))
     request = CommitRequest("g", "", None, -1, [TopicCommit("orders", None, [PartitionCommit(0, 1, -1, "")])])
     code = refusal(lambda: driver.shard.commit_transactional_offsets(request, (7, 0), driver.now_ms))
     assert code is ErrorCode.group_id_not_found and "g" not in driver.shard.groups
@@ -354,3 +354,13 @@ def test_what_a_transaction_may_still_change_does_not_expire() -> None:
     driver.end_transaction(7, 0, commit=False)
     driver.advance(1_200_000)
     assert committed(driver) == -1
+
+
+def test_a_transaction_whose_offsets_are_all_refused_makes_its_group_too() -> None:
+    driver = GroupDriver()
+    too_long = [TopicCommit("orders", None, [PartitionCommit(0, 1, -1, "x" * 5_000)])]
+    request = CommitRequest("g", "", None, -1, too_long)
+    assert driver.apply(driver.shard.commit_transactional_offsets(request, (7, 0), driver.now_ms)) == {("orders", 0)}
+    late = CommitRequest("g", "", None, 3, too_long)
+    code = refusal(lambda: driver.shard.commit_transactional_offsets(late, (7, 0), driver.now_ms))
+    assert code is ErrorCode.unknown_member_id

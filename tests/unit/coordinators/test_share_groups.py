@@ -93,7 +93,7 @@ def test_topics_that_grow_and_subscriptions_that_change_are_followed() -> None:
     driver.set_image(image_of(2, orders=3, other=1))
     assert beat(driver, "a", 2).assignment == {ORDERS: frozenset({0, 1, 2})}
     assert beat(driver, "a", 3, topic_names=("other",)).assignment == {topic_id("other"): frozenset({0})}
-    assert set(group(driver).queues) == {ORDERS, topic_id("other")}, "queues stay until they are deleted"
+    assert set(group(driver).beginning) == {ORDERS, topic_id("other")}, "queues stay until they are deleted"
 
 
 def test_another_broker_takes_over() -> None:
@@ -101,7 +101,7 @@ def test_another_broker_takes_over() -> None:
     beat(driver, "a", 0)
     driver.reload()
     assert beat(driver, "a", 2).assignment is None
-    assert group(driver).queues == {ORDERS: ("orders", frozenset(range(4)))}
+    assert group(driver).beginning == {ORDERS: ("orders", frozenset(range(4)))}
     driver.advance(46_000)
     assert group(driver).is_empty
 
@@ -121,15 +121,61 @@ def test_kinds_of_groups_keep_apart() -> None:
 def test_only_an_empty_group_is_administered() -> None:
     driver = GroupDriver()
     beat(driver, "a", 0)
-    assert refusal(lambda: driver.shard.raise_share_epoch("s")) is ErrorCode.non_empty_group
+    assert refusal(lambda: driver.shard.begin_share_queues("s", {})) is ErrorCode.non_empty_group
+    assert refusal(lambda: driver.shard.end_share_queues("s", ["orders"])) is ErrorCode.non_empty_group
     assert refusal(lambda: driver.shard.delete_share_group("s")) is ErrorCode.non_empty_group
     beat(driver, "a", -1)
-    assert driver.apply(driver.shard.raise_share_epoch("s")) == 4
-    driver.apply(driver.shard.note_share_queues("s", {}, {ORDERS}))
-    assert group(driver).queues == {}
+    epoch = group(driver).epoch
+    assert driver.apply(driver.shard.begin_share_queues("s", {ORDERS: ("orders", frozenset({0}))})) == epoch
+    assert group(driver).epoch == epoch, "its members, were there any, would not notice"
     driver.apply(driver.shard.delete_share_group("s"))
     driver.reload()
     assert refusal(lambda: driver.shard.share_group("s")) is ErrorCode.group_id_not_found
+
+
+def test_queues_that_begin_or_go_are_noted_before_and_after() -> None:
+    driver = GroupDriver(image=image_of(orders=2, other=1))
+    other = topic_id("other")
+    all_of_it = {ORDERS: ("orders", frozenset({0, 1}))}
+
+    def noted() -> tuple[dict[Any, Any], dict[Any, Any], dict[Any, Any]]:
+        driver.reload()
+        found = group(driver).noted
+        assert found is not None
+        return dict(found.initializing), dict(found.initialized), dict(found.deleting)
+
+    beat(driver, "a", 0)
+    assert noted() == (all_of_it, {}, {})
+    driver.apply(driver.shard.share_queues_begun("s", {ORDERS: ("orders", frozenset({0}))}))
+    assert noted() == ({ORDERS: ("orders", frozenset({1}))}, {ORDERS: ("orders", frozenset({0}))}, {})
+    driver.apply(driver.shard.share_queues_begun("s", {ORDERS: ("orders", frozenset({1}))}))
+    assert noted() == ({}, all_of_it, {})
+    driver.set_image(image_of(2, orders=3, other=1))
+    beat(driver, "a", 2)
+    assert noted() == ({ORDERS: ("orders", frozenset({2}))}, all_of_it, {}), "only what is new begins"
+    all_of_it = {ORDERS: ("orders", frozenset({0, 1, 2}))}
+    driver.apply(driver.shard.share_queues_begun("s", all_of_it))
+    beat(driver, "a", -1)
+
+    going = driver.apply(driver.shard.end_share_queues("s", ["orders", "other", "missing"]))
+    assert [key.partition for key in going.queues["orders"]] == [0, 1, 2]
+    assert dict(going.errors) == dict.fromkeys(["other", "missing"], ErrorCode.unknown_topic_or_partition)
+    assert noted() == ({}, {}, {ORDERS: "orders"})
+    again = driver.apply(driver.shard.end_share_queues("s", ["orders"]))
+    assert again.queues == {"orders": going.queues["orders"]}, "the first time may have failed half way"
+    beat(driver, "a", 0)
+    assert noted() == (all_of_it, {}, {}), "whoever comes back gets new queues"
+    driver.apply(driver.shard.share_queues_begun("s", all_of_it))
+    beat(driver, "a", -1)
+    driver.apply(driver.shard.begin_share_queues("s", {other: ("other", frozenset({0}))}))
+    assert noted() == ({other: ("other", frozenset({0}))}, all_of_it, {})
+    driver.apply(driver.shard.share_topics_deleted({other}))
+    assert noted() == ({}, all_of_it, {})
+    assert len(driver.apply(driver.shard.end_share_group("s"))) == 3
+    assert noted() == ({}, {}, {ORDERS: "orders"})
+    assert len(driver.apply(driver.shard.end_share_group("s"))) == 3, "the first time may have failed half way"
+    driver.apply(driver.shard.share_queues_ended("s", {ORDERS}))
+    assert noted() == ({}, {}, {})
 
 
 def test_a_full_group_refuses_more() -> None:

@@ -301,6 +301,7 @@ class States:
 
 def test_states_are_kept_through_updates_snapshots_and_a_change_of_coordinator() -> None:
     states = States()
+    states.apply(states.shard.initialize(KEY, 0, -1, 0))
     for n in range(10):
         states.apply(states.shard.write(KEY, 0, 3, n, 0, [StateBatch(n + 1, n + 1, 0, n)], n))
         states.reload()
@@ -313,6 +314,7 @@ def test_states_are_kept_through_updates_snapshots_and_a_change_of_coordinator()
 
 def test_old_leaders_and_old_beginnings_are_fenced() -> None:
     states = States()
+    states.apply(states.shard.initialize(KEY, 0, -1, 0))
     states.apply(states.shard.write(KEY, 0, 3, 0, 0, [], 0))
     read = states.apply(states.shard.read(KEY, 5, 1))
     assert read.leader_epoch == 5  # type: ignore[attr-defined]
@@ -327,15 +329,21 @@ def test_old_leaders_and_old_beginnings_are_fenced() -> None:
     assert found is not None and (found.state_epoch, found.start_offset) == (2, 100)
 
 
-def test_a_queue_that_nobody_began_is_not_an_error_and_a_deleted_one_is_gone() -> None:
+def test_a_queue_that_nobody_began_is_refused_and_so_is_a_deleted_one() -> None:
     states = States()
-    read = states.apply(states.shard.read(KEY, 1, 0))
-    assert read.start_offset == -1 and not states.log  # type: ignore[attr-defined]
+
+    def check_refused() -> None:
+        assert refusal(lambda: states.shard.read(KEY, 1, 0)) is ErrorCode.invalid_request
+        assert refusal(lambda: states.shard.write(KEY, 0, 1, 5, 0, [], 0)) is ErrorCode.invalid_request
+        assert states.shard.summary(KEY) is None
+
+    check_refused()
+    states.apply(states.shard.initialize(KEY, 0, -1, 0))
     states.apply(states.shard.write(KEY, 0, 1, 5, 0, [], 0))
     states.apply(states.shard.delete(KEY))
     states.reload()
-    assert states.shard.summary(KEY) is None
-    states.apply(states.shard.write(KEY, 0, 1, 5, 0, [], 0))
+    check_refused()
+    states.apply(states.shard.initialize(KEY, 0, -1, 0))
     states.apply(states.shard.forget_topics({KEY.topic_id}))
     assert states.shard.summary(KEY) is None
 
@@ -397,6 +405,7 @@ class QueueHistory(RuleBasedStateMachine):
     def begin(self) -> None:
         self.queue = SharePartition(0, max_locks=12, max_deliveries=4, lock_ms=100)
         self.states = States()
+        self.states.apply(self.states.shard.initialize(KEY, 0, 0, 0))
         self.now = 0
         self.log: list[LogBatch] = []
         self.log_end = 0

@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import Any, Final
 
 from headrace.cluster.core import features
 from headrace.cluster.core.image import ClusterImage
 from headrace.cluster.view import ClusterView
+from headrace.coordinators.codec.share_groups import NamedPartitions
 from headrace.coordinators.codec.share_state import ShareKey
 from headrace.coordinators.group.core.classic_messages import (
     JoinReply,
@@ -40,10 +41,12 @@ from headrace.coordinators.group.core.heartbeat_messages import (
 )
 from headrace.coordinators.group.core.offset_requests import CommitRequest, FetchedOffset
 from headrace.coordinators.group.core.settings import GroupSettings
-from headrace.coordinators.group.core.shard import GroupShard, QueuePartitions
+from headrace.coordinators.group.core.shard import GroupShard
 from headrace.coordinators.group.core.share_group import ShareGroup
+from headrace.coordinators.group.core.share_queues import Going
 from headrace.coordinators.runtime import CoordinatorRuntime, LedPartitions, settled, wall_clock_ms
 from headrace.coordinators.runtime_log import PartitionLog
+from headrace.coordinators.runtime_result import Result
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 from headrace.kernel.ids import GROUP_METADATA_TOPIC
 
@@ -52,6 +55,10 @@ _log = logging.getLogger(__name__)
 # A record key holds an id behind a length of 16 bits; flexible requests could carry longer ones.
 _LONGEST_ID_BYTES: Final = 32_767
 _ZERO_ID: Final = str(uuid.UUID(int=0))
+
+
+async def _nothing_to_begin(group_id: str) -> None:
+    return
 
 
 async def _nothing_to_delete(key: ShareKey) -> None:
@@ -73,7 +80,9 @@ class GroupCoordinator:
         self.settings = settings
         self.new_uuid = new_uuid
         self._view = view
-        # How the queue of a share group is deleted: the share coordinator's business, given by who puts them together.
+        # How the queues of a share group are begun, and one deleted: the share coordinator's business, given by who
+        # puts them together.
+        self.begin_queues: Callable[[str], Awaitable[None]] = _nothing_to_begin
         self.delete_queue: Callable[[ShareKey], Awaitable[None]] = _nothing_to_delete
         self.runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
             GROUP_METADATA_TOPIC,
@@ -107,16 +116,14 @@ class GroupCoordinator:
             for name, topic in old.topics.items()
             if name not in new.topics or new.topics[name].id != topic.id
         }
+        if not gone:
+            return
+        topic_ids = frozenset(gone.values())
         for _, hosted in self.runtime.active_shards():
-            if gone and len(hosted.shard.offsets.offsets):
-                try:
-                    forgotten = hosted.submit(lambda shard, now_ms: shard.offsets.topics_deleted(gone))
-                except Fault as fault:
-                    _log.warning("%s: offsets of deleted topics stay for now: %s", hosted.name, fault.message)
-                else:
-                    if isinstance(forgotten, asyncio.Future):
-                        # Should the write fail, the offsets are unreachable anyway until the topic is made anew.
-                        forgotten.add_done_callback(lambda future: future.exception())
+            if len(hosted.shard.offsets.offsets):
+                _forget(hosted, lambda shard, now_ms: shard.offsets.topics_deleted(gone))
+            if hosted.shard.share_groups:
+                _forget(hosted, lambda shard, now_ms: shard.share_topics_deleted(topic_ids))
 
     def close(self) -> None:
         self.runtime.close()
@@ -189,6 +196,8 @@ class GroupCoordinator:
             lambda shard, now_ms: shard.share_heartbeat(request, now_ms),
             asks_first=request.epoch <= 0,
         )
+        if request.epoch >= 0:
+            await self.begin_queues(request.group_id)
         return reply
 
     async def share_group(self, group_id: str, *, must_be_empty: bool = False) -> ShareGroup:
@@ -204,13 +213,22 @@ class GroupCoordinator:
         )
         return found
 
-    async def raise_share_epoch(self, group_id: str) -> int:
+    async def begin_share_queues(self, group_id: str, queues: NamedPartitions) -> int:
+        """Notes that they are about to begin (see `core.share_queues`); the group's epoch."""
         self._check_group_id(group_id)
-        epoch: int = await self.runtime.run(group_id, lambda shard, now_ms: shard.raise_share_epoch(group_id))
+        epoch: int = await self.runtime.run(group_id, lambda shard, now_ms: shard.begin_share_queues(group_id, queues))
         return epoch
 
-    async def note_share_queues(self, group_id: str, added: QueuePartitions, removed: set[uuid.UUID]) -> None:
-        await self.runtime.run(group_id, lambda shard, now_ms: shard.note_share_queues(group_id, added, removed))
+    async def share_queues_begun(self, group_id: str, queues: NamedPartitions) -> None:
+        await self.runtime.run(group_id, lambda shard, now_ms: shard.share_queues_begun(group_id, queues))
+
+    async def end_share_queues(self, group_id: str, topics: Sequence[str]) -> Going:
+        self._check_group_id(group_id)
+        going: Going = await self.runtime.run(group_id, lambda shard, now_ms: shard.end_share_queues(group_id, topics))
+        return going
+
+    async def share_queues_ended(self, group_id: str, topic_ids: Collection[uuid.UUID]) -> None:
+        await self.runtime.run(group_id, lambda shard, now_ms: shard.share_queues_ended(group_id, topic_ids))
 
     # --- offsets ------------------------------------------------------------------------------------------------
 
@@ -281,10 +299,9 @@ class GroupCoordinator:
 
     async def _delete_share_group(self, group_id: str) -> ErrorCode:
         """First its queues, then the group: were it the other way round, nobody would know of the queues any more."""
-        group = await self.share_group(group_id, must_be_empty=True)
-        for topic_id, (_, indexes) in list(group.queues.items()):
-            for index in sorted(indexes):
-                await self.delete_queue(ShareKey(group_id, topic_id, index))
+        queues = await self.runtime.run(group_id, lambda shard, now_ms: shard.end_share_group(group_id))
+        for key in queues:
+            await self.delete_queue(key)
         await self.runtime.run(group_id, lambda shard, now_ms: shard.delete_share_group(group_id))
         return ErrorCode.none
 
@@ -329,3 +346,14 @@ class GroupCoordinator:
     def _check_id(self, text: str, what: str, code: ErrorCode = ErrorCode.invalid_group_id) -> None:
         if len(text) > _LONGEST_ID_BYTES // 4 and len(text.encode()) > _LONGEST_ID_BYTES:
             raise Refused(code, f"{what} of {len(text)} characters: at most {_LONGEST_ID_BYTES} bytes are allowed")
+
+
+def _forget(hosted: Any, operation: Callable[[GroupShard, int], Result]) -> None:
+    try:
+        forgotten = hosted.submit(operation)
+    except Fault as fault:
+        _log.warning("%s: what it knows of deleted topics stays for now: %s", hosted.name, fault.message)
+    else:
+        if isinstance(forgotten, asyncio.Future):
+            # Should the write fail, nobody reaches it anyway: a topic that is made anew has another id.
+            forgotten.add_done_callback(lambda future: future.exception())

@@ -9,9 +9,11 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
+from headrace.cluster.core.image import ClusterImage
 from headrace.cluster.view import ClusterView
 from headrace.coordinators.codec.share_state import ShareKey
 from headrace.coordinators.group.coordinator import GroupCoordinator
+from headrace.coordinators.group.core.share_queues import joined
 from headrace.coordinators.share.core.share_state import NOT_STARTED
 from headrace.coordinators.share.persister import Peers, Persister
 from headrace.kernel.dataclass import dataclass
@@ -110,49 +112,55 @@ class ShareAdministration:
         """Each queue begins anew at the offset given. Raises NON_EMPTY_GROUP; a group nobody knows is made."""
         if not asked:
             return {}
-        epoch = await self._groups.raise_share_epoch(group_id)
+        image = self._view.current
         errors: dict[str, dict[int, ErrorCode]] = {}
+        wanted: dict[ShareKey, int] = {}
         begun: dict[uuid.UUID, tuple[str, frozenset[int]]] = {}
         for topic, offsets in asked.items():
-            info = self._view.current.topics.get(topic)
-            errors[topic] = {}
-            for index, offset in offsets.items():
-                if info is None or not 0 <= index < len(info.partitions):
-                    errors[topic][index] = ErrorCode.unknown_topic_or_partition
-                    continue
-                try:
-                    await self._persister.initialize(ShareKey(group_id, info.id, index), epoch, offset)
-                except Fault as fault:
-                    errors[topic][index] = fault.code
-                else:
-                    errors[topic][index] = ErrorCode.none
-                    begun[info.id] = (topic, begun.get(info.id, (topic, frozenset()))[1] | {index})
+            info = image.topics.get(topic)
+            count = 0 if info is None else len(info.partitions)
+            errors[topic] = dict.fromkeys(offsets, ErrorCode.unknown_topic_or_partition)
+            if info is not None:
+                wanted |= {ShareKey(group_id, info.id, i): offset for i, offset in offsets.items() if 0 <= i < count}
+        epoch = await self._groups.begin_share_queues(group_id, _named(wanted, image))
+        for key, offset in wanted.items():
+            topic = image.topic_names[key.topic_id]
+            try:
+                known = await self._persister.summary(key)
+                # Above what a leader has read: what it still writes about the queue as it was is refused.
+                state_epoch = epoch if known is None else max(epoch, known.state_epoch + 1)
+                await self._persister.initialize(key, state_epoch, offset)
+            except Fault as fault:
+                errors[topic][key.partition] = fault.code
+            else:
+                errors[topic][key.partition] = ErrorCode.none
+                begun = joined(begun, _named([key], image))
         if begun:
-            await self._groups.note_share_queues(group_id, begun, set())
+            await self._groups.share_queues_begun(group_id, begun)
         return errors
 
     async def delete(self, group_id: str, topics: Sequence[str]) -> dict[str, ErrorCode]:
         """Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
         if not topics:
             return {}
-        group = await self._groups.share_group(group_id, must_be_empty=True)
-        by_name = {name: (topic_id, indexes) for topic_id, (name, indexes) in group.queues.items()}
-        errors: dict[str, ErrorCode] = {}
-        removed: set[uuid.UUID] = set()
-        for topic in topics:
-            if topic not in self._view.current.topics:
-                errors[topic] = ErrorCode.unknown_topic_or_partition
-                continue
+        going = await self._groups.end_share_queues(group_id, topics)
+        errors = dict(going.errors)
+        gone: set[uuid.UUID] = set()
+        for topic, keys in going.queues.items():
             errors[topic] = ErrorCode.none
-            if topic not in by_name:
-                continue
-            topic_id, indexes = by_name[topic]
             try:
-                for index in sorted(indexes):
-                    await self._persister.delete(ShareKey(group_id, topic_id, index))
-                removed.add(topic_id)
+                for key in keys:
+                    await self._persister.delete(key)
+                gone |= {key.topic_id for key in keys}
             except Fault as fault:
                 errors[topic] = fault.code
-        if removed:
-            await self._groups.note_share_queues(group_id, {}, removed)
+        if gone:
+            await self._groups.share_queues_ended(group_id, gone)
         return errors
+
+
+def _named(keys: Iterable[ShareKey], image: ClusterImage) -> dict[uuid.UUID, tuple[str, frozenset[int]]]:
+    found: dict[uuid.UUID, tuple[str, frozenset[int]]] = {}
+    for key in keys:
+        found = joined(found, {key.topic_id: (image.topic_names[key.topic_id], frozenset((key.partition,)))})
+    return found

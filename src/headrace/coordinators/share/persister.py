@@ -70,7 +70,18 @@ class Persister:
         return None
 
     async def read(self, key: ShareKey, leader_epoch: int) -> ShareSnapshot:
-        """Once: whoever fetches looks again by itself."""
+        """Once: whoever fetches looks again by itself. A queue is begun by its group; should that not have happened
+        (the group is of an earlier release, or has no members), the first who reads it begins it.
+        """
+        try:
+            return await self._read(key, leader_epoch)
+        except Refused as refused:
+            if refused.code is not ErrorCode.invalid_request:
+                raise
+        await self._initialize(key, 0, NOT_STARTED)
+        return await self._read(key, leader_epoch)
+
+    async def _read(self, key: ShareKey, leader_epoch: int) -> ShareSnapshot:
         if await self._is_local(key):
             return await self._local.read(key, leader_epoch)
         found = await self._ask(key, _READ, {"leader_epoch": leader_epoch}, 0)

@@ -305,7 +305,8 @@ class Queues:
             await self._persister.write(queue.key, queue.core.state_epoch, queue.leader_epoch, *standing, changes)
         except Fault as fault:
             code = _TOLD.get(fault.code, ErrorCode.unknown_server_error)
-            if code in _LET_GO and self._queues.get(queue.key) is queue:
+            # A queue that was deleted is refused as a bad request.
+            if (code in _LET_GO or fault.code is ErrorCode.invalid_request) and self._queues.get(queue.key) is queue:
                 self._drop(queue.key)  # whoever comes next loads what is durable
             raise Refused(code, fault.message) from fault
         finally:

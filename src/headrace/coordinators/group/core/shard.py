@@ -8,12 +8,14 @@ Pure: the runtime around it does the writing, waiting and timing.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from headrace.cluster.core.image import EMPTY_IMAGE, ClusterImage
 from headrace.coordinators.codec.classic_groups import group_metadata_key
-from headrace.coordinators.group.core import migration
+from headrace.coordinators.codec.share_groups import NamedPartitions, StatePartitionMetadata
+from headrace.coordinators.group.core import migration, share_queues
 from headrace.coordinators.group.core.classic_group import ClassicGroup, ClassicState
 from headrace.coordinators.group.core.classic_joining import Joining
 from headrace.coordinators.group.core.classic_membership import Membership
@@ -42,7 +44,6 @@ from headrace.kernel.errors import ErrorCode, Refused
 from headrace.kernel.ids import uuid_to_text
 
 Group = ClassicGroup | ConsumerGroup
-QueuePartitions = Mapping[uuid.UUID, tuple[str, frozenset[int]]]
 
 # Tombstones of one clean-up, about 100 bytes each: enough for most, and soon over for those who wait.
 _MOST_TOMBSTONES: Final = 2_000
@@ -219,25 +220,49 @@ class GroupShard:
             raise Refused(ErrorCode.non_empty_group, f"Share group {group_id} has members: stop them first.")
         return group
 
-    def raise_share_epoch(self, group_id: str) -> Result:
-        """An administrator begins queues anew, also of a group that is not there yet: the reply is the epoch that
-        fences what was read before.
-        """
+    def begin_share_queues(self, group_id: str, queues: NamedPartitions) -> Result:
+        """An administrator begins queues anew, also of a group that is not there yet. The reply is its epoch."""
         known = group_id in self.share_groups
         group = self.empty_share_group(group_id) if known else self.share_group_to_join(group_id)
         effects = Effects()
-        group.write_epoch(group.epoch + 1, group.metadata_hash, effects)
-        return effects.result(group.epoch + 1)
+        if queues:
+            group.write_queues(share_queues.begin(group.noted or StatePartitionMetadata(), queues), effects)
+        return effects.result(group.epoch)
 
-    def note_share_queues(self, group_id: str, added: QueuePartitions, removed: set[uuid.UUID]) -> Result:
-        group = self.empty_share_group(group_id)
-        queues = {topic_id: queue for topic_id, queue in group.queues.items() if topic_id not in removed}
-        for topic_id, (name, indexes) in added.items():
-            queues[topic_id] = (name, queues.get(topic_id, (name, frozenset()))[1] | indexes)
+    def share_queues_begun(self, group_id: str, queues: NamedPartitions) -> Result:
+        group = self.share_group(group_id)
         effects = Effects()
-        if queues != group.queues:
-            group.write_queues(queues, effects)
+        group.write_queues(share_queues.have_begun(group.noted or StatePartitionMetadata(), queues), effects)
         return effects.result()
+
+    def end_share_queues(self, group_id: str, topics: Sequence[str]) -> Result:
+        """The reply says which queues are to be deleted: a `Going`."""
+        effects = Effects()
+        group = self.empty_share_group(group_id)
+        return effects.result(share_queues.note_going(group, topics, self.image, effects))
+
+    def end_share_group(self, group_id: str) -> Result:
+        """The reply is all its queues, to be deleted before `delete_share_group`."""
+        effects = Effects()
+        group = self.empty_share_group(group_id)
+        return effects.result(share_queues.note_all_going(group, self.image, effects))
+
+    def share_queues_ended(self, group_id: str, topic_ids: Collection[uuid.UUID]) -> Result:
+        effects = Effects()
+        group = self.share_group(group_id)
+        if group.noted is not None:
+            deleting = {i: name for i, name in group.noted.deleting.items() if i not in topic_ids}
+            group.write_queues(replace(group.noted, deleting=deleting), effects)
+        return effects.result()
+
+    def share_topics_deleted(self, topic_ids: Collection[uuid.UUID]) -> Result:
+        effects = Effects()
+        for group in self.share_groups.values():
+            if group.noted is not None:
+                rest = share_queues.without_topics(group.noted, topic_ids)
+                if rest != group.noted:
+                    group.write_queues(rest, effects)
+        return effects.result(atomic=False)
 
     def delete_share_group(self, group_id: str) -> Result:
         effects = Effects()
@@ -271,7 +296,10 @@ class GroupShard:
     def commit_transactional_offsets(self, request: CommitRequest, producer: tuple[int, int], now_ms: int) -> Result:
         """The reply is the set of partitions whose metadata is too long. Raises Refused."""
         self._check_no_share_group(request.group_id, ErrorCode.group_id_not_found)
-        return self.offsets.commit_transactional(request, producer, now_ms)
+        result = self.offsets.commit_transactional(request, producer, now_ms)
+        if not result.records and request.group_id not in self.groups:
+            self.groups[request.group_id] = ClassicGroup(request.group_id)  # as of any commit that is refused whole
+        return result
 
     # --- groups as a whole --------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from dataclasses import field
 from headrace.coordinators.codec import consumer_groups, share_groups
 from headrace.coordinators.codec.primitives import key_of
 from headrace.coordinators.codec.share_groups import (
+    NamedPartitions,
     ShareCurrentAssignment,
     ShareMemberMetadata,
     StatePartitionMetadata,
@@ -42,9 +43,17 @@ class ShareGroup:
     assigned_at_ms: int = 0
     members: dict[str, ShareMember] = field(default_factory=dict)
     target: dict[str, Partitions] = field(default_factory=dict)
-    # The topics whose partitions have (or may have) a queue.
-    queues: dict[uuid.UUID, tuple[str, frozenset[int]]] = field(default_factory=dict)
+    # Whose partitions have a queue, are about to get one, or to lose it; None: nobody has written that down yet.
+    noted: StatePartitionMetadata | None = None
     seen_image_version: int = -2
+
+    @property
+    def queues(self) -> NamedPartitions:
+        return {} if self.noted is None else self.noted.initialized
+
+    @property
+    def beginning(self) -> NamedPartitions:
+        return {} if self.noted is None else self.noted.initializing
 
     @property
     def is_empty(self) -> bool:
@@ -77,9 +86,9 @@ class ShareGroup:
         key = key_of(share_groups.CURRENT_ASSIGNMENT, self.group_id, member.member_id)
         effects.write(key, share_groups.current_assignment_value(value))
 
-    def write_queues(self, queues: Mapping[uuid.UUID, tuple[str, frozenset[int]]], effects: Effects) -> None:
+    def write_queues(self, noted: StatePartitionMetadata, effects: Effects) -> None:
         key = key_of(share_groups.STATE_PARTITION_METADATA, self.group_id)
-        effects.write(key, share_groups.state_partition_metadata_value(StatePartitionMetadata(initialized=queues)))
+        effects.write(key, share_groups.state_partition_metadata_value(noted))
 
     def write_removal(self, member_id: str, effects: Effects) -> None:
         for kind in (share_groups.CURRENT_ASSIGNMENT, share_groups.TARGET_MEMBER, share_groups.MEMBER_METADATA):

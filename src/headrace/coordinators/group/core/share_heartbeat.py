@@ -18,6 +18,7 @@ from headrace.coordinators.group.core.effects import Effects
 from headrace.coordinators.group.core.heartbeat_messages import HeartbeatReply, ShareHeartbeatRequest
 from headrace.coordinators.group.core.settings import GroupSettings
 from headrace.coordinators.group.core.share_group import Partitions, ShareGroup, ShareMember
+from headrace.coordinators.group.core.share_queues import note_beginning
 from headrace.coordinators.group.core.simple_assignor import assign_simple
 from headrace.coordinators.runtime_result import NOTHING, Result
 from headrace.kernel.errors import ErrorCode, Refused
@@ -104,7 +105,7 @@ class ShareHeartbeats:
                 if group.target.get(each) != partitions:
                     group.write_target(each, partitions, effects)
             group.write_target_epoch(epoch, now_ms, effects)
-            self._note_queues(group, targets, effects)
+            note_beginning(group, targets.values(), image, effects)
             target, target_epoch = targets[updated.member_id], epoch
         if updated.epoch == target_epoch and updated.assigned == target:
             return updated
@@ -116,16 +117,6 @@ class ShareHeartbeats:
         default = self._groups.settings.share_assignment_interval_ms
         interval_ms = self._own(group.group_id, "share.assignment.interval.ms", default)
         return may_assign(group.assigned_at_ms, interval_ms, now_ms)
-
-    def _note_queues(self, group: ShareGroup, targets: Mapping[str, Partitions], effects: Effects) -> None:
-        """Which partitions have a queue from now on: administrators list, alter and delete them."""
-        queues = {i: q for i, q in group.queues.items() if i in self._groups.image.topic_names}
-        for partitions in targets.values():
-            for topic_id, indexes in partitions.items():
-                name, known = queues.get(topic_id, (self._groups.image.topic_names[topic_id], frozenset()))
-                queues[topic_id] = (name, known | indexes)
-        if queues != group.queues:
-            group.write_queues(queues, effects)
 
     def _leave(self, request: ShareHeartbeatRequest) -> Result:
         group = self._groups.share_groups.get(request.group_id)

@@ -31,9 +31,7 @@ def replay_share_record(groups: dict[str, ShareGroup], kind: int, key: bytes, va
             (0, 0) if value is None else consumer_groups.read_target_metadata_value(value)
         )
     elif kind == share_groups.STATE_PARTITION_METADATA:
-        group.queues = (
-            {} if value is None else dict(share_groups.read_state_partition_metadata_value(value).initialized)
-        )
+        group.noted = None if value is None else share_groups.read_state_partition_metadata_value(value)
     else:
         _replay_member(group, kind, words[1], value)
 

@@ -49,7 +49,7 @@ class ShareStateShard:
         """The reply is the snapshot as it is now. A new leader's first question also fences the one before it."""
         known = self.queues.get(key)
         if known is None:
-            return Result(reply=ShareSnapshot(0, 0, leader_epoch, NOT_STARTED, now_ms, now_ms, (), 0))
+            raise _not_begun("read")
         self._check(known, leader_epoch, None)
         if leader_epoch <= known.snapshot.leader_epoch:
             return Result(reply=known.snapshot)
@@ -71,17 +71,7 @@ class ShareStateShard:
     ) -> Result:
         known = self.queues.get(key)
         if known is None:
-            snapshot = ShareSnapshot(
-                0,
-                state_epoch,
-                leader_epoch,
-                start_offset,
-                now_ms,
-                now_ms,
-                _merged((), batches, start_offset),
-                complete_count,
-            )
-            return Result([_snapshot_record(key, snapshot)])
+            raise _not_begun("written")
         self._check(known, leader_epoch, state_epoch)
         if known.updates + 1 < self._updates_per_snapshot:
             start = known.snapshot.start_offset if start_offset == NOT_STARTED else start_offset
@@ -119,7 +109,7 @@ class ShareStateShard:
     def _check(self, known: QueueState, leader_epoch: int, state_epoch: int | None) -> None:
         if 0 <= leader_epoch < known.snapshot.leader_epoch:
             raise Refused(ErrorCode.fenced_leader_epoch, f"leader epoch {leader_epoch}: another broker leads by now")
-        if state_epoch is not None and state_epoch != known.snapshot.state_epoch:
+        if state_epoch is not None and -1 != state_epoch < known.snapshot.state_epoch:
             raise Refused(
                 ErrorCode.fenced_state_epoch, f"state epoch {state_epoch}: it is {known.snapshot.state_epoch}"
             )
@@ -157,6 +147,10 @@ class ShareStateShard:
 
     def unloaded(self) -> list[tuple[Any, Any]]:
         return []
+
+
+def _not_begun(what: str) -> Refused:
+    return Refused(ErrorCode.invalid_request, f"a queue that nobody has begun cannot be {what}: initialize it first")
 
 
 def _merged(known: Sequence[StateBatch], newer: Sequence[StateBatch], start_offset: int) -> tuple[StateBatch, ...]:

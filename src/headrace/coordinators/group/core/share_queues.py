@@ -1,0 +1,114 @@
+"""Which partitions have a queue of a share group: the life of its record of type 15, as Kafka writes it.
+
+A queue is noted as beginning before the share coordinator is asked to begin it, and as going before it is asked to
+delete it: whoever coordinates the group next knows what is half done. Kafka's ShareGroupStatePartitionMetadata.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from headrace.cluster.core.image import ClusterImage
+from headrace.coordinators.codec.share_groups import NamedPartitions, StatePartitionMetadata
+from headrace.coordinators.codec.share_state import ShareKey
+from headrace.coordinators.group.core.effects import Effects
+from headrace.coordinators.group.core.share_group import Partitions, ShareGroup
+from headrace.kernel.dataclass import dataclass
+from headrace.kernel.errors import ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class Going:
+    """The queues that are to be deleted, by topic, and the topics that have none."""
+
+    queues: Mapping[str, Sequence[ShareKey]]
+    errors: Mapping[str, ErrorCode]
+
+
+def note_beginning(group: ShareGroup, targets: Iterable[Partitions], image: ClusterImage, effects: Effects) -> None:
+    """Of what members are to read, that which has no queue yet."""
+    before = group.noted or StatePartitionMetadata()
+    known = {*before.initializing, *before.initialized, *before.deleting}
+    noted = without_topics(before, {topic_id for topic_id in known if topic_id not in image.topic_names})
+    missing: dict[uuid.UUID, tuple[str, frozenset[int]]] = {}
+    for partitions in targets:
+        for topic_id, indexes in partitions.items():
+            has = noted.initialized.get(topic_id, ("", frozenset()))[1]
+            if indexes - has:
+                missing = joined(missing, {topic_id: (image.topic_names[topic_id], indexes - has)})
+    begun = begin(noted, missing)
+    if begun != before:
+        group.write_queues(begun, effects)
+
+
+def begin(noted: StatePartitionMetadata, queues: NamedPartitions) -> StatePartitionMetadata:
+    deleting = {topic_id: name for topic_id, name in noted.deleting.items() if topic_id not in queues}
+    return replace(noted, initializing=joined(noted.initializing, queues), deleting=deleting)
+
+
+def have_begun(noted: StatePartitionMetadata, queues: NamedPartitions) -> StatePartitionMetadata:
+    rest = {
+        topic_id: (name, indexes - queues.get(topic_id, ("", frozenset()))[1])
+        for topic_id, (name, indexes) in noted.initializing.items()
+    }
+    rest = {topic_id: queue for topic_id, queue in rest.items() if queue[1]}
+    return replace(noted, initializing=rest, initialized=joined(noted.initialized, queues))
+
+
+def note_going(group: ShareGroup, topics: Sequence[str], image: ClusterImage, effects: Effects) -> Going:
+    """The queues of some topics. A group of which nothing was ever noted has nothing to say about any topic."""
+    queues: dict[str, list[ShareKey]] = {}
+    errors: dict[str, ErrorCode] = {}
+    noted = group.noted
+    if noted is None:
+        return Going(queues, errors)
+    initialized, deleting = dict(noted.initialized), dict(noted.deleting)
+    for topic in topics:
+        info = image.topics.get(topic)
+        if info is not None and info.id in initialized:
+            indexes: Collection[int] = initialized.pop(info.id)[1]
+            deleting[info.id] = topic
+        elif info is not None and info.id in deleting:
+            indexes = range(len(info.partitions))
+        else:
+            errors[topic] = ErrorCode.unknown_topic_or_partition
+            continue
+        queues[topic] = [ShareKey(group.group_id, info.id, index) for index in sorted(indexes)]
+    group.write_queues(replace(noted, initialized=initialized, deleting=deleting), effects)
+    return Going(queues, errors)
+
+
+def note_all_going(group: ShareGroup, image: ClusterImage, effects: Effects) -> list[ShareKey]:
+    noted = group.noted
+    if noted is None:
+        return []
+    half_gone: NamedPartitions = {
+        topic_id: (name, frozenset(range(len(image.topics[name].partitions))))
+        for topic_id, name in noted.deleting.items()
+        if image.topic_names.get(topic_id) == name
+    }
+    queues = joined(joined(noted.initialized, noted.initializing), half_gone)
+    deleting = {topic_id: name for topic_id, (name, _) in queues.items()}
+    group.write_queues(StatePartitionMetadata(deleting=deleting), effects)
+    return [
+        ShareKey(group.group_id, topic_id, index)
+        for topic_id, (_, indexes) in queues.items()
+        for index in sorted(indexes)
+    ]
+
+
+def without_topics(noted: StatePartitionMetadata, gone: Collection[uuid.UUID]) -> StatePartitionMetadata:
+    return StatePartitionMetadata(
+        {topic_id: queue for topic_id, queue in noted.initializing.items() if topic_id not in gone},
+        {topic_id: queue for topic_id, queue in noted.initialized.items() if topic_id not in gone},
+        {topic_id: name for topic_id, name in noted.deleting.items() if topic_id not in gone},
+    )
+
+
+def joined(some: NamedPartitions, more: NamedPartitions) -> dict[uuid.UUID, tuple[str, frozenset[int]]]:
+    found = dict(some)
+    for topic_id, (name, indexes) in more.items():
+        found[topic_id] = (name, found.get(topic_id, (name, frozenset()))[1] | indexes)
+    return found

@@ -1,0 +1,79 @@
+"""Begins the queues that a share group has noted as beginning, and notes that they have begun.
+
+The heartbeat of a member waits for it for a while, so that the member finds its queues ready; what could not be begun
+by then, since the share coordinator moves, goes on in the background and is tried again with later heartbeats. A queue
+that is there already stays as it is. Owned by the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from typing import Final
+
+from headrace.coordinators.codec.share_state import ShareKey
+from headrace.coordinators.group.coordinator import GroupCoordinator
+from headrace.coordinators.share.core.share_state import NOT_STARTED
+from headrace.coordinators.share.persister import Persister
+from headrace.kernel.errors import Fault
+
+_log = logging.getLogger(__name__)
+# A member sends its heartbeats every 5 s, and its request times out after 30.
+_PATIENCE_SECONDS: Final = 3.0
+
+
+class Beginning:
+    def __init__(self, groups: GroupCoordinator, persister: Persister) -> None:
+        self._groups = groups
+        self._persister = persister
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        groups.begin_queues = self.begin
+
+    def close(self) -> None:
+        for task in self._tasks.values():
+            task.cancel()
+
+    async def begin(self, group_id: str) -> None:
+        task = self._tasks.get(group_id)
+        if task is None:
+            try:
+                group = await self._groups.share_group(group_id)
+            except Fault:
+                return  # it moved, or went: whoever coordinates it next begins what is noted
+            if not group.beginning:
+                return
+            task = self._tasks.get(group_id)
+            if task is None:
+                task = self._tasks[group_id] = asyncio.ensure_future(self._begin(group_id))
+                task.add_done_callback(lambda done: self._done(group_id, done))
+        await asyncio.wait({task}, timeout=_PATIENCE_SECONDS)
+
+    def _done(self, group_id: str, task: asyncio.Task[None]) -> None:
+        del self._tasks[group_id]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.warning("queues of share group %s have not begun yet: %s", group_id, error)
+
+    async def _begin(self, group_id: str) -> None:
+        group = await self._groups.share_group(group_id)
+        epoch = group.epoch
+        keys = [
+            (ShareKey(group_id, topic_id, index), name)
+            for topic_id, (name, indexes) in group.beginning.items()
+            for index in sorted(indexes)
+        ]
+        outcomes = await asyncio.gather(*(self._one(key, epoch) for key, _ in keys), return_exceptions=True)
+        begun: dict[uuid.UUID, tuple[str, frozenset[int]]] = {}
+        for (key, name), outcome in zip(keys, outcomes, strict=True):
+            if outcome is None:
+                known = begun.get(key.topic_id, (name, frozenset()))[1]
+                begun[key.topic_id] = (name, known | {key.partition})
+        if begun:
+            await self._groups.share_queues_begun(group_id, begun)
+        for outcome in outcomes:
+            if outcome is not None:
+                raise outcome
+
+    async def _one(self, key: ShareKey, epoch: int) -> None:
+        if await self._persister.summary(key) is None:
+            await self._persister.initialize(key, epoch, NOT_STARTED)
