@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from headrace.testing import RunningBroker, broker
-from tests.support.group_requests import FIND, SHARE_ACK, Client, share_beat, share_fetch
+from tests.support.group_requests import FIND, SHARE_ACK, SHARE_OFFSETS, Client, share_beat, share_fetch
 
 FIRST, SECOND = (str(uuid.UUID(int=n)) for n in (1, 2))
 INCREMENTAL_ALTER_CONFIGS, GROUP = 44, 32
@@ -20,7 +20,7 @@ INCREMENTAL_ALTER_CONFIGS, GROUP = 44, 32
 @pytest.fixture(scope="module")
 def queue() -> Iterator[RunningBroker]:
     # Locks that outlast the test by far: only the end of a session gives records back.
-    with broker({"group.share.record.lock.duration.ms": "60000"}) as running:
+    with broker({"group.share.record.lock.duration.ms": "60000", "group.share.max.size": "2"}) as running:
         admin = AdminClient({"bootstrap.servers": running.bootstrap})
         admin.create_topics([NewTopic("jobs", 1, 1)])["jobs"].result(10)
         yield running
@@ -103,4 +103,58 @@ def test_a_fetch_in_no_mode_is_refused_and_a_batch_of_nothing_holds_a_record(que
         if taken:
             break
     assert all(first <= last for first, last, _ in taken)
+    client.close()
+
+
+def test_an_error_of_one_partition_waits_for_the_records_of_the_others(queue: RunningBroker) -> None:
+    client = begun(queue, "e", FIRST)
+    asked = client.ask(3, 12, {"topics": [{"topic_id": None, "name": "jobs"}], "allow_auto_topic_creation": False})
+
+    def seconds_of_a_first_fetch(wait_ms: int, *partitions: int) -> float:
+        wanted = [{"partition_index": index, "acknowledgement_batches": []} for index in partitions]
+        topics = [{"topic_id": asked.topics[0].topic_id, "partitions": wanted}]
+        began = time.monotonic()
+        answer = share_fetch(client, "e", FIRST, 0, topics=topics, max_wait=wait_ms, min_bytes=1)
+        errors = {p.partition_index: int(p.error_code) for topic in answer.responses for p in topic.partitions}
+        assert errors == {index: 3 if index else 0 for index in partitions}
+        return time.monotonic() - began
+
+    assert seconds_of_a_first_fetch(300, 0, 7) >= 0.3
+    assert seconds_of_a_first_fetch(60_000, 7, 8) < 30, "there is nothing to wait for"
+    client.close()
+
+
+def test_a_full_group_refuses_and_topics_that_grow_or_go_are_followed(queue: RunningBroker) -> None:
+    admin = AdminClient({"bootstrap.servers": queue.bootstrap})
+    admin.create_topics([NewTopic("grows", 1, 1), NewTopic("stays", 1, 1)])["stays"].result(10)
+    client = Client(queue.bootstrap)
+    both = {"subscribed_topic_names": ["grows", "stays"]}
+
+    def assigned(wanted: int) -> None:
+        """Heartbeats until so many partitions are the member's."""
+        nonlocal epoch
+        deadline = time.monotonic() + 20
+        while True:
+            reply = share_beat(client, "full", FIRST, epoch, **both)
+            assert int(reply.error_code) == 0 and time.monotonic() < deadline, reply
+            epoch = reply.member_epoch
+            if sum(len(topic.partitions) for topic in reply.assignment.topic_partitions) == wanted:
+                return
+            time.sleep(0.05)
+
+    def queues() -> dict[str, list[int]]:
+        answer = client.ask(SHARE_OFFSETS, 1, {"groups": [{"group_id": "full", "topics": None}]})
+        return {t.topic_name: [p.partition_index for p in t.partitions] for t in answer.groups[0].topics}
+
+    epoch = 0
+    assigned(2)
+    assert int(share_beat(client, "full", SECOND, 0, **both).error_code) == 0
+    assert int(share_beat(client, "full", str(uuid.UUID(int=3)), 0, **both).error_code) == 81
+    assert int(share_beat(client, "full", SECOND, -1).error_code) == 0
+    admin.create_partitions([NewPartitions("grows", 3)])["grows"].result(10)
+    assigned(4)
+    assert queues() == {"grows": [0, 1, 2], "stays": [0]}
+    admin.delete_topics(["grows"])["grows"].result(10)
+    assigned(1)
+    assert queues() == {"stays": [0]}
     client.close()

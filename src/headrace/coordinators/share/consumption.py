@@ -90,6 +90,14 @@ class Look:
     missing_bytes: int = 0
     retry: bool = False
 
+    @property
+    def has_records(self) -> bool:
+        return any(answer.records for answer in self.found.values())
+
+    def failed_everywhere(self, partitions: int) -> bool:
+        """An error of one partition is told when the others have something, or the time is over."""
+        return partitions > 0 and sum(1 for answer in self.found.values() if answer.error) == partitions
+
 
 WhenClosed = Callable[[Hashable, Callable[[], None]], None]
 
@@ -149,7 +157,7 @@ class ShareConsumption:
                 return  # it ended, or began anew, while this fetch waited: nobody would read what it took
             is_last = loop.time() >= deadline or request.min_bytes <= 0
             look = await self._look(session, request, is_last=is_last)
-            if is_last or any(answer.error or answer.records for answer in look.found.values()):
+            if is_last or look.has_records or look.failed_everywhere(len(session.partitions)):
                 self._tell(answers, session, look.found, is_first=request.epoch == INITIAL_EPOCH)
                 return
             woken: asyncio.Future[None] = loop.create_future()
