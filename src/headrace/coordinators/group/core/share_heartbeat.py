@@ -71,7 +71,10 @@ class ShareHeartbeats:
                     f"Member {request.member_id} is not a member of group {request.group_id}.",
                 )
             if len(group.members) >= limit:
-                raise Refused(ErrorCode.group_max_size_reached, f"The share group has reached its capacity of {limit}.")
+                raise Refused(
+                    ErrorCode.group_max_size_reached,
+                    f"The share group has reached its maximum capacity of {limit} members.",
+                )
             return ShareMember(request.member_id, ShareMemberMetadata(None, "", "", ()))
         if request.epoch not in (0, known.epoch, known.previous_epoch):
             raise Refused(

@@ -1,0 +1,70 @@
+"""What administrators of transactions hear while a coordinator loads its log, and when it has."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
+from headrace.coordinators.codec.transactions import TransactionLogValue, transaction_log_key, transaction_log_value
+from headrace.coordinators.producer_ids import ProducerIds
+from headrace.coordinators.runtime import CoordinatorRuntime
+from headrace.coordinators.txn.coordinator import TransactionCoordinator
+from headrace.coordinators.txn.core.shard import TransactionSettings
+from headrace.handlers.describe_transactions import DescribeTransactions
+from headrace.handlers.list_transactions import ListTransactions
+from headrace.kernel.errors import ErrorCode
+from headrace.kernel.ids import TRANSACTION_STATE_TOPIC
+from headrace.records.builder import Record, build_writable_batch
+from headrace.wire import codec
+from tests.support.coordinator_logs import MemoryLog
+from tests.unit.handlers.test_dispatcher import ask, dispatcher
+
+LOADING = ErrorCode.coordinator_load_in_progress
+DESCRIBE, LIST = 65, 66
+EMPTY = 0
+
+
+def test_loading_is_said_by_describe_for_each_id_and_by_list_for_all() -> None:
+    async def play() -> None:
+        log = MemoryLog()
+        known = TransactionLogValue(7, 0, 60_000, EMPTY, None, 1, 1)
+        value = transaction_log_value(known, flexible=True)
+        log.append(build_writable_batch([Record(transaction_log_key("a"), value)]), 1)
+        partitions = SimpleNamespace(get=lambda topic, index: log)
+        around = SimpleNamespace(partitions=partitions, view=None, broker_id=1)
+        nobody = cast("Any", None)
+        coordinator = TransactionCoordinator(
+            cast("Any", around), ProducerIds(nobody), nobody, nobody, TransactionSettings(), partition_count=1
+        )
+        coordinator.runtime = CoordinatorRuntime(
+            TRANSACTION_STATE_TOPIC,
+            cast("Any", partitions),
+            1,
+            coordinator._make_shard,
+            partition_count=1,
+            make_log=lambda log: log,
+        )
+        served = dispatcher(DescribeTransactions(coordinator), ListTransactions(coordinator))
+
+        async def answer(api_key: int, version: int, body: dict[str, Any]) -> Any:
+            frame = await ask(served, api_key, version, body).answer
+            return codec.read_response(api_key, version, frame[4:])[1]
+
+        async def errors() -> tuple[list[int], set[int]]:
+            described = await answer(DESCRIBE, 0, {"transactional_ids": ["a", "b"]})
+            filters = {"state_filters": [], "producer_id_filters": [], "duration_filter": -1}
+            listed = [
+                await answer(LIST, version, {**filters, "transactional_id_pattern": None}) for version in range(3)
+            ]
+            names = {each.transactional_id for answered in listed for each in answered.transaction_states}
+            assert names == (set() if coordinator.runtime.loading else {"a"})
+            return [each.error_code for each in described.transaction_states], {each.error_code for each in listed}
+
+        coordinator.runtime.elect(0, leader_epoch=5)
+        assert await errors() == ([LOADING, LOADING], {LOADING})
+        await coordinator.runtime.wait_loaded()
+        assert await errors() == ([ErrorCode.none, ErrorCode.transactional_id_not_found], {ErrorCode.none})
+        coordinator.close()
+
+    asyncio.run(play())
