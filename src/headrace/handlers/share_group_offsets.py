@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from headrace.cluster.core import features
 from headrace.cluster.view import ClusterView
@@ -11,6 +11,8 @@ from headrace.coordinators.share.administration import QueueOffset, ShareAdminis
 from headrace.handlers.context import RequestContext
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault
+
+_NO_QUEUE: Final = ErrorCode.unknown_topic_or_partition
 
 
 @dataclass(frozen=True)
@@ -117,9 +119,9 @@ class DeleteShareGroupOffsets:
             "responses": [
                 {
                     "topic_name": name,
-                    "topic_id": known[name].id if name in known else None,
+                    "topic_id": known[name].id if name in known and error is not _NO_QUEUE else None,
                     "error_code": error,
-                    "error_message": None,
+                    "error_message": f"the group has no queues of topic {name}" if error is _NO_QUEUE else None,
                 }
                 for name, error in errors.items()
             ],

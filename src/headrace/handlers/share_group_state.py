@@ -76,7 +76,7 @@ class ReadShareGroupState(_OfBrokers):
 
     api_key: ClassVar[int] = 84
     versions: ClassVar[range] = range(1)
-    nothing: ClassVar[dict[str, Any]] = {"state_epoch": -1, "start_offset": NOT_STARTED, "state_batches": []}
+    nothing: ClassVar[dict[str, Any]] = {"state_epoch": 0, "start_offset": 0, "state_batches": []}
 
     async def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:
         async def ask(key: ShareKey, partition: Any) -> dict[str, Any]:
