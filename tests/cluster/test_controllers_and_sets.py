@@ -85,7 +85,10 @@ def test_a_controller_wakes_up_after_another_was_elected(cluster: RunningCluster
 def test_the_controller_and_one_broker_do_not_hear_each_other(
     cluster: RunningCluster, net: Network, topic: str, way: str
 ) -> None:
-    """Both reach ZooKeeper and the third broker: nobody is dead, and yet they cannot talk."""
+    """Both reach ZooKeeper and the third broker: nobody is dead, and yet they cannot talk.
+
+    What the other one leads waits for the controller's leave to go on without it; the rest is written.
+    """
     with client_load(cluster, topic) as load:
         controller = controller_of(cluster)
         other = cluster.others(controller)[0]
@@ -99,6 +102,10 @@ def test_the_controller_and_one_broker_do_not_hear_each_other(
         conclude(cluster, load, topic=topic)
 
 
+def in_sync(cluster: RunningCluster, topic: str) -> set[tuple[int, ...]]:
+    return {tuple(sorted(p.isrs)) for p in cluster.metadata(topic).values()}
+
+
 def test_two_restart_uncleanly_in_turn_with_one_replica_enough(cluster: RunningCluster, topic: str) -> None:
     """min.insync.replicas=1: what one replica holds is acknowledged, and it alone may lead then."""
     set_config(cluster, topic, min_insync_replicas="1")
@@ -107,12 +114,14 @@ def test_two_restart_uncleanly_in_turn_with_one_replica_enough(cluster: RunningC
             leader = cluster.leader(topic)
             for other in cluster.others(leader):
                 cluster.brokers[other].kill()
+            wait_for(lambda one=leader: in_sync(cluster, topic) == {(one,)}, 60, "one to be alone")
             load.wait_for_acks(100)
             # The only one that has everything goes, before anybody else is back in sync.
             cluster.brokers[leader].kill()
             for other in cluster.others(leader):
                 cluster.brokers[other].start()
             time.sleep(cluster.session_timeout_s + 1)  # the fault: long enough to elect somebody who may not be
+            assert {p.leader for p in cluster.metadata(topic).values()} <= {-1, leader}
             cluster.heal()
             cluster.wait_in_sync(topic)
         load.wait_for_acks(100)
@@ -133,7 +142,7 @@ def test_min_insync_changes_while_replicas_come_and_go(cluster: RunningCluster, 
             load.wait_for_acks(50)
             cluster.brokers[cluster.others(leader)[0]].kill()
             if enough == "3":
-                wait_for(lambda: all(len(p.isrs) == 2 for p in cluster.metadata(topic).values()), 30, "two in sync")
+                wait_for(lambda: all(len(members) == 2 for members in in_sync(cluster, topic)), 30, "two in sync")
                 wait_for(lambda: stands_still(load), 10, "writes to wait for the third")
                 set_config(cluster, topic, min_insync_replicas="2")
             load.wait_for_acks(100)
