@@ -1,19 +1,25 @@
-"""Where a queue begins: decided once, by what its group was told last."""
+"""Where a queue begins: decided once, by what its group was told last; and that it begins."""
 
 from __future__ import annotations
 
 import asyncio
 import uuid
 from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import pytest
 
 from headrace.cluster.view import ClusterView
+from headrace.coordinators.codec.share_groups import NamedPartitions, StatePartitionMetadata
 from headrace.coordinators.codec.share_state import ShareKey, ShareSnapshot
+from headrace.coordinators.group.coordinator import GroupCoordinator
+from headrace.coordinators.group.core.share_queues import have_begun
+from headrace.coordinators.share.beginning import Beginning
 from headrace.coordinators.share.core.share_state import NOT_STARTED
+from headrace.coordinators.share.persister import Persister
 from headrace.coordinators.share.queues import Queues
 from headrace.coordinators.share.settings import QueueSettings
+from headrace.kernel.errors import ErrorCode, Refused
 
 KEY = ShareKey("g", uuid.UUID(int=7), 0)
 
@@ -55,3 +61,51 @@ def test_a_queue_begins_by_what_its_group_was_told_last_even_on_another_broker(s
     queues = Queues(led, cast("ClusterView", led), Stored(stored), lambda _: known[-1], catch_up)
     assert asyncio.run(queues.load(KEY)).core.start_offset == begins_at
     assert len(known) == 1 + (stored == NOT_STARTED), "only a queue that begins needs to ask"
+
+
+class Group:
+    """A group that has noted queues of three partitions as beginning, and what it is told of them."""
+
+    def __init__(self) -> None:
+        self.begin_queues: Any = None
+        self.epoch = 4
+        self.noted = StatePartitionMetadata(initializing={KEY.topic_id: ("t", frozenset({0, 1, 2}))})
+
+    @property
+    def beginning(self) -> NamedPartitions:
+        return self.noted.initializing
+
+    async def share_group(self, group_id: str) -> Group:
+        return self
+
+    async def share_queues_begun(self, group_id: str, queues: NamedPartitions) -> None:
+        self.noted = have_begun(self.noted, queues)
+
+
+class States:
+    def __init__(self) -> None:
+        self.begun = {2: (1, 50)}
+        self.away = {1}
+
+    async def summary(self, key: ShareKey) -> object | None:
+        if key.partition in self.away:
+            raise Refused(ErrorCode.coordinator_not_available, "it moves")
+        return self.begun.get(key.partition)
+
+    async def initialize(self, key: ShareKey, state_epoch: int, start_offset: int) -> None:
+        self.begun[key.partition] = (state_epoch, start_offset)
+
+
+def test_queues_that_could_not_begin_are_tried_again_and_those_that_are_there_stay() -> None:
+    async def play() -> None:
+        group, states = Group(), States()
+        Beginning(cast("GroupCoordinator", group), cast("Persister", states))
+        await group.begin_queues("g")
+        assert group.noted.initializing == {KEY.topic_id: ("t", frozenset({1}))}
+        assert states.begun == {0: (4, NOT_STARTED), 2: (1, 50)}
+        states.away.clear()
+        await asyncio.gather(*(group.begin_queues("g") for _ in range(3)))
+        assert not group.beginning and group.noted.initialized == {KEY.topic_id: ("t", frozenset({0, 1, 2}))}
+        assert states.begun[1] == (4, NOT_STARTED)
+
+    asyncio.run(play())
