@@ -103,15 +103,17 @@ def ids_of_topics(side: Side) -> dict[str, uuid.UUID]:
 
 
 def align(side: Side) -> None:
-    """Assignors go by the order of topic ids, which are random: the second topic is made anew until it comes second and
-    not in the same bucket of Kafka's tables, where the order would be that in which it met them.
+    """Assignors go by the order of topic ids, which are random: both topics are made anew until the first has an id of
+    the lower half and a lower bucket of Kafka's tables (in the same one, the order would be that in which it met them).
     """
-    while True:
-        t, u = side.values["<id of t>"], side.values["<id of u>"]
-        if bucket(t) < bucket(u) and t.int ^ 1 << 127 < u.int ^ 1 << 127:
-            return
-        delete_topic(side, "u")
-        create_topic(side, "u")
+    for name, is_second in (("t", False), ("u", True)):
+        while True:
+            topic_id = side.values[f"<id of {name}>"]
+            # The highest bit is a sign.
+            if (bucket(topic_id) >= 8) == (topic_id.int < 1 << 127) == is_second:
+                break
+            delete_topic(side, name)
+            create_topic(side, name)
 
 
 def bucket(topic_id: uuid.UUID) -> int:
