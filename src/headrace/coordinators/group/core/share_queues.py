@@ -49,12 +49,16 @@ def begin(noted: StatePartitionMetadata, queues: NamedPartitions) -> StatePartit
 
 
 def have_begun(noted: StatePartitionMetadata, queues: NamedPartitions) -> StatePartitionMetadata:
-    rest = {
-        topic_id: (name, indexes - queues.get(topic_id, ("", frozenset()))[1])
-        for topic_id, (name, indexes) in noted.initializing.items()
-    }
-    rest = {topic_id: queue for topic_id, queue in rest.items() if queue[1]}
-    return replace(noted, initializing=rest, initialized=joined(noted.initialized, queues))
+    """Of those that were to begin: a topic may have been deleted meanwhile."""
+    begun: dict[uuid.UUID, tuple[str, frozenset[int]]] = {}
+    rest: dict[uuid.UUID, tuple[str, frozenset[int]]] = {}
+    for topic_id, (name, indexes) in noted.initializing.items():
+        done = indexes & queues.get(topic_id, (name, frozenset()))[1]
+        if done:
+            begun[topic_id] = (name, done)
+        if indexes - done:
+            rest[topic_id] = (name, indexes - done)
+    return replace(noted, initializing=rest, initialized=joined(noted.initialized, begun))
 
 
 def note_going(group: ShareGroup, topics: Sequence[str], image: ClusterImage, effects: Effects) -> Going:
