@@ -1,16 +1,10 @@
-"""Queues of share groups: who gets what, how often, and what is left after a restart; against a naive model too."""
+"""Queues of share groups: who gets what, how often, and what is left after a restart."""
 
 from __future__ import annotations
 
-import uuid
-
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from headrace.coordinators.codec.share_state import ShareKey, StateBatch
-from headrace.coordinators.runtime_result import Result
+from headrace.coordinators.codec.share_state import StateBatch
 from headrace.coordinators.share.core.handing_out import Acquired, LogBatch, Wish
 from headrace.coordinators.share.core.runs import RecordState, Run, Runs
 from headrace.coordinators.share.core.sessions import Sessions
@@ -21,9 +15,9 @@ from headrace.coordinators.share.core.share_partition import (
     SharePartition,
     check,
 )
-from headrace.coordinators.share.core.share_state import ShareStateShard
 from headrace.coordinators.share.core.starting import StartingPoint, starting_point
 from headrace.kernel.errors import ErrorCode, Refused
+from tests.support.share_states import KEY
 
 ACCEPT, RELEASE, REJECT, RENEW, GAP = (
     AcknowledgeType.ACCEPT,
@@ -32,7 +26,6 @@ ACCEPT, RELEASE, REJECT, RENEW, GAP = (
     AcknowledgeType.RENEW,
     AcknowledgeType.GAP,
 )
-KEY = ShareKey("g", uuid.UUID(int=7), 0)
 
 
 def ack(first: int, last: int, *kinds: AcknowledgeType) -> list[Acknowledgement]:
@@ -276,78 +269,6 @@ def test_a_new_leader_goes_on_from_what_was_written_down() -> None:
     assert take(new, "b", (0, 9)) == [Acquired(0, 1, 1), Acquired(4, 5, 1), Acquired(6, 6, 2), Acquired(7, 9, 1)]
 
 
-# --- the durable state -------------------------------------------------------------------------------------------
-
-
-class States:
-    """A shard of states that is rebuilt from its log at will."""
-
-    def __init__(self) -> None:
-        self.log: list[tuple[bytes, bytes | None]] = []
-        self.shard = ShareStateShard(updates_per_snapshot=4)
-
-    def apply(self, result: Result) -> object:
-        for record in result.records:
-            assert record.key is not None
-            self.shard.replay(record.key, record.value, len(self.log), -1, -1)
-            self.log.append((record.key, record.value))
-        return result.reply
-
-    def reload(self) -> None:
-        self.shard = ShareStateShard(updates_per_snapshot=4)
-        for offset, (key, value) in enumerate(self.log):
-            self.shard.replay(key, value, offset, -1, -1)
-
-
-def test_states_are_kept_through_updates_snapshots_and_a_change_of_coordinator() -> None:
-    states = States()
-    states.apply(states.shard.initialize(KEY, 0, -1, 0))
-    for n in range(10):
-        states.apply(states.shard.write(KEY, 0, 3, n, 0, [StateBatch(n + 1, n + 1, 0, n)], n))
-        states.reload()
-        found = states.shard.summary(KEY)
-        assert found is not None
-        assert found.start_offset == n and StateBatch(n + 1, n + 1, 0, n) in found.batches
-    assert all(batch.last_offset >= 9 for batch in found.batches), "what lies below the start is dropped"
-    assert states.shard.first_needed_offset(len(states.log)) >= 6
-
-
-def test_old_leaders_and_old_beginnings_are_fenced() -> None:
-    states = States()
-    states.apply(states.shard.initialize(KEY, 0, -1, 0))
-    states.apply(states.shard.write(KEY, 0, 3, 0, 0, [], 0))
-    read = states.apply(states.shard.read(KEY, 5, 1))
-    assert read.leader_epoch == 5  # type: ignore[attr-defined]
-    code = refusal(lambda: states.shard.write(KEY, 0, 3, 1, 0, [], 2))
-    assert code is ErrorCode.fenced_leader_epoch
-    assert refusal(lambda: states.shard.read(KEY, 3, 2)) is ErrorCode.fenced_leader_epoch
-    states.apply(states.shard.initialize(KEY, 2, 100, 3))
-    assert refusal(lambda: states.shard.write(KEY, 0, 5, 1, 0, [], 4)) is ErrorCode.fenced_state_epoch
-    assert refusal(lambda: states.shard.initialize(KEY, 1, 50, 5)) is ErrorCode.fenced_state_epoch
-    states.reload()
-    found = states.shard.summary(KEY)
-    assert found is not None and (found.state_epoch, found.start_offset) == (2, 100)
-
-
-def test_a_queue_that_nobody_began_is_refused_and_so_is_a_deleted_one() -> None:
-    states = States()
-
-    def check_refused() -> None:
-        assert refusal(lambda: states.shard.read(KEY, 1, 0)) is ErrorCode.invalid_request
-        assert refusal(lambda: states.shard.write(KEY, 0, 1, 5, 0, [], 0)) is ErrorCode.invalid_request
-        assert states.shard.summary(KEY) is None
-
-    check_refused()
-    states.apply(states.shard.initialize(KEY, 0, -1, 0))
-    states.apply(states.shard.write(KEY, 0, 1, 5, 0, [], 0))
-    states.apply(states.shard.delete(KEY))
-    states.reload()
-    check_refused()
-    states.apply(states.shard.initialize(KEY, 0, -1, 0))
-    states.apply(states.shard.forget_topics({KEY.topic_id}))
-    assert states.shard.summary(KEY) is None
-
-
 # --- sessions and settings ---------------------------------------------------------------------------------------
 
 
@@ -393,114 +314,6 @@ def test_a_partition_without_news_is_told_once() -> None:
 )
 def test_where_a_new_queue_begins(text: str, expected: int) -> None:
     assert starting_point(text) == expected
-
-
-# --- random histories --------------------------------------------------------------------------------------------
-
-
-class QueueHistory(RuleBasedStateMachine):
-    """Members take, acknowledge and lose records; the leader changes. Nothing is lost, nothing is with two."""
-
-    @initialize()
-    def begin(self) -> None:
-        self.queue = SharePartition(0, max_locks=12, max_deliveries=4, lock_ms=100)
-        self.states = States()
-        self.states.apply(self.states.shard.initialize(KEY, 0, 0, 0))
-        self.now = 0
-        self.log: list[LogBatch] = []
-        self.log_end = 0
-        self.accepted: set[int] = set()
-        self.with_member: dict[int, str] = {}
-        self.leader_epoch = 0
-
-    def _write(self, changes: Changes, fails: bool = False) -> None:
-        numbers = [] if changes.number is None else [changes.number]
-        if changes.batches and not fails:
-            standing = self.queue.standing(numbers)
-            self.states.apply(self.states.shard.write(KEY, 0, self.leader_epoch, *standing, changes.batches, self.now))
-        if fails:
-            self.queue.undone(numbers, self.now)
-        else:
-            self.queue.done(numbers)
-
-    @rule(count=st.integers(1, 5))
-    def produced(self, count: int) -> None:
-        self.log.append(LogBatch(self.log_end, self.log_end + count - 1))
-        self.log_end += count
-
-    @rule(member=st.sampled_from("abc"), strict=st.booleans(), most=st.integers(1, 6), read=st.integers(1, 4))
-    def fetches(self, member: str, strict: bool, most: int, read: int) -> None:
-        first = self.queue.next_fetch_offset
-        batches = [batch for batch in self.log if batch.last >= first][:read]
-        if not batches or not self.queue.has_room:
-            return
-        given = self.queue.acquire(Wish(member, most, 2, strict), first, batches, self.now)
-        assert not strict or sum(each.last - each.first + 1 for each in given) <= most
-        assert given, "what is free is handed out"
-        for each in given:
-            assert each.deliveries < 4 or (len(given) == 1 and each.first == each.last), "the last time goes alone"
-            for offset in range(each.first, each.last + 1):
-                assert offset not in self.with_member, "a record is with two members"
-                assert offset not in self.accepted, "a record that was accepted came again"
-                assert 1 <= each.deliveries <= 4
-                self.with_member[offset] = member
-
-    @rule(
-        kind=st.sampled_from([ACCEPT, RELEASE, REJECT]),
-        pick=st.integers(0, 20),
-        more=st.integers(0, 3),
-        fails=st.booleans(),
-    )
-    def acknowledges(self, kind: AcknowledgeType, pick: int, more: int, fails: bool) -> None:
-        if not self.with_member:
-            return
-        first = last = sorted(self.with_member)[pick % len(self.with_member)]
-        member = self.with_member[first]
-        while last < first + more and self.with_member.get(last + 1) == member:
-            last += 1
-        self._write(self.queue.acknowledge(member, ack(first, last, kind), self.now), fails)
-        for offset in range(first, last + 1) if not fails else ():
-            del self.with_member[offset]
-            if kind is ACCEPT:
-                self.accepted.add(offset)
-
-    @rule(member=st.sampled_from("abc"))
-    def leaves(self, member: str) -> None:
-        self._write(self.queue.release(member))
-        self.with_member = {o: m for o, m in self.with_member.items() if m != member}
-
-    @rule()
-    def locks_run_out(self) -> None:
-        self.now += 200
-        self._write(self.queue.expire(self.now))
-        self.with_member.clear()
-
-    @rule()
-    def leader_changes(self) -> None:
-        self.states.reload()
-        self.leader_epoch += 1
-        stored = self.states.apply(self.states.shard.read(KEY, self.leader_epoch, self.now))
-        start = max(stored.start_offset, 0)  # type: ignore[attr-defined]
-        self.queue = SharePartition(start, stored.batches, max_locks=12, max_deliveries=4, lock_ms=100)  # type: ignore[attr-defined]
-        self.with_member.clear()
-
-    @invariant()
-    def the_queue_is_whole(self) -> None:
-        queue = getattr(self, "queue", None)
-        if queue is None:
-            return
-        at = queue.start_offset
-        for run in queue.runs():
-            assert run.first == at <= run.last, "a hole, or an overlap"
-            at = run.last + 1
-        held = {
-            o: r.member for r in queue.runs() if r.state is RecordState.ACQUIRED for o in range(r.first, r.last + 1)
-        }
-        assert held == self.with_member
-
-
-TestQueueHistory = QueueHistory.TestCase
-TestQueueHistory.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
 
 
 def test_runs_cut_join_and_replace() -> None:
