@@ -1,8 +1,13 @@
-"""Bounds of what a request claims to hold, for the requests that are read by hand."""
+"""Bounds of what a request claims to hold, and texts within them, for the requests that are read by hand."""
 
 from __future__ import annotations
 
-from headrace.wire.codec import MalformedRequest
+import struct
+from typing import Final
+
+from headrace.wire.codec import MalformedRequest, read_uvarint
+
+_I16: Final = struct.Struct(">h")
 
 
 def checked_end(data: bytes | memoryview, at: int, length: int) -> int:
@@ -18,3 +23,21 @@ def checked_count(data: bytes | memoryview, at: int, count: int, smallest: int) 
     if count < 0 or count * smallest > len(data) - at:
         raise MalformedRequest(f"a list of {count} where {len(data) - at} bytes are left")
     return count
+
+
+def legacy_text(data: bytes | memoryview, at: int) -> tuple[str, int]:
+    """A text of the versions before flexible ones, and where it ends."""
+    (length,) = _I16.unpack_from(data, at)
+    end = checked_end(data, at + 2, length)
+    return str(data[at + 2 : end], "utf-8"), end
+
+
+def compact_text(data: bytes | memoryview, at: int) -> tuple[str, int]:
+    """A text of a flexible version, and where it ends."""
+    length = data[at]
+    if length < 0x80:
+        at += 1
+    else:
+        length, at = read_uvarint(data, at)
+    end = checked_end(data, at, length - 1)
+    return str(data[at:end], "utf-8"), end

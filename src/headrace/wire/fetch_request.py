@@ -10,10 +10,9 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
-from headrace.wire.bounds import checked_count, checked_end
+from headrace.wire.bounds import checked_count, checked_end, compact_text, legacy_text
 from headrace.wire.codec import MalformedRequest, read_uvarint, skip_tagged_fields
 
-_I16: Final = struct.Struct(">h")
 _I32: Final = struct.Struct(">i")
 _LIMITS: Final = struct.Struct(">iiib")
 _SESSION: Final = struct.Struct(">ii")
@@ -105,10 +104,8 @@ def _read_flexible(frame: memoryview, at: int, version: int) -> tuple[FetchReque
         end = at + 4 * checked_count(frame, at, count - 1, 4)
         forgotten.append((topic, list(struct.unpack(f">{count - 1}i", frame[at:end]))))
         at = skip_tagged_fields(frame, end)
-    length, at = read_uvarint(frame, at)
-    end = checked_end(frame, at, length - 1)
-    rack_id = str(frame[at:end], "utf-8")
-    fields, at = read_uvarint(frame, end)
+    rack_id, at = compact_text(frame, at)
+    fields, at = read_uvarint(frame, at)
     for _ in range(fields):
         tag, at = read_uvarint(frame, at)
         size, at = read_uvarint(frame, at)
@@ -124,9 +121,7 @@ def _topic(frame: memoryview, at: int, version: int) -> tuple[Topic, int]:
     if version >= TOPIC_IDS_FROM:
         end = checked_end(frame, at, 16)
         return bytes(frame[at:end]), end
-    length, at = read_uvarint(frame, at)
-    end = checked_end(frame, at, length - 1)
-    return str(frame[at:end], "utf-8"), end
+    return compact_text(frame, at)
 
 
 def _read_legacy(frame: memoryview, at: int, version: int) -> tuple[FetchRequest, int]:
@@ -141,7 +136,7 @@ def _read_legacy(frame: memoryview, at: int, version: int) -> tuple[FetchRequest
     topics: list[tuple[Topic, list[WantedPartition]]] = []
     count, at = _legacy_count(frame, at, 6)
     for _ in range(count):
-        topic, at = _legacy_text(frame, at)
+        topic, at = legacy_text(frame, at)
         count, at = _legacy_count(frame, at, layout.size)
         wanted: list[WantedPartition] = []
         for _ in range(count):
@@ -155,13 +150,13 @@ def _read_legacy(frame: memoryview, at: int, version: int) -> tuple[FetchRequest
     if version >= SESSIONS_FROM:
         count, at = _legacy_count(frame, at, 6)
         for _ in range(count):
-            topic, at = _legacy_text(frame, at)
+            topic, at = legacy_text(frame, at)
             count, at = _legacy_count(frame, at, 4)
             forgotten.append((topic, list(struct.unpack(f">{count}i", frame[at : at + 4 * count]))))
             at += 4 * count
     rack_id = ""
     if version >= RACK_FROM:
-        rack_id, at = _legacy_text(frame, at)
+        rack_id, at = legacy_text(frame, at)
     limits = (max_wait_ms, min_bytes, max_bytes, isolation_level)
     return FetchRequest(replica_id, -1, *limits, session_id, session_epoch, topics, forgotten, rack_id), at
 
@@ -169,9 +164,3 @@ def _read_legacy(frame: memoryview, at: int, version: int) -> tuple[FetchRequest
 def _legacy_count(frame: memoryview, at: int, smallest: int) -> tuple[int, int]:
     (count,) = _I32.unpack_from(frame, at)
     return checked_count(frame, at + 4, count, smallest), at + 4
-
-
-def _legacy_text(frame: memoryview, at: int) -> tuple[str, int]:
-    (length,) = _I16.unpack_from(frame, at)
-    end = checked_end(frame, at + 2, length)
-    return str(frame[at + 2 : end], "utf-8"), end

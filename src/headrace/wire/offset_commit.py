@@ -11,12 +11,11 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from headrace.wire.bounds import checked_count, checked_end
+from headrace.wire.bounds import checked_count, checked_end, compact_text, legacy_text
 from headrace.wire.codec import MalformedRequest, read_uvarint, skip_tagged_fields
 from headrace.wire.schema_writer import write_uvarint
 from headrace.wire.strings import compact_string, nullable_string
 
-_I16: Final = struct.Struct(">h")
 _I32: Final = struct.Struct(">i")
 _I64: Final = struct.Struct(">q")
 _PARTITION: Final = struct.Struct(">iq")
@@ -81,16 +80,10 @@ def read_offset_commit_request(frame: memoryview, at: int, version: int) -> Offs
     return request
 
 
-def _legacy_text(data: bytes, at: int) -> tuple[str, int]:
-    (length,) = _I16.unpack_from(data, at)
-    end = checked_end(data, at + 2, length)
-    return str(data[at + 2 : end], "utf-8"), end
-
-
 def _read_legacy(data: bytes, at: int, version: int) -> tuple[OffsetCommitRequest, int]:
-    group_id, at = _legacy_text(data, at)
+    group_id, at = legacy_text(data, at)
     (generation,) = _I32.unpack_from(data, at)
-    member_id, at = _legacy_text(data, at + 4)
+    member_id, at = legacy_text(data, at + 4)
     retention_ms, instance_id = -1, None
     if version <= LAST_WITH_RETENTION:
         (retention_ms,) = _I64.unpack_from(data, at)
@@ -99,12 +92,12 @@ def _read_legacy(data: bytes, at: int, version: int) -> tuple[OffsetCommitReques
         if data[at] == 0xFF:
             at += 2
         else:
-            instance_id, at = _legacy_text(data, at)
+            instance_id, at = legacy_text(data, at)
     (topic_count,) = _I32.unpack_from(data, at)
     at += 4
     topics: list[tuple[Topic, list[PartitionCommit]]] = []
     for _ in range(checked_count(data, at, topic_count, 6)):
-        name, at = _legacy_text(data, at)
+        name, at = legacy_text(data, at)
         (count,) = _I32.unpack_from(data, at)
         at += 4
         commits: list[PartitionCommit] = []
@@ -119,7 +112,7 @@ def _read_legacy(data: bytes, at: int, version: int) -> tuple[OffsetCommitReques
             if data[at] == 0xFF:
                 at += 2
             else:
-                metadata, at = _legacy_text(data, at)
+                metadata, at = legacy_text(data, at)
             commits.append(PartitionCommit(partition, offset, leader_epoch, metadata))
         topics.append((name, commits))
     return OffsetCommitRequest(group_id, generation, member_id, instance_id, retention_ms, topics), at
@@ -139,24 +132,14 @@ def _head_of_one(data: bytes, version: int) -> tuple[str, int, str, str | None, 
     return group_id, generation, member_id, instance_id, topic
 
 
-def _compact_text(data: bytes, at: int) -> tuple[str, int]:
-    length = data[at]
-    if length < 0x80:
-        at += 1
-    else:
-        length, at = read_uvarint(data, at)
-    end = checked_end(data, at, length - 1)
-    return str(data[at:end], "utf-8"), end
-
-
 def _read_flexible_head(data: bytes, at: int) -> tuple[str, int, str, str | None, int, int]:
     """Everything before the topics: group, generation, member, instance, how many topics, where they begin."""
-    group_id, at = _compact_text(data, at)
+    group_id, at = compact_text(data, at)
     (generation,) = _I32.unpack_from(data, at)
-    member_id, at = _compact_text(data, at + 4)
+    member_id, at = compact_text(data, at + 4)
     instance_id = None
     if data[at]:
-        instance_id, at = _compact_text(data, at)
+        instance_id, at = compact_text(data, at)
     else:
         at += 1
     topic_count, at = read_uvarint(data, at)
@@ -165,7 +148,7 @@ def _read_flexible_head(data: bytes, at: int) -> tuple[str, int, str, str | None
 
 def _read_topic(data: bytes, at: int, version: int) -> tuple[Topic, int]:
     if version < TOPIC_IDS_FROM:
-        return _compact_text(data, at)
+        return compact_text(data, at)
     end = checked_end(data, at, 16)
     return data[at:end], end
 
@@ -182,7 +165,7 @@ def _read_flexible(data: bytes, at: int, version: int) -> tuple[OffsetCommitRequ
             at += 16
             metadata = ""
             if data[at] > 1:
-                metadata, at = _compact_text(data, at)
+                metadata, at = compact_text(data, at)
             else:
                 at += 1
             at = at + 1 if data[at] == 0 else skip_tagged_fields(data, at)
