@@ -1,0 +1,174 @@
+"""Java's producer goes on while `transaction.version` is lowered to 1 and raised to 2, here as on Apache Kafka.
+
+A client learns the level when it connects: one that keeps its connections stays with the protocol it has begun with,
+and is served; one that connects again changes over, also with the level changed in the middle of a transaction. Either
+way every transaction is whole: committed ones are seen once and in order, aborted ones are not. Takes two minutes:
+`HEADRACE_EFFORT=long pytest tests/conformance/test_transaction_version_changes.py`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from headrace.testing import broker
+from tests.reference.kafka import ReferenceKafka
+from tests.reference.tools import kafka_tool
+from tests.support.effort import is_long, rounds
+from tests.support.java_client import JavaProgram
+from tests.support.transactions import read_all
+
+pytestmark = [
+    pytest.mark.needs("kafka"),
+    pytest.mark.needs("javac"),
+    pytest.mark.skipif(not is_long(), reason="waits for idle connections to be closed (HEADRACE_EFFORT=long)"),
+]
+PARTITIONS = 3
+IDLE = {"connections.max.idle.ms": "1000"}
+
+
+@pytest.fixture(scope="module", params=["headrace", "kafka"])
+def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    directory: Path = tmp_path_factory.mktemp("node")
+    if request.param == "kafka":
+        with ReferenceKafka(directory, settings=IDLE, heap="512m") as reference:
+            yield reference.bootstrap
+    else:
+        with broker(IDLE) as started:
+            yield started.bootstrap
+
+
+class Work:
+    """Transactions of one producer: a record to every partition and an offset; each third is aborted."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self.topic = f"level-{uuid.uuid4().hex[:8]}"
+        admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+        admin.create_topics([NewTopic(self.topic, PARTITIONS, 1)])[self.topic].result(20)
+        self.java = JavaProgram("TransactionalClient")
+        self.java.ask(f"open p bootstrap.servers={bootstrap} transactional.id={self.topic} max.block.ms=15000")
+        self.java.ask("init p")
+        self.begun = 0
+        self.committed: list[int] = []
+
+    def transaction(self, level_meanwhile: int | None = None) -> None:
+        number, self.begun = self.begun, self.begun + 1
+        self.java.ask("begin p")
+        for partition in range(PARTITIONS):
+            self.java.ask(f"send p {self.topic} {partition} {number}")
+            if partition == 0 and level_meanwhile is not None:
+                set_level(self.bootstrap, level_meanwhile)
+        self.java.ask(f"offsets p g-{self.topic} {self.topic} 0 {number}")
+        if number % 3 == 2:
+            self.java.ask("abort p")
+        else:
+            self.java.ask("commit p")
+            self.committed.append(number)
+
+    @property
+    def epoch(self) -> int:
+        told = tool(self.bootstrap, "TransactionsCommand", "describe", "--transactional-id", self.topic).splitlines()
+        return int(dict(zip(told[0].split(), told[1].split(), strict=False))["ProducerEpoch"])
+
+    def check(self) -> None:
+        """The markers of the last transaction may still be on their way: what must be there may come in a moment."""
+        expected = [str(number) for _ in range(PARTITIONS) for number in self.committed], self.committed[-1]
+        deadline = time.monotonic() + 20
+        while (found := (read_all(self.bootstrap, self.topic), self._resumes())) != expected:
+            assert time.monotonic() < deadline, f"{found}, not {expected}"
+            time.sleep(0.2)
+
+    def _resumes(self) -> int:
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": f"g-{self.topic}", "log_level": 0})
+        (place,) = consumer.committed([TopicPartition(self.topic, 0)], 20)
+        consumer.close()
+        return int(place.offset)
+
+
+@pytest.fixture
+def work(bootstrap: str) -> Iterator[Work]:
+    made = Work(bootstrap)
+    try:
+        yield made
+    finally:
+        made.java.close()
+        set_level(bootstrap, 2)
+
+
+def tool(bootstrap: str, name: str, *arguments: str) -> str:
+    done = kafka_tool(f"org.apache.kafka.tools.{name}", "--bootstrap-server", bootstrap, *arguments)
+    assert done.code == 0, done.out + done.err
+    return done.out
+
+
+def set_level(bootstrap: str, level: int) -> None:
+    """Also when it is there already, which the tool calls an error."""
+    if f"FinalizedVersionLevel: {level}" in next(
+        line for line in tool(bootstrap, "FeatureCommand", "describe").splitlines() if "transaction.version" in line
+    ):
+        return
+    which_way = "upgrade" if level == 2 else "downgrade"
+    tool(bootstrap, "FeatureCommand", which_way, "--feature", f"transaction.version={level}")
+
+
+def test_a_producer_that_keeps_its_connections_is_served_at_every_level(work: Work) -> None:
+    enough = threading.Event()
+
+    def write() -> None:
+        while not enough.is_set():
+            work.transaction()
+
+    with ThreadPoolExecutor(1) as pool:
+        writer = pool.submit(write)
+        try:
+            for _ in range(rounds(short=2, long=5)):
+                for level in (1, 2):
+                    set_level(work.bootstrap, level)
+                    wait_for_more(work, writer, 10)
+        finally:
+            enough.set()
+    writer.result()
+    work.check()
+    # It has never heard of the other level: each end of a transaction raised the epoch.
+    assert work.epoch >= work.begun
+
+
+def wait_for_more(work: Work, writer: Future[None], count: int) -> None:
+    wanted, deadline = work.begun + count, time.monotonic() + 30
+    while work.begun < wanted:
+        if writer.done():
+            writer.result()
+        assert time.monotonic() < deadline, f"{work.begun} of {wanted} transactions"
+        time.sleep(0.02)
+
+
+def test_a_producer_that_connects_again_changes_over(work: Work) -> None:
+    for _ in range(rounds(short=1, long=3)):
+        for level in (1, 2):
+            work.transaction(level_meanwhile=level)
+            work.transaction()
+            follow(work, level)
+            work.check()
+
+
+def follow(work: Work, level: int) -> None:
+    """Lets the broker close what is idle, until the epoch rises with every transaction (level 2) or stays (level 1)."""
+    deadline = time.monotonic() + 40
+    while True:
+        time.sleep(2 * int(IDLE["connections.max.idle.ms"]) / 1000)
+        work.transaction()
+        before = work.epoch
+        for _ in range(3):
+            work.transaction()
+        if work.epoch - before == (3 if level == 2 else 0):
+            return
+        assert time.monotonic() < deadline, f"level {level}: epoch {before}, then {work.epoch}"
