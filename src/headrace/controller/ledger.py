@@ -168,6 +168,7 @@ class Ledger:
             # Whoever is deposed may be tried again elsewhere; what made the ledger fail must not go round and round.
             deposed = isinstance(error, Deposed | asyncio.CancelledError)
             why = Deposed(str(error)) if deposed else Refused(ErrorCode.unknown_server_error, f"not stored: {error}")
+            why.__cause__ = error
             for answered, _ in answers:
                 if not answered.done():
                     answered.set_exception(why)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from headrace.client.errors import NoAnswer
 from headrace.controller.core.config_changes import MIN_INSYNC, KeyChange, Operation
-from headrace.coordination.store import StoreFault
+from headrace.coordination.store import StoreFailed, StoreFault
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.testing.simulation import virtual_loop
 from headrace.testing.simulation.broker import CONSUME, PRODUCE
@@ -56,7 +56,8 @@ class _Listening(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info is not None else None
-        if error is not None and not isinstance(error, StoreFault):
+        # A store that is closed under a controller is that of a broker that was just killed.
+        if error is not None and not isinstance(error, StoreFault) and not isinstance(error.__cause__, StoreFailed):
             self.heard(error)
 
     def __enter__(self) -> _Listening:
