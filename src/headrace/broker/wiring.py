@@ -18,10 +18,13 @@ from headrace.config import BrokerConfig, Listeners
 from headrace.config.key import INT_MAX
 from headrace.controller.gateway import ControllerGateway
 from headrace.controller.member import ClusterMember
+from headrace.coordination.letter_reader import LetterReader
+from headrace.coordination.letters import WireOrLetters
 from headrace.handlers.api_versions import ApiVersions
 from headrace.handlers.control_plane import control_plane_handlers
 from headrace.handlers.dispatcher import Dispatcher
 from headrace.handlers.features import ClusterFeatures
+from headrace.handlers.letters import letter_service
 from headrace.handlers.metering import Metering
 from headrace.handlers.replica_only import ReplicaOnly
 from headrace.handlers.request_metrics import RequestMetrics
@@ -76,14 +79,23 @@ def wire(
     inter_broker = listeners.inter_broker
     # The lease is asked for by every append: without a hop through the member.
     lease_held = member.membership.lease_held
+    reach = WireOrLetters(member.store, member.broker_id)
     replication = Replication.for_broker(
-        config(), log_dirs, view, topic_log_config(config), listener=inter_broker, lease_held=lease_held
+        config(),
+        log_dirs,
+        view,
+        topic_log_config(config),
+        listener=inter_broker,
+        to_controller=reach.open,
+        lease_held=lease_held,
     )
     partitions = replication.partitions
     partitions.registered_as(_NOT_REGISTERED)
     member.membership.on_registered(partitions.registered_as)
     config.subscribe(replication.settings_changed)
-    gateway = ControllerGateway(member.controller, view, inter_broker, lambda: (member.broker_id, member.epoch))
+    gateway = ControllerGateway(
+        member.controller, view, inter_broker, lambda: (member.broker_id, member.epoch), reach.open
+    )
     full_disks = FullDisks(gateway)
     partitions.when_no_room = full_disks.no_room_for
     peers = BrokerPeers(view, inter_broker)
@@ -110,6 +122,8 @@ def wire(
         ApiVersions(table, ClusterFeatures(table, view)),
     ):
         table.add(handler)
+    letters = LetterReader(member.store, letter_service(table, inter_broker), lambda: member.controller.is_active)
+    member.controller.alongside(letters.run)
     metrics = RequestMetrics()
     dispatcher = Dispatcher(table, metrics, metering, ReplicaOnly(listeners.brokers_own))
     return Parts(

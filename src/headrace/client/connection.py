@@ -12,6 +12,7 @@ Owned by the loop it was opened on.
 from __future__ import annotations
 
 import asyncio
+import socket
 import struct
 from collections import deque
 from collections.abc import Mapping
@@ -90,9 +91,20 @@ class Connection:
 
     @classmethod
     async def open(
-        cls, host: str, port: int, *, client_id: str | None = "headrace", timeout: float = 10.0, negotiate: bool = True
+        cls,
+        host: str,
+        port: int,
+        *,
+        client_id: str | None = "headrace",
+        timeout: float = 10.0,
+        negotiate: bool = True,
+        unconfirmed_s: float | None = None,
     ) -> Connection:
-        """Connects and learns which versions the broker speaks. Raises Unreachable with the address it tried."""
+        """Connects and learns which versions the broker speaks. Raises Unreachable with the address it tried.
+
+        `unconfirmed_s`: the connection counts as lost when the other side's kernel confirms nothing for so long. So a
+        network that drops everything is told from a broker that takes its time.
+        """
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(timeout):
@@ -101,9 +113,18 @@ class Connection:
             why = "no answer" if isinstance(error, TimeoutError) else (error.strerror or str(error))
             raise Unreachable(f"cannot connect to {host}:{port} within {timeout:g} s: {why}") from error
         connection = cls(host, port, client_id, frames, timeout)
+        if unconfirmed_s is not None:
+            connection._lost_when_unconfirmed_for(unconfirmed_s)
         if negotiate:
             await connection._negotiate()
         return connection
+
+    def _lost_when_unconfirmed_for(self, seconds: float) -> None:
+        option = getattr(socket, "TCP_USER_TIMEOUT", None)  # Linux has it
+        assert self._frames.transport is not None
+        endpoint = self._frames.transport.get_extra_info("socket")
+        if option is not None and endpoint is not None:
+            endpoint.setsockopt(socket.IPPROTO_TCP, option, int(seconds * 1000))
 
     async def _negotiate(self) -> None:
         body = {"client_software_name": "headrace", "client_software_version": "0.1.0"}

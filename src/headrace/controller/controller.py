@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
@@ -48,6 +48,7 @@ class Controller:
         self._ledger: Ledger | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._brokers_hint = asyncio.Event()
+        self._alongside: list[Callable[[], Coroutine[Any, Any, None]]] = []
         self._ahead: tuple[BrokerConfig, Mapping[str, str], BrokerConfig] | None = None
         self.unclean_elections = 0
         self.elections_from_last_known = 0
@@ -58,11 +59,16 @@ class Controller:
     def is_active(self) -> bool:
         return self._ledger is not None and not self._ledger.deposed.is_set()
 
+    def alongside(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """What else goes on, each time anew, as long as this broker is controller."""
+        self._alongside.append(work)
+
     def activate(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._tasks = [
             asyncio.create_task(self._follow_brokers(ledger), name="controller: brokers"),
             asyncio.create_task(self._keep_balance(ledger), name="controller: leader balance"),
+            *(asyncio.create_task(work()) for work in self._alongside),
         ]
 
     def deactivate(self) -> None:

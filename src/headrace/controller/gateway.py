@@ -19,13 +19,13 @@ from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
-from headrace.client.connection import Connection
 from headrace.client.errors import NoAnswer, Unreachable
 from headrace.cluster.view import ClusterView
 from headrace.controller.controller import Controller
 from headrace.controller.core.topics import NewTopic
 from headrace.controller.ledger import Deposed
 from headrace.controller.results import TopicResult
+from headrace.coordination.letters import Connect, ControllerConnection
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.kernel.ids import TopicPartition
 from headrace.wire import codec
@@ -57,8 +57,6 @@ DEFAULT_TIMEOUT_SECONDS: Final = 25.0
 _MARGIN_SHARE: Final = 0.05
 _LONGEST_MARGIN_SECONDS: Final = 1.0
 
-Connect = Callable[..., Awaitable[Connection]]
-
 
 class ControllerGateway:
     def __init__(
@@ -67,15 +65,16 @@ class ControllerGateway:
         view: ClusterView,
         listener: str,
         own: Callable[[], tuple[int, int]],
-        connect: Connect = Connection.open,
+        connect: Connect,
     ) -> None:
-        """`listener`: the one that brokers use among themselves; `own`: this broker's (id, epoch)."""
+        """`listener`: the one that brokers use among themselves; `own`: this broker's (id, epoch); `connect`: opens the
+        way to the controller, whatever carries it."""
         self.controller = controller
         self.view = view
         self._listener = listener
         self._own = own
         self._connect = connect
-        self._opening: asyncio.Task[Connection] | None = None
+        self._opening: asyncio.Task[ControllerConnection] | None = None
         self._connected_to: tuple[int, str, int] | None = None
 
     async def serve(
@@ -92,7 +91,7 @@ class ControllerGateway:
         """The answer to a client's request: made here (a mapping), or by the controller (the parts of its frame, or
         with `opened` a mapping, too)."""
 
-        async def remotely(connection: Connection, left: float) -> list[bytes] | dict[str, Any]:
+        async def remotely(connection: ControllerConnection, left: float) -> list[bytes] | dict[str, Any]:
             frame = codec.encode_request(*header, plain(request))
             body = {
                 "request_data": bytes(frame[4:]),
@@ -120,13 +119,13 @@ class ControllerGateway:
         async def locally() -> list[TopicResult]:
             return await self.controller.create_topics(topics)
 
-        async def remotely(connection: Connection, left: float) -> list[TopicResult]:
+        async def remotely(connection: ControllerConnection, left: float) -> list[TopicResult]:
             body = {
                 "topics": [_creatable(topic) for topic in topics],
                 "timeout": int(left * 1000),
                 "validate_only": False,
             }
-            answer = await connection.request(CREATE_TOPICS, body, timeout=left)
+            answer = await connection.request(CREATE_TOPICS, body, version=7, timeout=left)
             return [TopicResult(str(t.name), ErrorCode(t.error_code), t.error_message) for t in answer.topics]
 
         results = await self._to_controller(locally, remotely, timeout)
@@ -140,7 +139,7 @@ class ControllerGateway:
         async def locally() -> tuple[int, int]:
             return await self.controller.allocate_producer_ids(*self._own())
 
-        async def remotely(connection: Connection, left: float) -> tuple[int, int]:
+        async def remotely(connection: ControllerConnection, left: float) -> tuple[int, int]:
             broker_id, epoch = self._own()
             body = {"broker_id": broker_id, "broker_epoch": epoch}
             answer = await connection.request(ALLOCATE_PRODUCER_IDS, body, version=0, timeout=left)
@@ -155,7 +154,7 @@ class ControllerGateway:
         async def locally() -> bool:
             return await self.controller.controlled_shutdown(*self._own())
 
-        async def remotely(connection: Connection, left: float) -> bool:
+        async def remotely(connection: ControllerConnection, left: float) -> bool:
             broker_id, epoch = self._own()
             body = {
                 "broker_id": broker_id,
@@ -179,7 +178,7 @@ class ControllerGateway:
         async def locally() -> None:
             await self.controller.replicas_lost(*self._own(), () if full else lost, lost if full else ())
 
-        async def remotely(connection: Connection, left: float) -> None:
+        async def remotely(connection: ControllerConnection, left: float) -> None:
             broker_id, epoch = self._own()
             topics: dict[UUID, list[dict[str, int]]] = {}
             for name, index in lost:
@@ -200,7 +199,7 @@ class ControllerGateway:
     async def _to_controller(
         self,
         locally: Callable[[], Awaitable[Reply]],
-        remotely: Callable[[Connection, float], Awaitable[Reply]],
+        remotely: Callable[[ControllerConnection, float], Awaitable[Reply]],
         timeout: float,
     ) -> Reply:
         loop = asyncio.get_running_loop()
@@ -222,7 +221,7 @@ class ControllerGateway:
                     ) from fault
                 await asyncio.sleep(_PAUSE_SECONDS)
 
-    async def _ask(self, remotely: Callable[[Connection, float], Awaitable[Reply]], deadline: float) -> Reply:
+    async def _ask(self, remotely: Callable[[ControllerConnection, float], Awaitable[Reply]], deadline: float) -> Reply:
         """One attempt at the controller that the image names, until it answers, is replaced, or the time is over."""
         loop = asyncio.get_running_loop()
         image = self.view.current
@@ -266,7 +265,7 @@ class ControllerGateway:
                 waiting.cancel()
             await asyncio.gather(answer, replaced, return_exceptions=True)
 
-    async def _opened(self, address: tuple[int, str, int]) -> asyncio.Task[Connection]:
+    async def _opened(self, address: tuple[int, str, int]) -> asyncio.Task[ControllerConnection]:
         """The connection to that controller, perhaps still being opened: one for all requests."""
         opening = self._opening
         if opening is not None and opening.done():
@@ -281,7 +280,7 @@ class ControllerGateway:
             await _close(former)
         return opening
 
-    async def _disconnect(self, only: asyncio.Task[Connection] | None = None) -> None:
+    async def _disconnect(self, only: asyncio.Task[ControllerConnection] | None = None) -> None:
         """`only`: unless another connection has taken the place of that one."""
         opening = self._opening
         if opening is None or (only is not None and only is not opening):
@@ -290,7 +289,7 @@ class ControllerGateway:
         await _close(opening)
 
 
-async def _close(opening: asyncio.Task[Connection] | None) -> None:
+async def _close(opening: asyncio.Task[ControllerConnection] | None) -> None:
     """A task that is still connecting is stopped, and whoever waits for it is told."""
     if opening is None or opening.cancel() or opening.cancelled() or opening.exception() is not None:
         return

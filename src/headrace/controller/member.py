@@ -51,7 +51,7 @@ class ClusterMember:
         self.controller = Controller(store, config)
         self.membership = Membership(store, broker, clean_start=clean_start)
         view.subscribe(lambda _, image: self.membership.known_to(image))
-        self._store = store
+        self.store = store
         self._broker = broker
         self._follower = ImageFollower(store, view)
         self._leadership = Leadership(
@@ -80,7 +80,7 @@ class ClusterMember:
         await self._follower.catch_up()
 
     async def prepare(self, known_cluster_id: str | None = None) -> str:
-        return await prepare_store(self._store, known_cluster_id)
+        return await prepare_store(self.store, known_cluster_id)
 
     async def start(self, known: ClusterImage = EMPTY_IMAGE) -> None:
         """`known`: an image read earlier in this start, to be caught up with instead of read again."""

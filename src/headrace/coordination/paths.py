@@ -4,6 +4,7 @@
 /cluster/image                               version of the newest change
 /cluster/changes/<version>                   what changed in that version (the last few are kept)
 /cluster/brokers/<id>                        registrations that the controller has accepted
+/cluster/letters/<id>-<session>-<n> (ephemeral)  requests to a controller that the wire does not reach, then its answers
 /controller            (ephemeral)           who is controller; /controller_epoch counts them
 /brokers/ids/<id>      (ephemeral)           who is alive
 /brokers/topics/<topic>[/partitions/<n>/state]
@@ -22,6 +23,7 @@ CLUSTER_ID: Final = "/cluster/id"
 IMAGE: Final = "/cluster/image"
 CHANGES: Final = "/cluster/changes"
 ACCEPTED_BROKERS: Final = "/cluster/brokers"
+LETTERS: Final = "/cluster/letters"
 CONTROLLER: Final = "/controller"
 CONTROLLER_EPOCH: Final = "/controller_epoch"
 BROKER_IDS: Final = "/brokers/ids"
@@ -48,6 +50,7 @@ PERSISTENT: Final = (
     "/cluster",
     CHANGES,
     ACCEPTED_BROKERS,
+    LETTERS,
     "/brokers",
     BROKER_IDS,
     TOPICS,
@@ -70,6 +73,10 @@ def broker_id(broker: int) -> str:
 
 def accepted_broker(broker: int) -> str:
     return f"{ACCEPTED_BROKERS}/{broker}"
+
+
+def letter(broker: int, session_id: int, number: int) -> str:
+    return f"{LETTERS}/{broker}-{session_id:x}-{number}"
 
 
 def topic(name: str) -> str:

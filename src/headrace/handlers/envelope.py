@@ -6,16 +6,14 @@ that have their place at the controller are opened, and only while this broker i
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from typing import Any, ClassVar, Final
 
 from headrace.controller.controller import Controller
 from headrace.handlers.context import RequestContext
-from headrace.handlers.error_answers import error_answer
-from headrace.handlers.table import FrameHandler, HandlerTable, RefusesItself
+from headrace.handlers.inner_requests import serve_inner
+from headrace.handlers.table import HandlerTable
 from headrace.kernel.dataclass import dataclass
-from headrace.kernel.errors import ErrorCode, Fault
-from headrace.wire.codec import MalformedRequest, encode_response, read_request, read_request_header
+from headrace.kernel.errors import ErrorCode, Refused
 
 # What Kafka lets through: the requests that change the cluster.
 FORWARDED: Final = frozenset({19, 20, 33, 37, 43, 44, 45, 46, 49, 51, 57, 64})
@@ -33,34 +31,18 @@ class Envelope:
     async def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:
         if not self.controller.is_active:
             return {"response_data": None, "error_code": int(ErrorCode.not_controller)}
-        try:
-            header, at = read_request_header(request.request_data)
-            handler = self.table.get(header.api_key)
-            if (
-                handler is None
-                or isinstance(handler, FrameHandler)
-                or header.api_key not in FORWARDED
-                or header.api_version not in handler.versions
-            ):
-                return {"response_data": None, "error_code": int(ErrorCode.unsupported_version)}
-            inner = read_request(header, request.request_data, at)
-        except MalformedRequest:
-            return {"response_data": None, "error_code": int(ErrorCode.invalid_request)}
         principal = bytes(request.request_principal or b"").decode(errors="replace") or context.principal
         host = bytes(request.client_host_address).decode(errors="replace")
-        inner_context = RequestContext(header, host, context.listener, principal, context.received_at_ms)
         try:
-            # Some handlers do a part at the broker that the client came to; that part is done.
-            answer: Any = getattr(handler, "at_controller", handler)(inner, inner_context)
-            if isinstance(answer, Awaitable):
-                answer = await answer
-        except Fault as fault:
-            code, message = int(fault.code), fault.message
-            if isinstance(handler, RefusesItself):
-                answer = handler.refuse(inner, inner_context, code, message)
-            else:
-                answer = error_answer(header.api_key, header.api_version, code, message)
-        if isinstance(answer, list):
-            return {"response_data": b"".join(bytes(part) for part in answer)[4:], "error_code": 0}
-        frame = encode_response(header.api_key, header.api_version, header.correlation_id, answer)
-        return {"response_data": bytes(frame[4:]), "error_code": 0}
+            answer = await serve_inner(
+                self.table,
+                bytes(request.request_data),
+                FORWARDED,
+                host=host,
+                listener=context.listener,
+                principal=principal,
+                now_ms=context.received_at_ms,
+            )
+        except Refused as refused:
+            return {"response_data": None, "error_code": int(refused.code)}
+        return {"response_data": answer, "error_code": 0}

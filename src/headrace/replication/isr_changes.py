@@ -10,20 +10,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from headrace.client.connection import Connection
 from headrace.cluster.view import ClusterView
+from headrace.coordination.letters import Connect, ControllerConnection
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.replication.core.isr import IsrProposal
 from headrace.replication.partition import Partition
 
 logger = logging.getLogger(__name__)
 
-# `Connection.open`, or what stands for it in a simulation.
-Connect = Callable[..., Awaitable[Connection]]
 ALTER_PARTITION: Final = 56
 _RETRY_PAUSE_S: Final = 0.1
 _TIMEOUT_S: Final = 10.0
@@ -46,7 +44,7 @@ class ControllerIsrChanges:
         view: ClusterView,
         listener: str,
         own: Callable[[], tuple[int, int]],
-        connect: Connect = Connection.open,
+        connect: Connect,
     ) -> None:
         self._view = view
         self._listener = listener
@@ -54,7 +52,7 @@ class ControllerIsrChanges:
         self._connect = connect
         self._pending: dict[Partition, IsrProposal] = {}
         self._wanted = asyncio.Event()
-        self._connection: Connection | None = None
+        self._connection: ControllerConnection | None = None
         self._connected_to: tuple[str, int] | None = None
         self._task: asyncio.Task[None] | None = None
         self._trouble: str | None = None  # what was said last of a controller that cannot be asked
@@ -154,7 +152,7 @@ class ControllerIsrChanges:
                 return
             partition.update(replace(info, isr=isr, partition_epoch=int(data.partition_epoch)))
 
-    async def _connected(self) -> Connection:
+    async def _connected(self) -> ControllerConnection:
         image = self._view.current
         controller = image.brokers.get(image.controller_id)
         endpoint = controller.endpoint(self._listener) if controller is not None else None

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from headrace.cluster.core.image import ClusterImage
 from headrace.cluster.view import ClusterView
 from headrace.config import BrokerConfig, TopicConfig
+from headrace.coordination.letters import Connect
 from headrace.replication.fetcher import FetchSettings
 from headrace.replication.fetchers import Fetchers
 from headrace.replication.isr_changes import ControllerIsrChanges
@@ -49,6 +50,7 @@ class Replication:
         log_config_for: LogConfigFor,
         *,
         listener: str,
+        to_controller: Connect,
         lease_held: Callable[[], bool] = lambda: True,
     ) -> Replication:
         max_lag_ms = int(config["replica.lag.time.max.ms"])
@@ -62,7 +64,9 @@ class Replication:
             serves_consumers_from_followers=str(config["replica.selector.class"]).endswith("RackAwareReplicaSelector"),
         )
         partitions.throttles.set_rates(config)
-        isr_changes = ControllerIsrChanges(view, listener, lambda: (partitions.broker_id, partitions.broker_epoch))
+        isr_changes = ControllerIsrChanges(
+            view, listener, lambda: (partitions.broker_id, partitions.broker_epoch), to_controller
+        )
         partitions.isr_changes = isr_changes
         settings = FetchSettings(
             wait_max_ms=int(config["replica.fetch.wait.max.ms"]),

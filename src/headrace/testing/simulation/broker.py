@@ -9,47 +9,44 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
-from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any, Final
 
 from headrace.cluster.core.image import BrokerInfo, ClusterImage, Endpoint
 from headrace.cluster.view import ClusterView
 from headrace.config import BrokerConfig, TopicConfig
 from headrace.controller.controller import Controller
-from headrace.controller.core.isr_changes import IsrReport
 from headrace.controller.member import ClusterMember
+from headrace.coordination.letter_reader import LetterReader
+from headrace.coordination.letters import WireOrLetters
+from headrace.handlers.alter_partition import AlterPartition
 from headrace.handlers.context import ANONYMOUS, RequestContext
 from headrace.handlers.fetch import Fetch
 from headrace.handlers.fetch_sessions import FetchSessions
+from headrace.handlers.inner_requests import serve_inner
 from headrace.handlers.leaders import Leaders
+from headrace.handlers.letters import letter_service
+from headrace.handlers.table import HandlerTable
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.replication.fetcher import FetchSettings
 from headrace.replication.fetchers import Fetchers
-from headrace.replication.isr_changes import ALTER_PARTITION, ControllerIsrChanges
-from headrace.replication.leader_channel import LIST_OFFSETS
+from headrace.replication.isr_changes import ControllerIsrChanges
 from headrace.replication.partition import Partition
 from headrace.replication.partitions import Partitions
 from headrace.storage.log_config import LogConfig
-from headrace.testing.simulation.log import LogWatcher, SimulatedLogs, SimulatedSlice, encode
+from headrace.testing.simulation.history import History
+from headrace.testing.simulation.log import SimulatedLogs
 from headrace.testing.simulation.network import SimulatedChannel, SimulatedNetwork
+from headrace.testing.simulation.serving import LISTENER, Serving
 from headrace.testing.simulation.store import SimulatedStore, SimulatedZooKeeper
 from headrace.testing.simulation.virtual_loop import VirtualLoop, context_of
-from headrace.wire import codec
-from headrace.wire.fetch_request import read_fetch_request
-from headrace.wire.replica_fetch import FETCH
 
-PRODUCE: Final = 0
-CONSUME: Final = -1
 MAX_LAG_MS: Final = 2000
+HAND_OVER_WITHIN_S: Final = 4.0
 SESSION_TIMEOUT_S: Final = 3.0
-_LISTENER: Final = "INTERNAL"
+_ALTER_PARTITION_VERSION: Final = 3
 _FETCH: Final = FetchSettings(
     wait_max_ms=300, max_bytes=60, response_max_bytes=120, backoff_ms=300, socket_timeout_ms=1500
 )
-
-# (broker, partition, first offset, values, code): told at the moment a leader decides on the answer to acks=all.
-Acknowledge = Callable[["SimulatedBroker", Partition, int, list[int], ErrorCode], None]
 
 
 def broker_of(host: str, port: int) -> int:
@@ -63,18 +60,19 @@ class SimulatedBroker:
         config: BrokerConfig,
         network: SimulatedNetwork,
         zookeeper: SimulatedZooKeeper,
-        on_acknowledge: Acknowledge,
-        watcher: LogWatcher,
+        history: History,
+        *,
+        reads_from_followers: bool = False,
     ) -> None:
         self.id = broker_id
-        self.logs = SimulatedLogs(broker_id, watcher)
+        self.logs = SimulatedLogs(broker_id, history)
         self.is_up = False
         self.clock_rate = 1.0  # how fast its clock runs, from its next start on
         self._config = config
         self._network = network
         self._zookeeper = zookeeper
-        self._on_acknowledge = on_acknowledge
-        self._watcher = watcher
+        self._history = history
+        self._reads_from_followers = reads_from_followers
         self._clean = True
         self._checkpointed: dict[tuple[str, int], int] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -106,10 +104,15 @@ class SimulatedBroker:
         loop, rate_per_s = asyncio.get_running_loop(), 1000 * self.clock_rate
         self.view = ClusterView()
         self.store = SimulatedStore(self._zookeeper, self.id, SESSION_TIMEOUT_S)
-        endpoint = Endpoint(_LISTENER, f"broker-{self.id}", self.id, "PLAINTEXT")
+        endpoint = Endpoint(LISTENER, f"broker-{self.id}", self.id, "PLAINTEXT")
         broker = BrokerInfo(self.id, -1, (endpoint,))
         self.member = ClusterMember(self.store, self.view, lambda: self._config, broker, clean_start=self._clean)
         connect = self._network.connector(self.id, broker_of)
+        self._of_brokers = HandlerTable([AlterPartition(self.controller, self.view)])
+        letters = LetterReader(
+            self.store, letter_service(self._of_brokers, LISTENER), lambda: self.controller.is_active
+        )
+        self.controller.alongside(letters.run)
         self.partitions = Partitions(
             self.id,
             self.logs,  # type: ignore[arg-type]
@@ -117,33 +120,31 @@ class SimulatedBroker:
             self._log_config,
             lease_held=self.member.lease_held,
             max_lag_ms=MAX_LAG_MS,
+            serves_consumers_from_followers=self._reads_from_followers,
             monotonic_ms=lambda: int(loop.time() * rate_per_s),
             wall_ms=lambda: 0,
         )
         own = self._own
-        self.isr_changes = ControllerIsrChanges(self.view, _LISTENER, own, connect)  # type: ignore[arg-type]
+        reach = WireOrLetters(self.store, self.id, connect)  # type: ignore[arg-type]
+        self.isr_changes = ControllerIsrChanges(self.view, LISTENER, own, reach.open)
         self.partitions.isr_changes = self.isr_changes
 
         async def open_channel(host: str, port: int, **_: Any) -> SimulatedChannel:
             return SimulatedChannel(await connect(host, port))
 
-        sessions = FetchSessions()
-        self._fetches = Fetch(self.partitions, Leaders(self.view), sessions, monotonic_ms=self.partitions.monotonic_ms)
-        self.partitions.subscribe(
-            lambda one: sessions.leads_more(self.partitions.monotonic_ms()) if one.is_leader else None
-        )
-        self.fetchers = Fetchers(self.partitions, self.view, _LISTENER, _FETCH, connect=open_channel)
+        self.gateway = ControllerGateway(self.controller, self.view, LISTENER, own, connect)  # type: ignore[arg-type]
+        self.fetchers = Fetchers(self.partitions, self.view, LISTENER, _FETCH, connect=open_channel)
         self.member.membership.on_registered(self.partitions.registered_as)
         self.partitions.subscribe(self._role_changed)
         self._clean = False  # until an orderly stop says otherwise
-        self._network.listen(self.id, self._serve)
+        self._network.listen(self.id, Serving(self, self._history))
         self._starting = asyncio.create_task(self._join())
         self._spawn(self._tick())
         self._spawn(self._keep_disk())
 
     def _role_changed(self, partition: Partition) -> None:
         if partition.is_leader:
-            self._watcher.led(self.id, partition)
+            self._history.led(self.id, partition)
 
     def _own(self) -> tuple[int, int]:
         return self.id, self.partitions.broker_epoch
@@ -202,19 +203,30 @@ class SimulatedBroker:
         await self.kill()
         return sum(log.power_cut(chance) for log in self.logs.logs())
 
+    def fail_disk(self, disk: int) -> list[TopicPartition]:
+        """A disk fails under the running broker, which tells the controller what it held."""
+        lost = [TopicPartition(log.topic, log.partition) for log in self.logs.fail(disk)]
+        self.fetchers.logs_failed()
+        context_of(self.id).run(self._spawn, self._tell_lost(lost))
+        return lost
+
+    async def _tell_lost(self, lost: list[TopicPartition]) -> None:
+        try:
+            await self.gateway.replicas_lost(lost)
+        except Fault as fault:
+            self._history.say(f"nobody heard of the failed disk of {self.id}: {fault.code.name}")
+
     async def shut_down(self) -> None:
         """An orderly stop: leadership moves first, everything is flushed, the registration is taken back."""
         if not self.is_up:
             return
         self.thaw()
-        for _ in range(10):
-            holder = self.view.current.controller_id
-            try:
-                if self.controller.is_active and holder == self.id:
-                    await asyncio.wait_for(self.controller.controlled_shutdown(self.id, self.member.epoch), 2.0)
-                break
-            except (Fault, TimeoutError):
-                await asyncio.sleep(0.2)
+        try:
+            await self.gateway.controlled_shutdown(timeout=HAND_OVER_WITHIN_S)
+        except Fault:
+            pass
+        if not self.is_up:
+            return  # killed meanwhile
         self.is_up = False
         self._network.unplug(self.id)
         await self._stop_tasks()
@@ -235,95 +247,5 @@ class SimulatedBroker:
         await self.member.close()
         await self.fetchers.close()
         await self.isr_changes.close()
+        await self.gateway.close()
         self.partitions.close()
-
-    # ---- serving --------------------------------------------------------------------------------------------------
-
-    async def _serve(self, api_key: int, body: dict[str, Any]) -> Any:
-        if not self.is_up:
-            raise ConnectionError
-        if api_key == FETCH:
-            return await self._fetch(**body)
-        if api_key == ALTER_PARTITION:
-            return await self._alter_partition(body)
-        if api_key == LIST_OFFSETS:
-            return self._earliest(**body)
-        if api_key == PRODUCE:
-            return await self._produce(**body)
-        assert api_key == CONSUME
-        return self._consume(**body)
-
-    async def _fetch(self, frame: bytes) -> bytes:
-        """The handler of a broker, with its sessions: what a follower named once is remembered here."""
-        header, at = codec.read_request_header(memoryview(frame)[4:])
-        request = read_fetch_request(memoryview(frame)[4:], at, header.api_version)
-        context = RequestContext(header, "", _LISTENER, ANONYMOUS, self.partitions.monotonic_ms())
-        answer = self._fetches(request, context)
-        parts = answer if isinstance(answer, list) else await answer
-        if not self.is_up:
-            raise ConnectionError
-        assert isinstance(parts, list)
-        whole = (part.data if isinstance(part, SimulatedSlice) else part for part in parts)
-        return b"".join(whole)[4:]  # type: ignore[arg-type]  # the log gives no other slices
-
-    def _earliest(self, topic: str, index: int, leader_epoch: int) -> tuple[ErrorCode, int]:
-        try:
-            return ErrorCode.none, self.partitions.led(topic, index).offset_for(-2, None, leader_epoch).offset
-        except Fault as fault:
-            return fault.code, -1
-
-    async def _alter_partition(self, body: dict[str, Any]) -> Any:
-        names = {topic.id: topic.name for topic in self.view.current.topics.values()}
-        reports, keys = [], []
-        for topic in body["topics"]:
-            for data in topic["partitions"]:
-                members = [(m["broker_id"], m["broker_epoch"]) for m in data["new_isr_with_epochs"]]
-                name = names.get(topic["topic_id"], "?")
-                reports.append(
-                    IsrReport(name, data["partition_index"], data["leader_epoch"], data["partition_epoch"], members)
-                )
-                keys.append((topic["topic_id"], data["partition_index"]))
-        try:
-            answers = await self.controller.alter_partitions(body["broker_id"], body["broker_epoch"], reports)
-        except Fault as fault:
-            return SimpleNamespace(error_code=fault.code, topics=[])
-        topics = []
-        for (topic_id, index), answer in zip(keys, answers, strict=True):
-            info = answer.info
-            data = SimpleNamespace(
-                partition_index=index,
-                error_code=answer.error,
-                leader_epoch=-1 if info is None else info.leader_epoch,
-                isr=() if info is None else info.isr,
-                partition_epoch=-1 if info is None else info.partition_epoch,
-            )
-            topics.append(SimpleNamespace(topic_id=topic_id, partitions=[data]))
-        return SimpleNamespace(error_code=ErrorCode.none, topics=topics)
-
-    async def _produce(self, topic: str, index: int, values: list[int], timeout_ms: int) -> tuple[ErrorCode, int]:
-        try:
-            partition = self.partitions.led(topic, index)
-            appended = partition.append(encode(values), acks=-1, now_ms=0)
-        except Fault as fault:
-            return fault.code, -1
-        first = appended.first_offset
-        answered: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
-
-        def decided(code: ErrorCode) -> None:
-            if self.is_up and not answered.done():
-                self._on_acknowledge(self, partition, first, values, code)
-                answered.set_result(code)
-
-        partition.when_committed(appended.last_offset + 1, decided)
-        try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                return await answered, first
-        except TimeoutError:
-            return ErrorCode.request_timed_out, -1
-
-    def _consume(self, topic: str, index: int, offset: int) -> tuple[ErrorCode, bytes]:
-        try:
-            read = self.partitions.led(topic, index).read(offset, 400)
-        except Fault as fault:
-            return fault.code, b""
-        return ErrorCode.none, b"" if read.slice is None else read.slice.data  # type: ignore[attr-defined]

@@ -1,0 +1,162 @@
+"""Requests to the controller that go through the store, when the wire does not carry them.
+
+A broker may be cut off from the controller while both see the store: nobody is dead, so nobody is replaced, and yet the
+broker could not change an in-sync set, and what it leads would wait for a follower that cannot hear it. So the way to
+the controller is the wire, and where that fails, a letter:
+
+    /cluster/letters/<broker>-<session>-<n>   (ephemeral)   a request frame; once answered, the answer in its place
+
+The sender makes the node and waits for its second version; whoever is controller (`letter_reader`) reads letters and
+answers them; the sender takes the node away. A letter may be answered by a later controller than the one that was out
+of reach, may be served twice, and may be served after its sender gave up: as with any request over the wire whose
+answer was lost. What is too large for the store stays with the wire.
+
+Owned by the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, Protocol
+
+from headrace.client.connection import Connection
+from headrace.client.errors import NoAnswer, Unreachable
+from headrace.coordination import paths
+from headrace.coordination.store import NoNode, Store, StoreFault
+from headrace.coordination.waiting import until
+from headrace.wire import codec
+
+logger = logging.getLogger(__name__)
+
+# ZooKeeper drops the connection of whoever sends it more than a mebibyte (jute.maxbuffer).
+LARGEST_LETTER_BYTES: Final = 900_000
+# Clients' requests travel this way too; they shall not fill the store.
+_LETTERS_AT_A_TIME: Final = 16
+# A controller that is there takes a connection at once; one that does not is tried again after a while.
+_CONNECT_WITHIN_S: Final = 2.0
+_WIRE_AGAIN_AFTER_S: Final = 10.0
+# So long the kernel goes on sending what the peer does not confirm. A controller that is merely slow confirms.
+_UNCONFIRMED_S: Final = 3.0
+# A watch is a hint and may be late.
+_LOOK_AGAIN_AFTER_S: Final = 1.0
+
+
+class ControllerConnection(Protocol):
+    """What a broker needs of its way to the controller."""
+
+    @property
+    def closed(self) -> bool: ...
+
+    async def request(
+        self, api_key: int, body: Mapping[str, Any], *, version: int | None = None, timeout: float | None = None
+    ) -> Any: ...
+
+    async def close(self) -> None: ...
+
+
+Connect = Callable[..., Awaitable[ControllerConnection]]
+
+
+class WireOrLetters:
+    """`open` stands in the place of `Connection.open`; what it gives is good until `closed`."""
+
+    def __init__(self, store: Store, broker_id: int, connect: Connect = Connection.open) -> None:
+        self._connect = connect
+        self._letters = Letters(store, broker_id)
+
+    async def open(self, host: str, port: int, *, client_id: str, timeout: float) -> ControllerConnection:
+        try:
+            return await self._connect(
+                host,
+                port,
+                client_id=client_id,
+                timeout=min(timeout, _CONNECT_WITHIN_S),
+                unconfirmed_s=_UNCONFIRMED_S,
+            )
+        except (Unreachable, NoAnswer) as fault:
+            logger.info("asking the controller through the store: %s", fault.message)
+            return LetterConnection(self._letters, client_id)
+
+
+class LetterConnection:
+    def __init__(self, letters: Letters, client_id: str) -> None:
+        self._letters = letters
+        self._client_id = client_id
+        self._closes_at = asyncio.get_running_loop().time() + _WIRE_AGAIN_AFTER_S
+
+    @property
+    def closed(self) -> bool:
+        """It only bridges the time until the wire is tried again."""
+        return asyncio.get_running_loop().time() >= self._closes_at
+
+    async def request(
+        self, api_key: int, body: Mapping[str, Any], *, version: int | None = None, timeout: float | None = None
+    ) -> Any:
+        chosen = codec.known_versions(api_key)[-1] if version is None else version
+        frame = codec.encode_request(api_key, chosen, 0, self._client_id, body)
+        answer = await self._letters.ask(bytes(frame[4:]), _WIRE_AGAIN_AFTER_S if timeout is None else timeout)
+        return codec.read_response(api_key, chosen, answer)[1]
+
+    async def close(self) -> None:
+        self._closes_at = 0.0
+
+
+class Letters:
+    """One broker's letters."""
+
+    def __init__(self, store: Store, broker_id: int) -> None:
+        self._store = store
+        self._broker_id = broker_id
+        self._numbers = itertools.count()
+        self._room = asyncio.Semaphore(_LETTERS_AT_A_TIME)
+        self._left_over: set[str] = set()
+        self._tidying: asyncio.Task[None] | None = None
+
+    async def ask(self, frame: bytes, timeout: float) -> bytes:
+        """The answer's bytes. Raises NoAnswer, or Unreachable when the store cannot carry it either."""
+        if len(frame) > LARGEST_LETTER_BYTES:
+            raise Unreachable(f"a request of {len(frame)} bytes is too large to go through the store")
+        path = paths.letter(self._broker_id, self._store.session_id, next(self._numbers))
+        try:
+            async with asyncio.timeout(timeout), self._room:
+                try:
+                    await self._store.create(path, frame, ephemeral=True)
+                    answer = await self._answer_in(path)
+                finally:
+                    self._left_over.add(path)
+                    self._tidy_up()
+        except TimeoutError as error:
+            raise NoAnswer(f"no controller answered a letter within {timeout:g} s") from error
+        except StoreFault as fault:
+            raise Unreachable(f"the store takes no letters: {fault.message or type(fault).__name__}") from fault
+        if not answer:
+            raise NoAnswer("the controller had no answer that fits into a letter")
+        return answer
+
+    async def _answer_in(self, path: str) -> bytes:
+        while True:
+            changed = asyncio.Event()
+            node = await self._store.get(path, watch=changed.set)
+            if node.version > 0:
+                return node.data
+            await until(changed, _LOOK_AGAIN_AFTER_S)
+
+    def _tidy_up(self) -> None:
+        """Whoever has an answer, or gave up, does not wait for it."""
+        if self._tidying is None or self._tidying.done():
+            self._tidying = asyncio.create_task(self._take_away(), name="letters: taken away")
+
+    async def _take_away(self) -> None:
+        """A letter that cannot be taken away now is taken away with the next one, or ends with the session."""
+        while self._left_over:
+            path = min(self._left_over)
+            try:
+                await self._store.delete(path)
+            except NoNode:
+                pass
+            except StoreFault:
+                return
+            self._left_over.discard(path)
