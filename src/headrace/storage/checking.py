@@ -109,6 +109,17 @@ class Checking:
             log.producers.clear()
             log.producers.drop_all_snapshots()
         log.leader_epochs.forget_from(base)
+        if first:
+            self._find_older_epochs()
+
+    def _find_older_epochs(self) -> None:
+        """Where the file of epochs is older than the trusted segments, too: the first batch that is checked would pass
+        for the beginning of its epoch."""
+        epochs, last = self.log.leader_epochs, self.segments[-1].last_place()
+        if last is not None and last.leader_epoch > epochs.latest:
+            for segment in self.segments:
+                for place in segment.places():
+                    epochs.note(place.leader_epoch, place.base_offset)
 
     def _check(self, segment: Segment) -> tuple[int, int, str | None, int | None]:
         """(good bytes, next offset, what is wrong with the byte after them, the offset there if it fell back)."""

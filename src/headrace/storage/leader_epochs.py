@@ -4,6 +4,11 @@ Followers ask it where an epoch ended, to find the point up to which two logs ag
 watermark, decides what is cut. Kept in `leader-epoch-checkpoint`; what is missing there is found again in the batches,
 each of which carries its epoch. Mirrors Kafka's LeaderEpochFileCache.
 
+An epoch that begins is written and not forced to the disk: when a broker dies, hundreds of partitions begin one at the
+same moment, and two waits for the disk each, on the event loop, would keep it from its heartbeats. A power cut may
+so leave an older file, which a start finds out by the batches (`recovery`, `checking`). Only what a cut took away
+is forced: nothing in the data would tell that it is too much.
+
 Invariant: epochs rise strictly, start offsets never fall.
 """
 
@@ -50,14 +55,14 @@ class LeaderEpochs:
         kept = [pair for pair in self._pairs if pair[1] < start_offset]
         kept.append((epoch, start_offset))
         # Written first: a disk without space refuses the append that brought the epoch, and is asked again by the next.
-        write_epochs(self.path, kept)
+        write_epochs(self.path, kept, durable=self._sync)
         self._pairs = kept
         self.latest = epoch
         self.unsaved = self._sync = False
 
     def announce(self, epoch: int, start_offset: int) -> None:
-        """As `assign`, but written with the first append and not forced to disk: until there is a record of this epoch,
-        who reads the file misses nothing. By that a broker that leads thousands of partitions starts and stops in time.
+        """As `assign`, but written with the first append: until there is a record of this epoch, who reads the file
+        misses nothing. By that a broker that leads thousands of partitions starts and stops in time.
         """
         if epoch > self.latest and epoch >= 0:
             self._pairs = [*(pair for pair in self._pairs if pair[1] < start_offset), (epoch, start_offset)]

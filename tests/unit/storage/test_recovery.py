@@ -294,6 +294,22 @@ def test_an_epoch_checkpoint_older_than_the_data_is_made_anew(tmp_path: Path) ->
     assert open_at(tmp_path, CONFIG, clean=True).leader_epochs.entries == [(4, 0), (7, 3)]
 
 
+def test_an_epoch_checkpoint_older_than_what_is_trusted_is_made_anew(tmp_path: Path) -> None:
+    """After a power cut: epoch 7 began in a segment that is not checked, and goes on in one that is."""
+    log = open_at(tmp_path, CONFIG)
+    append(log, a_batch(3), epoch=4)
+    old = (tmp_path / "leader-epoch-checkpoint").read_bytes()
+    append(log, a_batch(2), epoch=7)
+    log.flush()
+    log.roll(now_ms=NOW_MS)
+    append(log, a_batch(1), epoch=7)
+    append(log, a_batch(1), epoch=9)
+    log.close(clean=False)
+    (tmp_path / "leader-epoch-checkpoint").write_bytes(old)
+    log = open_at(tmp_path, CONFIG, marks=Marks(recovery_point=5))
+    assert log.leader_epochs.entries == [(4, 0), (7, 3), (9, 6)]
+
+
 def test_a_file_of_a_replacement_that_did_not_finish_is_rubbish(original: Original) -> None:
     image = original.image()
     for suffix in (".log.cleaned", ".index.cleaned", ".log.deleted", ".timeindex.deleted", ".snapshot.tmp"):
