@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from headrace.kernel.dataclass import dataclass
@@ -51,6 +51,9 @@ _PASSING: Final = frozenset(
 )
 _PASSING_PAUSE_S: Final = 0.05
 _THROTTLED_PAUSE_S: Final = 0.1
+# Where a broker's partitions all come in one answer, each with a new epoch to write down (0.6 ms), others get a turn in
+# between: leases are renewed and requests answered by the same loop.
+_PARTITIONS_AT_A_STRETCH: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,8 +217,11 @@ class LeaderFetcher:
                 await asyncio.sleep(settings.backoff_ms / 1000)
             return
         self._session.answered(answer.session_id)
+        await self._take_all(answer.partitions)
+
+    async def _take_all(self, answered: Sequence[AnsweredPartition]) -> None:
         too_late: list[PartitionKey] = []
-        for data in answer.partitions:
+        for at, data in enumerate(answered, start=1):
             key = (data.topic_id, data.partition)
             sent = self._session.wanted.get(key)
             partition = self.partitions.get(key)
@@ -226,6 +232,8 @@ class LeaderFetcher:
                 too_late.append(key)  # asked about afterwards: the next answer comes into the same buffer
             else:
                 self._take(key, partition, data)
+            if at % _PARTITIONS_AT_A_STRETCH == 0:
+                await asyncio.sleep(0)
         for key in too_late:
             await self._find_start(key)
 

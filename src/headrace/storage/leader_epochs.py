@@ -5,9 +5,10 @@ watermark, decides what is cut. Kept in `leader-epoch-checkpoint`; what is missi
 each of which carries its epoch. Mirrors Kafka's LeaderEpochFileCache.
 
 An epoch that begins is written and not forced to the disk: when a broker dies, hundreds of partitions begin one at the
-same moment, and two waits for the disk each, on the event loop, would keep it from its heartbeats. A power cut may
-so leave an older file, which a start finds out by the batches (`recovery`, `checking`). Only what a cut took away
-is forced: nothing in the data would tell that it is too much.
+same moment, and two waits for the disk each, on the event loop, would keep it from its heartbeats. The same goes for
+hundreds of logs that lose their oldest segments. A power cut may so leave an older file, which a start finds out by
+the batches (`recovery`, `checking`). Only what a cut at the end took away is forced: nothing in the data would tell
+that it is too much.
 
 Invariant: epochs rise strictly, start offsets never fall.
 """
@@ -112,7 +113,7 @@ class LeaderEpochs:
         """The log begins at `start_offset` now: the epoch in which that was written is the first one known."""
         at = bisect_right(self._pairs, start_offset, key=_start)
         if at and self._pairs[0] != (self._pairs[at - 1][0], start_offset):
-            self._replace([(self._pairs[at - 1][0], start_offset), *self._pairs[at:]])
+            self._replace([(self._pairs[at - 1][0], start_offset), *self._pairs[at:]], durable=self._sync)
 
     def clear(self) -> None:
         self._replace([])
@@ -122,12 +123,12 @@ class LeaderEpochs:
             write_epochs(self.path, self._pairs, durable=self._sync)
             self.unsaved = self._sync = False
 
-    def _replace(self, pairs: list[tuple[int, int]]) -> None:
+    def _replace(self, pairs: list[tuple[int, int]], *, durable: bool = True) -> None:
         # The log was cut already, so memory follows whether or not the file can: `unsaved` asks for another try.
         self._pairs = pairs
         self._remember_latest()
-        self.unsaved = self._sync = True
-        write_epochs(self.path, pairs)
+        self.unsaved, self._sync = True, durable
+        write_epochs(self.path, pairs, durable=durable)
         self.unsaved = self._sync = False
 
     def _remember_latest(self) -> None:

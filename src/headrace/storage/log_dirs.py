@@ -307,12 +307,16 @@ class LogDirs:
 
     def delete_old_segments(self, now_ms: int) -> int:
         """Retention on every log; how many segments went. Compacted topics lose only what is below their start."""
-        count = 0
+        return sum(self.retention(now_ms))
+
+    def retention(self, now_ms: int) -> Iterator[int]:
+        """As `delete_old_segments`, log by log, for who has other things to do in between."""
         for log in self.logs():
+            count = 0
             if log.offline_reason is None:
                 with contextlib.suppress(StorageFault):
-                    count += log.delete_old_segments(now_ms).count
-        return count
+                    count = log.delete_old_segments(now_ms).count
+            yield count
 
     def expire_producers(self, now_ms: int) -> int:
         return sum(log.producers.expire(now_ms, self.settings.producer_expiration_ms) for log in self.logs())

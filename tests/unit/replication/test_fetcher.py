@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -57,7 +58,7 @@ def partition(index: int, leader_epoch: int) -> Any:
 def following(check: Callable[[LeaderFetcher, Leader], Awaitable[None]]) -> None:
     async def run() -> None:
         leader = Leader()
-        quiet: Any = SimpleNamespace(is_on=False)
+        quiet: Any = SimpleNamespace(is_on=False, copied=lambda *_: None)
         settings = FetchSettings(wait_max_ms=500, backoff_ms=1000)
         fetcher = LeaderFetcher(2, lambda: ("here", 1), lambda: (1, 7), settings, quiet, leader.open)  # type: ignore[arg-type]
         fetcher.add(partition(0, leader_epoch=0))
@@ -108,5 +109,31 @@ def test_the_leader_is_not_left_to_rest_longer_than_a_partition_is_held_back() -
         second = await leader.asked.get()
         assert named(second) == [1]
         assert second.limits.max_wait_ms <= 51, second.limits
+
+    following(check)
+
+
+def test_a_large_answer_leaves_turns_to_others() -> None:
+    """Hundreds of partitions that change leaders at once come in one answer."""
+    taken: list[int] = []
+
+    async def check(fetcher: LeaderFetcher, leader: Leader) -> None:
+        await leader.asked.get()
+        many = [partition(index, leader_epoch=0) for index in range(1, 1001)]
+        for one in many:
+            one.append_as_follower = lambda *_, index=one.index: taken.append(index)
+            fetcher.add(one)
+        assert leader.answer is not None
+        leader.answer.set_result(FetchAnswer(0, 9, []))
+        assert len(named(await leader.asked.get())) == 1000
+        leader.answer.set_result(
+            FetchAnswer(0, 9, [AnsweredPartition(TOPIC, one.index, 0, 0, 0, None, memoryview(b"")) for one in many])
+        )
+        seen = [0]
+        while len(taken) < 1000:
+            await asyncio.sleep(0)
+            seen.append(len(taken))
+        assert max(after - before for before, after in pairwise(seen)) <= 64
+        assert taken == sorted(taken)
 
     following(check)
