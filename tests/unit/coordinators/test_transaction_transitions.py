@@ -193,8 +193,8 @@ def test_a_classic_end_keeps_the_epoch(commit: bool, state: TransactionState) ->
         (S.EMPTY, ErrorCode.invalid_txn_state, ErrorCode.invalid_txn_state),
         (S.COMPLETE_COMMIT, ErrorCode.none, ErrorCode.invalid_txn_state),
         (S.COMPLETE_ABORT, ErrorCode.invalid_txn_state, ErrorCode.none),
-        (S.PREPARE_COMMIT, ErrorCode.concurrent_transactions, ErrorCode.invalid_txn_state),
-        (S.PREPARE_ABORT, ErrorCode.invalid_txn_state, ErrorCode.concurrent_transactions),
+        (S.PREPARE_COMMIT, ErrorCode.concurrent_transactions, ErrorCode.concurrent_transactions),
+        (S.PREPARE_ABORT, ErrorCode.concurrent_transactions, ErrorCode.concurrent_transactions),
     ],
 )
 def test_a_classic_end_where_none_is_open(state: TransactionState, on_commit: ErrorCode, on_abort: ErrorCode) -> None:
@@ -237,11 +237,6 @@ def test_a_version_2_end_raises_the_epoch_and_says_so(commit: bool, state: Trans
         (S.COMPLETE_COMMIT, False, True, INVALID),
         (S.COMPLETE_COMMIT, True, True, NONE),
         (S.COMPLETE_COMMIT, True, False, INVALID),
-        (S.PREPARE_COMMIT, True, True, ErrorCode.concurrent_transactions),
-        (S.PREPARE_COMMIT, False, True, INVALID),
-        (S.PREPARE_ABORT, False, True, ErrorCode.concurrent_transactions),
-        (S.PREPARE_ABORT, True, True, INVALID),
-        (S.PREPARE_COMMIT, True, False, FENCED),
     ],
 )
 def test_a_version_2_end_where_none_is_open(
@@ -250,6 +245,24 @@ def test_a_version_2_end_where_none_is_open(
     decision = end(transaction(state, client_version=2), commit, 4 if repeated else 5, 2)
     assert decision.after is None
     assert decision.answer == (Answer(NONE, 70, 5) if error is NONE else Answer(error))
+
+
+@pytest.mark.parametrize("state", [S.PREPARE_COMMIT, S.PREPARE_ABORT])
+def test_until_a_transaction_is_complete_its_producer_is_told_to_wait_and_not_that_it_is_fenced(
+    state: TransactionState,
+) -> None:
+    """The answer to the end came before: the producer may abort, or write in, its next transaction at once."""
+    wait = Decision(Answer(ErrorCode.concurrent_transactions))
+    running_out = transaction(state, epoch=MAX_EPOCH, client_version=2, next_producer_id=71)
+    for current, pid, epoch in (
+        (transaction(state, client_version=2), 70, 4),
+        (transaction(state, client_version=2), 70, 5),
+        (running_out, 71, 0),
+    ):
+        for commit in (True, False):
+            assert end(current, commit, epoch, 2, pid=pid) == wait
+        assert add_partitions(current, pid, epoch, [A0], client_version=2, now_ms=NOW) == wait
+        assert init(current, expected=(pid, epoch), fresh=99) == wait
 
 
 @pytest.mark.parametrize("state", [S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT])

@@ -13,6 +13,8 @@ end of the next transaction (epoch = ours). What follows where no transaction is
     CompleteCommit invalid     raise         same answer invalid state
 
 An abort without any partition is legal there, because the producer cannot know whether its first batch arrived.
+Between prepared and complete nothing is decided, whoever asks: the producer has its next epoch, or its next id, before
+the coordinator does, so that what looks fenced or unknown then may be right a moment later.
 Mirrors Kafka's endTransaction and endTransactionWithTV1.
 """
 
@@ -51,6 +53,8 @@ def end_transaction(
         return refusal(ErrorCode.invalid_producer_id_mapping)
     if client_version < EPOCH_BUMP_VERSION:
         return _end_classic(current, producer_id, producer_epoch, commit=commit, now_ms=now_ms)
+    if current.state.is_prepared:
+        return refusal(ErrorCode.concurrent_transactions)
     handed_over = (
         current.previous_producer_id == producer_id
         and current.producer_id != producer_id
@@ -60,11 +64,8 @@ def end_transaction(
     if current.producer_id != producer_id and not handed_over:
         return refusal(ErrorCode.invalid_producer_id_mapping)
     repeated = handed_over or producer_epoch == current.producer_epoch - 1
-    if not (repeated if current.state.is_prepared else _known_epoch(current, producer_epoch, repeated)):
+    if not _known_epoch(current, producer_epoch, repeated):
         return refusal(ErrorCode.producer_fenced)
-    if current.state.is_prepared:
-        right = current.state is _PREPARE[commit]
-        return refusal(ErrorCode.concurrent_transactions if right else ErrorCode.invalid_txn_state)
     if repeated:
         if current.state is not _COMPLETE[commit]:
             return refusal(ErrorCode.invalid_txn_state)
@@ -110,7 +111,7 @@ def _end_classic(current: Transaction, producer_id: int, producer_epoch: int, *,
         return Decision(Answer(), current.moved(_PREPARE[commit], now_ms, client_version=0))
     if current.state is _COMPLETE[commit]:
         return Decision(Answer())
-    if current.state is _PREPARE[commit]:
+    if current.state.is_prepared:
         return refusal(ErrorCode.concurrent_transactions)
     return refusal(ErrorCode.invalid_txn_state)
 

@@ -50,10 +50,10 @@ def init_producer_id(
             client_version=0,
         )
         return Decision(Answer(ErrorCode.none, fresh_producer_id, 0), begun)
-    if expected is not None and not _may_continue(current, expected):
-        return refusal(ErrorCode.producer_fenced)
     if current.state.is_prepared:
         return refusal(ErrorCode.concurrent_transactions)
+    if expected is not None and not _may_continue(current, expected):
+        return refusal(ErrorCode.producer_fenced)
     if current.state is TransactionState.ONGOING:
         if current.epoch_is_exhausted and fresh_producer_id is None:
             return NEEDS_PRODUCER_ID

@@ -23,6 +23,9 @@ def add_partitions(
     client_version: int,
     now_ms: int,
 ) -> Decision:
+    if current is not None and current.state.is_prepared:
+        # Nobody is fenced yet: the answer to the end gave the producer an epoch, or an id, that the completion brings.
+        return refusal(ErrorCode.concurrent_transactions)
     error = _standing(current, producer_id, producer_epoch)
     if error is not ErrorCode.none or current is None:
         return refusal(error)
