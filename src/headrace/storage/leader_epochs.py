@@ -31,6 +31,7 @@ class LeaderEpochs:
         self.path = path
         self._log_end_offset = log_end_offset
         self._pairs: list[tuple[int, int]] = []
+        self._in_file: list[tuple[int, int]] | None = None
         self.latest = UNDEFINED_EPOCH
         self.unsaved = False
         self._sync = False
@@ -38,10 +39,10 @@ class LeaderEpochs:
     def load(self) -> bool:
         """False when the file was damaged: the caller then finds the epochs in the log."""
         try:
-            self._pairs = read_epochs(self.path)
+            self._pairs = self._in_file = read_epochs(self.path)
             sound = True
         except CorruptFile:
-            self._pairs, sound = [], False
+            self._pairs, self._in_file, sound = [], None, False
         self._remember_latest()
         return sound
 
@@ -56,10 +57,9 @@ class LeaderEpochs:
         kept = [pair for pair in self._pairs if pair[1] < start_offset]
         kept.append((epoch, start_offset))
         # Written first: a disk without space refuses the append that brought the epoch, and is asked again by the next.
-        write_epochs(self.path, kept, durable=self._sync)
+        self._write(kept, durable=self._sync)
         self._pairs = kept
         self.latest = epoch
-        self.unsaved = self._sync = False
 
     def announce(self, epoch: int, start_offset: int) -> None:
         """As `assign`, but written with the first append: until there is a record of this epoch, who reads the file
@@ -119,8 +119,11 @@ class LeaderEpochs:
         self._replace([])
 
     def save_if_changed(self) -> None:
-        if self.unsaved:
-            write_epochs(self.path, self._pairs, durable=self._sync)
+        if not self.unsaved:
+            return
+        if self._pairs != self._in_file:
+            self._write(self._pairs, durable=self._sync)
+        else:  # all that recovery forgot was found again, as after nearly every crash
             self.unsaved = self._sync = False
 
     def _replace(self, pairs: list[tuple[int, int]], *, durable: bool = True) -> None:
@@ -128,7 +131,11 @@ class LeaderEpochs:
         self._pairs = pairs
         self._remember_latest()
         self.unsaved, self._sync = True, durable
+        self._write(pairs, durable=durable)
+
+    def _write(self, pairs: list[tuple[int, int]], *, durable: bool) -> None:
         write_epochs(self.path, pairs, durable=durable)
+        self._in_file = list(pairs)
         self.unsaved = self._sync = False
 
     def _remember_latest(self) -> None:

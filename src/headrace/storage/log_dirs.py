@@ -22,6 +22,7 @@ from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import Fault, StorageFault
 from headrace.kernel.ids import TopicPartition
 from headrace.storage.checkpoints import CorruptFile, write_topic_id
+from headrace.storage.closing import close_logs
 from headrace.storage.files import (
     DELETED_DIR_SUFFIX,
     FUTURE_DIR_SUFFIX,
@@ -373,11 +374,8 @@ class LogDirs:
         """Cleanly: all logs sealed and synced, checkpoints and the clean-shutdown mark written. Else only let go."""
         for directory in self.directories:
             logs = self._logs_in(directory)
-            for log in logs:
-                try:
-                    log.close(clean=clean)
-                except StorageFault as fault:
-                    self.take_offline(directory, fault.message)
+            for fault in close_logs(logs, clean=clean):
+                self.take_offline(directory, fault.message)
             if clean and directory.is_online:
                 self._leave_clean(directory, logs, broker_epoch)
             directory.unlock()

@@ -82,3 +82,21 @@ def test_only_what_was_cut_at_the_end_waits_for_the_disk(epochs: LeaderEpochs, m
     assert not synced and epochs.path.read_text() == "0\n3\n7 70\n9 80\n11 90\n"
     epochs.truncate_from_end(90)
     assert len(synced) == 2, "the file and its directory"
+
+
+def test_a_check_that_finds_every_epoch_again_writes_nothing(
+    epochs: LeaderEpochs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a crash every log is checked; hundreds of files that say the same would be written again."""
+    again = LeaderEpochs(epochs.path, lambda: 100)
+    assert again.load()
+    monkeypatch.setattr(os, "open", lambda *_: pytest.fail("a file was opened"))
+    again.forget_from(20)
+    for epoch, start in ((4, 20), (7, 60)):
+        again.note(epoch, start)
+    again.save_if_changed()
+    assert not again.unsaved and again.entries == epochs.entries
+    monkeypatch.undo()
+    again.forget_from(60)
+    again.save_if_changed()
+    assert epochs.path.read_text() == "0\n2\n2 5\n4 20\n"
