@@ -20,7 +20,7 @@ sys.modules["test.service"] = _service
 class RunningBroker:
     """What the suite asks of its broker fixture."""
 
-    replicas = 1
+    replicas = int(os.environ["KAFKA_REPLICAS"])
     partitions = 4
 
     def __init__(self, broker_id: int) -> None:

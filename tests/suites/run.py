@@ -3,6 +3,7 @@
     python -m tests.suites.run kafka-python                       # its source package, fetched from PyPI once
     python -m tests.suites.run aiokafka --source DIR              # its repository: no source package has its tests
     python -m tests.suites.run kafka-python --on kafka            # the same on Apache Kafka 4.3.0
+    python -m tests.suites.run kafka-python --brokers 3           # three of them, and a ZooKeeper server
 
 What is run is the list of files here; what of them is left out stands in FINDINGS.md, test by test, with its reason.
 Options behind `--` go to pytest.
@@ -24,6 +25,7 @@ from pathlib import Path
 
 from headrace.testing import BrokerProcess
 from tests.reference.kafka import ReferenceKafka
+from tests.suites.three import BROKERS, three_brokers
 from tests.support.ports import free_port
 
 HERE = Path(__file__).resolve().parent
@@ -97,11 +99,15 @@ SUITES = {suite.client: suite for suite in (KAFKA_PYTHON, AIOKAFKA)}
 
 
 @contextlib.contextmanager
-def broker_for(suite: Suite, on: str, directory: Path) -> Iterator[str]:
+def broker_for(suite: Suite, on: str, directory: Path, brokers: int = 1) -> Iterator[str]:
     """The address of a broker that lives as long as the suite runs."""
+    node_id = int(suite.settings.get("broker.id", "1"))
+    settings = {name: value for name, value in suite.settings.items() if name != "broker.id"}
+    if brokers == BROKERS:
+        with three_brokers(directory, on=on, settings=settings, first_id=node_id) as addresses:
+            yield addresses[0]
+        return
     if on == "kafka":
-        node_id = int(suite.settings.get("broker.id", "1"))
-        settings = {name: value for name, value in suite.settings.items() if name != "broker.id"}
         with ReferenceKafka(directory / "kafka", settings=settings, node_id=node_id) as kafka:
             yield kafka.bootstrap
         return
@@ -121,15 +127,17 @@ def run(
     *,
     source: Path | None = None,
     on: str = "headrace",
+    brokers: int = 1,
     more: tuple[str, ...] = (),
     output: int | None = subprocess.PIPE,
 ) -> subprocess.CompletedProcess[str]:
     """The suite in a Python of its own; its output is in the result, or with None shown as it comes."""
     root = source or suite.source()
     left_out = suite.left_out()
-    with broker_for(suite, on, directory) as address:
+    with broker_for(suite, on, directory, brokers) as address:
         environment = os.environ | suite.environment
         environment |= {"PYTHONPATH": f"{root}:{HERE}", "KAFKA_URI": f"kafka://{address}"}
+        environment["KAFKA_REPLICAS"] = str(brokers)
         chosen = ["-k", " and ".join(f"not {name}" for name in left_out)] if left_out else []
         plugins = ["-p", suite.plugin, "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", str(root)]
         command = [sys.executable, "-m", "pytest", "-q", *plugins, *suite.options, *chosen, "--tb=short", *more]
@@ -144,6 +152,7 @@ def main() -> int:
     parser.add_argument("client", choices=SUITES)
     parser.add_argument("--source", type=Path, help="the client's source tree, instead of its package")
     parser.add_argument("--on", choices=("headrace", "kafka"), default="headrace")
+    parser.add_argument("--brokers", type=int, choices=(1, BROKERS), default=1)
     parser.add_argument("--files", nargs="+", help="only these of the suite's files")
     parser.add_argument("more", nargs="*", help="options for pytest, behind --")
     arguments = parser.parse_args()
@@ -153,7 +162,8 @@ def main() -> int:
         if arguments.files:
             suite = replace(suite, files=tuple(arguments.files))
         more = tuple(arguments.more)
-        return run(suite, Path(directory), source=source, on=arguments.on, more=more, output=None).returncode
+        place = {"source": source, "on": arguments.on, "brokers": arguments.brokers}
+        return run(suite, Path(directory), **place, more=more, output=None).returncode
 
 
 if __name__ == "__main__":
