@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from headrace.cluster.core.changes import ProducerIdsAllocated
+from headrace.cluster.core.changes import BrokerRemoved, ProducerIdsAllocated
 from headrace.cluster.core.features import why_unfit
 from headrace.cluster.core.image import BrokerInfo, ClusterImage
 from headrace.controller.core import elections
@@ -71,8 +71,8 @@ def membership(controller: Controller, present: Present) -> Callable[[ClusterIma
         for broker_id in sorted(set(image.brokers) - set(fit)):
             logger.info("broker %d is gone", broker_id)
         for broker_id, (broker, clean) in sorted(fit.items()):
-            known = image.brokers.get(broker_id)
-            if known is None or known.epoch != broker.epoch:
+            known = image.registered(broker_id)
+            if known is None or known.fenced or known.epoch != broker.epoch:
                 how = " after an unclean stop" if known is not None and not clean else ""
                 logger.info(
                     "broker %d %s with epoch %d%s", broker_id, "is back" if known else "joined", broker.epoch, how
@@ -98,13 +98,12 @@ def controlled_shutdown(
 def unregister(broker_id: int) -> Callable[[ClusterImage], Decision[None]]:
     def decide(image: ClusterImage) -> Decision[None]:
         if broker_id in image.brokers:
-            why = f"broker {broker_id} is alive: stop it first, its registration ends with it"
+            why = f"broker {broker_id} is alive: stop it first, or it would register again"
             raise Refused(ErrorCode.invalid_request, why)
-        holds = any(broker_id in info.replicas for _, _, info in image.partitions())
-        if not holds:
+        if broker_id not in image.fenced_brokers:
             raise Refused(ErrorCode.broker_id_not_registered, f"Broker ID {broker_id} is not currently registered")
-        # Dead brokers are not registered here; their replicas stay assigned until they are reassigned.
-        return Decision(None, [])
+        # Replicas that it still holds stay assigned to it until they are reassigned.
+        return Decision(None, [BrokerRemoved(broker_id)])
 
     return decide
 

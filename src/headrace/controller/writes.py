@@ -69,9 +69,10 @@ def ops_for(changes: Sequence[Change], before: ClusterImage, after: ClusterImage
             case TopicDeleted(name, _):
                 ops.append(Create(paths.delete_topic(name), b""))
             case BrokerRegistered(broker):
-                put(paths.accepted_broker(broker.id), codecs.encode_accepted(broker), broker.id in before.brokers)
+                known = before.registered(broker.id) is not None
+                put(paths.accepted_broker(broker.id), codecs.encode_accepted(broker), known)
             case BrokerRemoved(broker_id):
-                put(paths.accepted_broker(broker_id), None, broker_id in before.brokers)
+                put(paths.accepted_broker(broker_id), None, before.registered(broker_id) is not None)
             case ConfigSet(resource_type, name, values):
                 data = codecs.encode_config(dict(values)) if values else None
                 put(paths.config(resource_type, name), data, (resource_type, name) in before.configs)

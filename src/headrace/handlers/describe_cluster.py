@@ -33,9 +33,10 @@ class DescribeCluster:
         image = self.view.current
         with_fenced = getattr(request, "include_fenced_brokers", False)
         brokers = []
-        for broker in image.brokers.values():
+        fenced = image.fenced_brokers.values() if with_fenced else ()
+        for broker in (*image.brokers.values(), *fenced):
             endpoint = broker.endpoint(context.listener)
-            if endpoint is not None and (with_fenced or not broker.fenced):
+            if endpoint is not None:
                 brokers.append(
                     {
                         "broker_id": broker.id,

@@ -1,7 +1,7 @@
 """UnregisterBroker (key 64, version 0): forget a broker that is gone (KIP-631).
 
-A registration ends with its broker's session, so there is never a dead one to take away: a live broker is refused, a
-dead one that still has replicas assigned is answered with success (reassign them), an unknown one is unknown.
+A broker that is away stays registered: it is counted when replicas are placed, and expected back. A live one is
+refused, where Kafka forgets it although it runs on: it would register again at once.
 """
 
 from __future__ import annotations

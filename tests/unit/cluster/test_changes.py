@@ -49,6 +49,7 @@ broker_infos = st.builds(
     epoch=st.integers(1, 9),
     endpoints=st.just((Endpoint("PLAINTEXT", "h", 9092, "PLAINTEXT"), Endpoint("X", "::1", 1, "SSL"))),
     rack=st.none() | st.just("r"),
+    fenced=st.booleans(),
     shutting_down=st.booleans(),
 )
 texts = st.dictionaries(st.sampled_from(["x", "y"]), st.text(max_size=3), max_size=2)

@@ -88,6 +88,7 @@ class TestMembership:
         assert info is not None
         assert (info.leader, info.isr) == (2, (2, 3))
         assert 1 not in now.brokers
+        assert now.fenced_brokers[1].fenced, "it stays registered"
 
     def test_a_broker_back_with_another_epoch_died_in_between(self) -> None:
         image = cluster()

@@ -23,13 +23,15 @@ class ControllerElected:
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistered:
-    """A broker was accepted, or its accepted registration changed."""
+    """A broker was accepted, or its accepted registration changed: with `fenced` set, it is away."""
 
     broker: BrokerInfo
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerRemoved:
+    """A broker that is away was unregistered: nobody expects it back."""
+
     id: int
 
 
@@ -164,9 +166,12 @@ def _replay(draft: _Draft, change: Change) -> None:
                 draft.partitions.pop(name, None)
                 draft.table("configs").pop(("topic", name), None)
         case BrokerRegistered(broker):
-            draft.table("brokers")[broker.id] = broker
+            for table in ("brokers", "fenced_brokers"):
+                draft.table(table).pop(broker.id, None)
+            draft.table("fenced_brokers" if broker.fenced else "brokers")[broker.id] = broker
         case BrokerRemoved(broker_id):
-            draft.table("brokers").pop(broker_id, None)
+            for table in ("brokers", "fenced_brokers"):
+                draft.table(table).pop(broker_id, None)
         case ControllerElected(broker_id, epoch):
             draft.fields["controller_id"] = broker_id
             draft.fields["controller_epoch"] = epoch

@@ -33,7 +33,8 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class BrokerInfo:
-    """A live broker. `epoch` is the creation id of its registration: a broker that came back is another one."""
+    """A registered broker. `epoch` is the creation id of its registration: a broker that came back is another one.
+    `fenced`: its session is over."""
 
     id: int
     epoch: int
@@ -85,7 +86,9 @@ class ClusterImage:
     cluster_id: str = ""
     controller_id: int = -1
     controller_epoch: int = 0
-    brokers: Mapping[int, BrokerInfo] = field(default_factory=dict)
+    brokers: Mapping[int, BrokerInfo] = field(default_factory=dict)  # those that are alive
+    # Those that were members and are away: they keep their replicas and may be given new ones, until unregistered.
+    fenced_brokers: Mapping[int, BrokerInfo] = field(default_factory=dict)
     topics: Mapping[str, TopicInfo] = field(default_factory=dict)
     topic_names: Mapping[UUID, str] = field(default_factory=dict)
     configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=dict)
@@ -105,6 +108,10 @@ class ClusterImage:
 
     def config_of(self, resource_type: str, name: str) -> Mapping[str, str]:
         return self.configs.get((resource_type, name), {})
+
+    def registered(self, broker_id: int) -> BrokerInfo | None:
+        """The broker, alive or not."""
+        return self.brokers.get(broker_id) or self.fenced_brokers.get(broker_id)
 
     def is_alive(self, broker_id: int) -> bool:
         broker = self.brokers.get(broker_id)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field, replace
 
-from headrace.cluster.core.changes import BrokerRegistered, BrokerRemoved, Change, PartitionChanged, apply
+from headrace.cluster.core.changes import BrokerRegistered, Change, PartitionChanged, apply
 from headrace.cluster.core.image import NO_LEADER, BrokerInfo, ClusterImage, PartitionInfo
 from headrace.controller.core.partition_states import Election, Rules, Settled, settle
 from headrace.kernel.dataclass import dataclass
@@ -74,7 +74,9 @@ def membership_changed(
         if not clean:
             unclean.add(broker_id)
         decided.changes.append(BrokerRegistered(broker))
-    decided.changes.extend(BrokerRemoved(broker_id) for broker_id in sorted(left))
+    # They stay registered: a broker that restarts is still counted when replicas are placed.
+    away = (replace(image.brokers[broker_id], fenced=True, shutting_down=False) for broker_id in sorted(left))
+    decided.changes.extend(map(BrokerRegistered, away))
     if not decided.changes:
         return decided
     # Registrations come last: a list too long for one write is stored in parts, and a broker acts on what it leads as

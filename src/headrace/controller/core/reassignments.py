@@ -34,7 +34,7 @@ def check_replicas(image: ClusterImage, replicas: Sequence[int], where: str) -> 
     for broker_id in replicas:
         if broker_id < 0:
             raise Refused(code, f"{where}: the replica list includes the invalid broker id {broker_id}")
-        if broker_id not in image.brokers:
+        if image.registered(broker_id) is None:
             raise Refused(
                 code, f"{where}: the replica list includes broker {broker_id}, but no such broker is registered"
             )

@@ -148,14 +148,22 @@ def _placed(image: ClusterImage, partitions: int, factor: int, first: int, chanc
     if factor <= 0:
         raise Refused(code, f"Replication factor {factor} must be larger than 0, or -1 to use the default value.")
     usable = [broker_id for broker_id in image.brokers if may_lead(image, broker_id)]
-    if factor > len(usable):
+    # Only where those that are there do not suffice: a replica on a broker that restarts is in sync when it is back.
+    away = [broker_id for broker_id in sorted({*image.brokers, *image.fenced_brokers}) if broker_id not in usable]
+    if factor > len(usable) + len(away) or not usable:
         why = (
             f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor} "
-            f"cannot be reached because only {len(usable)} broker(s) are registered."
+            f"cannot be reached because only {len(usable) + len(away)} broker(s) are registered"
+            + (f", {len(usable)} of them alive." if away else ".")
         )
         raise Refused(code, why)
     racks = {broker_id: image.brokers[broker_id].rack for broker_id in usable}
-    return place(usable, partitions, factor, racks, start=chance.start, shift=chance.shift, first_partition=first)
+    here = min(factor, len(usable))
+    placed = place(usable, partitions, here, racks, start=chance.start, shift=chance.shift, first_partition=first)
+    return [
+        (*replicas, *(away[(first + at + turn) % len(away)] for turn in range(factor - here)))
+        for at, replicas in enumerate(placed)
+    ]
 
 
 def _first_state(image: ClusterImage, replicas: Sequence[int]) -> PartitionInfo:
