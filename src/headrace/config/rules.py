@@ -68,7 +68,7 @@ CONNECTIONS_OF_ADDRESSES = Rule(
 GZIP_LEVEL = Rule("must be -1 or between 1 and 9", lambda value: value == -1 or 1 <= value <= 9)
 THROTTLED_REPLICAS = Rule(
     "must be * or a list of partition:broker",
-    lambda value: value == ["*"] or all(_REPLICAS.match(item) for item in value),
+    lambda value: value == ["*"] or all(not item or _REPLICAS.match(item) for item in value),
 )
 SHARE_OFFSET_RESET = Rule(
     "must be latest, earliest or by_duration:PnDTnHnMn.nS",

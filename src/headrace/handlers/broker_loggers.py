@@ -29,7 +29,7 @@ def _levels(changes: Sequence[KeyChange]) -> dict[str, str | None]:
     for change in changes:
         if change.operation == Operation.SET:
             if change.value is None:
-                raise Refused(ErrorCode.invalid_request, f"Null value not supported for : {change.name}")
+                raise Refused(ErrorCode.invalid_request, f"Null value not supported for {change.name}")
             wanted[change.name] = change.value
         elif change.operation == Operation.DELETE:
             wanted[change.name] = None

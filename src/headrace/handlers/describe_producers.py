@@ -31,7 +31,7 @@ class DescribeProducers:
             problem = topic_name_problem(topic)
             if problem is not None:
                 raise Refused(ErrorCode.invalid_topic_exception, problem)
-            log = self.partitions.led(topic, index).log
+            log = self.partitions.held(topic, index).log  # of any replica: tools ask the one they are told to
         except Fault as fault:
             return {
                 "partition_index": index,

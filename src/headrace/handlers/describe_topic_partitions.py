@@ -51,7 +51,8 @@ class DescribeTopicPartitions:
                 return {"topics": topics, "next_cursor": {"topic_name": name, "partition_index": 0}}
             shown = info.partitions[first_partition : first_partition + left]
             states = [
-                partition_state(image, first_partition + at, one, context.listener) for at, one in enumerate(shown)
+                {**partition_state(image, first_partition + at, one, context.listener), "error_code": 0}
+                for at, one in enumerate(shown)
             ]
             topics.append(_topic(name, info.id, 0, info.is_internal, states))
             left -= len(shown)

@@ -29,7 +29,7 @@ class ListOffsets:
     versions: ClassVar[range] = range(1, 12)
 
     def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:
-        isolation = getattr(request, "isolation_level", 0) if request.replica_id == _CONSUMER else None
+        isolation, asker = getattr(request, "isolation_level", 0), int(request.replica_id)
         asked = Counter((topic.name, p.partition_index) for topic in request.topics for p in topic.partitions)
         topics = []
         for topic in request.topics:
@@ -37,11 +37,13 @@ class ListOffsets:
             for partition in topic.partitions:
                 index = partition.partition_index
                 repeated = asked[topic.name, index] > 1
-                answers[index] = self._answer(topic.name, partition, isolation, context.version, repeated)
+                answers[index] = self._answer(topic.name, partition, asker, isolation, context.version, repeated)
             topics.append({"name": topic.name, "partitions": list(answers.values())})
         return {"topics": topics}
 
-    def _answer(self, topic: str, question: Any, isolation: int | None, version: int, repeated: bool) -> dict[str, Any]:
+    def _answer(
+        self, topic: str, question: Any, asker: int, isolation: int, version: int, repeated: bool
+    ) -> dict[str, Any]:
         index, timestamp = question.partition_index, question.timestamp
         # One partition's fault is that partition's answer; it never costs the others theirs.
         try:
@@ -51,8 +53,13 @@ class ListOffsets:
                 raise Refused(
                     ErrorCode.unsupported_version, f"timestamp {timestamp} needs a later version than {version}"
                 )
-            partition = self.partitions.led(topic, index)
-            found = partition.offset_for(timestamp, isolation, getattr(question, "current_leader_epoch", -1))
+            partition = self.partitions.held(topic, index)
+            epoch = getattr(question, "current_leader_epoch", -1)
+            found = (
+                partition.offset_here(timestamp, epoch)
+                if asker == _DEBUGGER
+                else partition.offset_for(timestamp, None if asker != _CONSUMER else isolation, epoch)
+            )
         except Fault as fault:
             return {"partition_index": index, "error_code": int(fault.code)}
         offset, timestamp_ms, leader_epoch = found

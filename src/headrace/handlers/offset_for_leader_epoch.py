@@ -30,7 +30,8 @@ class OffsetForLeaderEpoch:
 
     def _answer(self, topic: str, question: Any) -> dict[str, Any]:
         try:
-            partition = self.partitions.led(topic, question.partition)
+            # A follower compares epochs first: who knows a newer one than it hears that, not that others lead.
+            partition = self.partitions.held(topic, question.partition)
             epoch, end_offset = partition.end_offset_for_epoch(question.leader_epoch, question.current_leader_epoch)
         except Fault as fault:
             return {"partition": question.partition, "error_code": int(fault.code)}

@@ -1,4 +1,5 @@
-"""One partition as Metadata and DescribeTopicPartitions show it to a client of a listener."""
+"""One partition as Metadata and DescribeTopicPartitions show it to a client of a listener. The latter has no error for
+a partition without a leader: there the leader says it."""
 
 from __future__ import annotations
 

@@ -26,18 +26,21 @@ class OffsetAt(NamedTuple):
 NO_OFFSET: Final = OffsetAt(-1, -1, -1)
 
 
-def offset_for(log: Log, isr: InSyncReplicas, timestamp: int, isolation: int | None) -> OffsetAt:
+def offset_for(
+    log: Log, isr: InSyncReplicas | None, leader_epoch: int, timestamp: int, isolation: int | None
+) -> OffsetAt:
     """The first offset at or after `timestamp` that the asker may see, or `NO_OFFSET`. `isolation` None: a replica
-    asks.
+    asks, or somebody who looks at this one whether it leads or not; then there is no `isr`.
     """
+    assert isr is not None or isolation is None, "clients ask leaders"
     if isolation is None:
         last = log.log_end_offset
     else:
         last = log.last_stable_offset if isolation == READ_COMMITTED else log.high_watermark
     if timestamp == LATEST:
-        if isolation is not None:
+        if isr is not None and isolation is not None:
             check_latest_offset_known(isr.high_watermark, isr.epoch_start)
-        return OffsetAt(last, -1, isr.leader_epoch)
+        return OffsetAt(last, -1, leader_epoch)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         start = log.log_start_offset
         return OffsetAt(start, -1, log.leader_epochs.epoch_of(start))
@@ -46,6 +49,6 @@ def offset_for(log: Log, isr: InSyncReplicas, timestamp: int, isolation: int | N
     found = log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
     if found is not None and found.offset < last:
         return OffsetAt(found.offset, found.timestamp_ms, found.leader_epoch)
-    if isolation is not None and found is not None:
+    if isr is not None and isolation is not None and found is not None:
         check_latest_offset_known(isr.high_watermark, isr.epoch_start)
     return NO_OFFSET

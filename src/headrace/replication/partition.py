@@ -22,7 +22,7 @@ from typing import Final
 from headrace.cluster.core.image import PartitionInfo
 from headrace.kernel.errors import ErrorCode, NotLeader, Refused, StorageFault
 from headrace.replication.core.isr import InSyncReplicas, IsrProposal
-from headrace.replication.core.leader import NO_EPOCH, EpochEnd, check_leader_epoch
+from headrace.replication.core.leader import NO_EPOCH, EpochEnd, check_leader_epoch, not_led_here
 from headrace.replication.deletions import Deletions, deletion_target, low_watermark
 from headrace.replication.offset_lookup import OffsetAt, offset_for
 from headrace.replication.replica import READ_UNCOMMITTED, Follower, PartitionRead, Replica, Surroundings
@@ -69,7 +69,7 @@ class Partition(Replica):
             check_leader_epoch(current_leader_epoch, self.leader_epoch)
         isr = self.isr
         if isr is None:
-            raise NotLeader(f"{self.topic}-{self.index} is led by broker {self.leader_id}, not by this one")
+            raise not_led_here(self.topic, self.index, self.leader_id)
         if not self.around.lease_held():
             raise NotLeader(f"{self.topic}-{self.index}: this broker lost its session and another may lead by now")
         return isr
@@ -254,7 +254,13 @@ class Partition(Replica):
     ) -> OffsetAt:
         """ListOffsets for one partition; (-1, -1, -1) when nothing is that young. `isolation` None: a replica asks."""
         isr = self.check_leads(current_leader_epoch)
-        return offset_for(self.log, isr, timestamp, isolation)
+        return offset_for(self.log, isr, self.leader_epoch, timestamp, isolation)
+
+    def offset_here(self, timestamp: int, current_leader_epoch: int = NO_EPOCH) -> OffsetAt:
+        """ListOffsets for somebody who looks at this replica, whether it leads or not."""
+        if current_leader_epoch != NO_EPOCH:
+            check_leader_epoch(current_leader_epoch, self.leader_epoch)
+        return offset_for(self.log, None, self.leader_epoch, timestamp, None)
 
     def end_offset_for_epoch(self, epoch: int, current_leader_epoch: int = NO_EPOCH) -> EpochEnd:
         """OffsetForLeaderEpoch for one partition; leader only. (-1, -1) when the log is as old as no such epoch."""

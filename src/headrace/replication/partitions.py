@@ -21,9 +21,9 @@ from typing import Final, Protocol
 from headrace.cluster.core.delta import ImageDelta, diff
 from headrace.cluster.core.image import ClusterImage, PartitionInfo, TopicInfo
 from headrace.cluster.view import ClusterView
-from headrace.kernel.errors import ErrorCode, Fault, NotLeader, StorageFault, UnknownPartition, UnknownTopicId
+from headrace.kernel.errors import ErrorCode, Fault, StorageFault, UnknownPartition, UnknownTopicId
 from headrace.replication.core.isr import UNKNOWN_BROKER_EPOCH, IsrProposal
-from headrace.replication.core.leader import ReadableReplica, preferred_read_replica
+from headrace.replication.core.leader import ReadableReplica, not_led_here, preferred_read_replica
 from headrace.replication.partition import Partition
 from headrace.replication.replica import Replica
 from headrace.replication.throttles import Throttles
@@ -153,7 +153,7 @@ class Partitions:
             return StorageFault(f"{topic}-{index} is offline here: {problem}")
         found = self._by_name.get((topic, index))
         leader = found.leader_id if found is not None else self._view.current.topics[topic].partitions[index].leader
-        return NotLeader(f"{topic}-{index} is led by broker {leader}, not by this one")
+        return not_led_here(topic, index, leader)
 
     def subscribe(self, callback: RoleSubscriber) -> Callable[[], None]:
         """Called after a partition got, changed or lost its role (then `closed`); gives back the way to stop that."""

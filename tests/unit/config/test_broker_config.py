@@ -153,6 +153,7 @@ def test_node_id_and_broker_id_are_one_number() -> None:
         ({"nope.key": "1"}, "nope.key: unknown topic config name"),
         ({"cleanup.policy": "foo"}, "cleanup.policy='foo': may hold only"),
         ({"leader.replication.throttled.replicas": "x"}, "must be * or a list"),
+        ({"leader.replication.throttled.replicas": "0:1,x"}, "must be * or a list"),
         ({"min.compaction.lag.ms": "100", "max.compaction.lag.ms": "1"}, "must not be above max.compaction.lag.ms (1)"),
         ({"remote.storage.enable": "true"}, "tiered storage is not offered"),
         ({"retention.ms": None}, "retention.ms: needs a value"),

@@ -67,7 +67,7 @@ def merged(
             result.pop(change.name, None)
             continue
         if change.value is None:
-            raise Refused(ErrorCode.invalid_request, f"Null value not supported for : {change.name}")
+            raise Refused(ErrorCode.invalid_request, f"Null value not supported for {change.name}")
         if change.operation == Operation.SET:
             result[change.name] = change.value
             continue
@@ -94,7 +94,7 @@ def replaced(values: Mapping[str, str | None], null_code: ErrorCode = ErrorCode.
     result: dict[str, str] = {}
     for name, value in values.items():
         if value is None:
-            raise Refused(null_code, f"Null value not supported for : {name}")
+            raise Refused(null_code, f"Null value not supported for {name}")
         result[name] = value
     return result
 

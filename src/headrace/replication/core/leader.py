@@ -10,7 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from headrace.kernel.errors import ErrorCode, FencedLeaderEpoch, OffsetOutOfRange, Refused, UnknownLeaderEpoch
+from headrace.kernel.errors import (
+    ErrorCode,
+    FencedLeaderEpoch,
+    NotLeader,
+    OffsetOutOfRange,
+    Refused,
+    UnknownLeaderEpoch,
+)
 
 NO_EPOCH: Final = -1
 UNDEFINED_OFFSET: Final = -1
@@ -32,6 +39,11 @@ def check_leader_epoch(asked: int, current: int) -> None:
     if asked < current:
         raise FencedLeaderEpoch(f"leader epoch {asked} is over: the partition is at {current}")
     raise UnknownLeaderEpoch(f"leader epoch {asked} is not known here yet: the partition is at {current}")
+
+
+def not_led_here(topic: str, index: int, leader: int) -> NotLeader:
+    who = f"is led by broker {leader}, not by this one" if leader >= 0 else "has no leader at the moment"
+    return NotLeader(f"{topic}-{index} {who}")
 
 
 def divergence(fetch_offset: int, last_fetched_epoch: int, end: EpochEnd) -> EpochEnd | None:
