@@ -20,6 +20,7 @@ from headrace.broker.farewell import led_topics, until_nobody_sends_clients
 from headrace.broker.first_questions import answered
 from headrace.broker.housekeeping import Housekeeping, now_ms
 from headrace.broker.live_config import LiveConfig
+from headrace.broker.recovery_news import RecoveryNews
 from headrace.broker.watching import Watching
 from headrace.broker.wiring import Parts, wire
 from headrace.cluster.core.features import OWN_RANGES
@@ -166,6 +167,7 @@ class Broker:
             config_of=lambda topic: log_config_for(topic, image),
             cluster_id=cluster_id,
             now_ms=now_ms(),
+            on_progress=RecoveryNews().progressed,
         )
         for damage in log_dirs.damages:
             log.warning("recovery: %s", damage)

@@ -29,6 +29,7 @@ class Progress:
     partition: TopicPartition
     segments_done: int
     segments_to_check: int
+    logs: int = 1  # that are opened in all
 
 
 @dataclass(frozen=True, slots=True)

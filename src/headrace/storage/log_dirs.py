@@ -15,6 +15,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -128,7 +129,8 @@ class LogDirs:
                     jobs.append((directory, partition, path, marks.get(partition, Marks())))
         threads = max(1, self.settings.threads_per_directory * len(self.directories))
         with ThreadPoolExecutor(threads, thread_name_prefix="log-recovery") as pool:
-            opened = list(pool.map(lambda job: self._recover(*job, now_ms=now_ms, on_progress=on_progress), jobs))
+            tell = None if on_progress is None else lambda step: on_progress(replace(step, logs=len(jobs)))
+            opened = list(pool.map(lambda job: self._recover(*job, now_ms=now_ms, on_progress=tell), jobs))
         for (directory, partition, path, _), log in zip(jobs, opened, strict=True):
             if log is None:
                 continue
