@@ -91,6 +91,8 @@ class Fetch:
     def __call__(self, request: FetchRequest, context: RequestContext) -> Parts | Promise:
         version = context.header.api_version
         replica_id = request.replica_id
+        if replica_id >= 0:
+            self.partitions.heard_from(replica_id)
         try:
             wanted, session, only_changes = self.sessions.open(
                 request, version, replica_id >= 0, context.received_at_ms

@@ -139,6 +139,9 @@ class ControllerIsrChanges:
             return
         if self._pending.get(partition) is proposal:
             del self._pending[partition]
+        if code == ErrorCode.new_leader_elected:
+            logger.info("%r: the controller elected another leader", partition)
+            return
         if code != ErrorCode.none:
             logger.info("%r: the controller refuses the in-sync set %s: %s", partition, sorted(proposal.ids), code.name)
             partition.isr_refused(proposal)

@@ -351,12 +351,16 @@ class Partition(Replica):
                 self._high_watermark_moved()
 
     def tick(self) -> None:
-        """Time passed: followers that fell behind leave, proposals that were held back go out."""
+        """Time passed: followers that fell behind leave, proposals that were held back go out, and a leader that all of
+        them left leads no more."""
         isr = self.isr
         if isr is None or not isr.followers or not self.around.lease_held():
             return
         now_ms = self.around.monotonic_ms()
         self._propose(isr, now_ms)
+        resignation = isr.resign(self.around.heard_at_ms, now_ms)
+        if resignation is not None:
+            self.around.ask_for_isr(self, resignation)
         # A follower that stopped to catch up no longer holds the mark back.
         if isr.advance(now_ms):
             self._high_watermark_moved()

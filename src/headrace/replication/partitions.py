@@ -93,6 +93,7 @@ class Partitions:
         self.max_lag_ms = max_lag_ms
         self.serves_consumers_from_followers = serves_consumers_from_followers
         self.live_brokers: Mapping[int, int] = {}
+        self.heard_at_ms: dict[int, int] = {}  # by broker that follows us
         self.monotonic_ms = monotonic_ms
         self.wall_ms = wall_ms
         self.lease_held = lease_held
@@ -308,6 +309,10 @@ class Partitions:
         self._unsubscribe()
         for partition in self.all():
             partition.close(ErrorCode.not_leader_or_follower)
+
+    def heard_from(self, broker: int) -> None:
+        """It fetches from this broker, whatever it is."""
+        self.heard_at_ms[broker] = self.monotonic_ms()
 
     # ---- what a partition asks of its surroundings ------------------------------------------------------------------
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from headrace.replication.core.isr import REFUSAL_PAUSE_MS, InSyncReplicas, IsrProposal
 
 EPOCHS = {1: 101, 2: 102, 3: 103}
@@ -207,3 +209,35 @@ def test_a_reassigned_replica_starts_unknown_and_a_removed_one_no_longer_holds_t
     assert isr.high_watermark == 10
     assert isr.knows(3, 103)
     assert not isr.knows(2, 102)
+
+
+def test_a_leader_that_nobody_hears_proposes_the_set_without_itself() -> None:
+    isr = leading(stored=(1,), min_insync=2)
+    assert isr.resign({2: 40, 3: 0}, now_ms=120) is None, "one was heard within the last 100 ms"
+    assert ids(isr.resign({2: 40, 3: 0}, now_ms=141)) == set()
+    assert isr.proposal is not None
+    isr.refused(isr.proposal, now_ms=150)
+    assert isr.resign({}, now_ms=150 + REFUSAL_PAUSE_MS - 1) is None, "asked again only after a while"
+    assert ids(isr.resign({}, now_ms=150 + REFUSAL_PAUSE_MS)) == set()
+
+
+@pytest.mark.parametrize(
+    ("isr", "live"),
+    [
+        (leading(stored=(1, 2), min_insync=3), EPOCHS),  # somebody follows
+        (leading(stored=(1,), min_insync=1), EPOCHS),  # it commits alone
+        (leading(stored=(1,), min_insync=2), {1: 101, 2: 102}),  # the others could not commit either
+        (leading(stored=(1,), min_insync=2, replicas=(1, 2)), EPOCHS),
+    ],
+)
+def test_a_leader_stays_where_nothing_would_be_won(isr: InSyncReplicas, live: dict[int, int]) -> None:
+    isr.brokers_changed(live)
+    assert isr.resign({}, now_ms=1000) is None
+
+
+def test_a_leader_that_somebody_is_about_to_join_stays() -> None:
+    """The growth may be stored already: with it the set commits again."""
+    isr = leading(stored=(1,), min_insync=2)
+    fetch(isr, 2, 10, now_ms=5)
+    assert ids(isr.propose(5)) == {1, 2}
+    assert isr.resign({}, now_ms=1000) is None

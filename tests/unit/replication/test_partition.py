@@ -47,6 +47,7 @@ class Broker:
         self.asked: list[IsrProposal] = []
         self.without_room: list[object] = []
         self.live_brokers: Mapping[int, int] = {1: 101, 2: 102, 3: 103}
+        self.heard_at_ms: dict[int, int] = {}
         self.image = ClusterImage()
         self.throttles = Throttles(1, lambda: self.image, self.monotonic_ms)
 

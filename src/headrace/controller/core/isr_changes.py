@@ -3,6 +3,9 @@
 The leader names every member with the broker epoch it knows: a member that restarted since is another broker and may
 not hold what the leader thinks it holds. Stale reports are told apart by leader epoch and partition epoch, so that a
 leader knows whether it was deposed, is merely behind, or talks to a controller that is.
+
+A leader that is cut off from all its followers reports the empty set: it would rather have another one lead
+(`replication.core.isr`). That is done where an eligible replica lives, and enough others with it to commit again.
 """
 
 from __future__ import annotations
@@ -10,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from headrace.cluster.core.image import ClusterImage, PartitionInfo
-from headrace.controller.core.elections import RulesOf, may_lead, rules_for
-from headrace.controller.core.partition_states import Settled, settle
+from headrace.cluster.core.image import NO_LEADER, ClusterImage, PartitionInfo
+from headrace.controller.core.elections import RulesOf, TopicRules, may_lead, rules_for
+from headrace.controller.core.partition_states import Rules, Settled, settle
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
 
@@ -47,6 +50,8 @@ def decide_isr(image: ClusterImage, sender: int, report: IsrReport, rules_of: Ru
         return IsrAnswer(ErrorCode.invalid_request)
     if report.partition_epoch < info.partition_epoch:
         return IsrAnswer(ErrorCode.invalid_update_version)
+    if not report.members:
+        return _without_leader(image, info, rules_of(report.topic))
     members = [broker_id for broker_id, _ in report.members]
     if sender not in members or not set(members) <= set(info.replicas) or len(set(members)) != len(members):
         return IsrAnswer(ErrorCode.invalid_request)
@@ -66,3 +71,13 @@ def decide_isr(image: ClusterImage, sender: int, report: IsrReport, rules_of: Ru
         # The report completed a reassignment that takes the sender out: it is taken, and the sender leads no more.
         return IsrAnswer(ErrorCode.new_leader_elected, after, settled)
     return IsrAnswer(ErrorCode.none, after, settled)
+
+
+def _without_leader(image: ClusterImage, info: PartitionInfo, topic: TopicRules) -> IsrAnswer:
+    others = [replica for replica in info.replicas if replica != info.leader and may_lead(image, replica)]
+    if info.isr != (info.leader,) or len(others) < min(topic.min_insync, len(info.replicas)):
+        return IsrAnswer(ErrorCode.invalid_request)
+    settled = settle(info, Rules(others.__contains__, topic.min_insync), isr=())
+    if settled is None or settled.info.leader == NO_LEADER:
+        return IsrAnswer(ErrorCode.eligible_leaders_not_available)
+    return IsrAnswer(ErrorCode.new_leader_elected, settled.info, settled)

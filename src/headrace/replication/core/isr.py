@@ -19,6 +19,12 @@ A follower joins only when it holds everything below the high watermark and ever
 offset, under the broker epoch by which the cluster knows it now (KIP-903: a rebooted broker is not the one that was
 in sync).
 
+A leader that nobody hears. Parted from all its followers while the store sees everybody, a leader ends up alone in a
+set that is too small to commit, and nothing would be written until the network is mended. When enough followers live
+and not one of them has fetched anything from this broker for as long as a slow one is waited for, it is this leader
+that is cut off: it proposes the set without itself, which is empty, and the controller elects one of the eligible.
+Nothing committed is at stake: below min.insync.replicas nothing was.
+
 Invariants: the leader is in the stored set whenever it commits (asserted); the high watermark never goes back and never
 passes what a counted replica holds. Mirrors Kafka's Partition (KIP-497, KIP-903, KIP-966); time and log ends are
 arguments.
@@ -89,6 +95,7 @@ class InSyncReplicas:
         "not_before_ms",
         "partition_epoch",
         "proposal",
+        "resigns_not_before_ms",
         "stored",
     )
 
@@ -122,6 +129,7 @@ class InSyncReplicas:
         self.proposal: IsrProposal | None = None
         self.in_doubt: frozenset[int] = frozenset()
         self.not_before_ms = NEVER_MS
+        self.resigns_not_before_ms = NEVER_MS
         self.counted = self.stored
         # Members start with a fresh clock: they were in sync when the last leader went, and get the full time to show
         # up.
@@ -217,6 +225,23 @@ class InSyncReplicas:
         )
         self.in_doubt |= members
         self._recount()
+        return self.proposal
+
+    def resign(self, heard_at_ms: Mapping[int, int], now_ms: int) -> IsrProposal | None:
+        """The proposal to go on without this leader, when it is the one that is cut off; see the module head.
+        `heard_at_ms`: when each broker last fetched anything from this one."""
+        if self.proposal is not None or now_ms < max(self.not_before_ms, self.resigns_not_before_ms):
+            return None
+        if self.counted != {self.leader} or self.has_enough_replicas:
+            return None
+        since_ms = now_ms - self.max_lag_ms
+        live = [broker for broker in self.followers if broker in self.live]
+        if self.led_since_ms >= since_ms or any(heard_at_ms.get(broker, NEVER_MS) >= since_ms for broker in live):
+            return None
+        if len(live) < self.effective_min_insync:
+            return None
+        self.resigns_not_before_ms = now_ms + self.max_lag_ms
+        self.proposal = IsrProposal((), self.leader_epoch, self.partition_epoch)
         return self.proposal
 
     def refused(self, proposal: IsrProposal, now_ms: int) -> None:
