@@ -20,6 +20,7 @@ from headrace.handlers.fetch_sessions import Wanted
 from headrace.handlers.session_news import SessionNews
 from headrace.replication.core.isr import FollowerProgress, InSyncReplicas, IsrProposal
 from headrace.replication.partition import Partition
+from headrace.testing.simulation.modes import Modes
 from headrace.wire.fetch import FetchedPartition
 
 
@@ -172,7 +173,7 @@ def eligible_although_others_commit() -> Iterator[None]:
 class Sabotage:
     rule: Callable[[], AbstractContextManager[None]]
     first_seed: int  # the first seed that finds it; the test starts there
-    moves_settings: bool = False  # found while somebody changes settings
+    modes: Modes | None = None  # what a run must have for it; drawn from the seed otherwise
 
 
 SABOTAGES = (
@@ -186,5 +187,5 @@ SABOTAGES = (
     Sabotage(mark_not_frozen, 29),
     Sabotage(session_believes_it_was_heard, 64),
     Sabotage(session_forgets_to_tell, 0),
-    Sabotage(eligible_although_others_commit, 16, moves_settings=True),
+    Sabotage(eligible_although_others_commit, 16, Modes(moves_settings=True)),
 )

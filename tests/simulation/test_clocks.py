@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager
 import pytest
 
 from headrace.testing.simulation.history import InvariantBroken
+from headrace.testing.simulation.modes import Modes
 from headrace.testing.simulation.scenario import run_seed
 from tests.simulation.sabotage import acknowledged_after_the_lease, zombie_controller_writes
 from tests.support.effort import rounds
@@ -28,7 +29,7 @@ def test_nothing_acknowledged_is_lost_when_clocks_cannot_be_trusted() -> None:
     acknowledged = frozen = 0
     for seed in range(SEEDS):
         try:
-            outcome = run_seed(seed, disturbs_clocks=True)
+            outcome = run_seed(seed, Modes(disturbs_clocks=True))
         except BaseException as error:
             raise AssertionError(f"seed {seed}: {error}") from error
         acknowledged += outcome.acknowledged
@@ -42,4 +43,4 @@ def test_nothing_acknowledged_is_lost_when_clocks_cannot_be_trusted() -> None:
 def test_the_rules_that_keep_zombies_quiet_are_missed_at_once(rule: Callable[[], AbstractContextManager[None]]) -> None:
     with rule(), pytest.raises((InvariantBroken, AssertionError)):
         for seed in range(20):
-            run_seed(seed, disturbs_clocks=True)
+            run_seed(seed, Modes(disturbs_clocks=True))

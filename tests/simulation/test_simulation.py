@@ -35,15 +35,6 @@ def test_nothing_acknowledged_is_lost_and_replicas_converge() -> None:
     assert faults > 8 * SEEDS
 
 
-@pytest.mark.timeout(60 + 5 * SEEDS)
-def test_nothing_is_lost_while_min_insync_replicas_moves() -> None:
-    for seed in range(max(5, SEEDS // 10)):
-        try:
-            run_seed(seed, moves_settings=True)
-        except BaseException as error:
-            raise AssertionError(f"seed {seed}: {error}") from error
-
-
 def test_the_same_seed_gives_the_same_trace() -> None:
     first, second = run_seed(7), run_seed(7)
     assert first.trace == second.trace
@@ -58,7 +49,7 @@ def test_a_rule_switched_off_is_found(sabotage: Sabotage) -> None:
     with sabotage.rule():
         for seed in order:
             try:
-                run_seed(seed, moves_settings=sabotage.moves_settings)
+                run_seed(seed, sabotage.modes)
             except InvariantBroken:
                 return
             except AssertionError:

@@ -246,7 +246,7 @@ class LeaderFetcher:
             self._back_off(key, _PASSING_PAUSE_S if code in _PASSING else self._settings.backoff_ms / 1000)
             return
         if data.diverging is not None:
-            self._cut(partition, EpochEnd(*data.diverging))
+            self._cut(partition, EpochEnd(*data.diverging), data.log_start_offset)
             return
         try:
             partition.append_as_follower(data.records, data.high_watermark, data.log_start_offset)
@@ -261,9 +261,9 @@ class LeaderFetcher:
         else:
             self._throttles.copied(partition, len(data.records))
 
-    def _cut(self, partition: Partition, leader_end: EpochEnd) -> None:
+    def _cut(self, partition: Partition, leader_end: EpochEnd, leader_log_start: int) -> None:
         before, committed = partition.log_end_offset, partition.high_watermark
-        after = partition.truncate_to_agree(leader_end)
+        after = partition.truncate_to_agree(leader_end, leader_log_start)
         if after < committed:
             # Only an unclean election can do that; the operator chose it, but shall read about it.
             lost = committed - after

@@ -182,11 +182,15 @@ class Replica:
         if start > log.log_start_offset:
             log.advance_log_start(start)
 
-    def truncate_to_agree(self, leader_end: EpochEnd) -> int:
+    def truncate_to_agree(self, leader_end: EpochEnd, leader_log_start: int = 0) -> int:
         """Cut off what the leader does not have (rule 1: by epochs, never by a mark). Gives the new log end."""
         log = self.log
         own = EpochEnd(*log.leader_epochs.end_offset_for(leader_end.epoch))
         cut = truncation_point(leader_end, own, log.log_end_offset)
+        if cut <= leader_log_start and log.log_end_offset > log.log_start_offset:
+            # All that is left lies below the leader's start, where it cannot tell any more whether the logs agree.
+            log.truncate_fully_and_start_at(leader_log_start)
+            return log.log_end_offset
         if cut < log.log_start_offset:
             log.truncate_fully_and_start_at(cut)
         elif cut < log.log_end_offset:

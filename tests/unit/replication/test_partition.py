@@ -259,6 +259,15 @@ def test_a_follower_cuts_what_the_leader_never_had(broker: Broker) -> None:
     assert partition.truncate_to_agree(EpochEnd(5, 1)) == 1
 
 
+def test_a_follower_keeps_nothing_that_lies_below_the_leader_s_start_when_their_logs_part(broker: Broker) -> None:
+    """What the leader wrote there, and deleted, may have been something else."""
+    partition = partition_on(broker, LED)
+    append(partition, 1, 2, 3)
+    partition.update(replace(FOLLOWED, leader_epoch=6, partition_epoch=8))
+    assert partition.truncate_to_agree(EpochEnd(5, 2), leader_log_start=2) == 2
+    assert partition.log_start_offset == 2
+
+
 def test_a_follower_takes_records_mark_and_log_start(broker: Broker) -> None:
     partition = partition_on(broker, FOLLOWED)
     data = RECORD.pack(0, 5, 10) + RECORD.pack(1, 5, 11)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from headrace.testing.simulation.modes import Modes
 from headrace.testing.simulation.scenario import run_seed
 
 
@@ -12,15 +13,16 @@ def main() -> int:
     count = int(sys.argv[2]) if len(sys.argv) > 2 else 1
     failed = acknowledged = 0
     for seed in range(first, first + count):
+        trace: list[str] = []
         try:
-            outcome = run_seed(seed)
+            acknowledged += run_seed(seed, trace=trace).acknowledged
         except BaseException as error:
             failed += 1
-            print(f"seed {seed}: {type(error).__name__}: {error}", flush=True)
-            continue
-        acknowledged += outcome.acknowledged
+            trace.append(f"seed {seed}: {type(error).__name__}: {error}")
+            if count > 1:
+                print(trace[-1], flush=True)
         if count == 1:
-            print("\n".join(outcome.trace))
+            print(Modes.drawn(seed), *trace, sep="\n")
     print(f"{count} seeds, {failed} failed, {acknowledged} records acknowledged")
     return 1 if failed else 0
 

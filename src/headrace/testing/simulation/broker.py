@@ -15,18 +15,13 @@ from headrace.cluster.core.image import BrokerInfo, ClusterImage, Endpoint
 from headrace.cluster.view import ClusterView
 from headrace.config import BrokerConfig, TopicConfig
 from headrace.controller.controller import Controller
+from headrace.controller.gateway import ControllerGateway
 from headrace.controller.member import ClusterMember
 from headrace.coordination.letter_reader import LetterReader
 from headrace.coordination.letters import WireOrLetters
-from headrace.handlers.alter_partition import AlterPartition
-from headrace.handlers.context import ANONYMOUS, RequestContext
-from headrace.handlers.fetch import Fetch
-from headrace.handlers.fetch_sessions import FetchSessions
-from headrace.handlers.inner_requests import serve_inner
-from headrace.handlers.leaders import Leaders
 from headrace.handlers.letters import letter_service
-from headrace.handlers.table import HandlerTable
-from headrace.kernel.errors import ErrorCode, Fault
+from headrace.kernel.errors import Fault
+from headrace.kernel.ids import TopicPartition
 from headrace.replication.fetcher import FetchSettings
 from headrace.replication.fetchers import Fetchers
 from headrace.replication.isr_changes import ControllerIsrChanges
@@ -36,14 +31,13 @@ from headrace.storage.log_config import LogConfig
 from headrace.testing.simulation.history import History
 from headrace.testing.simulation.log import SimulatedLogs
 from headrace.testing.simulation.network import SimulatedChannel, SimulatedNetwork
-from headrace.testing.simulation.serving import LISTENER, Serving
+from headrace.testing.simulation.serving import LISTENER, Serving, of_brokers
 from headrace.testing.simulation.store import SimulatedStore, SimulatedZooKeeper
 from headrace.testing.simulation.virtual_loop import VirtualLoop, context_of
 
 MAX_LAG_MS: Final = 2000
 HAND_OVER_WITHIN_S: Final = 4.0
 SESSION_TIMEOUT_S: Final = 3.0
-_ALTER_PARTITION_VERSION: Final = 3
 _FETCH: Final = FetchSettings(
     wait_max_ms=300, max_bytes=60, response_max_bytes=120, backoff_ms=300, socket_timeout_ms=1500
 )
@@ -99,6 +93,7 @@ class SimulatedBroker:
     def _start(self) -> None:
         assert not self.is_up
         self.is_up = True
+        self.logs.replace_failed()
         for log in self.logs.logs():
             log.restart(self._checkpointed.get((log.topic, log.partition), 0))
         loop, rate_per_s = asyncio.get_running_loop(), 1000 * self.clock_rate
@@ -108,9 +103,8 @@ class SimulatedBroker:
         broker = BrokerInfo(self.id, -1, (endpoint,))
         self.member = ClusterMember(self.store, self.view, lambda: self._config, broker, clean_start=self._clean)
         connect = self._network.connector(self.id, broker_of)
-        self._of_brokers = HandlerTable([AlterPartition(self.controller, self.view)])
         letters = LetterReader(
-            self.store, letter_service(self._of_brokers, LISTENER), lambda: self.controller.is_active
+            self.store, letter_service(of_brokers(self), LISTENER), lambda: self.controller.is_active
         )
         self.controller.alongside(letters.run)
         self.partitions = Partitions(
@@ -132,7 +126,7 @@ class SimulatedBroker:
         async def open_channel(host: str, port: int, **_: Any) -> SimulatedChannel:
             return SimulatedChannel(await connect(host, port))
 
-        self.gateway = ControllerGateway(self.controller, self.view, LISTENER, own, connect)  # type: ignore[arg-type]
+        self.gateway = ControllerGateway(self.controller, self.view, LISTENER, own, reach.open)
         self.fetchers = Fetchers(self.partitions, self.view, LISTENER, _FETCH, connect=open_channel)
         self.member.membership.on_registered(self.partitions.registered_as)
         self.partitions.subscribe(self._role_changed)
@@ -204,7 +198,7 @@ class SimulatedBroker:
         return sum(log.power_cut(chance) for log in self.logs.logs())
 
     def fail_disk(self, disk: int) -> list[TopicPartition]:
-        """A disk fails under the running broker, which tells the controller what it held."""
+        """One of the disks fails under the running broker, which tells the controller what it held."""
         lost = [TopicPartition(log.topic, log.partition) for log in self.logs.fail(disk)]
         self.fetchers.logs_failed()
         context_of(self.id).run(self._spawn, self._tell_lost(lost))

@@ -1,10 +1,12 @@
-"""Three brokers, a store and a network, put together, with the history that watches them."""
+"""Brokers, a store and a network, put together, with the history that watches them."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import random
+import uuid
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
@@ -15,11 +17,12 @@ from headrace.cluster.core.image import PartitionInfo
 from headrace.config import load_broker_config
 from headrace.controller.core.topics import NewTopic
 from headrace.coordination import paths
-from headrace.coordination.store import Create
+from headrace.coordination.store import Create, Node
 from headrace.kernel.errors import Fault
 from headrace.testing.simulation.broker import SimulatedBroker
 from headrace.testing.simulation.history import History, PartitionName, decode_state
 from headrace.testing.simulation.log import SimulatedLog
+from headrace.testing.simulation.modes import Modes
 from headrace.testing.simulation.network import SimulatedNetwork
 from headrace.testing.simulation.store import SimulatedZooKeeper
 
@@ -53,23 +56,30 @@ class VirtualClock:
 
 
 class SimulatedCluster:
-    def __init__(self, seed: int, brokers: int = 3) -> None:
+    def __init__(self, seed: int, modes: Modes, trace: list[str]) -> None:
         self.chance = random.Random(seed)
         # Jitter in the real code is drawn from the module's own generator.
         random.seed(seed)
-        self.trace: list[str] = []
+        self.trace = trace
         self.network = SimulatedNetwork(self.chance)
         self.zookeeper = SimulatedZooKeeper(self.chance, self.network)
-        self.history = History(self._log_of, self._session_lives, self.stored, self.say)
+        self.history = History(self._log_of, self._session_lives, self.stored, self.topic_id, self.say)
         self.zookeeper.before_write = self.history.storing
-        config = load_broker_config({"auto.leader.rebalance.enable": "false", "broker.id": "1"})
+        settings = {"broker.id": "1", "auto.leader.rebalance.enable": "true" if modes.balances else "false"}
+        config = load_broker_config({**settings, "leader.imbalance.check.interval.seconds": "4"})
         self.brokers = {
             number: SimulatedBroker(
-                number, config, self.network, self.zookeeper, self.history.answered, watcher=self.history
+                number,
+                config,
+                self.network,
+                self.zookeeper,
+                self.history,
+                reads_from_followers=modes.reads_from_followers,
             )
-            for number in range(1, brokers + 1)
+            for number in range(1, modes.brokers + 1)
         }
-        self._decoded: dict[PartitionName, tuple[int, PartitionInfo]] = {}
+        self._decoded: dict[PartitionName, tuple[Node, Node, PartitionInfo]] = {}
+        self._ids: dict[tuple[str, int], uuid.UUID] = {}  # by name and creation id of the node
         self._format_store()
 
     def _format_store(self) -> None:
@@ -89,15 +99,28 @@ class SimulatedCluster:
     # ---- looking --------------------------------------------------------------------------------------------------
 
     def stored(self, name: PartitionName) -> PartitionInfo | None:
-        """The truth: what the store holds now."""
-        node = self.zookeeper.tree.nodes.get(paths.partition_state(*name))
-        if node is None:
+        """The truth: what the store holds now. A topic whose deletion is decided is gone."""
+        nodes = self.zookeeper.tree.nodes
+        node = nodes.get(paths.partition_state(*name))
+        if node is None or paths.delete_topic(name[0]) in nodes:
             return None
+        topic = nodes[paths.topic(name[0])]
         known = self._decoded.get(name)
-        if known is None or known[0] != node.version:
-            known = (node.version, decode_state(self.zookeeper.tree, name, node.data))
-            self._decoded[name] = known
-        return known[1]
+        if known is None or known[0] is not node or known[1] is not topic:
+            known = self._decoded[name] = (node, topic, decode_state(topic.data, name[1], node.data))
+        return known[2]
+
+    def topic_id(self, topic: str) -> uuid.UUID | None:
+        nodes = self.zookeeper.tree.nodes
+        node = nodes.get(paths.topic(topic))
+        if node is None or paths.delete_topic(topic) in nodes:
+            return None
+        known = self._ids.get((topic, node.created_id))
+        if known is None:
+            decoded = codecs.decode_topic(node.data)
+            assert decoded is not None
+            known = self._ids[topic, node.created_id] = decoded[0]
+        return known
 
     def _log_of(self, broker: int, name: PartitionName) -> SimulatedLog | None:
         return self.brokers[broker].logs.log(*name)
@@ -111,8 +134,7 @@ class SimulatedCluster:
 
     # ---- doing ----------------------------------------------------------------------------------------------------
 
-    async def start(self, topics: dict[str, int]) -> list[PartitionName]:
-        """All brokers, and one-partition topics named with their min.insync.replicas."""
+    async def start(self, topics: Sequence[NewTopic]) -> list[PartitionName]:
         for broker in self.brokers.values():
             broker.start()
         deadline = asyncio.get_running_loop().time() + 30
@@ -123,13 +145,9 @@ class SimulatedCluster:
             ]
             if not active:
                 continue
-            wanted = [
-                NewTopic(name, 1, len(self.brokers), configs={"min.insync.replicas": str(min_insync)})
-                for name, min_insync in topics.items()
-            ]
             try:
-                await active[0].controller.create_topics(wanted)
+                await active[0].controller.create_topics(topics)
             except Fault:
                 continue
-            return [(name, 0) for name in topics]
+            return [(topic.name, index) for topic in topics for index in range(topic.partitions)]
         raise AssertionError("the cluster did not come up within 30 s")

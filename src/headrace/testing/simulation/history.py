@@ -1,32 +1,39 @@
 """What the cluster promised, and the invariants that are checked whenever something moves.
 
-The ghost: per partition, the one sequence of records that was ever committed (below some replica's high watermark).
+The ghost: per partition of one topic id, the one sequence of records that was ever committed (below some replica's high
+watermark). A topic that is created again under its name has other ghosts.
 
 - Two replicas never commit different records at one offset.
 - What is acknowledged is committed, and on every member of the stored in-sync set at that moment.
 - A broker acknowledges only while its session with the store lives.
-- The leader's high watermark never passes what a member of the stored in-sync set holds.
+- The leader's high watermark never passes what a member of the stored in-sync set, or an eligible replica, holds.
+- Whoever is stored as in sync or eligible holds everything committed, down to what was deleted on request.
 - A stored leader is in its in-sync set, and comes from the in-sync or eligible replicas before it, unless every one of
-  those has restarted uncleanly: then the last known leader may come back (and may lack what a power cut took).
-- A new leader holds everything committed, but for that last case, in which the ghost is cut back to what it holds.
+  those has restarted uncleanly (then the last known leader may come back, and may lack what a power cut took), or the
+  topic allows unclean elections and none of them is alive.
+- A new leader holds everything committed, but for those cases, in which the ghost is cut back to what it holds.
+- The latest offset that a leader names never falls short of what is committed (KIP-207).
+- No log begins after what somebody asked to delete.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import uuid
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from headrace.cluster import codecs
-from headrace.cluster.core.image import NO_LEADER, PartitionInfo
+from headrace.cluster.core.image import NO_LEADER, BrokerInfo, PartitionInfo
 from headrace.coordination import paths
 from headrace.coordination.core.tree import Tree
-from headrace.coordination.store import Create, Op, Set
+from headrace.coordination.store import Create, Delete, Op, Set
 from headrace.kernel.errors import ErrorCode
 from headrace.replication.partition import Partition
 from headrace.testing.simulation.log import Entry, SimulatedLog
 
 PartitionName = tuple[str, int]
+PartitionKey = tuple[uuid.UUID, int]
 
 
 class InvariantBroken(AssertionError):
@@ -34,61 +41,112 @@ class InvariantBroken(AssertionError):
 
 
 @dataclass
+class Ghost:
+    """What was promised of one partition."""
+
+    committed: list[Entry] = field(default_factory=list)
+    acknowledged: dict[int, int] = field(default_factory=dict)  # offset → value
+    deleted_to: int = 0  # how far somebody asked to delete
+    may_lack: set[int] = field(default_factory=set)  # leader epochs of leaders that came back without being complete
+    excused_next: int | None = None  # such a leader, while it has yet to lead
+    excused: int = 0  # records that were lost that way
+
+    def missing_in(self, log: SimulatedLog | None) -> int | None:
+        """The first committed offset that this log should hold and does not."""
+        if log is None:
+            return 0 if self.committed else None
+        base, end = log.base_offset, len(self.committed)
+        first = max(log.log_start_offset, base)
+        held = log.entries[first - base : max(0, end - base)]
+        wanted = self.committed[first:]
+        if held == wanted:
+            return None
+        differs = (at for at, (mine, theirs) in enumerate(zip(held, wanted, strict=False)) if mine != theirs)
+        return first + next(differs, len(held))
+
+
+@dataclass
 class History:
-    """`log_of(broker, name)` and `session_lives(broker)` look into the simulated cluster."""
+    """`log_of(broker, name)` and `session_lives(broker)` look into the simulated cluster; `stored` and `topic_id` into
+    the store, where a topic that is marked for deletion is gone."""
 
     log_of: Callable[[int, PartitionName], SimulatedLog | None]
     session_lives: Callable[[int], bool]
     stored: Callable[[PartitionName], PartitionInfo | None]
+    topic_id: Callable[[str], uuid.UUID | None]
     say: Callable[[str], None]
     # Told as well as raised: the real code survives faults of its parts, and would survive this one.
     on_broken: Callable[[InvariantBroken], None] = lambda broken: None
-    committed: dict[PartitionName, list[Entry]] = field(default_factory=dict)
-    acknowledged: dict[PartitionName, dict[int, int]] = field(default_factory=dict)
-    # (partition, leader epoch) of leaders that came back although they may lack records.
-    last_known: set[tuple[PartitionName, int]] = field(default_factory=set)
-    _excused_next: dict[PartitionName, int] = field(default_factory=dict)  # the last known leader that has yet to lead
+    ghosts: dict[PartitionKey, Ghost] = field(default_factory=dict)
     damaged: set[int] = field(default_factory=set)  # brokers after a power cut, until the controller knows them anew
     registrations: dict[int, bool] = field(default_factory=dict)  # broker epoch → whether it was a clean start
-    excused: int = 0
+    allow_unclean: Collection[str] = ()  # topics
+    unclean_elections: int = 0
     acknowledgements: int = 0
     reads: int = 0
+
+    @property
+    def excused(self) -> int:
+        return sum(ghost.excused for ghost in self.ghosts.values())
 
     def _fail(self, message: str) -> NoReturn:
         broken = InvariantBroken(message)
         self.on_broken(broken)
         raise broken
 
+    def ghost(self, topic_id: uuid.UUID | None, index: int) -> Ghost:
+        assert topic_id is not None
+        return self.ghosts.setdefault((topic_id, index), Ghost())
+
+    def _current(self, topic: str, topic_id: uuid.UUID | None, index: int) -> PartitionInfo | None:
+        """The stored state, if it is that of this very topic."""
+        return self.stored((topic, index)) if self.topic_id(topic) == topic_id else None
+
+    def _held(self, broker: int, name: PartitionName, topic_id: uuid.UUID | None) -> SimulatedLog | None:
+        log = self.log_of(broker, name)
+        return log if log is not None and log.topic_id == topic_id else None
+
     # ---- logs -----------------------------------------------------------------------------------------------------
 
     def marked(self, log: SimulatedLog) -> None:
         """A replica's high watermark moved."""
         name = (log.topic, log.partition)
-        ghost = self.committed.setdefault(name, [])
-        for offset in range(log.checked_to, log.high_watermark):
+        ghost = self.ghost(log.topic_id, log.partition)
+        info = self._current(log.topic, log.topic_id, log.partition)
+        if (
+            info is not None
+            and ghost.excused_next == log.broker == info.leader
+            and log.leader_epochs.latest == info.leader_epoch
+        ):
+            self._cut_back(ghost, log)  # it commits in the very moment in which it starts to lead
+        committed = ghost.committed
+        for offset in range(min(log.checked_to, len(committed)), log.high_watermark):
             entry = log.entry(offset)
             if entry is None:
                 self._fail(f"broker {log.broker} {name}: high watermark past its own log at {offset}")
-            if offset < len(ghost):
-                if ghost[offset] != entry:
+            if offset < len(committed):
+                if committed[offset] != entry:
                     self._fail(
-                        f"broker {log.broker} commits {entry} at {offset} of {name}, but {ghost[offset]} was committed"
+                        f"broker {log.broker} commits {entry} at {offset} of {name}, "
+                        f"but {committed[offset]} was committed"
                     )
-            elif offset == len(ghost):
-                ghost.append(entry)
+            else:
+                committed.append(entry)
         log.checked_to = max(log.checked_to, log.high_watermark)
-        self._check_mark(log, name)
+        if log.log_start_offset > ghost.deleted_to:
+            self._fail(f"broker {log.broker} {name} begins at {log.log_start_offset}, deleted is {ghost.deleted_to}")
+        self._check_mark(log, name, info)
 
-    def _check_mark(self, log: SimulatedLog, name: PartitionName) -> None:
-        info = self.stored(name)
+    def _check_mark(self, log: SimulatedLog, name: PartitionName, info: PartitionInfo | None) -> None:
         if info is None or info.leader != log.broker or log.broker in self.damaged:
             return
-        for member in info.isr:
-            held = self.log_of(member, name)
+        for member in (*info.isr, *info.eligible):
+            held = self._held(member, name, log.topic_id)
             end = 0 if held is None else held.log_end_offset
             if end < log.high_watermark and member not in self.damaged:
+                which = "in-sync" if member in info.isr else "eligible"
                 self._fail(
-                    f"{name}: the leader's mark {log.high_watermark} is past the end {end} of in-sync replica {member}"
+                    f"{name}: the leader's mark {log.high_watermark} is past the end {end} of {which} replica {member}"
                 )
 
     # ---- promises -------------------------------------------------------------------------------------------------
@@ -99,101 +157,174 @@ class History:
         name = (partition.topic, partition.index)
         if not self.session_lives(broker.id):
             self._fail(f"broker {broker.id} acknowledged {values} on {name} after its session had ended")
-        ghost = self.committed.get(name, [])
-        info = self.stored(name)
+        ghost = self.ghost(partition.topic_id, partition.index)
+        info = self._current(partition.topic, partition.topic_id, partition.index)
         for offset, value in enumerate(values, first):
-            if offset >= len(ghost) or ghost[offset].value != value:
+            if offset >= len(ghost.committed) or ghost.committed[offset].value != value:
                 self._fail(f"{value} at {offset} of {name} was acknowledged but not committed")
             for member in () if info is None else info.isr:
-                held = self.log_of(member, name)
+                held = self._held(member, name, partition.topic_id)
                 entry = None if held is None else held.entry(offset)
-                if (entry is None or entry.value != value) and member not in self.damaged:
+                deleted = held is not None and offset < held.log_start_offset
+                if (entry is None or entry.value != value) and member not in self.damaged and not deleted:
                     self._fail(
                         f"{value} at {offset} of {name} was acknowledged by {broker.id} "
                         f"in epoch {partition.leader_epoch}, but in-sync replica {member} does not hold it ({info})"
                     )
-            self.acknowledged.setdefault(name, {})[offset] = value
+            ghost.acknowledged[offset] = value
         self.acknowledgements += len(values)
         self.say(f"ack {name} {first} {values} by {broker.id}")
 
-    def read(self, name: PartitionName, offset: int, epoch: int, value: int) -> None:
-        ghost = self.committed.get(name, [])
-        if offset >= len(ghost) or ghost[offset] != Entry(epoch, value):
-            self._fail(f"a consumer read {value} at {offset} of {name}, which was never committed")
+    def deleting(self, partition: Partition, offset: int) -> None:
+        """Somebody asks to delete the records below `offset`."""
+        ghost = self.ghost(partition.topic_id, partition.index)
+        ghost.deleted_to = max(ghost.deleted_to, offset)
+
+    def read(self, topic_id: uuid.UUID, index: int, offset: int, epoch: int, value: int) -> None:
+        ghost = self.ghost(topic_id, index)
+        if ghost.excused:
+            return
+        if offset >= len(ghost.committed) or ghost.committed[offset] != Entry(epoch, value):
+            self._fail(f"a consumer read {value} at {offset} of partition {index}, which was never committed")
         self.reads += 1
+
+    def latest_named(self, broker: int, partition: Partition, offset: int) -> None:
+        """A leader tells where the log ends. Whoever leads no more without knowing it may tell an old end."""
+        info = self._current(partition.topic, partition.topic_id, partition.index)
+        committed = self.ghost(partition.topic_id, partition.index).committed
+        if info is not None and info.leader_epoch == partition.leader_epoch and offset < len(committed):
+            self._fail(
+                f"broker {broker} says that {partition.topic}-{partition.index} ends at {offset}, "
+                f"but {len(committed)} records are committed"
+            )
 
     # ---- leadership -----------------------------------------------------------------------------------------------
 
     def led(self, broker: int, partition: Partition) -> None:
         """A broker starts to lead."""
         name = (partition.topic, partition.index)
-        info = self.stored(name)
+        info = self._current(partition.topic, partition.topic_id, partition.index)
         if info is None or info.leader_epoch != partition.leader_epoch:
             return  # it acts on an image that is already history; its followers will not follow
-        log = self.log_of(broker, name)
-        assert log is not None
-        ghost = self.committed.setdefault(name, [])
-        held = [log.entry(offset) for offset in range(len(ghost))]
-        good = next(
-            (at for at, (mine, wanted) in enumerate(zip(held, ghost, strict=True)) if mine != wanted), len(ghost)
-        )
-        self.say(f"lead {name} {broker} epoch {partition.leader_epoch} end {log.log_end_offset} of {len(ghost)}")
-        if good == len(ghost):
-            self._excused_next.pop(name, None)
-            return
-        if (name, partition.leader_epoch) not in self.last_known:
+        log = self._held(broker, name, partition.topic_id)
+        assert log is not None, f"broker {broker} leads {name} with a log of another topic, or none"
+        ghost = self.ghost(partition.topic_id, partition.index)
+        good = ghost.missing_in(log)
+        end = len(ghost.committed)
+        self.say(f"lead {name} {broker} epoch {partition.leader_epoch} end {log.log_end_offset} of {end}")
+        if good is not None and partition.leader_epoch not in ghost.may_lack:
             self._fail(
                 f"broker {broker} leads {name} in epoch {partition.leader_epoch} with a log of {log.log_end_offset}, "
-                f"which lacks the committed {ghost[good]} at {good}"
+                f"which lacks the committed {ghost.committed[good]} at {good}"
             )
-        self._excused_next.pop(name, None)
-        self.excused += len(ghost) - good
-        del ghost[good:]
-        promised = self.acknowledged.get(name, {})
-        for offset in [at for at in promised if at >= good]:
-            del promised[offset]
+        self._cut_back(ghost, log)
+
+    def _cut_back(self, ghost: Ghost, log: SimulatedLog) -> None:
+        """Whatever this leader lacks is lost, and counted."""
+        ghost.excused_next = None
+        good = ghost.missing_in(log)
+        if good is None:
+            return
+        log.checked_to = min(log.checked_to, good)
+        ghost.excused += len(ghost.committed) - good
+        del ghost.committed[good:]
+        for offset in [at for at in ghost.acknowledged if at >= good]:
+            del ghost.acknowledged[offset]
 
     def storing(self, tree: Tree, ops: Sequence[Op], transaction_id: int) -> None:
         """The store is about to take these operations."""
         unclean: set[int] = set()
+        alive = {broker for broker, info in self._accepted(tree) if not (info.fenced or info.shutting_down)}
         for op in ops:
-            if not isinstance(op, Create | Set):
-                continue
-            if op.path.startswith(paths.BROKER_IDS + "/"):
+            if isinstance(op, Delete) and op.path.startswith(paths.ACCEPTED_BROKERS + "/"):
+                alive.discard(int(op.path.rsplit("/", 1)[1]))
+            elif isinstance(op, Create | Set) and op.path.startswith(paths.BROKER_IDS + "/"):
                 _, clean = codecs.decode_registration(int(op.path.rsplit("/", 1)[1]), op.data, transaction_id)
                 self.registrations[transaction_id] = clean
-            elif op.path.startswith(paths.ACCEPTED_BROKERS + "/"):
+            elif isinstance(op, Create | Set) and op.path.startswith(paths.ACCEPTED_BROKERS + "/"):
                 accepted = codecs.decode_accepted(op.data)
-                self.damaged.discard(accepted.id)
-                if not self.registrations[accepted.epoch]:
-                    unclean.add(accepted.id)
-        for op in ops:
-            if isinstance(op, Set) and op.path.endswith("/state") and op.path.startswith(paths.TOPICS + "/"):
-                parts = op.path.split("/")
-                self._check_election((parts[3], int(parts[5])), tree, op, unclean)
+                alive.discard(accepted.id)
+                if not accepted.fenced:  # otherwise it is only known to be away
+                    alive |= set() if accepted.shutting_down else {accepted.id}
+                    self.damaged.discard(accepted.id)
+                    if not self.registrations[accepted.epoch]:
+                        unclean.add(accepted.id)
+        for name, states in _states_set(ops).items():
+            topic_path = paths.topic(name[0])
+            if paths.partition_state(*name) not in tree.nodes:
+                continue  # made in this very transaction: nobody holds anything yet
+            topic_data = next((op.data for op in reversed(ops) if isinstance(op, Set) and op.path == topic_path), None)
+            old_topic = tree.nodes[topic_path].data
+            known = decode_state(old_topic, name[1], tree.nodes[paths.partition_state(*name)].data)
+            for data in states:
+                after = decode_state(topic_data or old_topic, name[1], data)
+                self._check_state(name, known, after, unclean, alive)
+                known = after
+            if not {*known.isr, *known.eligible} <= set(known.replicas):
+                self._fail(f"{name}: in sync or eligible, but not a replica: {known}")
 
-    def _check_election(self, name: PartitionName, tree: Tree, op: Set, unclean: set[int]) -> None:
-        before = decode_state(tree, name, tree.nodes[op.path].data)
-        after = decode_state(tree, name, op.data)
+    @staticmethod
+    def _accepted(tree: Tree) -> Iterator[tuple[int, BrokerInfo]]:
+        for broker in tree.children.get(paths.ACCEPTED_BROKERS, ()):
+            yield int(broker), codecs.decode_accepted(tree.nodes[paths.accepted_broker(int(broker))].data)
+
+    def _check_state(
+        self, name: PartitionName, before: PartitionInfo, after: PartitionInfo, unclean: set[int], alive: set[int]
+    ) -> None:
         if after.leader != NO_LEADER and after.leader not in after.isr:
             self._fail(f"{name}: leader {after.leader} is not in the in-sync set {after.isr}")
         if (after.leader_epoch, after.partition_epoch) <= (before.leader_epoch, before.partition_epoch):
             self._fail(f"{name}: the stored state goes back from {before} to {after}")
         self.say(f"store {name} leader {after.leader} epoch {after.leader_epoch} isr {after.isr} elr {after.eligible}")
-        if after.leader == NO_LEADER or after.leader_epoch == before.leader_epoch:
-            return
-        fit = {*before.isr, *before.eligible} - unclean
+        ghost = self.ghost(self.topic_id(name[0]), name[1])
+        if after.leader != NO_LEADER and after.leader_epoch != before.leader_epoch:
+            self._check_election(name, ghost, before, after, {*before.isr, *before.eligible} - unclean, alive)
+        if ghost.excused_next is None:  # otherwise nobody knows yet what is left
+            self._check_members(name, ghost, before, after)
+
+    def _check_members(self, name: PartitionName, ghost: Ghost, before: PartitionInfo, after: PartitionInfo) -> None:
+        known = {*before.isr, *before.eligible}
+        for member in (*after.isr, *after.eligible):
+            if member in known or member in self.damaged:
+                continue
+            missing = ghost.missing_in(self._held(member, name, self.topic_id(name[0])))
+            if missing is not None:
+                self._fail(f"{name}: {member} joins {after.isr} without the committed record at {missing} ({after})")
+
+    def _check_election(
+        self,
+        name: PartitionName,
+        ghost: Ghost,
+        before: PartitionInfo,
+        after: PartitionInfo,
+        fit: set[int],
+        alive: set[int],
+    ) -> None:
         if after.leader in fit:
-            if self._excused_next.get(name) == after.leader:  # elected before, but it never heard of that
-                self.last_known.add((name, after.leader_epoch))
+            if ghost.excused_next == after.leader:  # elected before, but it never heard of that
+                ghost.may_lack.add(after.leader_epoch)
             return
-        if fit:
+        if before.is_reassigning and not after.is_reassigning and after.leader not in before.removing:
+            return  # it takes over as it joins, which asks it to hold everything
+        if name[0] in self.allow_unclean and not fit & alive:
+            self.unclean_elections += 1
+        elif fit:
             self._fail(f"{name}: {after.leader} was elected, though only {fit} may lead ({before})")
-        self.last_known.add((name, after.leader_epoch))
-        self._excused_next[name] = after.leader
+        ghost.may_lack.add(after.leader_epoch)
+        ghost.excused_next = after.leader
 
 
-def decode_state(tree: Tree, name: PartitionName, data: bytes) -> PartitionInfo:
-    topic = codecs.decode_topic(tree.nodes[paths.topic(name[0])].data)
+def _states_set(ops: Sequence[Op]) -> dict[PartitionName, list[bytes]]:
+    """The states that a transaction stores: a partition may move more than once in it."""
+    found: dict[PartitionName, list[bytes]] = {}
+    for op in ops:
+        if isinstance(op, Set) and op.path.endswith("/state") and op.path.startswith(paths.TOPICS + "/"):
+            parts = op.path.split("/")
+            found.setdefault((parts[3], int(parts[5])), []).append(op.data)
+    return found
+
+
+def decode_state(topic_data: bytes, index: int, data: bytes) -> PartitionInfo:
+    topic = codecs.decode_topic(topic_data)
     assert topic is not None
-    return codecs.decode_partition(name[1], topic[1], data)
+    return codecs.decode_partition(index, topic[1], data)

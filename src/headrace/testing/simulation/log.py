@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from headrace.kernel.errors import OffsetOutOfRange
+from headrace.kernel.errors import OffsetOutOfRange, StorageFault
 from headrace.storage.leader_epochs import LeaderEpochs
 from headrace.storage.log_config import LogConfig
 
 RECORD: Final = struct.Struct(">qiq")
+DISKS: Final = (0, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class _EpochsInMemory(LeaderEpochs):
         if epoch >= 0:
             self.note(epoch, start_offset)
 
-    def _replace(self, pairs: list[tuple[int, int]]) -> None:
+    def _replace(self, pairs: list[tuple[int, int]], **_: Any) -> None:
         self._pairs = pairs
         self._remember_latest()
 
@@ -84,6 +85,7 @@ class SimulatedLog:
         self.entries: list[Entry] = []
         self.base_offset = 0
         self.durable_end = 0
+        self.directory = 0  # which of the broker's disks it lies on
         self.log_start_offset = 0
         self.high_watermark = 0
         self.offline_reason: str | None = None
@@ -100,12 +102,18 @@ class SimulatedLog:
     def update_config(self, config: LogConfig) -> None:
         self.config = config
 
+    def _check_online(self) -> None:
+        if self.offline_reason is not None:
+            raise StorageFault(f"{self.topic}-{self.partition} is offline: {self.offline_reason}")
+
     def append_as_leader(self, data: bytearray, *, leader_epoch: int, now_ms: int, **_: Any) -> SimulatedAppend:
+        self._check_online()
         first = self.log_end_offset
         self.entries.extend(Entry(leader_epoch, value) for _, _, value in RECORD.iter_unpack(data))
         return SimulatedAppend(first, self.log_end_offset - 1)
 
     def append_as_follower(self, data: memoryview) -> SimulatedAppend:
+        self._check_online()
         first = self.log_end_offset
         for offset, epoch, value in RECORD.iter_unpack(data):
             if offset < self.log_end_offset:
@@ -118,6 +126,7 @@ class SimulatedLog:
     def read(
         self, offset: int, max_bytes: int, *, up_to: int | None = None, min_one_batch: bool = True
     ) -> SimulatedSlice | None:
+        self._check_online()
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise OffsetOutOfRange(f"{offset} is outside {self.log_start_offset}..{self.log_end_offset}")
         count = max(max_bytes // RECORD.size, 1 if min_one_batch else 0)
@@ -140,7 +149,10 @@ class SimulatedLog:
                 self._watcher.marked(self)
 
     def advance_log_start(self, offset: int) -> None:
-        self.log_start_offset = max(self.log_start_offset, offset)
+        """What lies below is gone for readers; it is kept here, as a broker keeps the segment that holds it."""
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            self.leader_epochs.truncate_from_start(offset)
 
     def truncate_to(self, offset: int) -> None:
         del self.entries[max(0, offset - self.base_offset) :]
@@ -159,11 +171,11 @@ class SimulatedLog:
 
     def restart(self, checkpointed_mark: int) -> None:
         """The process came back: the mark is the one last checkpointed."""
-        self.high_watermark = min(checkpointed_mark, self.log_end_offset)
+        self.high_watermark = max(self.log_start_offset, min(checkpointed_mark, self.log_end_offset))
 
     def power_cut(self, chance: random.Random) -> int:
         """Lose some of what was not flushed. Gives how many records went."""
-        keep = chance.randint(self.durable_end, self.log_end_offset)
+        keep = chance.randint(max(self.durable_end, self.log_start_offset), self.log_end_offset)
         lost = self.log_end_offset - keep
         if lost:
             self.truncate_to(keep)
@@ -171,12 +183,14 @@ class SimulatedLog:
 
 
 class SimulatedLogs:
-    """The log directory of one broker: it outlives the broker's process."""
+    """The log directories of one broker, two disks: they outlive the broker's process."""
 
     def __init__(self, broker: int, watcher: LogWatcher) -> None:
         self._broker = broker
         self._watcher = watcher
         self._logs: dict[tuple[str, int], SimulatedLog] = {}
+        self.failed: set[int] = set()  # disks that give and take nothing any more
+        self._made = 0
 
     def log(self, topic: str, partition: int) -> SimulatedLog | None:
         return self._logs.get((topic, partition))
@@ -188,8 +202,27 @@ class SimulatedLogs:
         self, topic: str, partition: int, topic_id: uuid.UUID, config: LogConfig, *, now_ms: int = 0
     ) -> SimulatedLog:
         log = SimulatedLog(topic, partition, topic_id, config, self._broker, self._watcher)
+        online = [disk for disk in DISKS if disk not in self.failed]
+        log.directory = online[self._made % len(online)]
+        self._made += 1
         self._logs[topic, partition] = log
         return log
 
     def delete(self, topic: str, partition: int, *, now_ms: int = 0) -> None:
-        self._logs.pop((topic, partition), None)
+        log = self._logs.pop((topic, partition), None)
+        if log is not None:
+            log.offline_reason = "deleted"
+
+    def fail(self, disk: int) -> list[SimulatedLog]:
+        """What lies on that disk can be neither read nor written. Gives the logs it takes along."""
+        self.failed.add(disk)
+        taken = [log for log in self.logs() if log.directory == disk]
+        for log in taken:
+            log.offline_reason = "the disk failed"
+        return taken
+
+    def replace_failed(self) -> bool:
+        """Empty disks in the place of failed ones, while the broker is down. Whether there were any."""
+        failed, self.failed = self.failed, set()
+        self._logs = {name: log for name, log in self._logs.items() if log.directory not in failed}
+        return bool(failed)

@@ -11,15 +11,24 @@ from headrace.kernel.ids import TopicPartition
 from headrace.testing.simulation.cluster import SimulatedCluster
 from headrace.testing.simulation.faults import CALM, STORMY
 from headrace.testing.simulation.history import PartitionName
+from headrace.testing.simulation.log import DISKS
 from headrace.testing.simulation.store import STORE_NODE
 
 
 class Nemesis:
-    def __init__(self, cluster: SimulatedCluster, names: list[PartitionName], *, disturbs_clocks: bool = False) -> None:
+    def __init__(
+        self,
+        cluster: SimulatedCluster,
+        names: list[PartitionName],
+        *,
+        disturbs_clocks: bool = False,
+        breaks_disks: bool = False,
+    ) -> None:
         """`disturbs_clocks`: processes are frozen for a while, their clocks run fast or slow, and some are heard by the
-        store without hearing it."""
+        store without hearing it. `breaks_disks`: a disk fails, and is later replaced by an empty one."""
         self.count = 0
         self._disturbs_clocks = disturbs_clocks
+        self._breaks_disks = breaks_disks
         if disturbs_clocks:
             for broker in cluster.brokers.values():
                 broker.clock_rate = cluster.chance.uniform(0.8, 1.25)
@@ -49,6 +58,8 @@ class Nemesis:
         ]
         if self._disturbs_clocks:
             actions += [(8, self._freeze_one), (3, self._freeze_controller), (3, self._deafen_one)]
+        if self._breaks_disks:
+            actions += [(4, self._fail_disk), (3, self._replace_disk)]
         loop = asyncio.get_running_loop()
         end = loop.time() + for_s
         while loop.time() < end:
@@ -189,7 +200,8 @@ class Nemesis:
             now = cluster.stored(name)
             if now is None or now.leader < 0:
                 return
-            if not left and follower.id not in now.isr:
+            knows = cluster.brokers[now.leader].partitions.live_brokers if cluster.brokers[now.leader].is_up else ()
+            if not left and follower.id not in now.isr and follower.id in knows:
                 left = True
                 for arrive in last_words:
                     arrive()
@@ -263,6 +275,24 @@ class Nemesis:
         await asyncio.sleep(self._chance.uniform(0.0, 1.0))
         network.cut.discard(slow)
 
+    async def _fail_disk(self) -> None:
+        """One of its two: the broker goes on with what lies on the other."""
+        broker = self._cluster.brokers[self._some_broker()]
+        if broker.is_up and not broker.logs.failed:
+            lost = broker.fail_disk(self._chance.choice(DISKS))
+            self._cluster.history.damaged.add(broker.id)
+            self._say(f"a disk of {broker.id} fails, with {', '.join(map(str, lost)) or 'nothing'}")
+
+    async def _replace_disk(self) -> None:
+        """The broker comes back with an empty disk where one failed, or where a good one was."""
+        broker = self._cluster.brokers[self._some_broker()]
+        await broker.kill()
+        if not broker.logs.failed:
+            broker.logs.fail(self._chance.choice(DISKS))
+        self._say(f"{broker.id} gets a new disk")
+        broker.logs.replace_failed()
+        self._cluster.history.damaged.add(broker.id)
+
     async def _mend_links(self) -> None:
         self._say("mend")
         self._cluster.network.cut.clear()
@@ -301,5 +331,7 @@ class Nemesis:
             cluster.zookeeper.restart()
         for broker in cluster.brokers.values():
             broker.thaw()
+            if broker.logs.failed:
+                await broker.kill()
             if not broker.is_up:
                 broker.start()

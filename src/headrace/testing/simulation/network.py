@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Final
 
 from headrace.client.errors import NoAnswer, Unreachable
 from headrace.kernel.errors import ErrorCode
@@ -19,6 +19,7 @@ from headrace.testing.simulation.faults import CALM, Faults
 from headrace.testing.simulation.virtual_loop import context_of
 from headrace.wire.replica_fetch import FETCH, FetchAnswer, read_fetch_answer
 
+CLIENT: Final = 50  # the clients' end of a link
 Serve = Callable[[int, dict[str, Any]], Awaitable[Any]]  # (api key, body) → answer
 
 

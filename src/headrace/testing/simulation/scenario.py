@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import random
 from collections.abc import Awaitable, Callable
@@ -11,18 +10,22 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from headrace.client.errors import NoAnswer
-from headrace.controller.core.config_changes import MIN_INSYNC, KeyChange, Operation
+from headrace.cluster.core.image import PartitionInfo
+from headrace.controller.core.config_changes import MIN_INSYNC
+from headrace.controller.core.topics import NewTopic
 from headrace.coordination.store import StoreFailed, StoreFault
-from headrace.kernel.errors import ErrorCode, Fault
+from headrace.kernel.errors import ErrorCode
 from headrace.testing.simulation import virtual_loop
-from headrace.testing.simulation.broker import CONSUME, PRODUCE
 from headrace.testing.simulation.cluster import SimulatedCluster, VirtualClock
 from headrace.testing.simulation.history import InvariantBroken, PartitionName
-from headrace.testing.simulation.log import RECORD
+from headrace.testing.simulation.log import RECORD, SimulatedLog
+from headrace.testing.simulation.modes import Modes
 from headrace.testing.simulation.nemesis import Nemesis
-from headrace.testing.simulation.network import SimulatedConnection
+from headrace.testing.simulation.network import CLIENT, SimulatedConnection
+from headrace.testing.simulation.operator import Operator
+from headrace.testing.simulation.serving import CONSUME, LATEST_OFFSET, PRODUCE
 
-CLIENT: Final = 50
+UNCLEAN: Final = "unclean.leader.election.enable"
 FAULTY_S: Final = 25.0
 CONVERGE_S: Final = 60.0
 
@@ -39,12 +42,13 @@ class Outcome:
 
 
 def run_seed(
-    seed: int, *, faulty_s: float = FAULTY_S, moves_settings: bool = False, disturbs_clocks: bool = False
+    seed: int, modes: Modes | None = None, *, faulty_s: float = FAULTY_S, trace: list[str] | None = None
 ) -> Outcome:
-    """Raises InvariantBroken when a promise was broken. `moves_settings`: somebody changes min.insync.replicas;
-    `disturbs_clocks`: processes are frozen, clocks run fast and slow (`Nemesis`)."""
+    """Raises InvariantBroken when a promise was broken. Without `modes` the seed draws them too. `trace` is filled as
+    the run goes, so that it is there when the run fails."""
+    drawn = Modes.drawn(seed) if modes is None else modes
     with VirtualClock(), _Listening() as errors:
-        return virtual_loop.run(lambda: _run(seed, faulty_s, moves_settings, disturbs_clocks, errors))
+        return virtual_loop.run(lambda: _run(seed, drawn, faulty_s, trace if trace is not None else [], errors))
 
 
 class _Listening(logging.Handler):
@@ -75,23 +79,20 @@ class _Listening(logging.Handler):
         logger.propagate = self._before[1]
 
 
-async def _run(seed: int, faulty_s: float, moves_settings: bool, disturbs_clocks: bool, errors: _Listening) -> Outcome:
-    return await _Scenario(seed, faulty_s, moves_settings, disturbs_clocks, errors).run()
+async def _run(seed: int, modes: Modes, faulty_s: float, trace: list[str], errors: _Listening) -> Outcome:
+    return await _Scenario(seed, modes, faulty_s, trace, errors).run()
 
 
 class _Scenario:
-    def __init__(
-        self, seed: int, faulty_s: float, moves_settings: bool, disturbs_clocks: bool, errors: _Listening
-    ) -> None:
+    def __init__(self, seed: int, modes: Modes, faulty_s: float, trace: list[str], errors: _Listening) -> None:
         self._seed = seed
+        self._modes = modes
         self._faulty_s = faulty_s
-        self._disturbs_clocks = disturbs_clocks
-        self._moves_settings = moves_settings
-        self._cluster = SimulatedCluster(seed)
+        self._cluster = SimulatedCluster(seed, modes, trace)
         self._chance = self._cluster.chance
         self._next_value = 1
         self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._names: list[PartitionName] = []
+        self._names: list[PartitionName] = []  # grows with the topics
         asyncio.get_running_loop().set_exception_handler(self._uncaught)
         self._cluster.history.on_broken = self._stop
         errors.heard = self._stop
@@ -107,19 +108,31 @@ class _Scenario:
 
     async def run(self) -> Outcome:
         cluster = self._cluster
-        self._names = await self._unless_broken(cluster.start({"safe": 2, "fast": 1}))
-        load = [asyncio.create_task(work) for work in (self._produce(), self._produce(), self._consume())]
-        if self._moves_settings:
-            load.append(asyncio.create_task(self._move_settings()))
+        topics = _topics(self._modes)
+        cluster.history.allow_unclean = [topic.name for topic in topics if UNCLEAN in topic.configs]
+        self._names += await self._unless_broken(cluster.start(topics))
+        work = [self._produce(), self._produce(), self._consume(), self._ask_latest()]
+        operator = Operator(self._seed, cluster, self._names, topics)
+        if self._modes.moves_settings:
+            work.append(operator.move_settings())
+        if self._modes.operates:
+            work.append(operator.operate())
+        load = [asyncio.create_task(one) for one in work]
         for task in load:
             task.add_done_callback(self._load_ended)
-        nemesis = Nemesis(cluster, self._names, disturbs_clocks=self._disturbs_clocks)
+        nemesis = Nemesis(
+            cluster,
+            self._names,
+            disturbs_clocks=self._modes.disturbs_clocks,
+            breaks_disks=self._modes.breaks_disks,
+        )
         await self._unless_broken(nemesis.break_things(self._faulty_s))
         await self._unless_broken(nemesis.heal())
         await self._unless_broken(asyncio.sleep(3.0))
         for task in load:
             task.cancel()
         await asyncio.gather(*load, return_exceptions=True)
+        await self._unless_broken(operator.finish())
         await self._unless_broken(self._converge())
         for broker in cluster.up():
             await broker.kill()
@@ -158,6 +171,8 @@ class _Scenario:
             return None
         info = self._chance.choice(up).view.current.partition(*name)
         target = info.leader if info is not None and info.leader > 0 else self._chance.choice(up).id
+        if info is not None and api_key == CONSUME and self._modes.reads_from_followers:
+            target = self._chance.choice(info.replicas)
         connection = SimulatedConnection(self._cluster.network, CLIENT, target)
         try:
             return await connection.request(api_key, {"topic": name[0], "index": name[1], **body}, timeout=1.0)
@@ -177,32 +192,25 @@ class _Scenario:
         while True:
             await asyncio.sleep(0.1)
             name = self._chance.choice(self._names)
-            offset = next_offset.get(name, 0)
-            answer = await self._ask_leader(name, CONSUME, {"offset": offset})
+            answer = await self._ask_leader(name, CONSUME, {"offset": next_offset.get(name, 0)})
             if answer is None:
                 continue
-            code, data = answer
+            code, data, topic_id = answer
             if code is ErrorCode.offset_out_of_range:
-                next_offset[name] = 0
+                # Deleted, or not there yet where it asked, or of a topic that is gone: it looks again from the start.
+                info = self._cluster.stored(name)
+                log = None if info is None or info.leader < 0 else self._cluster.brokers[info.leader].logs.log(*name)
+                next_offset[name] = 0 if log is None else log.log_start_offset
             for at, epoch, value in RECORD.iter_unpack(data):
-                if self._cluster.history.excused == 0:
-                    self._cluster.history.read(name, at, epoch, value)
+                self._cluster.history.read(topic_id, name[1], at, epoch, value)
                 next_offset[name] = at + 1
 
-    async def _move_settings(self) -> None:
-        # Draws of its own: a seed without it runs as it always did.
-        chance = random.Random(f"settings {self._seed}")
+    async def _ask_latest(self) -> None:
+        """A consumer that starts at the end, over and over; most of all where leadership has just moved."""
+        chance = random.Random(f"latest {self._seed}")
         while True:
-            await asyncio.sleep(chance.uniform(0.1, 1.5))
-            name, value = chance.choice(self._names)[0], chance.choice("1123")
-            for broker in self._cluster.up():
-                if broker.controller.is_active:
-                    change = KeyChange(MIN_INSYNC, Operation.SET, value)
-                    self._cluster.say(f"{MIN_INSYNC}={value} for {name}")
-                    with contextlib.suppress(Fault, TimeoutError):
-                        async with asyncio.timeout(1.0):
-                            await broker.controller.change_configs([("topic", name, [change])])
-                    break
+            await asyncio.sleep(chance.uniform(0.02, 0.2))
+            await self._ask_leader(chance.choice(self._names), LATEST_OFFSET, {})
 
     # ---- the end --------------------------------------------------------------------------------------------------
 
@@ -221,22 +229,51 @@ class _Scenario:
     def _differences(self, name: PartitionName) -> list[str]:
         cluster = self._cluster
         info = cluster.stored(name)
-        assert info is not None
-        if set(info.isr) != set(cluster.brokers):
-            return [f"{name}: in sync are only {info.isr} under leader {info.leader}"]
-        logs = {b: cluster.brokers[b].logs.log(*name) for b in cluster.brokers}
+        if info is None:
+            return [f"{name} does not exist"]
+        if info.is_reassigning or set(info.isr) != set(info.replicas):
+            return [f"{name}: in sync are only {info.isr} under leader {info.leader} ({info})"]
+        if self._modes.balances and info.leader != info.replicas[0]:
+            return [f"{name}: led by {info.leader}, not by the preferred of {info.replicas}"]
+        logs = {b: cluster.brokers[b].logs.log(*name) for b in info.replicas}
         leader = logs[info.leader]
-        assert leader is not None
-        found = []
-        for broker, log in logs.items():
-            if log is None or log.entries != leader.entries:
-                found.append(f"{name}: the log of {broker} differs from that of leader {info.leader}")
-            elif log.high_watermark != leader.log_end_offset:
-                found.append(f"{name}: {broker} is committed to {log.high_watermark} of {leader.log_end_offset}")
+        if leader is None:
+            return [f"{name}: its leader {info.leader} has no log of it"]
+        found = [
+            problem for broker, log in logs.items() for problem in self._difference(name, broker, log, info, leader)
+        ]
         if found:
             return found
-        for offset, value in cluster.history.acknowledged.get(name, {}).items():
+        for offset, value in cluster.history.ghost(leader.topic_id, name[1]).acknowledged.items():
             entry = leader.entry(offset)
-            if entry is None or entry.value != value:
+            if offset >= leader.log_start_offset and (entry is None or entry.value != value):
                 raise InvariantBroken(f"{value} at {offset} of {name} was acknowledged and is lost")
         return found
+
+    def _difference(
+        self, name: PartitionName, broker: int, log: SimulatedLog | None, info: PartitionInfo, leader: SimulatedLog
+    ) -> list[str]:
+        if log is None or log.topic_id != leader.topic_id or log.topic_id != self._cluster.topic_id(name[0]):
+            return [f"{name}: broker {broker} has no log of it"]
+        first = max(log.log_start_offset, leader.log_start_offset)
+        mine, theirs = log.entries[first - log.base_offset :], leader.entries[first - leader.base_offset :]
+        if log.log_end_offset != leader.log_end_offset or mine != theirs:
+            return [f"{name}: the log of {broker} differs from that of leader {info.leader}"]
+        if log.log_start_offset < leader.log_start_offset:
+            return [f"{name}: {broker} begins at {log.log_start_offset}, its leader at {leader.log_start_offset}"]
+        if log.high_watermark != leader.log_end_offset:
+            return [f"{name}: {broker} is committed to {log.high_watermark} of {leader.log_end_offset}"]
+        return []
+
+
+def _topics(modes: Modes) -> list[NewTopic]:
+    topics = [
+        NewTopic("safe", 1, 3, configs={MIN_INSYNC: "2"}),
+        NewTopic("fast", 1, 3, configs={MIN_INSYNC: "1"}),
+    ]
+    if modes.allows_unclean:
+        topics[1] = NewTopic("fast", 1, 3, configs={MIN_INSYNC: "1", UNCLEAN: "true"})
+    if modes.operates:
+        topics.append(NewTopic("small", 1, 1))  # one replica, until it gets more
+        topics.append(NewTopic("again", 1, 3, configs={MIN_INSYNC: "2"}))  # deleted and made anew
+    return topics

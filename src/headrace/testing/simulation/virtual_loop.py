@@ -12,12 +12,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextvars import Context, ContextVar, copy_context
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 
 # Whose process the running code belongs to; None for what stands outside (network, store, clients).
 OWNER: ContextVar[int | None] = ContextVar("OWNER", default=None)
+# Some tasks say goodbye when they are cancelled, and wait for the answer.
+_ROUNDS_TO_END: Final = 5
+_END_WITHIN_S: Final = 30.0
 
 
 def context_of(owner: int | None) -> Context:
@@ -74,6 +77,18 @@ class VirtualLoop(asyncio.BaseEventLoop):
         for held in self._frozen.pop(owner, ()):
             super().call_soon(self._run_owned, held, context=held.context)
 
+    def end_all(self) -> None:
+        """Whatever still runs is ended here: what is left to the garbage collector would disturb the next run."""
+        for owner in tuple(self._frozen):
+            self.thaw(owner)
+        for _ in range(_ROUNDS_TO_END):
+            tasks = asyncio.all_tasks(self)
+            if not tasks:
+                return
+            for task in tasks:
+                task.cancel()
+            self.run_until_complete(asyncio.wait(tasks, timeout=_END_WITHIN_S))
+
     def call_soon(self, callback: Callable[..., Any], *args: Any, context: Context | None = None) -> asyncio.Handle:  # type: ignore[override]
         context = context or copy_context()
         if context.get(OWNER) is None:
@@ -115,7 +130,5 @@ def run(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
     try:
         return loop.run_until_complete(main())
     finally:
-        for task in asyncio.all_tasks(loop):
-            task.cancel()
-        loop.run_until_complete(asyncio.sleep(0))
+        loop.end_all()
         loop.close()

@@ -1,0 +1,158 @@
+"""What a simulated broker answers: brokers' requests by the real handlers, clients' by the real partitions.
+
+A client's requests are simpler than the wire's: one partition, values instead of batches. What a consumer is told is
+noted for the history here, at the moment it is decided.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.handlers.alter_partition import AlterPartition
+from headrace.handlers.assign_replicas_to_dirs import AssignReplicasToDirs
+from headrace.handlers.broker_heartbeat import BrokerHeartbeat
+from headrace.handlers.context import ANONYMOUS, RequestContext
+from headrace.handlers.fetch import Fetch
+from headrace.handlers.fetch_sessions import FetchSessions
+from headrace.handlers.inner_requests import serve_inner
+from headrace.handlers.leaders import Leaders
+from headrace.handlers.letters import BY_LETTER
+from headrace.handlers.table import HandlerTable
+from headrace.kernel.errors import ErrorCode, Fault
+from headrace.replication.leader_channel import LIST_OFFSETS
+from headrace.replication.offset_lookup import EARLIEST, LATEST
+from headrace.testing.simulation.history import History
+from headrace.testing.simulation.log import SimulatedSlice, encode
+from headrace.wire import codec
+from headrace.wire.fetch_request import read_fetch_request
+from headrace.wire.replica_fetch import FETCH
+
+if TYPE_CHECKING:
+    from headrace.testing.simulation.broker import SimulatedBroker
+
+PRODUCE: Final = 0
+CONSUME: Final = -1
+LATEST_OFFSET: Final = -2
+DELETE_RECORDS: Final = -3
+LISTENER: Final = "INTERNAL"
+_READ_BYTES: Final = 400
+
+
+class Serving:
+    def __init__(self, broker: SimulatedBroker, history: History) -> None:
+        self._broker = broker
+        self._history = history
+        self._partitions = partitions = broker.partitions
+        sessions = FetchSessions()
+        self._fetches = Fetch(partitions, Leaders(broker.view), sessions, monotonic_ms=partitions.monotonic_ms)
+        partitions.subscribe(lambda one: sessions.leads_more(partitions.monotonic_ms()) if one.is_leader else None)
+        self._of_brokers = of_brokers(broker)
+
+    async def __call__(self, api_key: int, body: dict[str, Any]) -> Any:
+        if not self._broker.is_up:
+            raise ConnectionError
+        handler = self._of_brokers.get(api_key)
+        if handler is not None:
+            return await self._inner(api_key, handler.versions[-1], body)
+        if api_key == FETCH:
+            return await self._fetch(**body)
+        if api_key == LIST_OFFSETS:
+            return self._earliest(**body)
+        if api_key == PRODUCE:
+            return await self._produce(**body)
+        if api_key == LATEST_OFFSET:
+            return self._latest(**body)
+        if api_key == DELETE_RECORDS:
+            return await self._delete(**body)
+        assert api_key == CONSUME
+        return self._consume(**body)
+
+    # ---- brokers --------------------------------------------------------------------------------------------------
+
+    async def _inner(self, api_key: int, version: int, body: dict[str, Any]) -> Any:
+        """As bytes, there and back, by the broker's own table of handlers."""
+        frame = bytes(codec.encode_request(api_key, version, 0, "broker", body)[4:])
+        answer = await serve_inner(
+            self._of_brokers, frame, BY_LETTER, host="", listener=LISTENER, principal=ANONYMOUS, now_ms=0
+        )
+        return codec.read_response(api_key, version, answer)[1]
+
+    async def _fetch(self, frame: bytes) -> bytes:
+        """With the sessions of a broker: what a follower named once is remembered here."""
+        header, at = codec.read_request_header(memoryview(frame)[4:])
+        request = read_fetch_request(memoryview(frame)[4:], at, header.api_version)
+        context = RequestContext(header, "", LISTENER, ANONYMOUS, self._partitions.monotonic_ms())
+        answer = self._fetches(request, context)
+        parts = answer if isinstance(answer, list) else await answer
+        if not self._broker.is_up:
+            raise ConnectionError
+        assert isinstance(parts, list)
+        whole = (part.data if isinstance(part, SimulatedSlice) else part for part in parts)
+        return b"".join(whole)[4:]  # type: ignore[arg-type]  # the log gives no other slices
+
+    def _earliest(self, topic: str, index: int, leader_epoch: int) -> tuple[ErrorCode, int]:
+        try:
+            return ErrorCode.none, self._partitions.led(topic, index).offset_for(EARLIEST, None, leader_epoch).offset
+        except Fault as fault:
+            return fault.code, -1
+
+    # ---- clients --------------------------------------------------------------------------------------------------
+
+    async def _produce(self, topic: str, index: int, values: list[int], timeout_ms: int) -> tuple[ErrorCode, int]:
+        try:
+            partition = self._partitions.led(topic, index)
+            appended = partition.append(encode(values), acks=-1, now_ms=0)
+        except Fault as fault:
+            return fault.code, -1
+        first = appended.first_offset
+        answered: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+
+        def decided(code: ErrorCode) -> None:
+            if self._broker.is_up and not answered.done():
+                self._history.answered(self._broker, partition, first, values, code)
+                answered.set_result(code)
+
+        partition.when_committed(appended.last_offset + 1, decided)
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await answered, first
+        except TimeoutError:
+            return ErrorCode.request_timed_out, -1
+
+    def _consume(self, topic: str, index: int, offset: int) -> tuple[ErrorCode, bytes, uuid.UUID | None]:
+        try:
+            partition = self._partitions.held(topic, index)
+            read = partition.read(offset, _READ_BYTES)
+        except Fault as fault:
+            return fault.code, b"", None
+        data = b"" if read.slice is None else read.slice.data  # type: ignore[attr-defined]
+        return ErrorCode.none, data, partition.topic_id
+
+    def _latest(self, topic: str, index: int) -> tuple[ErrorCode, int]:
+        try:
+            partition = self._partitions.led(topic, index)
+            offset = partition.offset_for(LATEST).offset
+        except Fault as fault:
+            return fault.code, -1
+        self._history.latest_named(self._broker.id, partition, offset)
+        return ErrorCode.none, offset
+
+    async def _delete(self, topic: str, index: int, share: float, timeout_ms: int) -> tuple[ErrorCode, int]:
+        """That share of what is committed, oldest first."""
+        try:
+            partition = self._partitions.led(topic, index)
+            start = partition.log_start_offset
+            offset = start + int(share * (partition.high_watermark - start))
+            self._history.deleting(partition, offset)
+            code = await partition.wait_deleted(partition.delete_records_before(offset), timeout_ms)
+        except Fault as fault:
+            return fault.code, -1
+        return code, offset
+
+
+def of_brokers(broker: SimulatedBroker) -> HandlerTable:
+    """What brokers ask the controller, over the wire or through the store."""
+    handlers = (AlterPartition, BrokerHeartbeat, AssignReplicasToDirs)
+    return HandlerTable([handler(broker.controller, broker.view) for handler in handlers])
