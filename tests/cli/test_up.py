@@ -13,6 +13,7 @@ import pytest
 
 from headrace.cli.reference import commands, examples
 from tests.cli.conftest import PROGRAMS, Run, environment
+from tests.support.cluster import wait_for
 from tests.support.zookeeper import available
 
 pytestmark = pytest.mark.skipif(not available(), reason="needs Java and a ZooKeeper server")
@@ -34,7 +35,9 @@ def cluster(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     process.stdout.close()
 
 
-def test_a_cluster_serves_shows_its_state_and_stops_cleanly(cluster: subprocess.Popen[str], headrace: Run) -> None:
+def test_a_cluster_serves_shows_its_state_and_stops_cleanly(
+    cluster: subprocess.Popen[str], headrace: Run, tmp_path: Path
+) -> None:
     assert cluster.stdout is not None
     first = cluster.stdout.readline()
     found = re.search(r"3 brokers serve (\S+)", first)
@@ -42,6 +45,9 @@ def test_a_cluster_serves_shows_its_state_and_stops_cleanly(cluster: subprocess.
     env = {"HEADRACE_BOOTSTRAP": found[1]}
     assert cluster.stdout.readline().startswith("PROCESS")
     pids = [int(cluster.stdout.readline().split()[2]) for _ in ("zookeeper", "broker-1", "broker-2", "broker-3")]
+    again = headrace("up", "--port", "0", "--zookeeper-port", "0", "--data", str(tmp_path / "data"))
+    assert again.code == 1
+    assert "/data/zookeeper/data is in use by another ZooKeeper server: stop it or choose another" in again.err
     status = headrace("cluster", "status", "-o", "json", env=env).json
     assert sorted(row["broker"] for row in status["brokers"]) == [1, 2, 3]
     assert sum(row["controller"] for row in status["brokers"]) == 1
@@ -51,6 +57,12 @@ def test_a_cluster_serves_shows_its_state_and_stops_cleanly(cluster: subprocess.
     headrace("configs", "set", "topic/kept", "min.insync.replicas=3", env=env)
     os.kill(pids[3], signal.SIGTERM)
     assert re.search(r"broker-3: ended with 0", cluster.stdout.readline())
+
+    def states() -> dict[int, str]:
+        told = headrace("cluster", "brokers", "-o", "json", env=env).json
+        return {row["broker"]: row["state"] for row in told}
+
+    wait_for(lambda: states() == {1: "up", 2: "up", 3: "down"}, 20, "a broker that is away is shown")
     findings = headrace("doctor", "--watch-lag", "0", "-o", "json", env=env).json
     told = [row["found"] for row in findings if row["check"] == "replicas" and row["found"].startswith("kept-")]
     assert len(told) == 3

@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
 from headrace.cli.connecting import Bootstrap, Output, Timeout, connected, existing_topics
 from headrace.cli.output import Format, show, show_one, size_text
 from headrace.cli.topic_facts import log_dirs
-from headrace.client.cluster_client import ClusterClient
+from headrace.client.cluster_client import ClusterClient, Node
 from headrace.kernel.errors import ErrorCode, Fault
+
+_DESCRIBE_CLUSTER: Final = 60
 
 app = typer.Typer(no_args_is_help=True, help="Brokers, controller, in-sync replicas, log directories.")
 
 
 async def broker_rows(client: ClusterClient) -> list[dict[str, Any]]:
-    """Each broker with what it leads and holds, and whether its advertised address answers."""
+    """Each registered broker with what it leads and holds, and whether its advertised address answers."""
     topics = await existing_topics(client, None)
     partitions = [p for topic in topics for p in topic.partitions]
+    nodes = {**await _away(client), **client.metadata.nodes}
     rows = []
-    for node in sorted(client.metadata.nodes.values(), key=lambda n: n.id):
+    for node in sorted(nodes.values(), key=lambda n: n.id):
         try:
-            await client.connection(node.id)
-            state = "up"
+            if node.id in client.metadata.nodes:
+                await client.connection(node.id)
+                state = "up"
+            else:
+                state = "down"
         except Fault as fault:
             state = f"unreachable: {fault.message}"
         rows.append(
@@ -39,6 +45,17 @@ async def broker_rows(client: ClusterClient) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+async def _away(client: ClusterClient) -> dict[int, Node]:
+    """Brokers that are registered and not there; of a cluster that does not tell, none."""
+    body = {"include_cluster_authorized_operations": False, "endpoint_type": 1, "include_fenced_brokers": True}
+    try:
+        found = await client.request(_DESCRIBE_CLUSTER, body)
+    except Fault:
+        return {}
+    fenced = [one for one in found.brokers if getattr(one, "is_fenced", False)]
+    return {int(one.broker_id): Node(int(one.broker_id), one.host, int(one.port), one.rack) for one in fenced}
 
 
 async def unhealthy_partitions(client: ClusterClient) -> list[dict[str, Any]]:

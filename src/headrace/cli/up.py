@@ -48,7 +48,8 @@ def up(
     try:
         cluster.start(stopping)
         if not stopping():
-            _say(f"{brokers} brokers serve {cluster.bootstrap} (data in {cluster.directory}; Ctrl-C stops all)")
+            who = "1 broker serves" if brokers == 1 else f"{brokers} brokers serve"
+            _say(f"{who} {cluster.bootstrap} (data in {cluster.directory}; Ctrl-C stops all)")
             code = _watch(cluster, stopping)
     finally:
         _say("stopping (once more to stop at once)")

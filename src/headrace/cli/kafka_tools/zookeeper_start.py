@@ -23,10 +23,11 @@ def main(argv: list[str] | None = None) -> int:
         return 1
     try:
         command = zookeeper_server.command(file)
+        lock = zookeeper_server.hold_data(file)
     except zookeeper_server.CannotStart as error:
         print(error, file=sys.stderr)
         return 1
-    return processes.run(command, background_log="zookeeper.out" if daemon else None)
+    return processes.run(command, background_log="zookeeper.out" if daemon else None, handed_on=(lock,))
 
 
 if __name__ == "__main__":
