@@ -16,6 +16,8 @@ from tests.support.cluster import RunningCluster, wait_for
 from tests.support.network import STORE
 
 MIN_ACKED = 300
+# Of one load: clients that lock themselves up are rare, or it is not the clients.
+MAX_LOCKED_UP = 5
 
 
 def conclude(cluster: RunningCluster, *given: Load, topic: str) -> None:
@@ -27,6 +29,9 @@ def conclude(cluster: RunningCluster, *given: Load, topic: str) -> None:
         assert not anomalies, str(anomalies)
         assert not load.failed, load.failed[:5]
         assert load.acked >= MIN_ACKED, f"void: only {load.acked} records were acknowledged"
+        if load.locked_up:
+            print(f"{load.locked_up} of the group's clients locked themselves up and were replaced", flush=True)
+        assert load.locked_up <= MAX_LOCKED_UP, f"void: {load.locked_up} clients locked themselves up"
     same_bytes(cluster, topic)
 
 

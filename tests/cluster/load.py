@@ -11,6 +11,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from tests.cluster.history import ANY_OFFSET, History, Place, Value
+from tests.cluster.supervised_reader import SupervisedReader
 from tests.reference import kafka
 from tests.support.cluster import RunningCluster, wait_for
 from tests.support.effort import is_long
@@ -35,11 +36,11 @@ class Load:
         self._pause_s = 10 / rate  # producers send ten at a time
         self._lock = threading.Lock()
         self._stop = threading.Event()
-        self._drained = threading.Event()
         self._last_ack = time.monotonic()
         self._producers = [
             threading.Thread(target=self._produce, args=(f"p{n}",), name=f"producer {n}") for n in range(producers)
         ]
+        self._group = SupervisedReader.of(cluster.bootstrap, topic)
         self._reader = threading.Thread(target=self._consume, name="group reader")
 
     def __enter__(self) -> Load:
@@ -50,7 +51,6 @@ class Load:
 
     def __exit__(self, *_: Any) -> None:
         self._stop.set()
-        self._drained.set()
         self._read_enough()
         for thread in (*self._producers, self._reader):
             thread.join(60)
@@ -59,6 +59,11 @@ class Load:
     def parts(self) -> tuple[Load, ...]:
         """The loads that it is made of, each with a history of its own."""
         return (self,)
+
+    @property
+    def locked_up(self) -> int:
+        """How many clients of the group were replaced because they had locked themselves up (`supervised_reader`)."""
+        return self._group.replaced
 
     @property
     def acked(self) -> int:
@@ -143,30 +148,19 @@ class Load:
     # ---- the group ------------------------------------------------------------------------------------------------
 
     def _consume(self) -> None:
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self._cluster.bootstrap,
-                "group.id": f"{self._topic}-readers",
-                "auto.offset.reset": "earliest",
-                "session.timeout.ms": 10_000,
-                "auto.commit.interval.ms": 500,
-                **_QUIET,
-            }
-        )
-        consumer.subscribe([self._topic])
-        assert self.history.delivered is not None
         try:
-            while not self._drained.is_set():
-                for message in consumer.consume(500, timeout=0.2):
-                    if message.error() is None:
-                        value = Value.decode(message.value())
-                        self.history.delivered.add(value)
-                        self.history.reads.append((Place(message.partition(), message.offset()), value))
-        finally:
-            consumer.close()
+            self._group.run(self._was_read)
+        except RuntimeError as problem:
+            self.failed.append(str(problem))
+
+    def _was_read(self, partition: int, offset: int, data: bytes) -> None:
+        assert self.history.delivered is not None
+        value = Value.decode(data)
+        self.history.delivered.add(value)
+        self.history.reads.append((Place(partition, offset), value))
 
     def _read_enough(self) -> None:
-        """`_drained` is set."""
+        self._group.end()
 
     # ---- the end --------------------------------------------------------------------------------------------------
 
@@ -182,11 +176,11 @@ class Load:
         history = self.history
         assert history.delivered is not None
         delivered = history.delivered
-        try:
-            wait_for(lambda: history.acked.keys() <= delivered, 45, "the group to read everything")
-        except AssertionError:
-            pass  # the checker names what is missing
-        self._drained.set()
+        replaced = -1
+        while replaced != self.locked_up:  # whoever replaces a client that locked itself up has as much time
+            replaced = self.locked_up
+            with contextlib.suppress(AssertionError):  # the checker names what is missing
+                wait_for(lambda: history.acked.keys() <= delivered, 45, "the group to read everything")
         self._read_enough()
         self._reader.join(60)
         history.final = read_all(self._cluster, self._topic)
@@ -210,16 +204,13 @@ class JavaLoad(Load):
 
     def _consume(self) -> None:
         assert self._program.process.stdout is not None
-        assert self.history.delivered is not None
         for line in self._program.process.stdout:
             what, *words = line.split()
             if what == "ack":
                 with self._lock:
                     self._acknowledged(Value.decode(words[2].encode()), Place(int(words[0]), int(words[1])))
             elif what == "read":
-                value = Value.decode(words[2].encode())
-                self.history.delivered.add(value)
-                self.history.reads.append((Place(int(words[0]), int(words[1])), value))
+                self._was_read(int(words[0]), int(words[1]), words[2].encode())
             elif what == "flushed":
                 self.sent = int(words[0])
                 self._flushed.set()
