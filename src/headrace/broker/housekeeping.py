@@ -8,6 +8,7 @@ waits for what is under way in threads: whoever closes the logs afterwards write
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable
@@ -26,6 +27,7 @@ log = logging.getLogger("headrace.broker")
 _Result = TypeVar("_Result")
 
 _FLUSH_EVERY_MS: Final = 1_000
+_EPOCHS_EVERY_MS: Final = 1_000
 _PURGE_EVERY_MS: Final = 5_000
 # Logs that lose old segments before requests get their turn: half a millisecond each.
 _LOGS_AT_A_STRETCH: Final = 50
@@ -58,6 +60,7 @@ class Housekeeping:
         self._log_dirs.promises = self._promises
         self._tasks.append(asyncio.create_task(self._make_files(), name="housekeeping: files of new logs"))
         self._every("flush", lambda: _FLUSH_EVERY_MS, self._flush)
+        self._every("leader epochs", lambda: _EPOCHS_EVERY_MS, self._save_epochs)
         self._every("checkpoints", self._interval("replica.high.watermark.checkpoint.interval.ms"), self._checkpoint)
         self._every(
             "retention",
@@ -122,6 +125,16 @@ class Housekeeping:
 
     async def _flush(self) -> None:
         await self._in_thread(self._log_dirs.flush_due, now_ms())
+
+    async def _save_epochs(self) -> None:
+        # On the loop, which owns them, and as new files are made: the others have half of its time meanwhile.
+        saved = 0
+        for one in self._log_dirs.logs():
+            with contextlib.suppress(StorageFault):  # has taken the directory offline
+                saved += one.save_epochs()
+            if saved >= _FILES_MADE_AT_ONCE:
+                saved = 0
+                await asyncio.sleep(_PAUSE_BETWEEN_FILES_S)
 
     async def _checkpoint(self) -> None:
         # The lists are made on the loop, which owns them; only the writing happens in the thread.

@@ -294,7 +294,7 @@ class Partition(Replica):
         log = self.log
         # Known at once: whoever asks from now on where an older epoch ended must hear "here", even before a record.
         # Not written yet: what a crash takes here is found again in the batches, and we would lead in a new epoch.
-        log.leader_epochs.announce(info.leader_epoch, log.log_end_offset)
+        log.leader_epochs.assign(info.leader_epoch, log.log_end_offset)
         now_ms = self.around.monotonic_ms()
         self.isr = InSyncReplicas(
             leader=info.leader,

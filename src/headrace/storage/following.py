@@ -37,7 +37,6 @@ def append_leaders_batches(log: Log, data: memoryview, batches: list[BatchView],
     for batch in batches:
         if batch.partition_leader_epoch > log.leader_epochs.latest:
             log.leader_epochs.assign(batch.partition_leader_epoch, batch.base_offset)
-    log.leader_epochs.save_if_changed()
     if len(batches) > 1 and _would_roll(log, data, batches, now_ms):
         for batch in batches:
             _append(log, batch.data, [batch], now_ms)

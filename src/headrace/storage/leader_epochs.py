@@ -4,11 +4,11 @@ Followers ask it where an epoch ended, to find the point up to which two logs ag
 watermark, decides what is cut. Kept in `leader-epoch-checkpoint`; what is missing there is found again in the batches,
 each of which carries its epoch. Mirrors Kafka's LeaderEpochFileCache.
 
-An epoch that begins is written and not forced to the disk: when a broker dies, hundreds of partitions begin one at the
-same moment, and two waits for the disk each, on the event loop, would keep it from its heartbeats. The same goes for
-hundreds of logs that lose their oldest segments. A power cut may so leave an older file, which a start finds out by
-the batches (`recovery`, `checking`). Only what a cut at the end took away is forced: nothing in the data would tell
-that it is too much.
+An epoch that begins is kept in memory and written down within a second (`Log.save_epochs`), not by the append that
+brings it: when a broker dies or comes back, hundreds of partitions begin one at the same moment, writers wait for each
+of them, and one event loop does it all. Nor does anyone wait for the disk when hundreds of logs lose their oldest
+segments. So a crash may leave an older file, which a start finds out by the batches (`recovery`, `checking`). Only
+what a cut at the end took away is written at once, and forced: nothing in the data would tell that it is too much.
 
 Invariant: epochs rise strictly, start offsets never fall.
 """
@@ -51,32 +51,16 @@ class LeaderEpochs:
         return list(self._pairs)
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """`epoch` began at `start_offset`. Later knowledge wins over what contradicts it."""
-        if epoch <= self.latest or epoch < 0:
-            return
-        kept = [pair for pair in self._pairs if pair[1] < start_offset]
-        kept.append((epoch, start_offset))
-        # Written first: a disk without space refuses the append that brought the epoch, and is asked again by the next.
-        self._write(kept, durable=self._sync)
-        self._pairs = kept
-        self.latest = epoch
+        """`epoch` began at `start_offset`. Later knowledge wins over what contradicts it. In memory only."""
+        if epoch >= 0:
+            self.note(epoch, start_offset)
 
-    def announce(self, epoch: int, start_offset: int) -> None:
-        """As `assign`, but written with the first append: until there is a record of this epoch, who reads the file
-        misses nothing. By that a broker that leads thousands of partitions starts and stops in time.
-        """
-        if epoch > self.latest and epoch >= 0:
+    def note(self, epoch: int, start_offset: int) -> None:
+        """As `assign`, of a batch that was read, whoever wrote it."""
+        if epoch > self.latest:
             self._pairs = [*(pair for pair in self._pairs if pair[1] < start_offset), (epoch, start_offset)]
             self.latest = epoch
             self.unsaved = True
-
-    def note(self, epoch: int, start_offset: int) -> None:
-        """As `assign`, in memory only: recovery writes once at its end."""
-        if epoch > self.latest:
-            self._pairs = [pair for pair in self._pairs if pair[1] < start_offset]
-            self._pairs.append((epoch, start_offset))
-            self.latest = epoch
-            self.unsaved = self._sync = True
 
     def forget_from(self, offset: int) -> None:
         """Epochs that began at `offset` or later will be found again in the data; in memory only."""
@@ -117,6 +101,15 @@ class LeaderEpochs:
 
     def clear(self) -> None:
         self._replace([])
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the file lacks something that has records. Until there is one, who reads the file misses nothing; by
+        that a broker that leads thousands of partitions starts and stops in time."""
+        if not self.unsaved:
+            return False
+        end = self._log_end_offset()
+        return [pair for pair in self._pairs if pair[1] < end] != self._in_file
 
     def save_if_changed(self) -> None:
         if not self.unsaved:

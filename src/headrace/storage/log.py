@@ -28,7 +28,7 @@ from headrace.records.batch import BatchView, TimestampType
 from headrace.storage.checkpoints import LEADER_EPOCH_FILE, write_topic_id
 from headrace.storage.core.retention import Verdict
 from headrace.storage.cutting import cut_all, cut_end, cut_start
-from headrace.storage.files import is_no_space
+from headrace.storage.files import is_no_space, tolerated_no_space
 from headrace.storage.flushing import flush
 from headrace.storage.following import append_leaders_batches, leaders_batches
 from headrace.storage.fresh import make_files
@@ -173,11 +173,8 @@ class Log:
         batch.patch_place(first_offset, leader_epoch)
         segment = self._active
         try:
-            epochs = self.leader_epochs
-            if leader_epoch > epochs.latest:
-                epochs.assign(leader_epoch, first_offset)
-            elif epochs.unsaved:
-                epochs.save_if_changed()
+            if leader_epoch > self.leader_epochs.latest:
+                self.leader_epochs.assign(leader_epoch, first_offset)
             if segment.should_roll(len(batch.buffer), last_offset, timestamp_ms, now_ms, self.config):
                 segment = self.roll(first_offset, now_ms=now_ms)
             segment.append(batch.buffer, first_offset, last_offset, timestamp_ms)
@@ -318,6 +315,17 @@ class Log:
         self.make_files()
         return roll(self, max(base_offset or 0, self._next_offset), now_ms)
 
+    def save_epochs(self) -> bool:
+        """Writes down what began since the last time; whether there was anything."""
+        if self.is_promised or self.offline_reason is not None or not self.leader_epochs.is_due:
+            return False
+        try:
+            with tolerated_no_space():
+                self.leader_epochs.save_if_changed()
+        except OSError as error:
+            raise self.disk_fault(error) from error
+        return True
+
     def flush(self) -> None:
         """Everything appended so far reaches the disk; the recovery point follows. May run in a thread."""
         try:
@@ -368,6 +376,7 @@ class Log:
         if clean and self.offline_reason is None and not self.is_promised:
             try:
                 self._active.seal()
+                self.save_epochs()
                 self.flush()
                 if self._next_offset > self._log_start_offset or self.producers.entries:
                     self.producers.take_snapshot(self._next_offset, durable=True)

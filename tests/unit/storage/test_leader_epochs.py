@@ -15,6 +15,7 @@ def epochs(tmp_path: Path) -> LeaderEpochs:
     epochs = LeaderEpochs(tmp_path / "leader-epoch-checkpoint", lambda: 100)
     for epoch, start in ((2, 5), (4, 20), (7, 60)):
         epochs.assign(epoch, start)
+    epochs.save_if_changed()
     return epochs
 
 
@@ -75,13 +76,24 @@ def test_only_what_was_cut_at_the_end_waits_for_the_disk(epochs: LeaderEpochs, m
     that were made together lose their oldest segments together."""
     synced: list[int] = []
     monkeypatch.setattr(os, "fsync", synced.append)
+    before = epochs.path.read_text()
     epochs.assign(9, 80)
-    epochs.announce(11, 90)
+    epochs.assign(11, 90)
+    assert epochs.path.read_text() == before and epochs.is_due
     epochs.save_if_changed()
     epochs.truncate_from_start(70)
     assert not synced and epochs.path.read_text() == "0\n3\n7 70\n9 80\n11 90\n"
     epochs.truncate_from_end(90)
     assert len(synced) == 2, "the file and its directory"
+
+
+def test_an_epoch_without_a_record_can_wait(epochs: LeaderEpochs) -> None:
+    epochs.assign(9, 100)
+    assert epochs.unsaved and not epochs.is_due
+    epochs.truncate_from_end(100)
+    epochs.assign(10, 80)
+    epochs.assign(11, 100)
+    assert epochs.is_due, "the tenth has records"
 
 
 def test_a_check_that_finds_every_epoch_again_writes_nothing(

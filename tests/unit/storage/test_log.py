@@ -338,3 +338,19 @@ def test_a_follower_far_behind_starts_anew_where_its_leader_does(tmp_path: Path)
     assert log.leader_epochs.entries == [] and len(log.segments) == 1
     assert append(log, a_batch(1)) == (5000, 5000)
     assert {path.name for path in tmp_path.glob("*.log")} == {"00000000000000005000.log"}
+
+
+def test_an_epoch_that_begins_costs_its_append_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that comes back begins one in each of hundreds of partitions, and their writers wait for it."""
+    leader, follower = open_at(tmp_path / "leader"), open_at(tmp_path / "follower")
+    append(leader, a_batch(1), epoch=1)
+    follower.append_as_follower(memoryview(bytes(read_batches(leader)[0].data)))
+    monkeypatch.setattr(os, "open", lambda *_, **__: pytest.fail("a file was opened"))
+    append(leader, a_batch(1), epoch=2)
+    follower.append_as_follower(memoryview(bytes(read_batches(leader)[1].data)))
+    monkeypatch.undo()
+    assert leader.leader_epochs.entries == follower.leader_epochs.entries == [(1, 0), (2, 1)]
+    assert leader.save_epochs() and not leader.save_epochs()
+    follower.close()
+    for log in (leader, follower):
+        assert log.leader_epochs.path.read_text() == "0\n2\n1 0\n2 1\n"

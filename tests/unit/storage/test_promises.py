@@ -25,7 +25,7 @@ def opened(path: Path, told: list[str] | None = None) -> LogDirs:
 def test_the_first_append_makes_the_files_and_a_crash_loses_nothing(tmp_path: Path) -> None:
     dirs = opened(tmp_path)
     log = dirs.create("orders", 0, TOPIC_ID, now_ms=NOW_MS)
-    log.leader_epochs.announce(3, 0)
+    log.leader_epochs.assign(3, 0)
     assert not (tmp_path / "orders-0").exists()
     append(log, a_batch(4), epoch=3)
     assert len(read_all(log)) == 4

@@ -287,6 +287,7 @@ def test_an_index_cut_short_does_not_make_a_log_older_than_it_is(tmp_path: Path)
 def test_an_epoch_checkpoint_older_than_the_data_is_made_anew(tmp_path: Path) -> None:
     log = open_at(tmp_path, CONFIG)
     append(log, a_batch(3), epoch=4)
+    assert log.save_epochs()
     old = (tmp_path / "leader-epoch-checkpoint").read_bytes()
     append(log, a_batch(2), epoch=7)
     log.close()
@@ -298,6 +299,7 @@ def test_an_epoch_checkpoint_older_than_what_is_trusted_is_made_anew(tmp_path: P
     """After a power cut: epoch 7 began in a segment that is not checked, and goes on in one that is."""
     log = open_at(tmp_path, CONFIG)
     append(log, a_batch(3), epoch=4)
+    assert log.save_epochs()
     old = (tmp_path / "leader-epoch-checkpoint").read_bytes()
     append(log, a_batch(2), epoch=7)
     log.flush()

@@ -1,4 +1,4 @@
-"""A round of retention over hundreds of logs leaves turns to requests."""
+"""Rounds over hundreds of logs (retention, epochs to be written down) leave turns to requests."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
+
+import pytest
 
 from headrace.broker.housekeeping import Housekeeping
 from headrace.config import load_broker_config
@@ -25,18 +27,25 @@ class Logs:
             self.seen += 1
             yield 1
 
+    def logs(self) -> list[Logs]:
+        return [self] * 1000
 
-def test_requests_get_turns_while_many_logs_lose_segments() -> None:
+    def save_epochs(self) -> bool:
+        self.seen += 1
+        return True
+
+
+@pytest.mark.parametrize(("duty", "at_a_stretch"), [("_retention", 50), ("_save_epochs", 8)])
+def test_requests_get_turns_while_many_logs_have_theirs(duty: str, at_a_stretch: int) -> None:
     async def go() -> None:
         logs: Any = Logs()
-        round_of_retention = asyncio.create_task(
-            Housekeeping(logs, lambda: load_broker_config({}), lambda log: 0)._retention()
-        )
+        housekeeping = Housekeeping(logs, lambda: load_broker_config({}), lambda log: 0)
+        under_way = asyncio.create_task(getattr(housekeeping, duty)())
         turns = [0]
-        while not round_of_retention.done():
+        while not under_way.done():
             await asyncio.sleep(0)
             turns.append(logs.seen)
         assert logs.seen == 1000
-        assert max(after - before for before, after in pairwise(turns)) <= 50
+        assert max(after - before for before, after in pairwise(turns)) <= at_a_stretch
 
     asyncio.run(go())
