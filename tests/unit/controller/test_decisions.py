@@ -240,6 +240,12 @@ class TestReassignments:
         assert state is not None
         assert (set(state.info.replicas), state.info.isr, state.info.adding) == ({1, 2}, (1, 2), ())
 
+    def test_replacing_one_keeps_the_replica_that_alone_holds_everything(self) -> None:
+        moving = PartitionInfo(2, 5, 7, (2,), (1, 2), adding=(2,))
+        state = reassignments.reassign(cluster(moving), "t", 0, [1], rules())
+        assert state is not None
+        assert (state.info.leader, state.info.isr, state.info.removing) == (2, (2,), (2,))
+
     def test_removing_replicas_needs_no_catching_up(self) -> None:
         state = reassignments.reassign(cluster(), "t", 0, [1, 2], rules())
         assert state is not None
@@ -313,6 +319,11 @@ class TestTopics:
             ("t", 2, [[1]], ErrorCode.invalid_replica_assignment),
         ]:
             assert code_of(topics.more_partitions, image, name, count, assignment, Chance()) is code
+
+    def test_a_topic_grows_while_its_partitions_move_to_the_factor_that_they_will_have(self) -> None:
+        image = cluster(PartitionInfo(1, 5, 7, (1, 2), (3, 1, 2), adding=(3,), removing=(1, 2)))
+        (info,) = topics.more_partitions(image, "t", 2, None, Chance())
+        assert len(info.replicas) == 1
 
 
 class TestSettings:

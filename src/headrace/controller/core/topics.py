@@ -10,7 +10,7 @@ from uuid import UUID
 from headrace.cluster.core.image import ClusterImage, PartitionInfo, TopicInfo
 from headrace.cluster.core.placement import place
 from headrace.controller.core.elections import may_lead
-from headrace.controller.core.reassignments import check_replicas
+from headrace.controller.core.reassignments import check_replicas, target_replicas
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Refused, UnknownPartition
 from headrace.kernel.ids import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, names_collide, topic_name_problem
@@ -100,12 +100,8 @@ def more_partitions(
     if extra > MAX_PARTITIONS_PER_REQUEST:
         why = f"topic '{name}': {extra} more partitions are more than {MAX_PARTITIONS_PER_REQUEST} in one request"
         raise Refused(ErrorCode.policy_violation, why)
-    if any(info.is_reassigning for info in topic.partitions):
-        raise Refused(
-            ErrorCode.reassignment_in_progress, f"The topic {name} is being reassigned; add partitions after it."
-        )
-    # Growth keeps the topic's replication factor, as its first partition has it.
-    factor = len(topic.partitions[0].replicas)
+    # Growth keeps the topic's replication factor, as its first partition has it or will have it when it has moved.
+    factor = len(target_replicas(topic.partitions[0]))
     if assignments is None:
         replica_lists = _placed(image, extra, factor, have, chance)
     else:
