@@ -17,7 +17,7 @@ from headrace.controller import partition_operations
 from headrace.controller.broker_operations import fit_members
 from headrace.controller.config_operations import change_configs
 from headrace.controller.controller import Controller
-from headrace.controller.core import elections, features, quotas, reassignments, topics
+from headrace.controller.core import elections, features, quotas, topics
 from headrace.controller.core.config_changes import KeyChange, Operation, check_values, merged
 from headrace.controller.core.elections import TopicRules
 from headrace.controller.core.isr_changes import IsrReport, decide_isr
@@ -224,47 +224,6 @@ class TestReports:
         answer = decide_isr(image, 1, self.report((1, 1), (2, 1)), rules())
         assert answer.error is ErrorCode.new_leader_elected and answer.info is not None
         assert (answer.info.leader, answer.info.replicas, answer.info.isr) == (2, (2,), (2,))
-
-
-class TestReassignments:
-    def test_new_replicas_are_added_before_old_ones_go(self) -> None:
-        image = cluster(PartitionInfo(1, 5, 7, (1, 2), (1, 2)))
-        state = reassignments.reassign(image, "t", 0, [2, 3], rules())
-        assert state is not None
-        assert (state.info.replicas, state.info.adding, state.info.removing) == ((2, 3, 1), (3,), (1,))
-        assert state.info.leader == 1
-
-    def test_cancelling_goes_back(self) -> None:
-        moving = PartitionInfo(1, 5, 7, (1, 2, 3), (2, 3, 1), adding=(3,), removing=(1,))
-        state = reassignments.reassign(cluster(moving), "t", 0, None, rules())
-        assert state is not None
-        assert (set(state.info.replicas), state.info.isr, state.info.adding) == ({1, 2}, (1, 2), ())
-
-    def test_replacing_one_keeps_the_replica_that_alone_holds_everything(self) -> None:
-        moving = PartitionInfo(2, 5, 7, (2,), (1, 2), adding=(2,))
-        state = reassignments.reassign(cluster(moving), "t", 0, [1], rules())
-        assert state is not None
-        assert (state.info.leader, state.info.isr, state.info.removing) == (2, (2,), (2,))
-
-    def test_removing_replicas_needs_no_catching_up(self) -> None:
-        state = reassignments.reassign(cluster(), "t", 0, [1, 2], rules())
-        assert state is not None
-        assert (state.info.replicas, state.info.isr, state.info.removing) == ((1, 2), (1, 2), ())
-
-    def test_a_new_order_is_a_new_preferred_leader(self) -> None:
-        state = reassignments.reassign(cluster(), "t", 0, [3, 2, 1], rules())
-        assert state is not None
-        assert (state.info.replicas, state.info.leader) == ((3, 2, 1), 1)
-
-    def test_wrong_targets_are_refused_by_name(self) -> None:
-        image = cluster()
-        assert code_of(reassignments.reassign, image, "t", 0, [], rules()) is ErrorCode.invalid_replica_assignment
-        assert code_of(reassignments.reassign, image, "t", 0, [1, 1], rules()) is ErrorCode.invalid_replica_assignment
-        assert code_of(reassignments.reassign, image, "t", 0, [1, 77], rules()) is ErrorCode.invalid_replica_assignment
-        assert code_of(reassignments.reassign, image, "t", 9, [1], rules()) is ErrorCode.unknown_topic_or_partition
-        assert code_of(reassignments.reassign, image, "t", 0, None, rules()) is ErrorCode.no_reassignment_in_progress
-        refused = code_of(reassignments.reassign, image, "t", 0, [1], rules(), allow_replication_factor_change=False)
-        assert refused is ErrorCode.invalid_replication_factor
 
 
 class TestTopics:

@@ -111,6 +111,7 @@ def _track_eligible(info: PartitionInfo, target: PartitionInfo, min_insync: int,
     last_known = target.last_known_eligible
     if not target.isr and info.leader != NO_LEADER:
         last_known = (info.leader,)
+    last_known = tuple(r for r in last_known if r in target.replicas)
     return replace(target, eligible=eligible, last_known_eligible=last_known)
 
 

@@ -68,9 +68,11 @@ def reassign(
         have = len(target_replicas(info))
         why = f"{topic}-{index} has replication factor {have}, the reassignment asks for {len(target)}"
         raise Refused(ErrorCode.invalid_replication_factor, why)
-    removing = tuple(r for r in before if r not in target)
+    # Replicas of a replaced reassignment that nobody wants any more leave at once, unless they hold what is committed:
+    # perhaps nobody else does.
+    hold = {*before, *info.isr, *info.eligible, *info.last_known_eligible}
+    removing = tuple(r for r in info.replicas if r not in target and r in hold)
     adding = tuple(r for r in target if r not in before)
     replicas = (*target, *removing)
-    # Replicas of a replaced reassignment that nobody wants any more leave at once.
     isr = [r for r in info.isr if r in replicas]
     return settle(info, rules, isr=isr, replicas=replicas, adding=adding, removing=removing)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
+import uuid
 from typing import Any, Final
 
 from headrace.cluster.core.image import BrokerInfo, ClusterImage, Endpoint
@@ -68,7 +69,7 @@ class SimulatedBroker:
         self._history = history
         self._reads_from_followers = reads_from_followers
         self._clean = True
-        self._checkpointed: dict[tuple[str, int], int] = {}
+        self._checkpointed: dict[tuple[uuid.UUID, int], int] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._starting: asyncio.Task[None] | None = None
 
@@ -95,7 +96,7 @@ class SimulatedBroker:
         self.is_up = True
         self.logs.replace_failed()
         for log in self.logs.logs():
-            log.restart(self._checkpointed.get((log.topic, log.partition), 0))
+            log.restart(self._checkpointed.get((log.topic_id, log.partition), 0))
         loop, rate_per_s = asyncio.get_running_loop(), 1000 * self.clock_rate
         self.view = ClusterView()
         self.store = SimulatedStore(self._zookeeper, self.id, SESSION_TIMEOUT_S)
@@ -180,7 +181,7 @@ class SimulatedBroker:
                 if turn % 2 == 0:
                     log.flush()
                 if turn % 5 == 0:
-                    self._checkpointed[log.topic, log.partition] = log.high_watermark
+                    self._checkpointed[log.topic_id, log.partition] = log.high_watermark
 
     async def kill(self) -> None:
         """kill -9: nothing is said to anyone; what was written stays in the page cache."""
@@ -226,7 +227,7 @@ class SimulatedBroker:
         await self._stop_tasks()
         for log in self.logs.logs():
             log.flush()
-            self._checkpointed[log.topic, log.partition] = log.high_watermark
+            self._checkpointed[log.topic_id, log.partition] = log.high_watermark
         self._clean = self.member.membership.is_clean
         await self.store.close()
 

@@ -306,7 +306,7 @@ class History:
             return
         if before.is_reassigning and not after.is_reassigning and after.leader not in before.removing:
             return  # it takes over as it joins, which asks it to hold everything
-        if name[0] in self.allow_unclean and not fit & alive:
+        if name[0] in self.allow_unclean and not (fit & alive) - self.damaged:
             self.unclean_elections += 1
         elif fit:
             self._fail(f"{name}: {after.leader} was elected, though only {fit} may lead ({before})")
