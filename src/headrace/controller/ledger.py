@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 from typing import Any, Final, Generic, TypeVar
 
@@ -297,33 +297,41 @@ def parts_of(changes: Sequence[Change]) -> list[Sequence[Change]]:
     parts: list[Sequence[Change]] = []
     piece: list[Change] = []
     piece_weight = 0
-    overrides: list[Change] = []
-    for change in changes:
-        if isinstance(change, ConfigSet):
-            overrides.append(change)
-            continue
-        for unit in _units(overrides, change):
-            unit_weight = sum(map(writes.weight, unit))
-            if piece and piece_weight + unit_weight > writes.OPS_PER_MULTI:
-                parts.append(piece)
-                piece, piece_weight = [], 0
-            piece += unit
-            piece_weight += unit_weight
-        overrides = []
-    piece += overrides
+    for unit in _units(changes):
+        unit_weight = sum(map(writes.weight, unit))
+        if piece and piece_weight + unit_weight > writes.OPS_PER_MULTI:
+            parts.append(piece)
+            piece, piece_weight = [], 0
+        piece += unit
+        piece_weight += unit_weight
     if piece:
         parts.append(piece)
     return parts
 
 
-def _units(overrides: list[Change], change: Change) -> list[list[Change]]:
-    """What must not be parted. A large growth may be: partitions that come later are only later."""
-    if not isinstance(change, PartitionsAdded):
-        return [[*overrides, change]]
+def _units(changes: Sequence[Change]) -> Iterator[list[Change]]:
+    """What must not be parted."""
+    overrides: list[Change] = []
+    for change in changes:
+        if isinstance(change, ConfigSet):
+            overrides.append(change)
+            continue
+        own = [o for o in overrides if isinstance(change, TopicCreated) and _is_of(o, change)]
+        yield from ([override] for override in overrides if override not in own)
+        overrides = []
+        if isinstance(change, PartitionsAdded):
+            yield from _growth_units(change)
+        else:
+            yield [*own, change]
+    yield from ([override] for override in overrides)
+
+
+def _is_of(override: Change, created: TopicCreated) -> bool:
+    return isinstance(override, ConfigSet) and (override.resource_type, override.name) == ("topic", created.topic.name)
+
+
+def _growth_units(change: PartitionsAdded) -> Iterator[list[Change]]:
+    """A large growth may be parted: partitions that come later are only later."""
     step = max(1, writes.OPS_PER_MULTI // (4 * writes.name_weight(change.topic)))
-    if len(change.infos) <= step:
-        return [[*overrides, change]]
-    units: list[list[Change]] = [[override] for override in overrides]
     for at in range(0, len(change.infos), step):
-        units.append([PartitionsAdded(change.topic, change.first_index + at, change.infos[at : at + step])])
-    return units
+        yield [PartitionsAdded(change.topic, change.first_index + at, change.infos[at : at + step])]

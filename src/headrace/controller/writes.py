@@ -29,6 +29,8 @@ CHANGES_KEPT: Final = 256
 # Operations in one multi, those on topics with long names counting for more (`name_weight`). ZooKeeper takes a megabyte
 # per request by default and drops the connection on more; an operation here is some 200 bytes and its path.
 OPS_PER_MULTI: Final = 2000
+# Of settings, which are written as a node and in the change list.
+_BYTES_PER_OP: Final = 100
 
 
 def ops_for(changes: Sequence[Change], before: ClusterImage, after: ClusterImage) -> list[Op]:
@@ -148,5 +150,10 @@ def weight(change: Change) -> int:
             return (1 + 2 * len(infos)) * name_weight(name)
         case PartitionChanged(name, _, _):
             return 2 * name_weight(name)
+        case ConfigSet(_, _, values):
+            # Lists of throttled replicas may be long. One resource never asks for more than a multi by itself: values
+            # are bounded (`config_changes`), and few are lists.
+            size = sum(len(key) + len(value) for key, value in values.items())
+            return min(OPS_PER_MULTI, 2 + size // _BYTES_PER_OP)
         case _:
             return 2

@@ -47,6 +47,8 @@ class KeyChange:
 
 
 MIN_INSYNC: Final = "min.insync.replicas"
+# As in Kafka; also what keeps a resource's settings within one write of the store.
+_LONGEST_VALUE: Final = 32_767
 TABLES: dict[str, Mapping[str, Key]] = {"topic": TOPIC_KEYS, "broker": BROKER_KEYS, "group": GROUP_KEYS}
 
 
@@ -132,6 +134,10 @@ def check_min_insync(image: ClusterImage, resource_type: str, name: str, values:
 
 def check_values(resource_type: str, name: str, values: Mapping[str, str], config: BrokerConfig) -> dict[str, str]:
     """The values to store, under Kafka's names. Raises INVALID_CONFIG or INVALID_REQUEST naming key, value and rule."""
+    if any(len(value) > _LONGEST_VALUE for value in values.values()):
+        limit = f"the maximum value size of {_LONGEST_VALUE} bytes"
+        why = f"The configuration value cannot be added because it exceeds {limit}."
+        raise Refused(ErrorCode.invalid_config, why)
     try:
         if resource_type == "topic":
             validate_topic_overrides(values, config)
