@@ -51,6 +51,7 @@ class Nemesis:
             (8, self._start_one),
             (4, self._cut_link),
             (4, self._cut_from_store),
+            (3, self._part_leader),
             (5, self._mend_links),
             (1, self._stop_store),
             (3, self._change_weather),
@@ -230,6 +231,19 @@ class Nemesis:
         self._cluster.network.cut.add((one, other))
         if self._chance.random() < 0.5:
             self._cluster.network.cut.add((other, one))
+
+    async def _part_leader(self) -> None:
+        """A leader and its followers lose each other for longer than a slow one is waited for; all see the store."""
+        name = self._chance.choice(self._names)
+        info = self._cluster.stored(name)
+        if info is None or info.leader < 0:
+            return
+        self._say(f"part leader {info.leader} of {name} from all others")
+        others = [broker for broker in self._cluster.brokers if broker != info.leader]
+        links = {(info.leader, other) for other in others} | {(other, info.leader) for other in others}
+        self._cluster.network.cut |= links
+        await asyncio.sleep(self._chance.uniform(2.0, 9.0))
+        self._cluster.network.cut -= links
 
     async def _cut_from_store(self) -> None:
         broker = self._some_broker()
