@@ -4,22 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
 from headrace.cluster.core.changes import Change
-from headrace.cluster.core.image import ClusterImage
-from headrace.controller import writes
-from headrace.controller.core import elections
+from headrace.cluster.core.image import ClusterImage, PartitionInfo, TopicInfo
+from headrace.cluster.membership import Membership
+from headrace.controller import partition_operations, writes
+from headrace.controller.core import elections, partition_states
+from headrace.controller.core.isr_changes import IsrAnswer, IsrReport
 from headrace.controller.leadership import Leadership
 from headrace.controller.member import ClusterMember
 from headrace.coordination import paths
 from headrace.coordination.store import ANY_VERSION, Check, Create, Op
 from headrace.handlers.fetch_sessions import Wanted
 from headrace.handlers.session_news import SessionNews
+from headrace.replication import offset_lookup
 from headrace.replication.core.isr import FollowerProgress, InSyncReplicas, IsrProposal
 from headrace.replication.partition import Partition
+from headrace.replication.partitions import Partitions
+from headrace.replication.replica import PartitionRead, Replica
+from headrace.storage.log import Log
+from headrace.storage.log_config import LogConfig
 from headrace.testing.simulation.modes import Modes
 from headrace.wire.fetch import FetchedPartition
 
@@ -169,6 +176,176 @@ def eligible_although_others_commit() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def latest_offset_before_the_mark() -> Iterator[None]:
+    """A new leader names its high watermark as the end of the log, though more than that was acknowledged (KIP-207)."""
+    with patch.object(offset_lookup, "check_latest_offset_known", lambda *_: None):
+        yield
+
+
+@contextmanager
+def unclean_start_forgotten() -> Iterator[None]:
+    """Once it has registered, a broker calls itself clean, whether a controller has dealt with its start or not."""
+    register = Membership._register
+
+    async def register_and_forget(self: Membership) -> None:
+        await register(self)
+        self._clean = True
+
+    with patch.object(Membership, "_register", register_and_forget):
+        yield
+
+
+@contextmanager
+def eligible_after_an_unclean_stop() -> Iterator[None]:
+    """A broker that may have lost its tail may still lead as one that left the set in time."""
+    settle = elections.settle
+
+    def trusting(*args: Any, **options: Any) -> Any:
+        return settle(*args, **{**options, "restarted_uncleanly": frozenset()})
+
+    with patch.object(elections, "settle", trusting):
+        yield
+
+
+@contextmanager
+def eligible_for_ever() -> Iterator[None]:
+    """Who may lead without being in sync may do so also after others have committed without it."""
+    track = partition_states._track_eligible
+
+    def keep(info: PartitionInfo, target: PartitionInfo, min_insync: int, lost: frozenset[int]) -> PartitionInfo:
+        return track(info, target, len(target.replicas) + 1 if info.eligible else min_insync, lost)
+
+    def enough(info: PartitionInfo, target: PartitionInfo, min_insync: int, lost: frozenset[int]) -> PartitionInfo:
+        tracked = keep(info, target, min_insync, lost)
+        kept = tuple(r for r in info.eligible if r not in target.isr and r not in lost and r in target.replicas)
+        return replace(tracked, eligible=kept) if info.eligible else tracked
+
+    with patch.object(partition_states, "_track_eligible", enough):
+        yield
+
+
+@contextmanager
+def log_of_an_older_topic() -> Iterator[None]:
+    """A log on disk is taken for that of any topic of its name."""
+
+    def open_log(self: Partitions, topic: TopicInfo, index: int, config: LogConfig) -> Log:
+        log = self._logs.log(topic.name, index)
+        return log if log is not None else self._logs.create(topic.name, index, topic.id, config)
+
+    with patch.object(Partitions, "_open_log", open_log):
+        yield
+
+
+@contextmanager
+def members_taken_without_their_epochs() -> Iterator[None]:
+    """The controller does not compare the broker epochs in a report with those it knows."""
+    decide = partition_operations.decide_isr
+
+    def decide_by_id(image: ClusterImage, sender: int, report: IsrReport, rules_of: Any) -> IsrAnswer:
+        return decide(image, sender, replace(report, members=[(broker, -1) for broker, _ in report.members]), rules_of)
+
+    with patch.object(partition_operations, "decide_isr", decide_by_id):
+        yield
+
+
+@contextmanager
+def followers_show_everything() -> Iterator[None]:
+    """A follower that serves consumers shows what it holds, not what it knows to be committed (KIP-392)."""
+    read = Replica.read_for_consumer
+
+    def read_all(self: Replica, offset: int, max_bytes: int, isolation: int, min_one: bool) -> PartitionRead:
+        if self.is_leader or offset > self.log.log_end_offset:
+            return read(self, offset, max_bytes, isolation, min_one)
+        found = self.log.read(offset, max_bytes)
+        return PartitionRead(found, self.log.high_watermark, self.log.high_watermark, self.log.log_start_offset)
+
+    with patch.object(Replica, "read_for_consumer", read_all):
+        yield
+
+
+@contextmanager
+def acts_on_any_image() -> Iterator[None]:
+    """A broker leads what an image says, also when that image knows it by an earlier registration."""
+    apply = Partitions.apply
+
+    def apply_all(self: Partitions, image: ClusterImage) -> None:
+        known, own = image.brokers.get(self.broker_id), self.broker_epoch
+        self.broker_epoch = own if known is None else known.epoch
+        apply(self, image)
+        self.broker_epoch = own
+
+    with patch.object(Partitions, "apply", apply_all):
+        yield
+
+
+@contextmanager
+def leads_on_after_registering_anew() -> Iterator[None]:
+    """A broker whose session ended, and that registers again, leads on what it led."""
+
+    def registered_as(self: Partitions, broker_epoch: int) -> None:
+        self.broker_epoch = broker_epoch
+        self.apply(self._view.current)
+
+    with patch.object(Partitions, "registered_as", registered_as):
+        yield
+
+
+@contextmanager
+def doubt_forgotten() -> Iterator[None]:
+    """A refused addition to the in-sync set counts no more, though an earlier copy of it may yet be taken."""
+    refused = InSyncReplicas.refused
+
+    def refused_for_good(self: InSyncReplicas, proposal: IsrProposal, now_ms: int) -> None:
+        refused(self, proposal, now_ms)
+        self.in_doubt = frozenset()
+        self._recount()
+
+    with patch.object(InSyncReplicas, "refused", refused_for_good):
+        yield
+
+
+@contextmanager
+def reassigned_before_in_sync() -> Iterator[None]:
+    """A reassignment is done as soon as one of the replicas that stay is in sync."""
+    complete = partition_states._complete_reassignment
+
+    def complete_early(target: PartitionInfo) -> PartitionInfo:
+        if not set(target.isr) - set(target.removing):
+            return complete(replace(target, isr=(*target.isr, *(r for r in target.adding if r not in target.isr))))
+        return complete(target)
+
+    with patch.object(partition_states, "_complete_reassignment", complete_early):
+        yield
+
+
+@contextmanager
+def bounced_broker_stays_in_sync() -> Iterator[None]:
+    """A broker that was gone for a moment is taken for one that never was."""
+    settle_all = elections._settle_all
+
+    def forgiving(after: Any, decided: Any, left: Any, back: Any, unclean: Any, rules_of: Any) -> None:
+        settle_all(after, decided, left, frozenset(), frozenset(), rules_of)
+
+    with patch.object(elections, "_settle_all", forgiving):
+        yield
+
+
+@contextmanager
+def lost_disk_stays_in_sync() -> Iterator[None]:
+    """The controller does not hear of replicas that are gone with their disk."""
+    with patch.object(elections, "replicas_lost", lambda *_: elections.Decided()):
+        yield
+
+
+@contextmanager
+def kept_below_the_leader_s_start() -> Iterator[None]:
+    """A follower keeps what the leader has deleted, though they parted there."""
+    agree = Replica.truncate_to_agree
+    with patch.object(Replica, "truncate_to_agree", lambda self, leader_end, _: agree(self, leader_end)):
+        yield
+
+
 @dataclass(frozen=True)
 class Sabotage:
     rule: Callable[[], AbstractContextManager[None]]
@@ -188,4 +365,18 @@ SABOTAGES = (
     Sabotage(session_believes_it_was_heard, 64),
     Sabotage(session_forgets_to_tell, 0),
     Sabotage(eligible_although_others_commit, 16, Modes(moves_settings=True)),
+    Sabotage(latest_offset_before_the_mark, 0),
+    Sabotage(unclean_start_forgotten, 0),
+    Sabotage(eligible_after_an_unclean_stop, 0),
+    Sabotage(eligible_for_ever, 0),
+    Sabotage(log_of_an_older_topic, 0),
+    Sabotage(members_taken_without_their_epochs, 0),
+    Sabotage(followers_show_everything, 0),
+    Sabotage(acts_on_any_image, 0),
+    Sabotage(leads_on_after_registering_anew, 0),
+    Sabotage(doubt_forgotten, 0),
+    Sabotage(reassigned_before_in_sync, 0),
+    Sabotage(bounced_broker_stays_in_sync, 0),
+    Sabotage(lost_disk_stays_in_sync, 0),
+    Sabotage(kept_below_the_leader_s_start, 0),
 )

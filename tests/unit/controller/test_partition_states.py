@@ -154,3 +154,23 @@ def test_without_permission_a_leader_is_always_one_that_holds_what_is_committed(
         assert after.info.leader in alive
         if not after.unclean and not after.from_last_known:
             assert after.info.leader in (isr | eligible) - unclean
+
+
+def test_the_last_one_in_sync_leads_on_while_it_is_about_to_stop() -> None:
+    """Whatever else changes meanwhile: nobody else could."""
+    leaving = Rules(can_lead=lambda _: False, may_stay=lambda broker: broker == 1)
+    info = PartitionInfo(1, 5, 7, (1,), (1, 2), adding=(2,))
+    state = settle(info, leaving, replicas=(1,), adding=())
+    assert state is not None
+    assert state.info.leader == 1
+
+
+def test_who_was_in_sync_when_a_partition_had_no_leader_any_more_is_known_as_the_last() -> None:
+    info = PartitionInfo(NO_LEADER, 5, 7, (3,), (3, 1, 2))
+    gone = settle(info, Rules(can_lead=lambda _: False), isr=())
+    assert gone is not None
+    assert (gone.info.eligible, gone.info.last_known_eligible) == ((3,), (3,))
+    back = settle(gone.info, Rules(can_lead=lambda broker: broker == 3), restarted_uncleanly=frozenset({3}))
+    assert back is not None
+    assert back.from_last_known
+    assert (back.info.leader, back.info.isr) == (3, (3,))

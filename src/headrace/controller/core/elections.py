@@ -53,7 +53,9 @@ def may_lead(image: ClusterImage, broker_id: int) -> bool:
 
 
 def rules_for(image: ClusterImage, topic: TopicRules) -> Rules:
-    return Rules(lambda broker_id: may_lead(image, broker_id), topic.min_insync, topic.unclean_allowed)
+    return Rules(
+        lambda broker_id: may_lead(image, broker_id), topic.min_insync, topic.unclean_allowed, may_stay=image.is_alive
+    )
 
 
 def membership_changed(

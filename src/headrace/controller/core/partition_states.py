@@ -36,6 +36,8 @@ class Rules:
     can_lead: Callable[[int], bool]
     min_insync: int = 1
     unclean_allowed: bool = False
+    # Whether a leader that may not be elected any more, because it is about to stop, is still there to lead.
+    may_stay: Callable[[int], bool] = lambda _: False
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,8 @@ def _track_eligible(info: PartitionInfo, target: PartitionInfo, min_insync: int,
     last_known = target.last_known_eligible
     if not target.isr and info.leader != NO_LEADER:
         last_known = (info.leader,)
+    elif not target.isr and info.isr:
+        last_known = info.isr[:1]  # it had no leader any more, but whoever was in sync holds as much as that one did
     last_known = tuple(r for r in last_known if r in target.replicas)
     return replace(target, eligible=eligible, last_known_eligible=last_known)
 
@@ -132,6 +136,8 @@ def _elect(info: PartitionInfo, target: PartitionInfo, rules: Rules, election: E
     for replica in order:
         if replica in target.eligible and rules.can_lead(replica):
             return Settled(_led_alone(target, replica, rules.min_insync))
+    if info.leader in target.isr and rules.may_stay(info.leader):
+        return Settled(replace(target, leader=info.leader))
     last_known = target.last_known_eligible
     if not target.isr and not target.eligible and last_known and rules.can_lead(last_known[0]):
         return Settled(_led_alone(target, last_known[0], rules.min_insync), from_last_known=True)

@@ -234,7 +234,8 @@ class History:
     def storing(self, tree: Tree, ops: Sequence[Op], transaction_id: int) -> None:
         """The store is about to take these operations."""
         unclean: set[int] = set()
-        alive = {broker for broker, info in self._accepted(tree) if not (info.fenced or info.shutting_down)}
+        known = dict(self._accepted(tree))
+        alive = {broker for broker, info in known.items() if not (info.fenced or info.shutting_down)}
         for op in ops:
             if isinstance(op, Delete) and op.path.startswith(paths.ACCEPTED_BROKERS + "/"):
                 alive.discard(int(op.path.rsplit("/", 1)[1]))
@@ -243,9 +244,11 @@ class History:
                 self.registrations[transaction_id] = clean
             elif isinstance(op, Create | Set) and op.path.startswith(paths.ACCEPTED_BROKERS + "/"):
                 accepted = codecs.decode_accepted(op.data)
+                before = known.get(accepted.id)
                 alive.discard(accepted.id)
-                if not accepted.fenced:  # otherwise it is only known to be away
-                    alive |= set() if accepted.shutting_down else {accepted.id}
+                if not (accepted.fenced or accepted.shutting_down):
+                    alive.add(accepted.id)
+                if before is None or before.epoch != accepted.epoch:
                     self.damaged.discard(accepted.id)
                     if not self.registrations[accepted.epoch]:
                         unclean.add(accepted.id)
@@ -255,13 +258,12 @@ class History:
                 continue  # made in this very transaction: nobody holds anything yet
             topic_data = next((op.data for op in reversed(ops) if isinstance(op, Set) and op.path == topic_path), None)
             old_topic = tree.nodes[topic_path].data
-            known = decode_state(old_topic, name[1], tree.nodes[paths.partition_state(*name)].data)
+            state = decode_state(old_topic, name[1], tree.nodes[paths.partition_state(*name)].data)
             for data in states:
                 after = decode_state(topic_data or old_topic, name[1], data)
-                self._check_state(name, known, after, unclean, alive)
-                known = after
-            if not {*known.isr, *known.eligible} <= set(known.replicas):
-                self._fail(f"{name}: in sync or eligible, but not a replica: {known}")
+                self._check_state(name, state, after, unclean, alive)
+                state = after
+            self._check_members(name, state)
 
     @staticmethod
     def _accepted(tree: Tree) -> Iterator[tuple[int, BrokerInfo]]:
@@ -279,17 +281,17 @@ class History:
         ghost = self.ghost(self.topic_id(name[0]), name[1])
         if after.leader != NO_LEADER and after.leader_epoch != before.leader_epoch:
             self._check_election(name, ghost, before, after, {*before.isr, *before.eligible} - unclean, alive)
-        if ghost.excused_next is None:  # otherwise nobody knows yet what is left
-            self._check_members(name, ghost, before, after)
 
-    def _check_members(self, name: PartitionName, ghost: Ghost, before: PartitionInfo, after: PartitionInfo) -> None:
-        known = {*before.isr, *before.eligible}
-        for member in (*after.isr, *after.eligible):
-            if member in known or member in self.damaged:
-                continue
+    def _check_members(self, name: PartitionName, info: PartitionInfo) -> None:
+        if not {*info.isr, *info.eligible} <= set(info.replicas):
+            self._fail(f"{name}: in sync or eligible, but not a replica: {info}")
+        ghost = self.ghost(self.topic_id(name[0]), name[1])
+        if ghost.excused_next is not None:
+            return  # nobody knows yet what is left
+        for member in (*info.isr, *info.eligible):
             missing = ghost.missing_in(self._held(member, name, self.topic_id(name[0])))
-            if missing is not None:
-                self._fail(f"{name}: {member} joins {after.isr} without the committed record at {missing} ({after})")
+            if missing is not None and member not in self.damaged:
+                self._fail(f"{name}: {member} may lead without the committed record at {missing}: {info}")
 
     def _check_election(
         self,

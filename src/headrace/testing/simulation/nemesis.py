@@ -12,6 +12,7 @@ from headrace.testing.simulation.cluster import SimulatedCluster
 from headrace.testing.simulation.faults import CALM, STORMY
 from headrace.testing.simulation.history import PartitionName
 from headrace.testing.simulation.log import DISKS
+from headrace.testing.simulation.reboots import Reboots
 from headrace.testing.simulation.store import STORE_NODE
 
 
@@ -35,6 +36,7 @@ class Nemesis:
         self._cluster = cluster
         self._chance = cluster.chance
         self._names = names
+        self._reboots = Reboots(cluster, names)
 
     async def break_things(self, for_s: float) -> None:
         """One fault after another, drawn by weight."""
@@ -46,7 +48,9 @@ class Nemesis:
             (5, self._kill_two_leaders),
             (5, self._kill_at_a_join),
             (4, self._cut_controller),
-            (4, self._bounce_follower),
+            (4, self._reboots.bounce_follower),
+            (2, self._reboots.bounce_joiner),
+            (2, self._reboots.register_twice),
             (2, self._shut_down_one),
             (8, self._start_one),
             (4, self._cut_link),
@@ -173,44 +177,6 @@ class Nemesis:
         await asyncio.sleep(self._chance.uniform(0.0, 0.5))
         if not broker.is_up:
             broker.start()
-
-    async def _bounce_follower(self) -> None:
-        """A follower is back without its tail before its leader noticed; what it said in its former life arrives when
-        it has left the set; the leader goes once it is let in again."""
-        name = self._chance.choice(self._names)
-        cluster = self._cluster
-        before = cluster.stored(name)
-        if before is None or before.leader < 0 or len(before.isr) < 2:
-            return
-        follower = cluster.brokers[self._chance.choice([b for b in before.isr if b != before.leader])]
-        cluster.network.hold(follower.id, before.leader)
-        await asyncio.sleep(self._chance.uniform(0.0, 0.2))
-        last_words = cluster.network.taken_out(follower.id, before.leader)
-        lost = await follower.power_cut(self._chance)
-        if lost:
-            cluster.history.damaged.add(follower.id)
-        self._say(f"follower {follower.id} of {name} bounces, {lost} records lost")
-        cluster.zookeeper.end_session(follower.store.session_id)
-        await asyncio.sleep(self._chance.uniform(0.0, 0.3))
-        if not follower.is_up:
-            follower.start()
-        deadline = asyncio.get_running_loop().time() + 3.0
-        left = False
-        while asyncio.get_running_loop().time() < deadline:
-            await asyncio.sleep(0.005)
-            now = cluster.stored(name)
-            if now is None or now.leader < 0:
-                return
-            knows = cluster.brokers[now.leader].partitions.live_brokers if cluster.brokers[now.leader].is_up else ()
-            if not left and follower.id not in now.isr and follower.id in knows:
-                left = True
-                for arrive in last_words:
-                    arrive()
-            if left and follower.id in now.isr:
-                self._say(f"{follower.id} is in sync again: kill leader {now.leader}")
-                await cluster.brokers[now.leader].kill()
-                cluster.zookeeper.end_session(cluster.brokers[now.leader].store.session_id)
-                return
 
     async def _shut_down_one(self) -> None:
         broker = self._cluster.brokers[self._some_broker()]
