@@ -280,32 +280,6 @@ def acts_on_any_image() -> Iterator[None]:
 
 
 @contextmanager
-def leads_on_after_registering_anew() -> Iterator[None]:
-    """A broker whose session ended, and that registers again, leads on what it led."""
-
-    def registered_as(self: Partitions, broker_epoch: int) -> None:
-        self.broker_epoch = broker_epoch
-        self.apply(self._view.current)
-
-    with patch.object(Partitions, "registered_as", registered_as):
-        yield
-
-
-@contextmanager
-def doubt_forgotten() -> Iterator[None]:
-    """A refused addition to the in-sync set counts no more, though an earlier copy of it may yet be taken."""
-    refused = InSyncReplicas.refused
-
-    def refused_for_good(self: InSyncReplicas, proposal: IsrProposal, now_ms: int) -> None:
-        refused(self, proposal, now_ms)
-        self.in_doubt = frozenset()
-        self._recount()
-
-    with patch.object(InSyncReplicas, "refused", refused_for_good):
-        yield
-
-
-@contextmanager
 def reassigned_before_in_sync() -> Iterator[None]:
     """A reassignment is done as soon as one of the replicas that stay is in sync."""
     complete = partition_states._complete_reassignment
@@ -328,13 +302,6 @@ def bounced_broker_stays_in_sync() -> Iterator[None]:
         settle_all(after, decided, left, frozenset(), frozenset(), rules_of)
 
     with patch.object(elections, "_settle_all", forgiving):
-        yield
-
-
-@contextmanager
-def lost_disk_stays_in_sync() -> Iterator[None]:
-    """The controller does not hear of replicas that are gone with their disk."""
-    with patch.object(elections, "replicas_lost", lambda *_: elections.Decided()):
         yield
 
 
@@ -373,10 +340,7 @@ SABOTAGES = (
     Sabotage(members_taken_without_their_epochs, 0),
     Sabotage(followers_show_everything, 0),
     Sabotage(acts_on_any_image, 0),
-    Sabotage(leads_on_after_registering_anew, 0),
-    Sabotage(doubt_forgotten, 0),
     Sabotage(reassigned_before_in_sync, 0),
     Sabotage(bounced_broker_stays_in_sync, 0),
-    Sabotage(lost_disk_stays_in_sync, 0),
     Sabotage(kept_below_the_leader_s_start, 0),
 )

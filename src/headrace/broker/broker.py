@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from headrace.broker.failed_disks import FailedDisks
 from headrace.broker.farewell import led_topics, until_nobody_sends_clients
 from headrace.broker.first_questions import answered
 from headrace.broker.housekeeping import Housekeeping, now_ms
@@ -32,7 +33,6 @@ from headrace.config import BrokerConfig, ConfigError, Listener, resolve_listene
 from headrace.config import Listeners as ListenerSettings
 from headrace.controller.member import ClusterMember, prepare_store
 from headrace.kernel.errors import Fault, StorageFault
-from headrace.kernel.ids import TopicPartition
 from headrace.net.connection import Connection
 from headrace.net.listener import CannotListen, ConnectionLimits, Listeners
 from headrace.net.replies import Reply
@@ -74,7 +74,7 @@ class Broker:
         self._member: ClusterMember | None = None
         self._opened: list[str] = []
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._reporting: asyncio.Future[None] | None = None
+        self._failed_disks: FailedDisks | None = None
 
     async def start(self) -> None:
         """Raises CannotStart; then nothing of it runs."""
@@ -117,6 +117,8 @@ class Broker:
         )
         self.parts = wire(live, view, self.log_dirs, member, self.listeners)
         self._opened.append("parts")
+        self._failed_disks = disks = FailedDisks(self.parts.gateway, self.log_dirs.logs)
+        member.membership.on_registered(lambda _: disks.tell())
         self.watching = Watching(self.parts, self.connections, self.log_dirs, view, member)
         self.connections.hold_back = self.parts.metering.connected
         self.parts.start()
@@ -188,15 +190,9 @@ class Broker:
             self._loop.call_soon_threadsafe(self._report_lost)
 
     def _report_lost(self) -> None:
-        lost = [TopicPartition(one.topic, one.partition) for one in self.log_dirs.logs() if one.offline_reason]
         self.parts.replication.fetchers.logs_failed()
-        self._reporting = asyncio.ensure_future(self._tell_controller(lost))
-
-    async def _tell_controller(self, lost: list[TopicPartition]) -> None:
-        try:
-            await self.parts.gateway.replicas_lost(lost)
-        except Fault as fault:
-            log.error("the controller did not hear of %d replicas on a failed disk: %s", len(lost), fault.message)
+        assert self._failed_disks is not None, "the broker has joined"
+        self._failed_disks.tell()
 
     def _is_clean(self) -> bool:
         """Whether the logs hold all that this broker ever acknowledged. An empty disk may be a lost one."""
@@ -266,6 +262,8 @@ class Broker:
             await self._hand_over()
         if "connections" in opened:
             self.connections.close()
+        if self._failed_disks is not None:
+            await self._failed_disks.close()
         if "parts" in opened:
             await self.parts.close()
         if self._member is not None:

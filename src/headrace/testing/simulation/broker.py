@@ -12,6 +12,7 @@ import random
 import uuid
 from typing import Any, Final
 
+from headrace.broker.failed_disks import FailedDisks
 from headrace.cluster.core.image import BrokerInfo, ClusterImage, Endpoint
 from headrace.cluster.view import ClusterView
 from headrace.config import BrokerConfig, TopicConfig
@@ -22,7 +23,6 @@ from headrace.coordination.letter_reader import LetterReader
 from headrace.coordination.letters import WireOrLetters
 from headrace.handlers.letters import letter_service
 from headrace.kernel.errors import Fault
-from headrace.kernel.ids import TopicPartition
 from headrace.replication.fetcher import FetchSettings
 from headrace.replication.fetchers import Fetchers
 from headrace.replication.isr_changes import ControllerIsrChanges
@@ -30,7 +30,7 @@ from headrace.replication.partition import Partition
 from headrace.replication.partitions import Partitions
 from headrace.storage.log_config import LogConfig
 from headrace.testing.simulation.history import History
-from headrace.testing.simulation.log import SimulatedLogs
+from headrace.testing.simulation.log import SimulatedLog, SimulatedLogs
 from headrace.testing.simulation.network import SimulatedChannel, SimulatedNetwork
 from headrace.testing.simulation.serving import LISTENER, Serving, of_brokers
 from headrace.testing.simulation.store import SimulatedStore, SimulatedZooKeeper
@@ -129,7 +129,9 @@ class SimulatedBroker:
 
         self.gateway = ControllerGateway(self.controller, self.view, LISTENER, own, reach.open)
         self.fetchers = Fetchers(self.partitions, self.view, LISTENER, _FETCH, connect=open_channel)
+        self._failed_disks = disks = FailedDisks(self.gateway, self.logs.logs)
         self.member.membership.on_registered(self.partitions.registered_as)
+        self.member.membership.on_registered(lambda _: disks.tell())
         self.partitions.subscribe(self._role_changed)
         self._clean = False  # until an orderly stop says otherwise
         self._network.listen(self.id, Serving(self, self._history))
@@ -198,18 +200,12 @@ class SimulatedBroker:
         await self.kill()
         return sum(log.power_cut(chance) for log in self.logs.logs())
 
-    def fail_disk(self, disk: int) -> list[TopicPartition]:
+    def fail_disk(self, disk: int) -> list[SimulatedLog]:
         """One of the disks fails under the running broker, which tells the controller what it held."""
-        lost = [TopicPartition(log.topic, log.partition) for log in self.logs.fail(disk)]
+        lost = self.logs.fail(disk)
         self.fetchers.logs_failed()
-        context_of(self.id).run(self._spawn, self._tell_lost(lost))
+        context_of(self.id).run(self._failed_disks.tell)
         return lost
-
-    async def _tell_lost(self, lost: list[TopicPartition]) -> None:
-        try:
-            await self.gateway.replicas_lost(lost)
-        except Fault as fault:
-            self._history.say(f"nobody heard of the failed disk of {self.id}: {fault.code.name}")
 
     async def shut_down(self) -> None:
         """An orderly stop: leadership moves first, everything is flushed, the registration is taken back."""
@@ -220,6 +216,9 @@ class SimulatedBroker:
             await self.gateway.controlled_shutdown(timeout=HAND_OVER_WITHIN_S)
         except Fault:
             pass
+        except asyncio.CancelledError:
+            await self.kill()  # whoever has said goodbye does not stay
+            raise
         if not self.is_up:
             return  # killed meanwhile
         self.is_up = False
@@ -242,5 +241,6 @@ class SimulatedBroker:
         await self.member.close()
         await self.fetchers.close()
         await self.isr_changes.close()
+        await self._failed_disks.close()
         await self.gateway.close()
         self.partitions.close()

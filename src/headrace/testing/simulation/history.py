@@ -306,8 +306,9 @@ class History:
             if ghost.excused_next == after.leader:  # elected before, but it never heard of that
                 ghost.may_lack.add(after.leader_epoch)
             return
-        if before.is_reassigning and not after.is_reassigning and after.leader not in before.removing:
-            return  # it takes over as it joins, which asks it to hold everything
+        done = before.is_reassigning and not after.is_reassigning and after.leader not in before.removing
+        if done or (before.leader in after.isr and before.leader != after.leader):
+            return  # its leader lets it in, and leaves: whoever joins is asked to hold everything
         if name[0] in self.allow_unclean and not (fit & alive) - self.damaged:
             self.unclean_elections += 1
         elif fit:

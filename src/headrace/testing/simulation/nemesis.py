@@ -261,7 +261,9 @@ class Nemesis:
         if broker.is_up and not broker.logs.failed:
             lost = broker.fail_disk(self._chance.choice(DISKS))
             self._cluster.history.damaged.add(broker.id)
-            self._say(f"a disk of {broker.id} fails, with {', '.join(map(str, lost)) or 'nothing'}")
+            self._say(
+                f"a disk of {broker.id} fails, with {', '.join(f'{log.topic}-{log.partition}' for log in lost) or 'nothing'}"
+            )
 
     async def _replace_disk(self) -> None:
         """The broker comes back with an empty disk where one failed, or where a good one was."""

@@ -1,0 +1,66 @@
+"""Replicas that are gone with their disk: the controller is told, until it has heard, so that others lead instead.
+
+The controller forgets it when this broker registers anew: for all it knows, the disk was replaced. So it is told again
+then; otherwise a broker whose session ended could be elected for what it can neither read nor write. Owned by the event
+loop: one task while there is something to tell.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection
+from typing import Final, Protocol
+
+from headrace.kernel.errors import Fault
+from headrace.kernel.ids import TopicPartition
+
+log = logging.getLogger("headrace.broker")
+
+_PAUSE_S: Final = 1.0
+
+
+class HeldLog(Protocol):
+    topic: str
+    partition: int
+    offline_reason: str | None
+
+
+class ToController(Protocol):
+    """What is needed of ControllerGateway."""
+
+    async def replicas_lost(self, lost: list[TopicPartition], /) -> None: ...
+
+
+class FailedDisks:
+    def __init__(self, gateway: ToController, logs: Callable[[], Collection[HeldLog]]) -> None:
+        self._gateway = gateway
+        self._logs = logs
+        self._untold = False
+        self._task: asyncio.Task[None] | None = None
+
+    def tell(self) -> None:
+        """A disk failed, or this broker is registered anew."""
+        self._untold = bool(self._lost())
+        if self._untold and self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._tell(), name="failed disk to the controller")
+
+    def _lost(self) -> list[TopicPartition]:
+        return [TopicPartition(one.topic, one.partition) for one in self._logs() if one.offline_reason is not None]
+
+    async def _tell(self) -> None:
+        while self._untold:
+            self._untold = False
+            lost = self._lost()
+            try:
+                await self._gateway.replicas_lost(lost)
+            except Fault as fault:
+                self._untold = True
+                log.error("the controller did not hear of %d replicas on a failed disk: %s", len(lost), fault.message)
+                await asyncio.sleep(_PAUSE_S)
+        self._task = None
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)

@@ -1,0 +1,66 @@
+"""A disk fails: the controller hears of it, however often it has to be told."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from headrace.broker import failed_disks
+from headrace.broker.failed_disks import FailedDisks
+from headrace.kernel.errors import ErrorCode, Refused
+from headrace.kernel.ids import TopicPartition
+
+LOST = [TopicPartition("t", 1)]
+
+
+class Controller:
+    def __init__(self, refusals: int) -> None:
+        self.refusals = refusals
+        self.asked = 0
+        self.heard: asyncio.Queue[list[TopicPartition]] = asyncio.Queue()
+
+    async def replicas_lost(self, lost: list[TopicPartition]) -> None:
+        self.asked += 1
+        if self.asked <= self.refusals:
+            raise Refused(ErrorCode.stale_broker_epoch, "registered anew meanwhile")
+        self.heard.put_nowait(lost)
+
+
+def logs() -> list[Any]:
+    return [
+        SimpleNamespace(topic="t", partition=0, offline_reason=None),
+        SimpleNamespace(topic="t", partition=1, offline_reason="Input/output error"),
+    ]
+
+
+def test_a_report_that_was_refused_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(failed_disks, "_PAUSE_S", 0.0)
+
+    async def run() -> None:
+        controller = Controller(refusals=2)
+        disks = FailedDisks(controller, logs)
+        disks.tell()
+        assert await asyncio.wait_for(controller.heard.get(), 10) == LOST
+        assert controller.asked == 3
+        await disks.close()
+
+    asyncio.run(run())
+
+
+def test_a_new_registration_hears_of_it_again_and_whole_disks_are_not_mentioned() -> None:
+    async def run() -> None:
+        controller = Controller(refusals=0)
+        disks = FailedDisks(controller, logs)
+        disks.tell()
+        assert await asyncio.wait_for(controller.heard.get(), 10) == LOST
+        disks.tell()
+        assert await asyncio.wait_for(controller.heard.get(), 10) == LOST
+        whole = FailedDisks(controller, list)
+        whole.tell()
+        assert controller.asked == 2
+        await disks.close()
+
+    asyncio.run(run())
