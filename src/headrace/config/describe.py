@@ -84,6 +84,8 @@ def describe_broker(config: BrokerConfig, names: Collection[str] | None = None) 
         if key.dynamic_only and not config.is_set(key.name):
             continue
         synonyms = _broker_synonyms(config, _own_synonyms(key))
+        if key.dynamic_only:  # what no file can hold has no default to return to either, as Kafka tells it
+            synonyms = [one for one in synonyms if one.source is not Source.DEFAULT]
         entries.append(
             ConfigEntry(
                 name=key.name,

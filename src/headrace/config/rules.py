@@ -8,6 +8,8 @@ from headrace.config.key import Rule
 
 _REPLICAS = re.compile(r"\d+:\d+\Z")
 _PER_ADDRESS = re.compile(r"\s*\S+\s*:\s*-?\d+\s*\Z")
+_SERVER = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[\w.-]+)(:(?P<port>\d{1,5}))?\Z")
+_NODE_PATH = re.compile(r"[^/,\s]+(/[^/,\s]+)*\Z")
 _CLIENT_FACTS = (
     "client_instance_id",
     "client_id",
@@ -48,6 +50,13 @@ def not_zero_unlimited_below() -> Rule:
     return Rule("must be -1 (without limit) or at least 1", lambda value: value != 0)
 
 
+def _are_servers(value: str) -> bool:
+    servers, slash, path = value.partition("/")
+    names_a_path = not slash or not path or _NODE_PATH.match(path) is not None
+    found = [_SERVER.match(server.strip()) for server in servers.split(",")]
+    return names_a_path and all(one is not None and int(one["port"] or 1) in range(1, 65536) for one in found)
+
+
 def _is_match(item: str) -> bool:
     name, equals, pattern = (part.strip() for part in item.partition("="))
     try:
@@ -60,6 +69,10 @@ def _is_match(item: str) -> bool:
 CLIENT_MATCH = Rule(
     f"must be a list of name=pattern with the names {', '.join(_CLIENT_FACTS)}",
     lambda value: all(_is_match(item) for item in value),
+)
+SERVERS_AND_PATH = Rule(
+    "must be host:port, separated by commas, with at most one /path at the end that does not end in /",
+    lambda value: not value or _are_servers(value),
 )
 NO_EMPTY_NAMES = Rule("must not hold empty names", all)
 CONNECTIONS_OF_ADDRESSES = Rule(

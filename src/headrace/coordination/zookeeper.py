@@ -81,7 +81,7 @@ async def open_zookeeper(config: BrokerConfig) -> ZooKeeperStore:
             "zookeeper.set.acl", "true", "needs zookeeper.digest.user and zookeeper.digest.password to guard nodes for"
         )
     store = ZooKeeperStore(
-        str(config["zookeeper.connect"]),
+        str(config["zookeeper.connect"]).replace(" ", ""),
         session_timeout=session_ms / 1000,
         guarded=guarded,
         credentials=(str(user), str(password)) if user and password else None,

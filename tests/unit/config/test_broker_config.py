@@ -146,6 +146,26 @@ def test_node_id_and_broker_id_are_one_number() -> None:
 
 
 @pytest.mark.parametrize(
+    "value",
+    ["zk", "zk:2181", "zk1:2181,zk2:2181/orders", "10.0.0.1:2181, [::1]:2181/a/b", "zk_1.example-x.com:2181/", ""],
+)
+def test_servers_of_zookeeper_with_a_path_are_taken(value: str) -> None:
+    assert load_broker_config({"zookeeper.connect": value})["zookeeper.connect"] == value
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "zk:21x81", "zk:99999", "zk:0", ":2181", "zk1:2181,,zk2:2181", "zk1:2181;zk2:2181", "zk1:2181 zk2:2181", ",",
+        "http://zk:2181", "zk1:2181/a,zk2:2181/b", "zk:2181/a/", "zk:2181//a", "zk:2181:2182", "::1:2181",
+    ],
+)  # fmt: skip
+def test_servers_of_zookeeper_that_cannot_be_meant_are_refused(value: str) -> None:
+    with pytest.raises(ConfigError, match=r"zookeeper\.connect='.*': must be host:port, separated by commas"):
+        load_broker_config({"zookeeper.connect": value})
+
+
+@pytest.mark.parametrize(
     ("overrides", "message"),
     [
         ({"segment.bytes": "3"}, "segment.bytes='3': must be at least 1048576"),

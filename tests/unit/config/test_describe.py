@@ -51,7 +51,9 @@ def test_a_broker_shows_what_cannot_change_and_what_was_set() -> None:
     assert shown(entry) == [("num.partitions", "4", Source.STATIC_BROKER), ("num.partitions", "1", Source.DEFAULT)]
     entry = one(describe_broker(broker, ["log.segment.bytes"]))
     assert (entry.value, entry.source, entry.is_read_only) == ("5000000", Source.DYNAMIC_BROKER, False)
-    assert describe_broker(broker, ["leader.replication.throttled.rate"]) == []
+    rate = "leader.replication.throttled.rate"
+    assert describe_broker(broker, [rate]) == []
+    assert shown(one(describe_broker(broker.with_dynamic({rate: "9"}), [rate]))) == [(rate, "9", Source.DYNAMIC_BROKER)]
     assert one(describe_broker(broker, ["log.cleaner.io.max.bytes.per.second"])).value == "1.7976931348623157E308"
 
 

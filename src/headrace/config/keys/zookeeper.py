@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.config.key import Importance, Key, Type
-from headrace.config.rules import at_least
+from headrace.config.rules import SERVERS_AND_PATH, at_least
 
 BOOLEAN = Type.BOOLEAN
 STRING = Type.STRING
@@ -17,6 +17,7 @@ KEYS = (
         None,
         "ZooKeeper servers `host:port`, separated by commas, with an optional path at the end (`/headrace`) under "
         "which the cluster keeps its state. Unset, the broker stands alone with its own store in the log directory.",
+        SERVERS_AND_PATH,
         importance=HIGH,
         ours=True,
     ),
