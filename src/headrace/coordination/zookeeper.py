@@ -155,7 +155,9 @@ class ZooKeeperStore:
             made += "/" + part
             while True:
                 try:
-                    await self.create(made, b"")
+                    # Looked at first: a parent that others guard refuses to make a node even where there is one.
+                    if await self.exists(made) is None:
+                        await self.create(made, b"")
                     break
                 except NodeExists:
                     break
@@ -371,4 +373,9 @@ def _fault(error: Exception, path: str) -> StoreFault:
     for known, fault in _FAULTS.items():
         if isinstance(error, known):
             return fault(f"{path}: {type(error).__name__}")
+    if isinstance(error, kazoo.NoAuthError | kazoo.AuthFailedError):
+        return StoreFailed(
+            f"{path}: ZooKeeper lets only others change it: zookeeper.digest.user and zookeeper.digest.password must "
+            "be those with which the nodes were made"
+        )
     return StoreFault(f"{path}: {type(error).__name__} {error}".rstrip())

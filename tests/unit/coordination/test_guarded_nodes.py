@@ -8,8 +8,10 @@ from collections.abc import Iterator
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
+from kazoo.security import READ_ACL_UNSAFE, make_digest_acl
 
 from headrace.config import ConfigError, load_broker_config
+from headrace.coordination.store import StoreFailed
 from headrace.coordination.zookeeper import open_zookeeper
 from tests.support.zookeeper import ZooKeeperServer, available
 
@@ -41,8 +43,38 @@ def test_guarded_nodes_can_be_read_by_all_and_changed_by_the_cluster(server: Zoo
         with pytest.raises(NoAuthError):
             stranger.set("/guarded/a", b"3")
         await asyncio.to_thread(stranger.stop)
+        for wrong in (
+            {"zookeeper.digest.password": "wrong"},
+            {"zookeeper.set.acl": "false", "zookeeper.digest.user": ""},
+        ):
+            somebody = await open_zookeeper(load_broker_config({**settings, **wrong}))
+            with pytest.raises(StoreFailed, match=r"/a: .*zookeeper\.digest\.user and .* must be those"):
+                await somebody.set("/a", b"4")
+            await somebody.close()
         await one.close()
         await other.close()
+
+    asyncio.run(use())
+
+
+def test_a_path_that_is_there_is_used_where_its_parent_takes_no_more(server: ZooKeeperServer) -> None:
+    """Its administrator made it, and lets nobody make others beside it."""
+    owner = make_digest_acl("admin", "secret", all=True)
+    admin = KazooClient(hosts=server.connect, auth_data=[("digest", "admin:secret")])
+    admin.start(15)
+    try:
+        admin.create("/orders", b"", acl=[make_digest_acl("headrace", "secret", all=True)])
+        admin.set_acls("/", [owner, *READ_ACL_UNSAFE])
+    finally:
+        admin.stop()
+    settings = {"zookeeper.digest.user": "headrace", "zookeeper.digest.password": "secret"}
+
+    async def use() -> None:
+        store = await open_zookeeper(load_broker_config({**settings, "zookeeper.connect": f"{server.connect}/orders"}))
+        await store.create("/a", b"1")
+        await store.close()
+        with pytest.raises(StoreFailed, match=r"/others: .*zookeeper\.digest\.user"):
+            await open_zookeeper(load_broker_config({**settings, "zookeeper.connect": f"{server.connect}/others"}))
 
     asyncio.run(use())
 
