@@ -305,14 +305,6 @@ def bounced_broker_stays_in_sync() -> Iterator[None]:
         yield
 
 
-@contextmanager
-def kept_below_the_leader_s_start() -> Iterator[None]:
-    """A follower keeps what the leader has deleted, though they parted there."""
-    agree = Replica.truncate_to_agree
-    with patch.object(Replica, "truncate_to_agree", lambda self, leader_end, _: agree(self, leader_end)):
-        yield
-
-
 @dataclass(frozen=True)
 class Sabotage:
     rule: Callable[[], AbstractContextManager[None]]
@@ -321,26 +313,25 @@ class Sabotage:
 
 
 SABOTAGES = (
-    Sabotage(truncation_by_high_watermark, 8),
+    Sabotage(truncation_by_high_watermark, 9),
     Sabotage(shrink_counted_early, 0),
-    Sabotage(join_below_epoch_start, 156),
-    Sabotage(rebooted_broker_added, 12),
-    Sabotage(zombie_controller_writes, 24),
-    Sabotage(acknowledged_after_the_lease, 10),
-    Sabotage(restarted_leader_keeps_its_epoch, 18),
-    Sabotage(mark_not_frozen, 29),
-    Sabotage(session_believes_it_was_heard, 64),
+    Sabotage(join_below_epoch_start, 12),
+    Sabotage(rebooted_broker_added, 42),
+    Sabotage(zombie_controller_writes, 6),
+    Sabotage(acknowledged_after_the_lease, 4),
+    Sabotage(restarted_leader_keeps_its_epoch, 4),
+    Sabotage(mark_not_frozen, 0),
+    Sabotage(session_believes_it_was_heard, 8),
     Sabotage(session_forgets_to_tell, 0),
-    Sabotage(eligible_although_others_commit, 16, Modes(moves_settings=True)),
+    Sabotage(eligible_although_others_commit, 4, Modes(moves_settings=True)),
     Sabotage(latest_offset_before_the_mark, 0),
-    Sabotage(unclean_start_forgotten, 0),
-    Sabotage(eligible_after_an_unclean_stop, 0),
+    Sabotage(unclean_start_forgotten, 3),
+    Sabotage(eligible_after_an_unclean_stop, 1),
     Sabotage(eligible_for_ever, 0),
-    Sabotage(log_of_an_older_topic, 0),
-    Sabotage(members_taken_without_their_epochs, 0),
-    Sabotage(followers_show_everything, 0),
-    Sabotage(acts_on_any_image, 0),
-    Sabotage(reassigned_before_in_sync, 0),
+    Sabotage(log_of_an_older_topic, 5),
+    Sabotage(members_taken_without_their_epochs, 42),
+    Sabotage(followers_show_everything, 1),
+    Sabotage(acts_on_any_image, 5),
+    Sabotage(reassigned_before_in_sync, 1),
     Sabotage(bounced_broker_stays_in_sync, 0),
-    Sabotage(kept_below_the_leader_s_start, 0),
 )

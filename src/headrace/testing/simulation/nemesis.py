@@ -261,9 +261,8 @@ class Nemesis:
         if broker.is_up and not broker.logs.failed:
             lost = broker.fail_disk(self._chance.choice(DISKS))
             self._cluster.history.damaged.add(broker.id)
-            self._say(
-                f"a disk of {broker.id} fails, with {', '.join(f'{log.topic}-{log.partition}' for log in lost) or 'nothing'}"
-            )
+            names = [f"{log.topic}-{log.partition}" for log in lost]
+            self._say(f"a disk of {broker.id} fails, with {names}")
 
     async def _replace_disk(self) -> None:
         """The broker comes back with an empty disk where one failed, or where a good one was."""
