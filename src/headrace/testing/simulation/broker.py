@@ -7,9 +7,11 @@ flushed, `shut_down` is an orderly stop. After the first two the next start is a
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import random
 import uuid
+from collections.abc import Iterator
 from typing import Any, Final
 
 from headrace.broker.failed_disks import FailedDisks
@@ -72,12 +74,22 @@ class SimulatedBroker:
         self._checkpointed: dict[tuple[uuid.UUID, int], int] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._starting: asyncio.Task[None] | None = None
+        self._is_stopping = False
+        self._starts_again = False
 
     # ---- life -----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """In a context of its own: what a process does can be frozen with it."""
-        context_of(self.id).run(self._start)
+        """In a context of its own: what a process does can be frozen with it. One that is still going down starts when
+        that is done: two lives of a broker never overlap."""
+        if self._is_stopping:
+            self._starts_again = True
+        else:
+            context_of(self.id).run(self._start)
+
+    def _start_again(self) -> None:
+        if not self.is_up and not self._is_stopping:
+            self.start()
 
     def freeze(self, seconds: float) -> None:
         """SIGSTOP, and SIGCONT after so long."""
@@ -189,11 +201,10 @@ class SimulatedBroker:
         """kill -9: nothing is said to anyone; what was written stays in the page cache."""
         if not self.is_up:
             return
-        self.is_up = False
-        self._network.unplug(self.id)
-        self.store.abandon()
-        self.thaw()
-        await self._stop_tasks()
+        with self._stopping():
+            self.store.abandon()
+            self.thaw()
+            await self._stop_tasks()
 
     async def power_cut(self, chance: random.Random) -> int:
         """As `kill`, and some of what was not flushed is gone. Gives how many records that is."""
@@ -221,14 +232,28 @@ class SimulatedBroker:
             raise
         if not self.is_up:
             return  # killed meanwhile
+        with self._stopping():
+            await self._stop_tasks()
+            for log in self.logs.logs():
+                log.flush()
+                self._checkpointed[log.topic_id, log.partition] = log.high_watermark
+            self._clean = self.member.membership.is_clean
+            await self.store.close()
+
+    @contextlib.contextmanager
+    def _stopping(self) -> Iterator[None]:
         self.is_up = False
+        self._is_stopping = True
         self._network.unplug(self.id)
-        await self._stop_tasks()
-        for log in self.logs.logs():
-            log.flush()
-            self._checkpointed[log.topic_id, log.partition] = log.high_watermark
-        self._clean = self.member.membership.is_clean
-        await self.store.close()
+        try:
+            yield
+        finally:
+            self.store.abandon()  # also when the stop itself was stopped: nobody is left to keep its session
+            self._is_stopping = False
+            if self._starts_again:
+                self._starts_again = False
+                # Soon, not now: whoever stopped it may have something to do to its disks first.
+                asyncio.get_running_loop().call_soon(self._start_again, context=context_of(None))
 
     async def _stop_tasks(self) -> None:
         if self._starting is not None:
