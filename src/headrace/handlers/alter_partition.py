@@ -35,7 +35,7 @@ class AlterPartition:
             for data in topic.partitions:
                 asked.append((topic.topic_id, int(data.partition_index), name))
                 if name is not None:
-                    reports.append(_report(name, data))
+                    reports.append(_report(name, topic.topic_id, data))
         answers = iter(
             await self.controller.alter_partitions(int(request.broker_id), int(request.broker_epoch), reports)
         )
@@ -47,12 +47,13 @@ class AlterPartition:
         return {"throttle_time": 0, "error_code": 0, "topics": rows}
 
 
-def _report(name: str, data: Any) -> IsrReport:
+def _report(name: str, topic_id: UUID, data: Any) -> IsrReport:
     if hasattr(data, "new_isr_with_epochs"):
         members = [(int(member.broker_id), int(member.broker_epoch)) for member in data.new_isr_with_epochs]
     else:
         members = [(int(broker_id), UNKNOWN_EPOCH) for broker_id in data.new_isr]
-    return IsrReport(name, int(data.partition_index), int(data.leader_epoch), int(data.partition_epoch), members)
+    epochs = int(data.leader_epoch), int(data.partition_epoch)
+    return IsrReport(name, int(data.partition_index), *epochs, members, topic_id)
 
 
 def _row(index: int, answer: IsrAnswer) -> dict[str, Any]:

@@ -188,6 +188,11 @@ class TestReports:
         assert answer.error is ErrorCode.none and answer.info is not None
         assert (answer.info.isr, answer.info.partition_epoch) == ((1, 2), 8)
 
+    def test_a_report_on_an_older_topic_of_that_name_is_not_taken_for_the_new_one(self) -> None:
+        report = replace(self.report((1, 1), (2, 1)), topic_id=UUID(int=77))
+        assert decide_isr(cluster(), 1, report, rules()).error is ErrorCode.unknown_topic_id
+        assert decide_isr(cluster(), 1, replace(report, topic_id=UUID(int=1)), rules()).error is ErrorCode.none
+
     def test_a_report_of_the_set_as_it_is_moves_the_partition_epoch(self) -> None:
         """So that late copies of older reports are refused."""
         image = cluster()

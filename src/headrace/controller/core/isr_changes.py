@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from uuid import UUID
 
 from headrace.cluster.core.image import NO_LEADER, ClusterImage, PartitionInfo
 from headrace.controller.core.elections import RulesOf, TopicRules, may_lead, rules_for
@@ -29,6 +30,7 @@ class IsrReport:
     leader_epoch: int
     partition_epoch: int
     members: Sequence[tuple[int, int]]  # (broker id, broker epoch or -1)
+    topic_id: UUID | None = None  # as the sender has it: the name may be another topic's by the time it is decided
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,8 @@ def decide_isr(image: ClusterImage, sender: int, report: IsrReport, rules_of: Ru
     info = image.partition(report.topic, report.index)
     if info is None:
         return IsrAnswer(ErrorCode.unknown_topic_or_partition)
+    if report.topic_id not in (None, image.topics[report.topic].id):
+        return IsrAnswer(ErrorCode.unknown_topic_id)
     if report.leader_epoch > info.leader_epoch or report.partition_epoch > info.partition_epoch:
         return IsrAnswer(ErrorCode.not_controller)  # the sender has seen a newer controller's work than we have
     if report.leader_epoch < info.leader_epoch:
