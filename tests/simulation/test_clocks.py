@@ -21,7 +21,7 @@ from tests.support.effort import rounds
 pytestmark = pytest.mark.simulation
 
 RULES = (acknowledged_after_the_lease, zombie_controller_writes)
-SEEDS = int(os.environ.get("SEEDS") or 0) or rounds(short=6, long=1000)
+SEEDS = int(os.environ.get("SEEDS") or 0) or rounds(short=3, long=1000)
 
 
 @pytest.mark.timeout(60 + 5 * SEEDS)

@@ -12,7 +12,7 @@ import struct
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from headrace.kernel.errors import OffsetOutOfRange, StorageFault
 from headrace.storage.leader_epochs import LeaderEpochs
@@ -22,8 +22,9 @@ RECORD: Final = struct.Struct(">qiq")
 DISKS: Final = (0, 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
+    """Compared by the thousand."""
+
     epoch: int
     value: int
 
