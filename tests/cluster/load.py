@@ -21,9 +21,12 @@ _QUIET = {"log_level": 0, "socket.timeout.ms": 6000, "topic.metadata.refresh.int
 
 
 class Load:
-    """Starts with the `with` block; `finish` stops the producers and gives the whole history."""
+    """Starts with the `with` block; `finish` stops the producers and gives the whole history. With `spread`, records go
+    to so many partitions in turn, else by key."""
 
-    def __init__(self, cluster: RunningCluster, topic: str, *, producers: int = 2, rate: int = 400) -> None:
+    def __init__(
+        self, cluster: RunningCluster, topic: str, *, producers: int = 2, rate: int = 400, spread: int | None = None
+    ) -> None:
         self.history = History(delivered=set())
         self.sent = 0
         self.failed: list[str] = []
@@ -34,6 +37,7 @@ class Load:
         self._cluster = cluster
         self._topic = topic
         self._pause_s = 10 / rate  # producers send ten at a time
+        self._spread = spread
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._last_ack = time.monotonic()
@@ -110,9 +114,10 @@ class Load:
         while not self._stop.is_set():
             for _ in range(10):
                 value = Value(name, number)
-                producer.produce(
-                    self._topic, value.encode(), key=str(number % 50).encode(), on_delivery=self._answered(value)
-                )
+                where: dict[str, Any] = {"key": str(number % 50).encode()}
+                if self._spread is not None:
+                    where = {"partition": number % self._spread}
+                producer.produce(self._topic, value.encode(), on_delivery=self._answered(value), **where)
                 number += 1
             next_at = time.monotonic() + self._pause_s
             while (left := next_at - time.monotonic()) > 0:
