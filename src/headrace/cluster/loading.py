@@ -91,7 +91,7 @@ async def _load_nodes(store: Store, version: int) -> ClusterImage:
     accepted = await store.children(paths.ACCEPTED_BROKERS)
     rows = await _gather_existing([f"{paths.ACCEPTED_BROKERS}/{name}" for name in accepted], store)
     brokers = [codecs.decode_accepted(row) for row in rows if row is not None]
-    topics = await _load_topics(store)
+    topics = {topic.name: topic for topic in await _load_topics(store)}
     features = await store.children(paths.FEATURES)
     levels = await _gather_existing([paths.feature(name) for name in features], store)
     producer_ids = await store.exists(paths.PRODUCER_IDS)
@@ -102,9 +102,12 @@ async def _load_nodes(store: Store, version: int) -> ClusterImage:
         controller_epoch=value.get("controller_epoch", 0),
         brokers={broker.id: broker for broker in brokers if not broker.fenced},
         fenced_brokers={broker.id: broker for broker in brokers if broker.fenced},
-        topics={topic.name: topic for topic in topics},
-        topic_names={topic.id: topic.name for topic in topics},
-        configs=await _load_configs(store),
+        topics=topics,
+        topic_names={topic.id: topic.name for topic in topics.values()},
+        # Overrides of a topic that is going are cleared away in the store without a change that would tell of it.
+        configs={
+            key: one for key, one in (await _load_configs(store)).items() if key[0] != "topic" or key[1] in topics
+        },
         quotas=await _load_quotas(store),
         features={name: codecs.from_json(data)["level"] for name, data in zip(features, levels, strict=True) if data},
         next_producer_id=0 if producer_ids is None else codecs.decode_next_producer_id(producer_ids.data),

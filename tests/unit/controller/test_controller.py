@@ -163,14 +163,16 @@ def test_topics_too_large_for_one_write_are_whole_or_absent(tmp_path: Path, monk
         await cluster.store.multi(
             [Create(paths.partition("half", 0), b""), Create(paths.partition_state("half", 0), b"")]
         )
-        await cluster.controller.create_topics([NewTopic("going", 7)])
+        await cluster.controller.create_topics([NewTopic("going", 7, configs={"retention.ms": "5"})])
         await cluster.store.create(paths.delete_topic("going"), b"")
         await cluster.store.multi([Delete(paths.partition_state("going", 0)), Delete(paths.partition("going", 0))])
 
     async def finished_by_the_next(cluster: Opened) -> None:
         assert not {"half", "going"} & set(cluster.image.topics)
         assert not {"half", "going"} & set(await cluster.store.children(paths.TOPICS))
-        assert (await cluster.controller.create_topics([NewTopic("half"), NewTopic("going")]))[0].error is NONE
+        anew = [NewTopic("half"), NewTopic("going", configs={"retention.ms": "6"})]
+        assert {r.error for r in await cluster.controller.create_topics(anew)} == {NONE}
+        assert cluster.image == await load_image(cluster.store)
 
     run(tmp_path, crashed_half_way)
     run(tmp_path, finished_by_the_next)
