@@ -106,7 +106,8 @@ class SimulatedBroker:
     def _start(self) -> None:
         assert not self.is_up
         self.is_up = True
-        self.logs.replace_failed()
+        if self.logs.replace_failed():
+            self._clean = False  # an empty disk is not a clean one
         for log in self.logs.logs():
             log.restart(self._checkpointed.get((log.topic_id, log.partition), 0))
         loop, rate_per_s = asyncio.get_running_loop(), 1000 * self.clock_rate
