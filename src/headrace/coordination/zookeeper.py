@@ -28,6 +28,7 @@ from kazoo.security import ACL, CREATOR_ALL_ACL, READ_ACL_UNSAFE
 
 from headrace.config import BrokerConfig, ConfigError
 from headrace.coordination.kazoo_log import Sparing, sparing_logger
+from headrace.coordination.kazoo_waking import NeverWaiting
 from headrace.coordination.store import (
     ANY_VERSION,
     BadVersion,
@@ -123,6 +124,7 @@ class ZooKeeperStore:
             # Reconnecting never gives up, and quickly: a broker without its session does not serve.
             connection_retry=KazooRetry(max_tries=-1, delay=0.1, backoff=1.5, max_delay=1.0, max_jitter=0.2),
             logger=sparing_logger(self._kazoo_log),
+            handler=NeverWaiting(),
         )
 
     # --- session -------------------------------------------------------------------------------------------------
