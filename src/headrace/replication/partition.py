@@ -358,15 +358,12 @@ class Partition(Replica):
             return
         now_ms = self.around.monotonic_ms()
         self._propose(isr, now_ms)
-        resignation = isr.resign(self.around.heard_at_ms, now_ms)
-        if resignation is not None:
-            self.around.ask_for_isr(self, resignation)
         # A follower that stopped to catch up no longer holds the mark back.
         if isr.advance(now_ms):
             self._high_watermark_moved()
 
     def _propose(self, isr: InSyncReplicas, now_ms: int) -> None:
-        proposal = isr.propose(now_ms)
+        proposal = isr.propose(now_ms) or isr.resign(self.around.heard_at_ms, now_ms)
         if proposal is not None:
             self.around.ask_for_isr(self, proposal)
 
@@ -400,6 +397,3 @@ class Partition(Replica):
             self._uncommitted_bytes = 0
         if self.readers.waiting:
             self.readers.grew(grown)
-
-
-__all__ = ["OffsetAt", "Partition", "PartitionRead", "Surroundings"]
