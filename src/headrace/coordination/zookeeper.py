@@ -28,7 +28,6 @@ from kazoo.security import ACL, CREATOR_ALL_ACL, READ_ACL_UNSAFE
 
 from headrace.config import BrokerConfig, ConfigError
 from headrace.coordination.kazoo_log import Sparing, sparing_logger
-from headrace.coordination.kazoo_waking import NeverWaiting
 from headrace.coordination.store import (
     ANY_VERSION,
     BadVersion,
@@ -124,7 +123,6 @@ class ZooKeeperStore:
             # Reconnecting never gives up, and quickly: a broker without its session does not serve.
             connection_retry=KazooRetry(max_tries=-1, delay=0.1, backoff=1.5, max_delay=1.0, max_jitter=0.2),
             logger=sparing_logger(self._kazoo_log),
-            handler=NeverWaiting(),
         )
 
     # --- session -------------------------------------------------------------------------------------------------
@@ -222,7 +220,7 @@ class ZooKeeperStore:
 
     def on_session(self, callback: Callable[[SessionEvent], None]) -> None:
         self._callbacks.append(callback)
-        if self._connected.is_set():
+        if self._connected.is_set() and not self._closed:
             callback(SessionEvent.CONNECTED)
 
     async def _beat(self) -> None:
@@ -286,6 +284,7 @@ class ZooKeeperStore:
         if self._closed:
             return
         self._closed = True
+        self._connected.set()  # whoever waits for it hears that there is nothing to wait for
         self._lease_ends_at = 0.0
         self._kazoo_log.silence()
         if self._heartbeat is not None:
@@ -330,6 +329,8 @@ class ZooKeeperStore:
             raise StoreFailed("the connection to ZooKeeper is closed")
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Any] = loop.create_future()
+        if not self._connected.is_set():
+            await self._until_connected()
         asked_at, session = time.monotonic(), self._session_id
 
         def finished(result: Any) -> None:
@@ -340,7 +341,7 @@ class ZooKeeperStore:
         path = str(arguments[0]) if arguments else "a transaction"
         try:
             start(*arguments, **options).rawlink(finished)
-            # kazoo keeps requests while it reconnects; past the session timeout their answer is of no use to anyone.
+            # Past the session timeout an answer is of no use to anyone.
             value = await _within(done, self.session_timeout)
         except (kazoo.ZookeeperError, kazoo.ConnectionClosedError, kazoo.KazooException) as error:
             if not isinstance(error, kazoo.ConnectionLoss | kazoo.SessionExpiredError | kazoo.ConnectionClosedError):
@@ -348,6 +349,19 @@ class ZooKeeperStore:
             raise _fault(error, path) from error
         self._extend_lease(asked_at, session)
         return value
+
+    async def _until_connected(self) -> None:
+        """Requests wait here while the ensemble is away. kazoo would keep every one of them, also those that were given
+        up, and send them all afterwards; and it wakes its thread with a byte each in a socket that nobody reads
+        meanwhile, so that after some hundred the event loop would stand still."""
+        session = self._session_id
+        await until(self._connected, self.session_timeout)
+        if self._closed:
+            raise StoreFailed("the connection to ZooKeeper is closed")
+        if not self._connected.is_set():
+            raise ConnectionLost("ZooKeeper is away")
+        if session and session != self._session_id:
+            raise SessionExpired("the session with ZooKeeper ended while it was away")
 
     def _extend_lease(self, asked_at: float, session: int) -> None:
         if session and session == self._session_id:

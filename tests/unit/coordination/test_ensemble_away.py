@@ -1,0 +1,41 @@
+"""Requests while the ensemble is away do not stop the thread that makes them, nor pile up."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from headrace.coordination.store import ConnectionLost, SessionEvent, StoreFailed
+from headrace.coordination.zookeeper import ZooKeeperStore
+from tests.support.zookeeper import ZooKeeperServer, available
+
+
+@pytest.mark.skipif(not available(), reason="needs Java and a ZooKeeper server (pyspark carries one)")
+def test_requests_wait_for_the_ensemble_to_come_back_and_are_not_kept_once_given_up(tmp_path: Path) -> None:
+    async def use(server: ZooKeeperServer) -> None:
+        store = ZooKeeperStore(server.connect, session_timeout=4)
+        await store.connect(20)
+        gone = asyncio.Event()
+        store.on_session(lambda event: gone.set() if event is SessionEvent.SUSPENDED else None)
+        await store.create("/n", b"0")
+        await asyncio.to_thread(server.kill)
+        await gone.wait()
+        given_up = await asyncio.gather(*(store.get("/n") for _ in range(1000)), return_exceptions=True)
+        assert {type(one) for one in given_up} == {ConnectionLost}
+        assert not store._client._queue
+        asked = [asyncio.create_task(store.get("/n")) for _ in range(50)]
+        await asyncio.to_thread(server.start)
+        assert {node.data for node in await asyncio.gather(*asked)} == {b"0"}
+        gone.clear()
+        await asyncio.to_thread(server.kill)
+        await gone.wait()
+        waiting = asyncio.create_task(store.get("/n"))
+        await asyncio.sleep(0)
+        await store.close()
+        with pytest.raises(StoreFailed):
+            await waiting
+
+    with ZooKeeperServer(tmp_path) as server:
+        asyncio.run(use(server))
