@@ -19,7 +19,7 @@ from headrace.cluster.core.image import EMPTY_IMAGE, ClusterImage
 from headrace.cluster.loading import load_newer
 from headrace.cluster.view import ClusterView
 from headrace.coordination import paths
-from headrace.coordination.store import Node, Store, StoreFault
+from headrace.coordination.store import Node, Store, StoreFault, log_level
 from headrace.coordination.waiting import until
 
 logger = logging.getLogger(__name__)
@@ -74,7 +74,8 @@ class ImageFollower:
             try:
                 await self._catch_up()
             except StoreFault as fault:
-                logger.info("cannot follow the cluster image right now: %s", fault.message or type(fault).__name__)
+                why = fault.message or type(fault).__name__
+                logger.log(log_level(fault, logging.INFO), "cannot follow the cluster image right now: %s", why)
                 await asyncio.sleep(_PAUSE_AFTER_FAULT)
                 continue
             except Exception:

@@ -28,6 +28,7 @@ from headrace.coordination.store import (
     Store,
     StoreFault,
     ensure_path,
+    log_level,
 )
 from headrace.kernel.errors import ErrorCode, Refused
 
@@ -105,7 +106,8 @@ class Membership:
             try:
                 await self._register()
             except (StoreFault, Refused) as fault:
-                logger.warning("cannot register again: %s", fault.message or type(fault).__name__)
+                why = fault.message or type(fault).__name__
+                logger.log(log_level(fault, logging.WARNING), "cannot register again: %s", why)
                 await asyncio.sleep(_PAUSE)
 
     async def _register(self) -> None:

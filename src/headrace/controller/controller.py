@@ -27,7 +27,7 @@ from headrace.controller.leadership import differs, registered_brokers
 from headrace.controller.ledger import Decision, Deposed, Ledger
 from headrace.controller.results import NamedResult, PartitionResult, ResourceResult, TopicResult
 from headrace.controller.topic_operations import Growth
-from headrace.coordination.store import Store, StoreFault
+from headrace.coordination.store import Store, StoreFault, log_level
 from headrace.coordination.waiting import until
 from headrace.kernel.ids import TopicPartition
 
@@ -139,7 +139,8 @@ class Controller:
                 return
             except StoreFault as fault:
                 watching = False
-                logger.info("cannot read who is registered: %s", fault.message or type(fault).__name__)
+                why = fault.message or type(fault).__name__
+                logger.log(log_level(fault, logging.INFO), "cannot read who is registered: %s", why)
                 await asyncio.sleep(_PAUSE_AFTER_FAULT)
                 continue
             except Exception:

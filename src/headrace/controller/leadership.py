@@ -37,6 +37,7 @@ from headrace.coordination.store import (
     Set,
     Store,
     StoreFault,
+    log_level,
 )
 from headrace.coordination.waiting import until
 
@@ -104,7 +105,8 @@ class Leadership:
             except Deposed as deposed:
                 logger.info("not controller: %s", deposed.message)
             except (StoreFault, NodeExists) as fault:
-                logger.info("controller election: %s", fault.message or type(fault).__name__)
+                why = fault.message or type(fault).__name__
+                logger.log(log_level(fault, logging.INFO), "controller election: %s", why)
                 await asyncio.sleep(_PAUSE_AFTER_FAULT)
                 continue
             except Exception:

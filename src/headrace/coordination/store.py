@@ -22,6 +22,7 @@ Faults:
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Final, Protocol
@@ -62,6 +63,11 @@ class SessionExpired(StoreFault):
 
 class StoreFailed(StoreFault):
     default_code = ErrorCode.kafka_storage_error
+
+
+def log_level(fault: Fault, otherwise: int) -> int:
+    """For whoever tries again until it works. That the store is away, and back, it says itself, once."""
+    return logging.DEBUG if isinstance(fault, ConnectionLost) else otherwise
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.coordination.store import ConnectionLost, SessionEvent, StoreFailed
+from headrace.coordination.store import ConnectionLost, Node, SessionEvent, SessionExpired, StoreFailed
 from headrace.coordination.zookeeper import ZooKeeperStore
 from tests.support.zookeeper import ZooKeeperServer, available
 
@@ -27,7 +27,10 @@ def test_requests_wait_for_the_ensemble_to_come_back_and_are_not_kept_once_given
         assert not store._client._queue
         asked = [asyncio.create_task(store.get("/n")) for _ in range(50)]
         await asyncio.to_thread(server.start)
-        assert {node.data for node in await asyncio.gather(*asked)} == {b"0"}
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        # On a busy machine the session may have ended meanwhile; then that is what they hear, all of them.
+        assert {type(one) for one in answers} in ({Node}, {SessionExpired})
+        assert (await store.get("/n")).data == b"0"
         gone.clear()
         await asyncio.to_thread(server.kill)
         await gone.wait()
