@@ -36,7 +36,7 @@ class ZooKeeperServer:
         *,
         host: str = "127.0.0.1",
         port: int | None = None,
-        tick_ms: int = 500,
+        tick_ms: int = 200,  # a session ends up to a tick late
         extra: str = "",
     ) -> None:
         self.directory = directory
@@ -56,6 +56,7 @@ class ZooKeeperServer:
         file.write_text(
             f"dataDir={self.directory / 'data'}\nclientPort={self.port}\nclientPortAddress={self.host}\n"
             f"tickTime={self.tick_ms}\nmaxClientCnxns=0\nadmin.enableServer=false\nminSessionTimeout=1000\n"
+            "maxSessionTimeout=60000\n"
             f"4lw.commands.whitelist=ruok,stat,srvr\n{self.extra}"
         )
         with (self.directory / "zookeeper.out").open("ab") as out:
@@ -123,7 +124,8 @@ class ZooKeeperEnsemble:
         peers = "".join(f"server.{n}=127.0.0.1:{free_port()}:{free_port()}\n" for n in range(1, size + 1))
         self.servers: list[ZooKeeperServer] = []
         for number in range(1, size + 1):
-            server = ZooKeeperServer(directory / str(number), extra=f"initLimit=20\nsyncLimit=10\n{peers}")
+            limits = "initLimit=20\nsyncLimit=10\n"
+            server = ZooKeeperServer(directory / str(number), tick_ms=500, extra=limits + peers)
             (server.directory / "data").mkdir(parents=True)
             (server.directory / "data" / "myid").write_text(str(number))
             self.servers.append(server)

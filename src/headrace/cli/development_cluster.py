@@ -97,7 +97,8 @@ class Cluster:
         file = directory / "zookeeper.properties"
         file.write_text(
             f"dataDir={directory / 'data'}\nclientPort={self._zookeeper_port}\nclientPortAddress={_HOST}\n"
-            "tickTime=1000\nmaxClientCnxns=0\nadmin.enableServer=false\n"
+            # A session ends up to a tick after its time.
+            "tickTime=200\nmaxSessionTimeout=60000\nmaxClientCnxns=0\nadmin.enableServer=false\n"
         )
         command = [sys.executable, "-m", "headrace.cli.kafka_tools.zookeeper_start", str(file)]
         self._run("zookeeper", self._zookeeper_port, directory, command)
