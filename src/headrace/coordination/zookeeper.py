@@ -27,10 +27,11 @@ from kazoo.retry import KazooRetry
 from kazoo.security import ACL, CREATOR_ALL_ACL, READ_ACL_UNSAFE
 
 from headrace.config import BrokerConfig, ConfigError
+from headrace.coordination.kazoo_faults import BYSTANDERS, fault_of
 from headrace.coordination.kazoo_log import Sparing, sparing_logger
+from headrace.coordination.last_will import LastWill
 from headrace.coordination.store import (
     ANY_VERSION,
-    BadVersion,
     Check,
     ConnectionLost,
     Create,
@@ -38,7 +39,6 @@ from headrace.coordination.store import (
     Node,
     NodeExists,
     NoNode,
-    NotEmpty,
     Op,
     SessionEvent,
     SessionExpired,
@@ -55,19 +55,6 @@ LEASE_SHARE: Final = 2 / 3
 _HEARTBEATS_PER_SESSION: Final = 6
 _PAUSE: Final = 0.1
 _CLOSE_WITHIN: Final = 2.0
-
-_FAULTS: Final[dict[type[Exception], type[StoreFault]]] = {
-    kazoo.NoNodeError: NoNode,
-    kazoo.NodeExistsError: NodeExists,
-    kazoo.BadVersionError: BadVersion,
-    kazoo.NotEmptyError: NotEmpty,
-    kazoo.ConnectionLoss: ConnectionLost,
-    kazoo.ConnectionClosedError: ConnectionLost,
-    kazoo.OperationTimeoutError: ConnectionLost,
-    kazoo.SessionExpiredError: SessionExpired,
-}
-# In a failed multi, every operation but the guilty one has one of these.
-_BYSTANDERS: Final = (kazoo.RolledBackError, kazoo.RuntimeInconsistency)
 
 
 async def open_zookeeper(config: BrokerConfig) -> ZooKeeperStore:
@@ -87,6 +74,7 @@ async def open_zookeeper(config: BrokerConfig) -> ZooKeeperStore:
         credentials=(str(user), str(password)) if user and password else None,
     )
     await store.connect((session_ms if connect_ms is None else int(connect_ms)) / 1000)
+    store.leave_a_will()
     return store
 
 
@@ -102,6 +90,7 @@ class ZooKeeperStore:
         """`guarded`: only the creator may change what we write, everybody may read it; needs `credentials`
         (user, password) for ZooKeeper's digest scheme."""
         hosts, slash, chroot = connect.partition("/")
+        self._hosts = hosts
         self._connect_string = connect
         self._chroot = "/" + chroot.strip("/") if slash and chroot.strip("/") else ""
         self._asked_timeout = session_timeout
@@ -112,6 +101,7 @@ class ZooKeeperStore:
         self._connected = asyncio.Event()
         self._heartbeat: asyncio.Task[None] | None = None
         self._closed = False
+        self._will: LastWill | None = None
         self._away_since: float | None = None
         self._kazoo_log = Sparing()
         acl: list[ACL] | None = [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE] if guarded else None
@@ -165,6 +155,20 @@ class ZooKeeperStore:
                     await asyncio.sleep(_PAUSE)
         self._client.chroot = self._chroot
 
+    def leave_a_will(self) -> None:
+        """From now on the session ends with this process, however that dies (`last_will`)."""
+        will = LastWill(self._hosts, self.session_timeout)
+        why_not = will.start()
+        if why_not is not None:
+            logger.warning("if this process is killed, its session ends by its timeout only: %s", why_not)
+            return
+        self._will = will
+        self._tell_will()
+
+    def _tell_will(self) -> None:
+        if self._will is not None and self._client.client_id:
+            self._will.session_is(*self._client.client_id)
+
     def _state_changed(self, state: str) -> None:
         """Called in kazoo's thread."""
         session = self._client.client_id[0] if state == KazooState.CONNECTED and self._client.client_id else 0
@@ -180,6 +184,7 @@ class ZooKeeperStore:
                 if self._session_id:
                     self._expired()
                 self._session_id, self._lease_ends_at = session, 0.0
+                self._tell_will()
             self._kazoo_log.connected()
             if self._away_since is not None:
                 logger.info("connected to ZooKeeper again after %.1f s", time.monotonic() - self._away_since)
@@ -272,8 +277,8 @@ class ZooKeeperStore:
                 case Check(path, version):
                     transaction.check(path, version)
         for op, result in zip(ops, await self._call(transaction.commit_async), strict=True):
-            if isinstance(result, Exception) and not isinstance(result, _BYSTANDERS):
-                raise _fault(result, op.path)
+            if isinstance(result, Exception) and not isinstance(result, BYSTANDERS):
+                raise fault_of(result, op.path)
 
     async def sync(self) -> None:
         await self._call(self._client.sync_async, "/")
@@ -300,6 +305,8 @@ class ZooKeeperStore:
                 self._client.close()
             except Exception as error:  # kazoo names a connection that would not end; it is given up with its thread
                 why.append(str(error) or type(error).__name__)
+            if self._will is not None:
+                self._will.withdraw()
             if not loop.is_closed():
                 loop.call_soon_threadsafe(stopped.set)
 
@@ -346,7 +353,7 @@ class ZooKeeperStore:
         except (kazoo.ZookeeperError, kazoo.ConnectionClosedError, kazoo.KazooException) as error:
             if not isinstance(error, kazoo.ConnectionLoss | kazoo.SessionExpiredError | kazoo.ConnectionClosedError):
                 self._extend_lease(asked_at, session)  # a refusal is an answer, too
-            raise _fault(error, path) from error
+            raise fault_of(error, path) from error
         self._extend_lease(asked_at, session)
         return value
 
@@ -383,15 +390,3 @@ async def _within(done: Awaitable[Any], seconds: float) -> Any:
             return await done
     except TimeoutError:
         raise ConnectionLost(f"ZooKeeper gave no answer within {seconds:g} s") from None
-
-
-def _fault(error: Exception, path: str) -> StoreFault:
-    for known, fault in _FAULTS.items():
-        if isinstance(error, known):
-            return fault(f"{path}: {type(error).__name__}")
-    if isinstance(error, kazoo.NoAuthError | kazoo.AuthFailedError):
-        return StoreFailed(
-            f"{path}: ZooKeeper lets only others change it: zookeeper.digest.user and zookeeper.digest.password must "
-            "be those with which the nodes were made"
-        )
-    return StoreFault(f"{path}: {type(error).__name__} {error}".rstrip())

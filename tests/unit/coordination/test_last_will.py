@@ -1,0 +1,122 @@
+"""A process that dies is gone from ZooKeeper at once, not when its session times out; one that lives is left alone."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headrace.coordination.last_will import LastWill, end_session
+from headrace.coordination.store import NodeExists
+from headrace.coordination.zookeeper import ZooKeeperStore
+from tests.support.cluster import wait_for
+from tests.support.ports import free_port
+from tests.support.zookeeper import ZooKeeperServer, available
+
+pytestmark = pytest.mark.skipif(not available(), reason="needs Java and a ZooKeeper server (pyspark carries one)")
+
+# Longer than any test waits: what is gone earlier did not time out.
+SESSION_S = 60.0
+MEMBER = f"""
+import asyncio, sys
+from headrace.coordination.zookeeper import ZooKeeperStore
+
+async def live():
+    store = ZooKeeperStore(sys.argv[1], session_timeout={SESSION_S})
+    await store.connect(20)
+    store.leave_a_will()
+    await store.create("/live", b"", ephemeral=True)
+    print("ready", flush=True)
+    await asyncio.to_thread(sys.stdin.readline)
+    await store.close()
+
+asyncio.run(live())
+"""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
+    with ZooKeeperServer(tmp_path_factory.mktemp("zookeeper")) as running:
+        yield running
+
+
+@pytest.fixture
+def member(server: ZooKeeperServer) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", MEMBER, server.connect], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with process:
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        yield process
+        process.kill()
+
+
+def is_there(server: ZooKeeperServer) -> bool:
+    async def look() -> bool:
+        store = ZooKeeperStore(server.connect, session_timeout=10)
+        await store.connect(20)
+        found = await store.exists("/live")
+        await store.close()
+        return found is not None
+
+    return asyncio.run(look())
+
+
+@pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM])
+def test_a_process_that_dies_is_gone_at_once(
+    server: ZooKeeperServer, member: subprocess.Popen[str], by: signal.Signals
+) -> None:
+    assert is_there(server)
+    member.send_signal(by)
+    member.wait(20)
+    wait_for(lambda: not is_there(server), 20, "the session to end")
+
+
+def test_a_process_that_stands_still_is_left_alone(server: ZooKeeperServer, member: subprocess.Popen[str]) -> None:
+    member.send_signal(signal.SIGSTOP)
+    assert is_there(server)
+    assert is_there(server), "looked at by two sessions, one after the other, and still there"
+    member.send_signal(signal.SIGCONT)
+
+
+def test_one_that_takes_its_leave_leaves_nobody_behind(server: ZooKeeperServer, member: subprocess.Popen[str]) -> None:
+    children = Path(f"/proc/{member.pid}/task/{member.pid}/children")
+    if not children.exists():
+        pytest.skip("children are listed by Linux")
+    [companion] = children.read_text().split()
+    assert member.stdin is not None
+    member.stdin.write("leave\n")
+    member.stdin.flush()
+    assert member.wait(20) == 0
+    wait_for(lambda: not Path(f"/proc/{companion}").exists(), 20, "the companion to end")
+    assert not is_there(server)
+
+
+def test_a_session_that_ended_long_ago_harms_nobody(server: ZooKeeperServer) -> None:
+    async def use() -> None:
+        store = ZooKeeperStore(server.connect, session_timeout=10)
+        await store.connect(20)
+        await store.create("/kept", b"", ephemeral=True)
+        assert end_session(server.connect, 5.0, 4711, b"\0" * 16)
+        with pytest.raises(NodeExists):
+            await store.create("/kept", b"")
+        await store.close()
+
+    asyncio.run(use())
+
+
+def test_an_ensemble_that_does_not_answer_is_given_up() -> None:
+    assert not end_session(f"127.0.0.1:{free_port()}", 0.3, 1, b"")
+
+
+def test_without_a_companion_nothing_else_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    will = LastWill("127.0.0.1:1", 6.0)
+    assert "nowhere" in (will.start() or "")
+    will.session_is(1, b"")
+    will.withdraw()
