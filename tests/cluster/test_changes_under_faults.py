@@ -97,7 +97,7 @@ def test_the_controller_is_killed_while_topics_come_and_go(cluster: RunningClust
     for broker in cluster.brokers.values():
         client = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
         wait_for(lambda client=client: made <= client.list_topics(timeout=5).topics.keys(), 30, "the topics made")
-        assert not gone & client.list_topics(timeout=5).topics.keys()
+        wait_for(lambda client=client: not gone & client.list_topics(timeout=5).topics.keys(), 30, "those gone to go")
     for name in made:
         cluster.wait_in_sync(name)
     # Nothing half-made stays: every name can be used again.
