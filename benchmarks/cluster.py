@@ -60,7 +60,10 @@ class HeadraceCluster:
         self._running.brokers[broker].kill()
 
     def pids(self) -> list[int]:
-        return [b.process.pid for b in self._running.brokers.values() if b.process is not None]
+        """Of the brokers and their companions."""
+        brokers = [b.process.pid for b in self._running.brokers.values() if b.process is not None]
+        children = [Path(f"/proc/{pid}/task/{pid}/children").read_text().split() for pid in brokers]
+        return brokers + [int(child) for several in children for child in several]
 
     def stop(self) -> None:
         self._running.close()

@@ -110,24 +110,24 @@ def kill_all(cluster: RunningCluster, *_: object) -> None:
 
 
 def kill_leader(cluster: RunningCluster, topic: str, chance: random.Random) -> None:
-    cluster.brokers[cluster.leader(topic, chance.randrange(3))].kill()
+    cluster.brokers[cluster.leader(topic, chance.randrange(3))].kill(with_companion=chance.random() < 0.5)
     time.sleep(chance.uniform(0, cluster.session_timeout_s + 2))
 
 
 def kill_someone(cluster: RunningCluster, topic: str, chance: random.Random) -> None:
-    cluster.brokers[chance.choice(list(cluster.brokers))].kill()
+    cluster.brokers[chance.choice(list(cluster.brokers))].kill(with_companion=chance.random() < 0.5)
     time.sleep(chance.uniform(0, cluster.session_timeout_s + 2))
 
 
 def kill_controller(cluster: RunningCluster, topic: str, chance: random.Random) -> None:
-    cluster.brokers[controller_of(cluster)].kill()
+    cluster.brokers[controller_of(cluster)].kill(with_companion=chance.random() < 0.5)
     time.sleep(chance.uniform(0, cluster.session_timeout_s + 2))
 
 
 def kill_two_leaders(cluster: RunningCluster, topic: str, chance: random.Random) -> None:
     partition = chance.randrange(3)
     first = cluster.leader(topic, partition)
-    cluster.brokers[first].kill()
+    cluster.brokers[first].kill(with_companion=chance.random() < 0.5)
     deadline = time.monotonic() + 15
     while time.monotonic() < deadline:
         now = cluster.leader(topic, partition)

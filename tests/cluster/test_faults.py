@@ -69,7 +69,7 @@ def test_leader_killed_then_all_under_both_clients(cluster: RunningCluster, topi
     """Load from librdkafka and from the Java clients at once."""
     with JavaLoad(cluster, topic) as java, Load(cluster, topic) as load:
         leader = cluster.leader(topic)
-        cluster.brokers[leader].kill()
+        cluster.brokers[leader].kill(with_companion=True)
         gap = load.wait_for_acks(100)
         java.wait_for_acks(100)
         cluster.heal()
@@ -88,7 +88,7 @@ def test_follower_then_controller_killed(cluster: RunningCluster, topic: str) ->
         load.wait_for_acks(100)
         cluster.heal()
         cluster.wait_in_sync(topic)
-        cluster.brokers[controller_of(cluster)].kill()
+        cluster.brokers[controller_of(cluster)].kill(with_companion=True)
         load.wait_for_acks(100)
         cluster.heal()
         load.wait_for_acks(100)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import signal
@@ -67,8 +68,12 @@ class BrokerProcess:
             raise RuntimeError(f"the broker did not start:\n{self.output[-3000:]}")
         self.port = int(found[2])
 
-    def kill(self) -> None:
-        """SIGKILL."""
+    def kill(self, *, with_companion: bool = False) -> None:
+        """SIGKILL. `with_companion`: as when its machine dies, and nobody is left to tell that it is dead."""
+        if with_companion and self.process is not None:
+            pid = self.process.pid
+            for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+                os.kill(int(child), signal.SIGKILL)
         self._end(signal.SIGKILL)
 
     def stop(self) -> int:
