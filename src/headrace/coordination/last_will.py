@@ -46,6 +46,7 @@ class LastWill:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 text=True,
+                cwd="/",
                 start_new_session=True,
             )
         except OSError as error:
