@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import subprocess
 import sys
+from pathlib import Path
 
 GENERATORS = (
     "headrace.config.reference",
@@ -15,8 +16,9 @@ GENERATORS = (
 
 
 def main(arguments: list[str]) -> int:
-    there = [name for name in GENERATORS if importlib.util.find_spec(name) is not None]
-    return max(subprocess.run([sys.executable, "-m", name, *arguments], check=False).returncode for name in there)
+    there = [["-m", name] for name in GENERATORS if importlib.util.find_spec(name) is not None]
+    there.append([str(Path(__file__).with_name("message_types.py"))])
+    return max(subprocess.run([sys.executable, *name, *arguments], check=False).returncode for name in there)
 
 
 if __name__ == "__main__":

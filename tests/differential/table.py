@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.wire.codec import api_name
+from headrace.wire.apis import api_name
 from tests.differential.servers import Server
 
 Body = dict[str, Any]

@@ -17,10 +17,10 @@ from headrace.cluster.core.image import ClusterImage
 from headrace.cluster.view import ClusterView
 from headrace.controller.core.elections import leads_movable
 from headrace.kernel.errors import Fault
+from headrace.wire.apis import ApiKey
 
 log = logging.getLogger(__name__)
 
-METADATA: Final = 3
 # Other brokers follow within milliseconds; one that takes longer than this is in trouble of its own.
 _FORGOTTEN_WITHIN_S: Final = 3.0
 _ASK_AGAIN_AFTER_S: Final = 0.01
@@ -69,7 +69,7 @@ async def _until_forgotten(
     body = {"topics": [{"topic_id": None, "name": name} for name in topics], "allow_auto_topic_creation": False}
     while True:
         try:
-            answer = await peers.request(other, METADATA, body)
+            answer = await peers.request(other, ApiKey.METADATA, body)
         except Fault as fault:
             log.info("broker %d does not say whom it sends clients to: %s", other, fault.message)
             return

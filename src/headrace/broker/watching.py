@@ -19,7 +19,7 @@ from headrace.net.listener import Listeners
 from headrace.replication.partition import Partition
 from headrace.storage.log_dirs import LogDirs
 from headrace.telemetry import LoopLag, Metrics, MetricsEndpoint
-from headrace.wire.codec import api_name
+from headrace.wire.apis import api_name
 
 Rows = Iterator[tuple[tuple[str, ...], float]]
 

@@ -14,9 +14,10 @@ from headrace.cli.connecting import Bootstrap, Failed, Output, bootstrap_address
 from headrace.cli.output import Format, show_one
 from headrace.cli.progress import progress
 from headrace.cli.reading import Span, read
-from headrace.cli.topics import CREATE_TOPICS, DELETE_TOPICS, TIMEOUT_MS
+from headrace.cli.topics import TIMEOUT_MS
 from headrace.client.cluster_client import ClusterClient
 from headrace.kernel.ids import TopicPartition
+from headrace.wire.apis import ApiKey
 
 app = typer.Typer(no_args_is_help=True, help="Measure a cluster: produce, consume, latency.")
 
@@ -37,11 +38,13 @@ def _topic(bootstrap: str | None, partitions: int, replication: int | None) -> I
 
     async def create(client: ClusterClient) -> None:
         body = {"topics": [topic], "timeout": TIMEOUT_MS, "validate_only": False}
-        check_answer((await client.to_controller(CREATE_TOPICS, body)).topics[0], f"topic {name}")
+        check_answer((await client.to_controller(ApiKey.CREATE_TOPICS, body)).topics[0], f"topic {name}")
 
     async def delete(client: ClusterClient) -> None:
         named = [{"name": name, "topic_id": None}]
-        await client.to_controller(DELETE_TOPICS, {"topics": named, "topic_names": [name], "timeout": TIMEOUT_MS})
+        await client.to_controller(
+            ApiKey.DELETE_TOPICS, {"topics": named, "topic_names": [name], "timeout": TIMEOUT_MS}
+        )
 
     connected(bootstrap, create, timeout=30)
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 
@@ -11,8 +11,7 @@ from headrace.cli.output import Format, show, show_one, size_text
 from headrace.cli.topic_facts import log_dirs
 from headrace.client.cluster_client import ClusterClient, Node
 from headrace.kernel.errors import ErrorCode, Fault
-
-_DESCRIBE_CLUSTER: Final = 60
+from headrace.wire.apis import ApiKey
 
 app = typer.Typer(no_args_is_help=True, help="Brokers, controller, in-sync replicas, log directories.")
 
@@ -51,7 +50,7 @@ async def _away(client: ClusterClient) -> dict[int, Node]:
     """Brokers that are registered and not there; of a cluster that does not tell, none."""
     body = {"include_cluster_authorized_operations": False, "endpoint_type": 1, "include_fenced_brokers": True}
     try:
-        found = await client.request(_DESCRIBE_CLUSTER, body)
+        found = await client.request(ApiKey.DESCRIBE_CLUSTER, body)
     except Fault:
         return {}
     fenced = [one for one in found.brokers if getattr(one, "is_fenced", False)]

@@ -24,8 +24,8 @@ from headrace.cli.connecting import (
 )
 from headrace.cli.output import Format, show
 from headrace.client.cluster_client import ClusterClient
+from headrace.wire.apis import ApiKey
 
-DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS = 32, 44
 SET, DELETE = 0, 1
 KINDS: Final = {"topic": 2, "broker": 4, "group": 32, "client-metrics": 16}
 SOURCES: Final = {
@@ -79,7 +79,7 @@ async def _entries(client: ClusterClient, text: str, *, documentation: bool = Fa
         "include_synonyms": False,
         "include_documentation": documentation,
     }
-    result = (await client.request(DESCRIBE_CONFIGS, body, node=node)).results[0]
+    result = (await client.request(ApiKey.DESCRIBE_CONFIGS, body, node=node)).results[0]
     check_answer(result, text)
     return sorted(result.configs, key=lambda entry: str(entry.name))
 
@@ -169,7 +169,7 @@ def _alter(
         if text.startswith("broker/") and not dry_run:
             sure(f"Change {', '.join(c['name'] for c in changes)} of {text}?", yes)
         body = {"resources": [{**resource, "configs": changes}], "validate_only": dry_run}
-        result = (await client.request(INCREMENTAL_ALTER_CONFIGS, body, node=node)).responses[0]
+        result = (await client.request(ApiKey.INCREMENTAL_ALTER_CONFIGS, body, node=node)).responses[0]
         check_answer(result, text)
         for change in changes:
             new = "its default" if change["config_operation"] == DELETE else change["value"]

@@ -22,10 +22,10 @@ from headrace.cli.output import Format
 from headrace.client.cluster_client import ClusterClient, parse_bootstrap
 from headrace.kernel.errors import ErrorCode
 from headrace.kernel.ids import OTHER_SPELLINGS
+from headrace.wire.apis import ApiKey
 
 T = TypeVar("T")
 Failed = ToolFailed
-LIST_GROUPS: Final = 16
 # Completion answers while somebody holds the tab key: better nothing than late.
 _COMPLETION_TIMEOUT_S: Final = 1.5
 
@@ -45,7 +45,9 @@ async def _topic_names(client: ClusterClient) -> list[str]:
 
 async def _group_names(client: ClusterClient) -> list[str]:
     body: dict[str, list[str]] = {"states_filter": [], "types_filter": []}
-    answers = await asyncio.gather(*(client.request(LIST_GROUPS, body, node=node) for node in client.metadata.nodes))
+    answers = await asyncio.gather(
+        *(client.request(ApiKey.LIST_GROUPS, body, node=node) for node in client.metadata.nodes)
+    )
     return sorted({str(group.group_id) for answer in answers for group in answer.groups})
 
 

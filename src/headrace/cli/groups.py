@@ -36,8 +36,8 @@ from headrace.cli.times import parse_place
 from headrace.cli.topic_facts import leaders_of
 from headrace.client.cluster_client import ClusterClient
 from headrace.kernel.ids import TopicPartition
+from headrace.wire.apis import ApiKey
 
-DELETE_GROUPS = 42
 # A reset moves positions under nobody's feet: the group must have no members.
 _EMPTY_STATES = ("Empty", "Dead")
 
@@ -231,7 +231,7 @@ def rm(group: Group, dry_run: DryRun = False, yes: Yes = False, bootstrap: Boots
         if dry_run:
             return
         sure(f"Delete the group {group} for good?", yes)
-        answer = await client.to_coordinator(group, DELETE_GROUPS, {"groups_names": [group]})
+        answer = await client.to_coordinator(group, ApiKey.DELETE_GROUPS, {"groups_names": [group]})
         check_answer(answer.results[0], f"group {group}")
 
     connected(bootstrap, action)

@@ -19,8 +19,8 @@ from headrace.cli.connecting import (
 )
 from headrace.cli.output import Format, show
 from headrace.client.cluster_client import ClusterClient
+from headrace.wire.apis import ApiKey
 
-DESCRIBE_QUOTAS, ALTER_QUOTAS = 48, 49
 KINDS: Final = ("user", "client-id", "ip")
 KEYS: Final = (
     "producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate",
@@ -53,7 +53,7 @@ def ls(bootstrap: Bootstrap = None, output: Output = Format.TABLE, timeout: Time
     """
 
     async def action(client: ClusterClient) -> list[dict[str, Any]]:
-        answer = await client.request(DESCRIBE_QUOTAS, {"components": [], "strict": False})
+        answer = await client.request(ApiKey.DESCRIBE_CLIENT_QUOTAS, {"components": [], "strict": False})
         check_answer(answer, "quotas")
         rows = []
         for entry in answer.entries or ():
@@ -109,7 +109,7 @@ def _alter(entity: str, operations: list[dict[str, Any]], bootstrap: str | None,
 
     async def action(client: ClusterClient) -> None:
         body = {"entries": [{"entity": parts, "ops": operations}], "validate_only": dry}
-        check_answer((await client.to_controller(ALTER_QUOTAS, body)).entries[0], entity)
+        check_answer((await client.to_controller(ApiKey.ALTER_CLIENT_QUOTAS, body)).entries[0], entity)
 
     connected(bootstrap, action, timeout=timeout)
     for operation in operations:

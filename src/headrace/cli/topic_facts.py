@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Any
 
 from headrace.client.cluster_client import ClusterClient
 from headrace.client.offsets import EARLIEST, LATEST, list_offsets
 from headrace.kernel.errors import Fault
 from headrace.kernel.ids import TopicPartition, uuid_to_text
-
-DESCRIBE_LOG_DIRS: Final = 35
+from headrace.wire.apis import ApiKey
 
 
 def leaders_of(topics: list[Any]) -> dict[TopicPartition, int]:
@@ -40,7 +39,7 @@ async def log_dirs(client: ClusterClient) -> dict[int, list[Any]]:
 
     async def ask(node: int) -> list[Any]:
         try:
-            return list((await client.request(DESCRIBE_LOG_DIRS, {"topics": None}, node=node)).results)
+            return list((await client.request(ApiKey.DESCRIBE_LOG_DIRS, {"topics": None}, node=node)).results)
         except Fault:
             return []
 

@@ -30,8 +30,8 @@ from headrace.client.cluster_client import ClusterClient
 from headrace.client.offsets import LATEST, list_offsets
 from headrace.kernel.errors import Fault
 from headrace.kernel.ids import INTERNAL_TOPICS, TopicPartition
+from headrace.wire.apis import ApiKey
 
-CREATE_TOPICS, DELETE_TOPICS, DELETE_RECORDS, CREATE_PARTITIONS = 19, 20, 21, 37
 TIMEOUT_MS: Final = 30_000
 
 app = typer.Typer(no_args_is_help=True, help="List, describe, create, grow, empty, delete and plan topics.")
@@ -105,7 +105,7 @@ def create(
                 return f"topic {name} exists already"
             raise Failed(f"topic {name!r} exists already, with {len(known[name].partitions)} partitions")
         body = {"topics": [topic], "timeout": TIMEOUT_MS, "validate_only": dry_run}
-        result = (await client.to_controller(CREATE_TOPICS, body)).topics[0]
+        result = (await client.to_controller(ApiKey.CREATE_TOPICS, body)).topics[0]
         check_answer(result, f"topic {name}")
         count, factor = (
             getattr(result, "num_partitions", partitions),
@@ -138,7 +138,7 @@ def grow(
             sure(f"Grow {topic} from {now} to {partitions} partitions? Keys will go to other partitions.", yes)
         wanted = {"name": topic, "count": partitions, "assignments": None}
         body = {"topics": [wanted], "timeout": TIMEOUT_MS, "validate_only": dry_run}
-        check_answer((await client.to_controller(CREATE_PARTITIONS, body)).results[0], f"topic {topic}")
+        check_answer((await client.to_controller(ApiKey.CREATE_PARTITIONS, body)).results[0], f"topic {topic}")
         return f"{'would grow' if dry_run else 'grew'} {topic} from {now} to {partitions} partitions"
 
     typer.echo(connected(bootstrap, action, timeout=timeout))
@@ -167,7 +167,7 @@ def rm(
         sure(f"Delete {', '.join(topics)} for good?", yes)
         wanted = [{"name": name, "topic_id": None} for name in topics]
         answer = await client.to_controller(
-            DELETE_TOPICS, {"topics": wanted, "topic_names": topics, "timeout": TIMEOUT_MS}
+            ApiKey.DELETE_TOPICS, {"topics": wanted, "topic_names": topics, "timeout": TIMEOUT_MS}
         )
         for result in answer.responses:
             check_answer(result, f"topic {result.name}")
@@ -209,7 +209,7 @@ def empty(
                 if leaders[p] == node
             ]
             body = {"topics": [{"name": topic, "partitions": parts}], "timeout": TIMEOUT_MS}
-            for result in (await client.request(DELETE_RECORDS, body, node=node)).topics[0].partitions:
+            for result in (await client.request(ApiKey.DELETE_RECORDS, body, node=node)).topics[0].partitions:
                 check_answer(result, f"{topic}-{result.partition_index}")
 
     connected(bootstrap, action, timeout=timeout)

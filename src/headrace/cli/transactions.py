@@ -23,8 +23,7 @@ from headrace.cli.connecting import (
 from headrace.cli.output import Format, show, show_one
 from headrace.client.cluster_client import TRANSACTION, ClusterClient
 from headrace.kernel.errors import ErrorCode
-
-INIT_PRODUCER_ID, DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS = 22, 65, 66
+from headrace.wire.apis import ApiKey
 
 app = typer.Typer(no_args_is_help=True, help="List, describe and end transactions.")
 
@@ -36,7 +35,7 @@ async def transaction_rows(client: ClusterClient, older_than_ms: int = -1) -> li
     }  # fmt: skip
     rows = []
     for node in sorted(client.metadata.nodes):
-        answer = await client.request(LIST_TRANSACTIONS, body, node=node)
+        answer = await client.request(ApiKey.LIST_TRANSACTIONS, body, node=node)
         check_answer(answer, f"broker {node}")
         rows += [
             {
@@ -79,7 +78,9 @@ def ls(
 
 async def _state(client: ClusterClient, name: str) -> tuple[int, Any]:
     node = await client.coordinator(name, TRANSACTION)
-    found = (await client.request(DESCRIBE_TRANSACTIONS, {"transactional_ids": [name]}, node=node)).transaction_states
+    found = (
+        await client.request(ApiKey.DESCRIBE_TRANSACTIONS, {"transactional_ids": [name]}, node=node)
+    ).transaction_states
     if found[0].error_code == ErrorCode.transactional_id_not_found:
         known = [row["transactional_id"] for row in await transaction_rows(client)]
         raise Failed(f"transactional id {name!r} does not exist.{nearest(name, known)}")
@@ -140,7 +141,7 @@ def end(
             "transactional_id": transactional_id, "transaction_timeout": 60_000, "producer_id": -1,
             "producer_epoch": -1, "enable2_pc": False, "keep_prepared_txn": False,
         }  # fmt: skip
-        check_answer(await client.request(INIT_PRODUCER_ID, body, node=node), transactional_id)
+        check_answer(await client.request(ApiKey.INIT_PRODUCER_ID, body, node=node), transactional_id)
 
     connected(bootstrap, action, timeout=timeout)
 

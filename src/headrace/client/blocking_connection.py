@@ -15,6 +15,7 @@ from headrace.client.blocking_security import Security
 from headrace.client.errors import NoAnswer, Unreachable, Unsupported
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.wire import codec
+from headrace.wire.apis import ApiKey
 
 # The newest version of each API that this client is written for; older brokers are met with their newest.
 _NEWEST: Final = {
@@ -83,7 +84,7 @@ class BlockingConnection:
             raise
 
     def _learn_versions(self) -> dict[int, tuple[int, int]]:
-        _, answer = codec.read_response(codec.API_VERSIONS, 0, self.exchange_raw(codec.API_VERSIONS, 0, {}))
+        _, answer = codec.read_response(ApiKey.API_VERSIONS, 0, self.exchange_raw(ApiKey.API_VERSIONS, 0, {}))
         return {int(api.api_key): (int(api.min_version), int(api.max_version)) for api in answer.api_keys}
 
     def _authenticate(self, security: Security) -> None:

@@ -22,9 +22,8 @@ from headrace.client.connection import Connection
 from headrace.client.errors import NoAnswer, Unreachable
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 from headrace.kernel.ids import TopicPartition
+from headrace.wire.apis import ApiKey
 
-METADATA: Final = 3
-FIND_COORDINATOR: Final = 10
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 
 # "Not now" answers while leadership or coordinators move; the wait between tries is short because moves are.
@@ -138,7 +137,7 @@ class ClusterClient:
         connection = await self.any_connection()
         wanted = None if topics is None else [{"topic_id": None, "name": name} for name in topics]
         answer = await connection.request(
-            METADATA, {"topics": wanted, "allow_auto_topic_creation": allow_auto_creation}, timeout=self.timeout
+            ApiKey.METADATA, {"topics": wanted, "allow_auto_topic_creation": allow_auto_creation}, timeout=self.timeout
         )
         self.metadata.cluster_id = answer.cluster_id
         self.metadata.controller_id = int(answer.controller_id)
@@ -171,7 +170,7 @@ class ClusterClient:
             while True:
                 connection = await self.any_connection()
                 answer = await connection.request(
-                    FIND_COORDINATOR,
+                    ApiKey.FIND_COORDINATOR,
                     {"key": key, "key_type": key_type, "coordinator_keys": [key]},
                     timeout=self.timeout,
                 )

@@ -20,8 +20,8 @@ from typing import Any, Final, cast
 
 from headrace.client.errors import NoAnswer, Unreachable, Unsupported
 from headrace.wire import codec
+from headrace.wire.apis import ApiKey, api_name
 
-API_VERSIONS: Final = 18
 _LENGTH: Final = struct.Struct(">i")
 # The highest version of each API that we speak is the highest that kio knows; these are held back on purpose.
 _VERSION_CEILINGS: Final = {
@@ -130,11 +130,11 @@ class Connection:
         body = {"client_software_name": "headrace", "client_software_version": "0.1.0"}
         answer = None
         for version in (4, 3, 0):
-            frame = await self.request_frame(API_VERSIONS, version, body)
+            frame = await self.request_frame(ApiKey.API_VERSIONS, version, body)
             # A broker that does not know the version answers in the form of v0 with error 35.
             if int.from_bytes(frame[4:6], "big", signed=True) == 35:
                 continue
-            _, answer = codec.read_response(API_VERSIONS, version, frame)
+            _, answer = codec.read_response(ApiKey.API_VERSIONS, version, frame)
             break
         if answer is None:
             raise Unsupported(f"{self.address}: no version of ApiVersions that we speak")
@@ -152,14 +152,14 @@ class Connection:
     def version_for(self, api_key: int, at_most: int | None = None) -> int:
         """The highest version both sides speak. Raises Unsupported."""
         if api_key not in self.versions:
-            raise Unsupported(f"{self.address} does not serve {codec.api_name(api_key)}")
+            raise Unsupported(f"{self.address} does not serve {api_name(api_key)}")
         lowest, highest = self.versions[api_key]
         ours = codec.known_versions(api_key)
         ceiling = at_most if at_most is not None else _VERSION_CEILINGS.get(api_key, ours[-1])
         version = min(highest, ours[-1], ceiling)
         if version < max(lowest, ours[0]):
             raise Unsupported(
-                f"{self.address} serves {codec.api_name(api_key)} {lowest}–{highest}, we speak {ours[0]}–{ceiling}"
+                f"{self.address} serves {api_name(api_key)} {lowest}–{highest}, we speak {ours[0]}–{ceiling}"
             )
         return version
 
@@ -183,7 +183,7 @@ class Connection:
         """Sends one request and gives the raw answer (correlation id first, no length prefix)."""
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         frame = codec.encode_request(api_key, version, self._correlation_id, self.client_id, body)
-        return await self.send_frame(frame, timeout=timeout, what=codec.api_name(api_key))
+        return await self.send_frame(frame, timeout=timeout, what=api_name(api_key))
 
     async def send_frame(
         self, frame: bytes | bytearray, *, timeout: float | None = None, what: str = "request"

@@ -10,8 +10,8 @@ from typing import Final
 from headrace.client.cluster_client import ClusterClient
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 from headrace.kernel.ids import TopicPartition
+from headrace.wire.apis import ApiKey
 
-LIST_OFFSETS: Final = 2
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 # Names that people may use for the special times.
 SPECIAL_TIMES: Final = {
@@ -70,7 +70,7 @@ async def _ask(
     }
     found: dict[TopicPartition, FoundOffset | Fault] = {}
     try:
-        answer = await client.request(LIST_OFFSETS, body, node=leader)
+        answer = await client.request(ApiKey.LIST_OFFSETS, body, node=leader)
     except Fault as fault:
         return dict.fromkeys(times, fault)
     for topic in answer.topics:

@@ -11,7 +11,8 @@ import socket
 import struct
 from typing import Final
 
-_METADATA: Final = 3
+from headrace.wire.apis import ApiKey
+
 _VERSION: Final = 1
 _CORRELATION_ID: Final = 1
 _LARGEST_ANSWER: Final = 1 << 28
@@ -21,7 +22,9 @@ _ALL_TOPICS: Final = -1
 def topic_names(host: str, port: int, client_id: str, timeout_s: float) -> list[str]:
     """Sorted. Raises OSError and ValueError."""
     name = client_id.encode()
-    request = struct.pack(f">hhih{len(name)}si", _METADATA, _VERSION, _CORRELATION_ID, len(name), name, _ALL_TOPICS)
+    request = struct.pack(
+        f">hhih{len(name)}si", ApiKey.METADATA, _VERSION, _CORRELATION_ID, len(name), name, _ALL_TOPICS
+    )
     with socket.create_connection((host, port), timeout=timeout_s) as connection:
         connection.sendall(struct.pack(">i", len(request)) + request)
         (size,) = struct.unpack(">i", _exactly(connection, 4))

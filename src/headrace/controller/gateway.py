@@ -29,17 +29,13 @@ from headrace.coordination.letters import Connect, ControllerConnection
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.kernel.ids import TopicPartition
 from headrace.wire import codec
+from headrace.wire.apis import ApiKey
 from headrace.wire.codec import RequestHeader
 
 logger = logging.getLogger(__name__)
 
 Reply = TypeVar("Reply")
 
-CREATE_TOPICS: Final = 19
-ENVELOPE: Final = 58
-BROKER_HEARTBEAT: Final = 63
-ALLOCATE_PRODUCER_IDS: Final = 67
-ASSIGN_REPLICAS_TO_DIRS: Final = 73
 # Kafka's id for "a directory that is gone".
 LOST_DIRECTORY: Final = UUID(int=1)
 # Ours, from the ids that Kafka keeps for such meanings and does not use: "a directory without room".
@@ -98,7 +94,7 @@ class ControllerGateway:
                 "request_principal": principal.encode(),
                 "client_host_address": peer_host.encode(),
             }
-            answer = await connection.request(ENVELOPE, body, version=0, timeout=left)
+            answer = await connection.request(ApiKey.ENVELOPE, body, version=0, timeout=left)
             if answer.error_code == ErrorCode.not_controller:
                 raise Deposed("that broker is not the controller")
             if answer.error_code != ErrorCode.none or answer.response_data is None:
@@ -125,7 +121,7 @@ class ControllerGateway:
                 "timeout": int(left * 1000),
                 "validate_only": False,
             }
-            answer = await connection.request(CREATE_TOPICS, body, version=7, timeout=left)
+            answer = await connection.request(ApiKey.CREATE_TOPICS, body, version=7, timeout=left)
             return [TopicResult(str(t.name), ErrorCode(t.error_code), t.error_message) for t in answer.topics]
 
         results = await self._to_controller(locally, remotely, timeout)
@@ -142,7 +138,7 @@ class ControllerGateway:
         async def remotely(connection: ControllerConnection, left: float) -> tuple[int, int]:
             broker_id, epoch = self._own()
             body = {"broker_id": broker_id, "broker_epoch": epoch}
-            answer = await connection.request(ALLOCATE_PRODUCER_IDS, body, version=0, timeout=left)
+            answer = await connection.request(ApiKey.ALLOCATE_PRODUCER_IDS, body, version=0, timeout=left)
             _raise(answer.error_code, "no block of producer ids")
             return int(answer.producer_id_start), int(answer.producer_id_len)
 
@@ -163,7 +159,7 @@ class ControllerGateway:
                 "want_fence": False,
                 "want_shut_down": True,
             }
-            answer = await connection.request(BROKER_HEARTBEAT, body, version=0, timeout=left)
+            answer = await connection.request(ApiKey.BROKER_HEARTBEAT, body, version=0, timeout=left)
             _raise(answer.error_code, "controlled shutdown")
             return bool(answer.should_shut_down)
 
@@ -188,7 +184,7 @@ class ControllerGateway:
             rows = [{"topic_id": topic_id, "partitions": rows} for topic_id, rows in topics.items()]
             directories = [{"id_": FULL_DIRECTORY if full else LOST_DIRECTORY, "topics": rows}]
             body = {"broker_id": broker_id, "broker_epoch": epoch, "directories": directories}
-            answer = await connection.request(ASSIGN_REPLICAS_TO_DIRS, body, version=0, timeout=left)
+            answer = await connection.request(ApiKey.ASSIGN_REPLICAS_TO_DIRS, body, version=0, timeout=left)
             _raise(answer.error_code, f"replicas on a {'full' if full else 'failed'} disk")
 
         await self._to_controller(locally, remotely, timeout)

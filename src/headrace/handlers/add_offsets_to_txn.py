@@ -15,6 +15,7 @@ from headrace.handlers.context import RequestContext
 from headrace.handlers.fencing import as_old_clients_know_it
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.ids import GROUP_METADATA_TOPIC, TopicPartition
+from headrace.wire.apis import ApiKey
 
 _FENCED_FROM_VERSION = 2
 
@@ -24,7 +25,7 @@ class AddOffsetsToTxn:
     transactions: TransactionCoordinator
     groups: GroupCoordinator
 
-    api_key: ClassVar[int] = 25
+    api_key: ClassVar[ApiKey] = ApiKey.ADD_OFFSETS_TO_TXN
     versions: ClassVar[range] = range(5)
 
     async def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from headrace.handlers.fencing import as_old_clients_know_it
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
 from headrace.kernel.ids import TopicPartition
+from headrace.wire.apis import ApiKey
 
 _BATCHED_FROM_VERSION = 4
 _FENCED_FROM_VERSION = 2
@@ -29,7 +30,7 @@ class AddPartitionsToTxn:
     transactions: TransactionCoordinator
     view: ClusterView
 
-    api_key: ClassVar[int] = 24
+    api_key: ClassVar[ApiKey] = ApiKey.ADD_PARTITIONS_TO_TXN
     versions: ClassVar[range] = range(6)
 
     async def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:

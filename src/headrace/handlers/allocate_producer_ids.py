@@ -9,13 +9,14 @@ from typing import Any, ClassVar
 from headrace.controller.controller import Controller
 from headrace.handlers.context import RequestContext
 from headrace.kernel.dataclass import dataclass
+from headrace.wire.apis import ApiKey
 
 
 @dataclass(frozen=True)
 class AllocateProducerIds:
     controller: Controller
 
-    api_key: ClassVar[int] = 67
+    api_key: ClassVar[ApiKey] = ApiKey.ALLOCATE_PRODUCER_IDS
     versions: ClassVar[range] = range(1)
     is_advertised: ClassVar[bool] = False
 

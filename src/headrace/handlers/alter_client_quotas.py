@@ -9,13 +9,14 @@ from typing import Any, ClassVar
 from headrace.controller.gateway import ControllerGateway
 from headrace.handlers.context import RequestContext
 from headrace.kernel.dataclass import dataclass
+from headrace.wire.apis import ApiKey
 
 
 @dataclass(frozen=True)
 class AlterClientQuotas:
     gateway: ControllerGateway
 
-    api_key: ClassVar[int] = 49
+    api_key: ClassVar[ApiKey] = ApiKey.ALTER_CLIENT_QUOTAS
     versions: ClassVar[range] = range(2)
 
     async def __call__(self, request: Any, context: RequestContext) -> Any:

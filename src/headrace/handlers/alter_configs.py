@@ -15,6 +15,7 @@ from headrace.handlers.config_resources import BROKER, BROKER_LOGGER, NAMES, NUM
 from headrace.handlers.context import RequestContext
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
+from headrace.wire.apis import ApiKey
 
 _INVALID: Final = int(ErrorCode.invalid_request)
 
@@ -24,7 +25,7 @@ class AlterConfigs:
     gateway: ControllerGateway
     broker_id: int
 
-    api_key: ClassVar[int] = 33
+    api_key: ClassVar[ApiKey] = ApiKey.ALTER_CONFIGS
     versions: ClassVar[range] = range(3)
 
     async def __call__(self, request: Any, context: RequestContext) -> Any:

@@ -15,6 +15,7 @@ from headrace.controller.core.isr_changes import UNKNOWN_EPOCH, IsrAnswer, IsrRe
 from headrace.handlers.context import RequestContext
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
+from headrace.wire.apis import ApiKey
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class AlterPartition:
     controller: Controller
     view: ClusterView
 
-    api_key: ClassVar[int] = 56
+    api_key: ClassVar[ApiKey] = ApiKey.ALTER_PARTITION
     versions: ClassVar[range] = range(2, 4)
     is_advertised: ClassVar[bool] = False
 

@@ -14,6 +14,7 @@ from headrace.handlers.context import RequestContext
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
 from headrace.kernel.ids import TopicPartition
+from headrace.wire.apis import ApiKey
 from headrace.wire.codec import millis
 
 
@@ -21,7 +22,7 @@ from headrace.wire.codec import millis
 class AlterPartitionReassignments:
     gateway: ControllerGateway
 
-    api_key: ClassVar[int] = 45
+    api_key: ClassVar[ApiKey] = ApiKey.ALTER_PARTITION_REASSIGNMENTS
     versions: ClassVar[range] = range(2)
 
     async def __call__(self, request: Any, context: RequestContext) -> Any:

@@ -17,6 +17,7 @@ from headrace.config import BrokerConfig
 from headrace.handlers.context import RequestContext
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
+from headrace.wire.apis import ApiKey
 
 # Where the replica of a partition lies, or None when it is not on this broker.
 DirectoryOf = Callable[[str, int], Path | None]
@@ -27,7 +28,7 @@ class AlterReplicaLogDirs:
     config: Callable[[], BrokerConfig]
     directory_of: DirectoryOf
 
-    api_key: ClassVar[int] = 34
+    api_key: ClassVar[ApiKey] = ApiKey.ALTER_REPLICA_LOG_DIRS
     versions: ClassVar[range] = range(1, 3)
 
     def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from headrace.handlers.context import RequestContext
 from headrace.handlers.table import HandlerTable
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
+from headrace.wire.apis import ApiKey
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
 
@@ -45,7 +46,7 @@ class ApiVersions:
     table: HandlerTable
     features: KnowsFeatures
 
-    api_key: ClassVar[int] = 18
+    api_key: ClassVar[ApiKey] = ApiKey.API_VERSIONS
     versions: ClassVar[range] = range(5)
 
     def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:

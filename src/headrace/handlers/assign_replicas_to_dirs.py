@@ -16,6 +16,7 @@ from headrace.handlers.context import RequestContext
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
 from headrace.kernel.ids import TopicPartition
+from headrace.wire.apis import ApiKey
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class AssignReplicasToDirs:
     controller: Controller
     view: ClusterView
 
-    api_key: ClassVar[int] = 73
+    api_key: ClassVar[ApiKey] = ApiKey.ASSIGN_REPLICAS_TO_DIRS
     versions: ClassVar[range] = range(1)
     is_advertised: ClassVar[bool] = False
 

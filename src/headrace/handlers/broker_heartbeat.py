@@ -12,6 +12,7 @@ from headrace.cluster.view import ClusterView
 from headrace.controller.controller import Controller
 from headrace.handlers.context import RequestContext
 from headrace.kernel.dataclass import dataclass
+from headrace.wire.apis import ApiKey
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,7 @@ class BrokerHeartbeat:
     controller: Controller
     view: ClusterView
 
-    api_key: ClassVar[int] = 63
+    api_key: ClassVar[ApiKey] = ApiKey.BROKER_HEARTBEAT
     versions: ClassVar[range] = range(2)
     is_advertised: ClassVar[bool] = False
 

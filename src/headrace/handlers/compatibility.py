@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import headrace.handlers
-from headrace.wire.codec import api_name
+from headrace.wire.apis import api_name
 
 PAGE: Final = Path(__file__).resolve().parents[3] / "COMPATIBILITY.md"
 _BEGIN: Final = "<!-- generated from the handlers: `make docs` writes it again -->"

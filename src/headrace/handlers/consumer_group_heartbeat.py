@@ -13,6 +13,7 @@ from headrace.coordinators.group.core.heartbeat_messages import HeartbeatRequest
 from headrace.handlers.context import RequestContext
 from headrace.handlers.heartbeat_answers import heartbeat_answer
 from headrace.kernel.dataclass import dataclass
+from headrace.wire.apis import ApiKey
 from headrace.wire.codec import millis
 
 
@@ -20,7 +21,7 @@ from headrace.wire.codec import millis
 class ConsumerGroupHeartbeat:
     groups: GroupCoordinator
 
-    api_key: ClassVar[int] = 68
+    api_key: ClassVar[ApiKey] = ApiKey.CONSUMER_GROUP_HEARTBEAT
     versions: ClassVar[range] = range(2)
 
     async def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:

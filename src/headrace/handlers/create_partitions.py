@@ -15,6 +15,7 @@ from headrace.handlers.context import RequestContext
 from headrace.handlers.metering import EXCEEDED, Metering
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
+from headrace.wire.apis import ApiKey
 from headrace.wire.codec import millis
 
 
@@ -23,7 +24,7 @@ class CreatePartitions:
     gateway: ControllerGateway
     metering: Metering = field(default_factory=Metering)
 
-    api_key: ClassVar[int] = 37
+    api_key: ClassVar[ApiKey] = ApiKey.CREATE_PARTITIONS
     versions: ClassVar[range] = range(4)
 
     async def __call__(self, request: Any, context: RequestContext) -> Any:

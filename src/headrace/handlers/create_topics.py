@@ -20,6 +20,7 @@ from headrace.handlers.context import RequestContext
 from headrace.handlers.metering import EXCEEDED, Metering
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
+from headrace.wire.apis import ApiKey
 from headrace.wire.codec import millis
 
 
@@ -29,7 +30,7 @@ class CreateTopics:
     config: Callable[[], BrokerConfig]
     metering: Metering = field(default_factory=Metering)
 
-    api_key: ClassVar[int] = 19
+    api_key: ClassVar[ApiKey] = ApiKey.CREATE_TOPICS
     versions: ClassVar[range] = range(2, 8)
 
     async def __call__(self, request: Any, context: RequestContext) -> Any:

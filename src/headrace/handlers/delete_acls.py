@@ -10,11 +10,12 @@ from headrace.handlers.context import RequestContext
 from headrace.handlers.describe_acls import NO_AUTHORIZER
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
+from headrace.wire.apis import ApiKey
 
 
 @dataclass(frozen=True)
 class DeleteAcls:
-    api_key: ClassVar[int] = 31
+    api_key: ClassVar[ApiKey] = ApiKey.DELETE_ACLS
     versions: ClassVar[range] = range(1, 4)
 
     def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:

@@ -9,13 +9,14 @@ from headrace.coordinators.group.coordinator import GroupCoordinator
 from headrace.handlers.context import RequestContext
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault
+from headrace.wire.apis import ApiKey
 
 
 @dataclass(frozen=True)
 class DeleteGroups:
     groups: GroupCoordinator
 
-    api_key: ClassVar[int] = 42
+    api_key: ClassVar[ApiKey] = ApiKey.DELETE_GROUPS
     versions: ClassVar[range] = range(3)
 
     async def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:

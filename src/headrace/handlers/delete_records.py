@@ -13,6 +13,7 @@ from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 from headrace.kernel.ids import INTERNAL_TOPICS
 from headrace.replication.partitions import Partitions
+from headrace.wire.apis import ApiKey
 from headrace.wire.codec import millis
 
 
@@ -20,7 +21,7 @@ from headrace.wire.codec import millis
 class DeleteRecords:
     partitions: Partitions
 
-    api_key: ClassVar[int] = 21
+    api_key: ClassVar[ApiKey] = ApiKey.DELETE_RECORDS
     versions: ClassVar[range] = range(3)
 
     async def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from headrace.handlers.context import RequestContext
 from headrace.handlers.metering import EXCEEDED, Metering
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
+from headrace.wire.apis import ApiKey
 from headrace.wire.codec import millis
 
 
@@ -23,7 +24,7 @@ class DeleteTopics:
     gateway: ControllerGateway
     metering: Metering = field(default_factory=Metering)
 
-    api_key: ClassVar[int] = 20
+    api_key: ClassVar[ApiKey] = ApiKey.DELETE_TOPICS
     versions: ClassVar[range] = range(1, 7)
 
     async def __call__(self, request: Any, context: RequestContext) -> Any:

@@ -7,13 +7,14 @@ from typing import Any, ClassVar, Final
 from headrace.handlers.context import RequestContext
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Refused
+from headrace.wire.apis import ApiKey
 
 NO_AUTHORIZER: Final = "No Authorizer is configured on the broker"
 
 
 @dataclass(frozen=True)
 class DescribeAcls:
-    api_key: ClassVar[int] = 29
+    api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_ACLS
     versions: ClassVar[range] = range(1, 4)
 
     def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:

@@ -8,13 +8,14 @@ from headrace.cluster.view import ClusterView
 from headrace.controller.core.quotas import matching
 from headrace.handlers.context import RequestContext
 from headrace.kernel.dataclass import dataclass
+from headrace.wire.apis import ApiKey
 
 
 @dataclass(frozen=True)
 class DescribeClientQuotas:
     view: ClusterView
 
-    api_key: ClassVar[int] = 48
+    api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_CLIENT_QUOTAS
     versions: ClassVar[range] = range(2)
 
     def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from headrace.handlers.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKE
 from headrace.handlers.context import RequestContext
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
+from headrace.wire.apis import ApiKey
 
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
@@ -21,7 +22,7 @@ _CONTROLLERS: Final = 2
 class DescribeCluster:
     view: ClusterView
 
-    api_key: ClassVar[int] = 60
+    api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_CLUSTER
     versions: ClassVar[range] = range(3)
 
     def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:

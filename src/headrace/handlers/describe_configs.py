@@ -29,6 +29,7 @@ from headrace.handlers.context import RequestContext
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault, Refused, UnknownPartition
 from headrace.kernel.ids import topic_name_problem
+from headrace.wire.apis import ApiKey
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class DescribeConfigs:
     config: Callable[[], BrokerConfig]
     broker_id: int
 
-    api_key: ClassVar[int] = 32
+    api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_CONFIGS
     versions: ClassVar[range] = range(1, 5)
 
     def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:

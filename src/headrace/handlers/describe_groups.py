@@ -15,6 +15,7 @@ from headrace.handlers.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 from headrace.handlers.context import RequestContext
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault
+from headrace.wire.apis import ApiKey
 
 _NOT_FOUND_FROM: Final = 6
 
@@ -23,7 +24,7 @@ _NOT_FOUND_FROM: Final = 6
 class DescribeGroups:
     groups: GroupCoordinator
 
-    api_key: ClassVar[int] = 15
+    api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_GROUPS
     versions: ClassVar[range] = range(7)
 
     async def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:

@@ -12,13 +12,14 @@ from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
 from headrace.storage.log import Log
 from headrace.storage.log_dirs import DirectoryReport, LogDirs
+from headrace.wire.apis import ApiKey
 
 
 @dataclass(frozen=True)
 class DescribeLogDirs:
     log_dirs: LogDirs
 
-    api_key: ClassVar[int] = 35
+    api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_LOG_DIRS
     versions: ClassVar[range] = range(1, 6)
 
     def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:

@@ -9,13 +9,14 @@ from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 from headrace.kernel.ids import topic_name_problem
 from headrace.replication.partitions import Partitions
+from headrace.wire.apis import ApiKey
 
 
 @dataclass(frozen=True)
 class DescribeProducers:
     partitions: Partitions
 
-    api_key: ClassVar[int] = 61
+    api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_PRODUCERS
     versions: ClassVar[range] = range(1)
 
     def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from headrace.kernel.ids import CLUSTER_METADATA_TOPIC
 from headrace.replication.core.isr import NEVER_MS, UNKNOWN_END
 from headrace.replication.partition import Partition
 from headrace.replication.partitions import Partitions
+from headrace.wire.apis import ApiKey
 
 _RAFT_LOG: Final = CLUSTER_METADATA_TOPIC
 
@@ -29,7 +30,7 @@ _RAFT_LOG: Final = CLUSTER_METADATA_TOPIC
 class DescribeQuorum:
     partitions: Partitions
 
-    api_key: ClassVar[int] = 55
+    api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_QUORUM
     versions: ClassVar[range] = range(3)
 
     def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:

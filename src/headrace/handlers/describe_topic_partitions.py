@@ -11,6 +11,7 @@ from headrace.handlers.partition_states import partition_state
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.kernel.ids import INTERNAL_TOPICS, topic_name_problem
+from headrace.wire.apis import ApiKey
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,7 @@ class DescribeTopicPartitions:
     view: ClusterView
     partition_limit: int = 2000
 
-    api_key: ClassVar[int] = 75
+    api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_TOPIC_PARTITIONS
     versions: ClassVar[range] = range(1)
 
     def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:

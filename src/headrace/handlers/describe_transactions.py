@@ -9,13 +9,14 @@ from headrace.coordinators.txn.core.transaction import Transaction
 from headrace.handlers.context import RequestContext
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import Fault
+from headrace.wire.apis import ApiKey
 
 
 @dataclass(frozen=True)
 class DescribeTransactions:
     transactions: TransactionCoordinator
 
-    api_key: ClassVar[int] = 65
+    api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_TRANSACTIONS
     versions: ClassVar[range] = range(1)
 
     async def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:

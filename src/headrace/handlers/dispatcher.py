@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import struct
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -24,11 +24,10 @@ from headrace.handlers.table import Answer, FrameHandler, Handler, HandlerTable,
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.net.connection import Connection
 from headrace.net.replies import CLOSE, Close, Later, Parts, Promise, Reply
+from headrace.wire.apis import ApiKey, api_name
 from headrace.wire.codec import (
-    API_VERSIONS,
     MalformedRequest,
     RequestHeader,
-    api_name,
     encode_response,
     read_request,
     read_request_header,
@@ -53,10 +52,12 @@ class Dispatcher:
         self._metrics = metrics
         self._metering = Metering() if metering is None else metering
         # Asked once: checking a protocol costs more than serving a small request.
-        self._frame_handlers = {h.api_key: h for h in table if isinstance(h, FrameHandler)}
+        self._frame_handlers: dict[int, FrameHandler] = {h.api_key: h for h in table if isinstance(h, FrameHandler)}
         self._handlers: dict[int, Handler] = {h.api_key: h for h in table if not isinstance(h, FrameHandler)}
-        self._readers = {h.api_key: h.read_body for h in table if isinstance(h, ReadsItself)}
-        self._versions = {h.api_key: h.versions for h in table}
+        self._readers: dict[int, Callable[[memoryview, int, int], Any]] = {
+            h.api_key: h.read_body for h in table if isinstance(h, ReadsItself)
+        }
+        self._versions: dict[int, range] = {h.api_key: h.versions for h in table}
 
     def serve(self, frame: memoryview, connection: Connection) -> Reply:
         started = time.perf_counter()
@@ -167,11 +168,11 @@ class Dispatcher:
         return CLOSE
 
     def _refuse_version(self, header: RequestHeader, connection: Connection) -> Reply:
-        if header.api_key == API_VERSIONS:
-            handler = self._table.get(API_VERSIONS)
+        if header.api_key == ApiKey.API_VERSIONS:
+            handler = self._table.get(ApiKey.API_VERSIONS)
             assert handler is not None
             answer = unsupported_version_answer(handler.versions)
-            return encode_response(API_VERSIONS, 0, header.correlation_id, answer)
+            return encode_response(ApiKey.API_VERSIONS, 0, header.correlation_id, answer)
         log.warning("%s: closed, %s v%d is not served", connection, api_name(header.api_key), header.api_version)
         return CLOSE
 

@@ -15,6 +15,7 @@ from headrace.handlers.context import RequestContext
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.kernel.ids import TopicPartition
+from headrace.wire.apis import ApiKey
 from headrace.wire.codec import millis
 
 _ELECTIONS = {0: Election.PREFERRED, 1: Election.UNCLEAN}
@@ -24,7 +25,7 @@ _ELECTIONS = {0: Election.PREFERRED, 1: Election.UNCLEAN}
 class ElectLeaders:
     gateway: ControllerGateway
 
-    api_key: ClassVar[int] = 43
+    api_key: ClassVar[ApiKey] = ApiKey.ELECT_LEADERS
     versions: ClassVar[range] = range(3)
 
     async def __call__(self, request: Any, context: RequestContext) -> Any:

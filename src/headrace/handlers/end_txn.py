@@ -12,6 +12,7 @@ from headrace.coordinators.txn.coordinator import TransactionCoordinator
 from headrace.handlers.context import RequestContext
 from headrace.handlers.fencing import as_old_clients_know_it
 from headrace.kernel.dataclass import dataclass
+from headrace.wire.apis import ApiKey
 
 _FENCED_FROM_VERSION = 2
 _EPOCH_BUMP_FROM_VERSION = 5
@@ -21,7 +22,7 @@ _EPOCH_BUMP_FROM_VERSION = 5
 class EndTxn:
     transactions: TransactionCoordinator
 
-    api_key: ClassVar[int] = 26
+    api_key: ClassVar[ApiKey] = ApiKey.END_TXN
     versions: ClassVar[range] = range(6)
 
     async def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from headrace.handlers.inner_requests import serve_inner
 from headrace.handlers.table import HandlerTable
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Refused
+from headrace.wire.apis import ApiKey
 
 # What Kafka lets through: the requests that change the cluster.
 FORWARDED: Final = frozenset({19, 20, 33, 37, 43, 44, 45, 46, 49, 51, 57, 64})
@@ -24,7 +25,7 @@ class Envelope:
     controller: Controller
     table: HandlerTable
 
-    api_key: ClassVar[int] = 58
+    api_key: ClassVar[ApiKey] = ApiKey.ENVELOPE
     versions: ClassVar[range] = range(1)
     is_advertised: ClassVar[bool] = False
 

@@ -30,6 +30,7 @@ from headrace.replication.partition import Partition
 from headrace.replication.partitions import Partitions
 from headrace.replication.replica import Follower
 from headrace.replication.waiters import FetchWaiter
+from headrace.wire.apis import ApiKey
 from headrace.wire.fetch import FetchedPartition, FetchedTopic, encode_fetch_response
 from headrace.wire.fetch_request import FetchRequest, read_fetch_request
 
@@ -82,7 +83,7 @@ class Fetch:
     metering: Metering = field(default_factory=Metering)
     monotonic_ms: Callable[[], int] = _monotonic_ms
 
-    api_key: ClassVar[int] = 1
+    api_key: ClassVar[ApiKey] = ApiKey.FETCH
     versions: ClassVar[range] = range(4, 19)
 
     def read_body(self, frame: memoryview, at: int, version: int) -> FetchRequest:

@@ -22,6 +22,7 @@ from headrace.kernel.ids import (
     coordinator_partition,
     uuid_from_text,
 )
+from headrace.wire.apis import ApiKey
 
 _TOPICS: Final = {0: GROUP_METADATA_TOPIC, 1: TRANSACTION_STATE_TOPIC, 2: SHARE_GROUP_STATE_TOPIC}
 _SHARE: Final = 2
@@ -41,7 +42,7 @@ class FindCoordinator:
     view: ClusterView
     internal_topics: InternalTopics
 
-    api_key: ClassVar[int] = 10
+    api_key: ClassVar[ApiKey] = ApiKey.FIND_COORDINATOR
     versions: ClassVar[range] = range(7)
 
     async def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:

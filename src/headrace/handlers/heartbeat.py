@@ -13,13 +13,14 @@ from headrace.coordinators.runtime import settled
 from headrace.handlers.context import RequestContext
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault
+from headrace.wire.apis import ApiKey
 
 
 @dataclass(frozen=True)
 class Heartbeat:
     groups: GroupCoordinator
 
-    api_key: ClassVar[int] = 12
+    api_key: ClassVar[ApiKey] = ApiKey.HEARTBEAT
     versions: ClassVar[range] = range(5)
 
     def __call__(self, request: Any, context: RequestContext) -> dict[str, Any] | Awaitable[dict[str, Any]]:

@@ -15,6 +15,7 @@ from headrace.handlers.config_resources import BROKER_LOGGER, NAMES
 from headrace.handlers.context import RequestContext
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault, Refused
+from headrace.wire.apis import ApiKey
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class IncrementalAlterConfigs:
     gateway: ControllerGateway
     broker_id: int
 
-    api_key: ClassVar[int] = 44
+    api_key: ClassVar[ApiKey] = ApiKey.INCREMENTAL_ALTER_CONFIGS
     versions: ClassVar[range] = range(2)
 
     async def __call__(self, request: Any, context: RequestContext) -> Any:

@@ -15,6 +15,7 @@ from headrace.handlers.context import RequestContext
 from headrace.handlers.fencing import as_old_clients_know_it
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
+from headrace.wire.apis import ApiKey
 from headrace.wire.codec import millis
 
 _FENCED_FROM_VERSION = 4
@@ -24,7 +25,7 @@ _FENCED_FROM_VERSION = 4
 class InitProducerId:
     transactions: TransactionCoordinator
 
-    api_key: ClassVar[int] = 22
+    api_key: ClassVar[ApiKey] = ApiKey.INIT_PRODUCER_ID
     versions: ClassVar[range] = range(6)
 
     async def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from headrace.coordinators.group.core.classic_messages import JoinReply, JoinReq
 from headrace.handlers.context import RequestContext
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import Fault
+from headrace.wire.apis import ApiKey
 from headrace.wire.codec import millis
 
 _KNOWN_MEMBER_ID_FROM: Final = 4
@@ -24,7 +25,7 @@ _SKIP_ASSIGNMENT_FROM: Final = 9
 class JoinGroup:
     groups: GroupCoordinator
 
-    api_key: ClassVar[int] = 11
+    api_key: ClassVar[ApiKey] = ApiKey.JOIN_GROUP
     versions: ClassVar[range] = range(10)
 
     async def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from headrace.coordinators.runtime import settled
 from headrace.handlers.context import RequestContext
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault
+from headrace.wire.apis import ApiKey
 
 _BATCHED_FROM: Final = 3
 
@@ -22,7 +23,7 @@ _BATCHED_FROM: Final = 3
 class LeaveGroup:
     groups: GroupCoordinator
 
-    api_key: ClassVar[int] = 13
+    api_key: ClassVar[ApiKey] = ApiKey.LEAVE_GROUP
     versions: ClassVar[range] = range(6)
 
     async def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:

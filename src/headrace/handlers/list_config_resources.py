@@ -13,13 +13,14 @@ from headrace.handlers.config_resources import BROKER, BROKER_LOGGER, CLIENT_MET
 from headrace.handlers.context import RequestContext
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Refused
+from headrace.wire.apis import ApiKey
 
 
 @dataclass(frozen=True)
 class ListConfigResources:
     view: ClusterView
 
-    api_key: ClassVar[int] = 74
+    api_key: ClassVar[ApiKey] = ApiKey.LIST_CONFIG_RESOURCES
     versions: ClassVar[range] = range(2)
 
     def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:

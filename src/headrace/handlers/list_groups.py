@@ -11,13 +11,14 @@ from headrace.coordinators.group.coordinator import GroupCoordinator
 from headrace.handlers.context import RequestContext
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
+from headrace.wire.apis import ApiKey
 
 
 @dataclass(frozen=True)
 class ListGroups:
     groups: GroupCoordinator
 
-    api_key: ClassVar[int] = 16
+    api_key: ClassVar[ApiKey] = ApiKey.LIST_GROUPS
     versions: ClassVar[range] = range(6)
 
     async def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:

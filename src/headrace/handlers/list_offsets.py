@@ -14,6 +14,7 @@ from headrace.handlers.context import RequestContext
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 from headrace.replication.partitions import Partitions
+from headrace.wire.apis import ApiKey
 
 # Special timestamps, and the first version that knows them.
 _KNOWN_FROM: Final = {-1: 0, -2: 0, -3: 7, -4: 8, -5: 9, -6: 11}
@@ -25,7 +26,7 @@ _DEBUGGER: Final = -2
 class ListOffsets:
     partitions: Partitions
 
-    api_key: ClassVar[int] = 2
+    api_key: ClassVar[ApiKey] = ApiKey.LIST_OFFSETS
     versions: ClassVar[range] = range(1, 12)
 
     def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:

@@ -7,13 +7,14 @@ from typing import Any, ClassVar
 from headrace.cluster.view import ClusterView
 from headrace.handlers.context import RequestContext
 from headrace.kernel.dataclass import dataclass
+from headrace.wire.apis import ApiKey
 
 
 @dataclass(frozen=True)
 class ListPartitionReassignments:
     view: ClusterView
 
-    api_key: ClassVar[int] = 46
+    api_key: ClassVar[ApiKey] = ApiKey.LIST_PARTITION_REASSIGNMENTS
     versions: ClassVar[range] = range(1)
 
     def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:

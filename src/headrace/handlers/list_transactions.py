@@ -13,13 +13,14 @@ from headrace.coordinators.txn.core.queries import ListFilter
 from headrace.handlers.context import RequestContext
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Refused
+from headrace.wire.apis import ApiKey
 
 
 @dataclass(frozen=True)
 class ListTransactions:
     transactions: TransactionCoordinator
 
-    api_key: ClassVar[int] = 66
+    api_key: ClassVar[ApiKey] = ApiKey.LIST_TRANSACTIONS
     versions: ClassVar[range] = range(3)
 
     async def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:

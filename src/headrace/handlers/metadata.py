@@ -23,6 +23,7 @@ from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
 from headrace.kernel.ids import INTERNAL_TOPICS, topic_name_problem
 from headrace.net.replies import Parts
+from headrace.wire.apis import ApiKey
 from headrace.wire.codec import encode_response
 
 _AUTO_CREATE_CHOICE_FROM: Final = 4
@@ -62,7 +63,7 @@ class Metadata:
     auto_creation: AutoCreation
     answers: EncodedAnswers = field(default_factory=EncodedAnswers)
 
-    api_key: ClassVar[int] = 3
+    api_key: ClassVar[ApiKey] = ApiKey.METADATA
     versions: ClassVar[range] = range(14)
 
     def __call__(self, request: Any, context: RequestContext) -> dict[str, Any] | Parts:

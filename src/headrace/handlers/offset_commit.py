@@ -20,6 +20,7 @@ from headrace.handlers.context import RequestContext
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.net.replies import Later, Reply
+from headrace.wire.apis import ApiKey
 from headrace.wire.offset_commit import (
     TOPIC_IDS_FROM,
     PartitionCommit,
@@ -42,7 +43,7 @@ class OffsetCommit:
     groups: GroupCoordinator
     view: ClusterView
 
-    api_key: ClassVar[int] = 8
+    api_key: ClassVar[ApiKey] = ApiKey.OFFSET_COMMIT
     versions: ClassVar[range] = range(2, 11)
 
     def serve_frame(self, frame: memoryview, body_at: int, context: RequestContext) -> Reply:

@@ -9,6 +9,7 @@ from headrace.coordinators.group.coordinator import GroupCoordinator
 from headrace.handlers.context import RequestContext
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault
+from headrace.wire.apis import ApiKey
 
 
 @dataclass(frozen=True)
@@ -16,7 +17,7 @@ class OffsetDelete:
     groups: GroupCoordinator
     view: ClusterView
 
-    api_key: ClassVar[int] = 47
+    api_key: ClassVar[ApiKey] = ApiKey.OFFSET_DELETE
     versions: ClassVar[range] = range(1)
 
     async def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:

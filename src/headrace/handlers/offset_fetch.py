@@ -18,6 +18,7 @@ from headrace.coordinators.group.core.offset_requests import FetchedOffset
 from headrace.handlers.context import RequestContext
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault
+from headrace.wire.apis import ApiKey
 
 _TOP_LEVEL_ERROR_FROM: Final = 2
 _BATCHED_FROM: Final = 8
@@ -29,7 +30,7 @@ class OffsetFetch:
     groups: GroupCoordinator
     view: ClusterView
 
-    api_key: ClassVar[int] = 9
+    api_key: ClassVar[ApiKey] = ApiKey.OFFSET_FETCH
     versions: ClassVar[range] = range(1, 11)
 
     async def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:

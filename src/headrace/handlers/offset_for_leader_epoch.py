@@ -11,13 +11,14 @@ from headrace.handlers.context import RequestContext
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import Fault
 from headrace.replication.partitions import Partitions
+from headrace.wire.apis import ApiKey
 
 
 @dataclass(frozen=True)
 class OffsetForLeaderEpoch:
     partitions: Partitions
 
-    api_key: ClassVar[int] = 23
+    api_key: ClassVar[ApiKey] = ApiKey.OFFSET_FOR_LEADER_EPOCH
     versions: ClassVar[range] = range(2, 5)
 
     def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:

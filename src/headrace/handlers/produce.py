@@ -28,6 +28,7 @@ from headrace.kernel.ids import INTERNAL_TOPICS
 from headrace.net.replies import CLOSE, Bytes, Close, Later, Parts, Promise, Reply
 from headrace.replication.partition import Partition
 from headrace.replication.partitions import Partitions
+from headrace.wire.apis import ApiKey
 from headrace.wire.node_endpoints import NodeEndpoint
 from headrace.wire.produce import (
     LOG_START_FROM,
@@ -85,7 +86,7 @@ class Produce:
     metering: Metering = field(default_factory=Metering)
     group_commit: GroupCommit = field(default_factory=GroupCommit)
 
-    api_key: ClassVar[int] = 0
+    api_key: ClassVar[ApiKey] = ApiKey.PRODUCE
     versions: ClassVar[range] = range(3, 14)
     advertised_from: ClassVar[int] = 0
 

@@ -7,11 +7,12 @@ from typing import Any, ClassVar
 from headrace.handlers.context import RequestContext
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
+from headrace.wire.apis import ApiKey
 
 
 @dataclass(frozen=True)
 class SaslAuthenticate:
-    api_key: ClassVar[int] = 36
+    api_key: ClassVar[ApiKey] = ApiKey.SASL_AUTHENTICATE
     versions: ClassVar[range] = range(3)
 
     def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:

@@ -10,11 +10,12 @@ from typing import Any, ClassVar
 from headrace.handlers.context import RequestContext
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
+from headrace.wire.apis import ApiKey
 
 
 @dataclass(frozen=True)
 class SaslHandshake:
-    api_key: ClassVar[int] = 17
+    api_key: ClassVar[ApiKey] = ApiKey.SASL_HANDSHAKE
     versions: ClassVar[range] = range(2)
 
     def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:

@@ -11,13 +11,14 @@ from headrace.coordinators.share.consumption import PartitionAnswer
 from headrace.handlers.context import RequestContext
 from headrace.handlers.share_answers import ShareRequests, acknowledgements_of
 from headrace.kernel.dataclass import dataclass
+from headrace.wire.apis import ApiKey
 
 
 @dataclass(frozen=True)
 class ShareAcknowledge:
     requests: ShareRequests
 
-    api_key: ClassVar[int] = 79
+    api_key: ClassVar[ApiKey] = ApiKey.SHARE_ACKNOWLEDGE
     versions: ClassVar[range] = range(1, 3)
 
     async def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:

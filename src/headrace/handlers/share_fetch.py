@@ -13,6 +13,7 @@ from headrace.handlers.context import RequestContext
 from headrace.handlers.share_answers import ShareRequests, acknowledgements_of
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Refused
+from headrace.wire.apis import ApiKey
 from headrace.wire.codec import millis
 
 _BATCH_OPTIMIZED, _RECORD_LIMIT = 0, 1
@@ -22,7 +23,7 @@ _BATCH_OPTIMIZED, _RECORD_LIMIT = 0, 1
 class ShareFetch:
     requests: ShareRequests
 
-    api_key: ClassVar[int] = 78
+    api_key: ClassVar[ApiKey] = ApiKey.SHARE_FETCH
     versions: ClassVar[range] = range(1, 3)
 
     async def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:

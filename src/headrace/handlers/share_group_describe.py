@@ -13,6 +13,7 @@ from headrace.handlers.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 from headrace.handlers.context import RequestContext
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault
+from headrace.wire.apis import ApiKey
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class ShareGroupDescribe:
     groups: GroupCoordinator
     view: ClusterView
 
-    api_key: ClassVar[int] = 77
+    api_key: ClassVar[ApiKey] = ApiKey.SHARE_GROUP_DESCRIBE
     versions: ClassVar[range] = range(1, 2)
 
     async def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:

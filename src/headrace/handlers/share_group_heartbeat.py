@@ -9,13 +9,14 @@ from headrace.coordinators.group.core.heartbeat_messages import ShareHeartbeatRe
 from headrace.handlers.context import RequestContext
 from headrace.handlers.heartbeat_answers import heartbeat_answer
 from headrace.kernel.dataclass import dataclass
+from headrace.wire.apis import ApiKey
 
 
 @dataclass(frozen=True)
 class ShareGroupHeartbeat:
     groups: GroupCoordinator
 
-    api_key: ClassVar[int] = 76
+    api_key: ClassVar[ApiKey] = ApiKey.SHARE_GROUP_HEARTBEAT
     versions: ClassVar[range] = range(1, 2)
 
     async def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from headrace.coordinators.share.administration import QueueOffset, ShareAdminis
 from headrace.handlers.context import RequestContext
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault
+from headrace.wire.apis import ApiKey
 
 _NO_QUEUE: Final = ErrorCode.unknown_topic_or_partition
 
@@ -22,7 +23,7 @@ class DescribeShareGroupOffsets:
     shares: ShareAdministration
     view: ClusterView
 
-    api_key: ClassVar[int] = 90
+    api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS
     versions: ClassVar[range] = range(2)
 
     async def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:
@@ -74,7 +75,7 @@ class AlterShareGroupOffsets:
     shares: ShareAdministration
     view: ClusterView
 
-    api_key: ClassVar[int] = 91
+    api_key: ClassVar[ApiKey] = ApiKey.ALTER_SHARE_GROUP_OFFSETS
     versions: ClassVar[range] = range(1)
 
     async def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:
@@ -106,7 +107,7 @@ class DeleteShareGroupOffsets:
     shares: ShareAdministration
     view: ClusterView
 
-    api_key: ClassVar[int] = 92
+    api_key: ClassVar[ApiKey] = ApiKey.DELETE_SHARE_GROUP_OFFSETS
     versions: ClassVar[range] = range(1)
 
     async def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from headrace.coordinators.share.state_coordinator import ShareStateCoordinator
 from headrace.handlers.context import RequestContext
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault, Refused, UnknownPartition
+from headrace.wire.apis import ApiKey
 
 _STATES: Final = frozenset(int(state) for state in RecordState)
 
@@ -59,7 +60,7 @@ class _OfBrokers:
 class InitializeShareGroupState(_OfBrokers):
     states: ShareStateCoordinator
 
-    api_key: ClassVar[int] = 83
+    api_key: ClassVar[ApiKey] = ApiKey.INITIALIZE_SHARE_GROUP_STATE
     versions: ClassVar[range] = range(1)
 
     async def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:
@@ -74,7 +75,7 @@ class InitializeShareGroupState(_OfBrokers):
 class ReadShareGroupState(_OfBrokers):
     states: ShareStateCoordinator
 
-    api_key: ClassVar[int] = 84
+    api_key: ClassVar[ApiKey] = ApiKey.READ_SHARE_GROUP_STATE
     versions: ClassVar[range] = range(1)
     nothing: ClassVar[dict[str, Any]] = {"state_epoch": 0, "start_offset": 0, "state_batches": []}
 
@@ -103,7 +104,7 @@ def _batch(given: Any) -> StateBatch:
 class WriteShareGroupState(_OfBrokers):
     states: ShareStateCoordinator
 
-    api_key: ClassVar[int] = 85
+    api_key: ClassVar[ApiKey] = ApiKey.WRITE_SHARE_GROUP_STATE
     versions: ClassVar[range] = range(2)
 
     async def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:
@@ -125,7 +126,7 @@ class WriteShareGroupState(_OfBrokers):
 class DeleteShareGroupState(_OfBrokers):
     states: ShareStateCoordinator
 
-    api_key: ClassVar[int] = 86
+    api_key: ClassVar[ApiKey] = ApiKey.DELETE_SHARE_GROUP_STATE
     versions: ClassVar[range] = range(1)
 
     async def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:
@@ -140,7 +141,7 @@ class DeleteShareGroupState(_OfBrokers):
 class ReadShareGroupStateSummary(_OfBrokers):
     states: ShareStateCoordinator
 
-    api_key: ClassVar[int] = 87
+    api_key: ClassVar[ApiKey] = ApiKey.READ_SHARE_GROUP_STATE_SUMMARY
     versions: ClassVar[range] = range(2)
     nothing: ClassVar[dict[str, Any]] = {
         "state_epoch": 0,

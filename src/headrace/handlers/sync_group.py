@@ -13,6 +13,7 @@ from headrace.coordinators.group.core.classic_messages import SyncReply, SyncReq
 from headrace.handlers.context import RequestContext
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault
+from headrace.wire.apis import ApiKey
 
 _PROTOCOL_FROM: Final = 5
 
@@ -21,7 +22,7 @@ _PROTOCOL_FROM: Final = 5
 class SyncGroup:
     groups: GroupCoordinator
 
-    api_key: ClassVar[int] = 14
+    api_key: ClassVar[ApiKey] = ApiKey.SYNC_GROUP
     versions: ClassVar[range] = range(6)
 
     async def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:

@@ -12,13 +12,13 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from headrace.handlers.context import RequestContext
 from headrace.net.replies import Parts, Promise, Reply
-from headrace.wire.codec import api_name
+from headrace.wire.apis import ApiKey, api_name
 
 Answer = dict[str, Any]
 
 
 class Handler(Protocol):
-    api_key: ClassVar[int]
+    api_key: ClassVar[ApiKey]
     versions: ClassVar[range]
 
     def __call__(self, request: Any, context: RequestContext) -> Answer | Awaitable[Answer] | Parts | Promise: ...
@@ -28,7 +28,7 @@ class Handler(Protocol):
 class FrameHandler(Protocol):
     """A handler that reads its own frame, which is writable and valid only during the call."""
 
-    api_key: ClassVar[int]
+    api_key: ClassVar[ApiKey]
     versions: ClassVar[range]
 
     def serve_frame(self, frame: memoryview, body_at: int, context: RequestContext) -> Reply: ...

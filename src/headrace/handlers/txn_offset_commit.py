@@ -19,6 +19,7 @@ from headrace.handlers.context import RequestContext
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.kernel.ids import GROUP_METADATA_TOPIC, TopicPartition
+from headrace.wire.apis import ApiKey
 from headrace.wire.offset_commit import PartitionCommit
 
 _KNOWS_LOADING_FROM: Final = 2
@@ -43,7 +44,7 @@ class TxnOffsetCommit:
     verification: TransactionVerification
     view: ClusterView
 
-    api_key: ClassVar[int] = 28
+    api_key: ClassVar[ApiKey] = ApiKey.TXN_OFFSET_COMMIT
     versions: ClassVar[range] = range(6)
 
     async def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:

@@ -11,13 +11,14 @@ from typing import Any, ClassVar
 from headrace.controller.gateway import ControllerGateway
 from headrace.handlers.context import RequestContext
 from headrace.kernel.dataclass import dataclass
+from headrace.wire.apis import ApiKey
 
 
 @dataclass(frozen=True)
 class UnregisterBroker:
     gateway: ControllerGateway
 
-    api_key: ClassVar[int] = 64
+    api_key: ClassVar[ApiKey] = ApiKey.UNREGISTER_BROKER
     versions: ClassVar[range] = range(1)
 
     async def __call__(self, request: Any, context: RequestContext) -> Any:

@@ -13,6 +13,7 @@ from headrace.controller.gateway import ControllerGateway
 from headrace.handlers.context import RequestContext
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
+from headrace.wire.apis import ApiKey
 from headrace.wire.codec import millis
 
 
@@ -20,7 +21,7 @@ from headrace.wire.codec import millis
 class UpdateFeatures:
     gateway: ControllerGateway
 
-    api_key: ClassVar[int] = 57
+    api_key: ClassVar[ApiKey] = ApiKey.UPDATE_FEATURES
     versions: ClassVar[range] = range(3)
 
     async def __call__(self, request: Any, context: RequestContext) -> Any:

@@ -14,13 +14,14 @@ from headrace.handlers.context import RequestContext
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
 from headrace.kernel.ids import TopicPartition
+from headrace.wire.apis import ApiKey
 
 
 @dataclass(frozen=True)
 class WriteTxnMarkers:
     writer: MarkerWriter
 
-    api_key: ClassVar[int] = 27
+    api_key: ClassVar[ApiKey] = ApiKey.WRITE_TXN_MARKERS
     versions: ClassVar[range] = range(1, 3)
 
     async def __call__(self, request: Any, context: RequestContext) -> dict[str, Any]:

@@ -19,10 +19,10 @@ from headrace.coordination.letters import Connect, ControllerConnection
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.replication.core.isr import IsrProposal
 from headrace.replication.partition import Partition
+from headrace.wire.apis import ApiKey
 
 logger = logging.getLogger(__name__)
 
-ALTER_PARTITION: Final = 56
 _RETRY_PAUSE_S: Final = 0.1
 _TIMEOUT_S: Final = 10.0
 # The controller did not look at the proposal: the same one is sent again.
@@ -122,7 +122,7 @@ class ControllerIsrChanges:
             "broker_epoch": broker_epoch,
             "topics": [{"topic_id": topic_id, "partitions": items} for topic_id, items in topics.items()],
         }
-        answer = await connection.request(ALTER_PARTITION, body, version=3, timeout=_TIMEOUT_S)
+        answer = await connection.request(ApiKey.ALTER_PARTITION, body, version=3, timeout=_TIMEOUT_S)
         if answer.error_code != ErrorCode.none:
             if answer.error_code == ErrorCode.not_controller:
                 await self._disconnect()

@@ -17,6 +17,7 @@ from headrace.client.errors import NoAnswer, Unreachable
 from headrace.kernel.errors import ErrorCode
 from headrace.replication.core.fetch_session import SessionRequest
 from headrace.wire import codec
+from headrace.wire.apis import ApiKey
 from headrace.wire.fetch_request import WantedPartition
 from headrace.wire.replica_fetch import (
     FetchAnswer,
@@ -26,7 +27,6 @@ from headrace.wire.replica_fetch import (
     read_fetch_answer,
 )
 
-LIST_OFFSETS: Final = 2
 _LIST_OFFSETS_VERSION: Final = 9
 _EARLIEST: Final = -2
 _SMALL_BYTES: Final = 64 * 1024
@@ -171,9 +171,9 @@ class WireChannel:
             "isolation_level": 0,
             "topics": [{"name": topic, "partitions": [wanted]}],
         }
-        frame = codec.encode_request(LIST_OFFSETS, _LIST_OFFSETS_VERSION, self._next_id(), self._client_id, body)
+        frame = codec.encode_request(ApiKey.LIST_OFFSETS, _LIST_OFFSETS_VERSION, self._next_id(), self._client_id, body)
         answer = await self._ask(frame, "list offsets", timeout_s)
-        _, answered = codec.read_response(LIST_OFFSETS, _LIST_OFFSETS_VERSION, answer)
+        _, answered = codec.read_response(ApiKey.LIST_OFFSETS, _LIST_OFFSETS_VERSION, answer)
         found = answered.topics[0].partitions[0]
         return found.error_code, int(found.offset)
 

@@ -1,1 +1,10 @@
-"""Kafka's request and response bodies on top of kio's schemas; hand-tuned Produce and Fetch."""
+"""Kafka's requests and responses as bytes and as types. In reading order:
+
+`apis`            every API by key and name
+`codec`           request and response bodies: bytes to kio's entities, plain mappings to bytes
+`messages`        the types of requests and responses, generated from kio's schemas
+`schema_writer`   writers compiled from kio's schemas
+`extents`         whether the lengths in a request stay within its frame
+`bounds`, `strings`, `node_endpoints`   small parts of the messages that are read or written by hand
+`produce`, `fetch`, `fetch_request`, `replica_fetch`, `offset_commit`   the hot APIs, by hand
+"""

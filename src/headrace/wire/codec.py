@@ -1,8 +1,8 @@
 """Requests and responses: bytes to kio entities, plain mappings to bytes.
 
-Reading gives kio's typed entity of that version (its reader is native). A field that a version lacks is absent from the
-entity; handlers read such fields with `getattr(request, name, default)`, durations with `millis(...)`.
-Writing takes plain mappings (see `schema_writer`).
+Reading gives kio's typed entity of that version (its reader is native). A field that the version lacks reads as its
+documented default (`messages.absent_fields`), so a handler sees one shape of a request in every version: its Protocol
+in `messages`. Durations are read with `millis(...)`. Writing takes plain mappings (see `schema_writer`).
 
     header, body_at = read_request_header(frame)
     request = read_request(header, frame, body_at)
@@ -24,16 +24,16 @@ from typing import Any, Final, NamedTuple
 from kio.index import load_request_schema, load_response_schema
 from kio.schema.index import api_key_map, schema_name_map
 from kio.serial import entity_reader
-from kio.serial._introspect import EntityTupleField, classify_field, is_optional
+from kio.serial._introspect import EntityField, EntityTupleField, classify_field, is_optional
 
+from headrace.wire.apis import ApiKey, api_name
 from headrace.wire.extents import checked
+from headrace.wire.messages.absent_fields import ABSENT
 from headrace.wire.schema_writer import Write, writer_for
 
 _FIXED_HEADER: Final = struct.Struct(">hhi")
 _HEADER_TO_CLIENT_ID: Final = struct.Struct(">hhih")
 _INT16: Final = struct.Struct(">h")
-API_VERSIONS: Final = 18
-_DESCRIBE_TRANSACTIONS: Final = 65
 
 
 class MalformedRequest(Exception):
@@ -45,11 +45,6 @@ class RequestHeader(NamedTuple):
     api_version: int
     correlation_id: int
     client_id: str | None
-
-
-def api_name(api_key: int) -> str:
-    """`list_offsets` for 2; `api 99` for a key that nobody knows."""
-    return api_key_map.get(api_key, f"api {api_key}")
 
 
 def known_apis() -> tuple[int, ...]:
@@ -65,7 +60,23 @@ def known_versions(api_key: int) -> tuple[int, ...]:
 
 @cache
 def _request_schema(api_key: int, version: int) -> type[Any]:
-    return load_request_schema(api_key, version)
+    schema: type[Any] = load_request_schema(api_key, version)
+    absent = ABSENT.get(api_key)
+    if absent:
+        _give_defaults(schema, absent, "")
+    return schema
+
+
+def _give_defaults(schema: type[Any], absent: dict[str, dict[str, object]], path: str) -> None:
+    """Sets what the version lacks on the class itself: its instances then have it, and reading them costs no more."""
+    fields = {field.name: field for field in dataclasses.fields(schema)}
+    for name, default in absent.get(path, {}).items():
+        if name not in fields:
+            setattr(schema, name, default)
+    for name, field in fields.items():
+        kind = classify_field(field)
+        if isinstance(kind, EntityField | EntityTupleField):
+            _give_defaults(kind.type_, absent, f"{path}.{name}" if path else name)
 
 
 @cache
@@ -81,7 +92,7 @@ def _request_reader(api_key: int, version: int) -> Any:
 @cache
 def _response_reader(api_key: int, version: int) -> Any:
     schema = response_schema(api_key, version)
-    if api_key == _DESCRIBE_TRANSACTIONS:
+    if api_key == ApiKey.DESCRIBE_TRANSACTIONS:
         _let_times_be_absent(schema)
     return entity_reader(schema)
 
@@ -108,7 +119,7 @@ def _request_header_is_flexible(api_key: int, version: int) -> bool:
 @cache
 def _response_header_is_flexible(api_key: int, version: int) -> bool:
     # ApiVersions answers always have the old header, so that a client can read the refusal of a version it guessed.
-    if api_key == API_VERSIONS:
+    if api_key == ApiKey.API_VERSIONS:
         return False
     return int(response_schema(api_key, version).__header_schema__.__version__) >= 1
 

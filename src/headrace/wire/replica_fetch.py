@@ -11,11 +11,11 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from headrace.wire.apis import ApiKey
 from headrace.wire.codec import MalformedRequest, read_uvarint, skip_tagged_fields
 from headrace.wire.fetch_request import WantedPartition
 from headrace.wire.schema_writer import write_uvarint
 
-FETCH: Final = 1
 VERSION: Final = 17
 _HEADER: Final = struct.Struct(">hhi")
 _LIMITS: Final = struct.Struct(">iiibii")
@@ -60,7 +60,7 @@ def encode_replica_fetch(
 ) -> bytearray:
     """A whole frame, length prefix included. `replica` is (id, broker epoch), `session` is (id, epoch)."""
     out = bytearray(4)
-    out += _HEADER.pack(FETCH, VERSION, correlation_id)
+    out += _HEADER.pack(ApiKey.FETCH, VERSION, correlation_id)
     name = client_id.encode()
     out += len(name).to_bytes(2, "big")
     out += name

@@ -15,9 +15,10 @@ import pytest
 from headrace.client.errors import Unreachable
 from headrace.cluster.core.image import BrokerInfo, ClusterImage, Endpoint
 from headrace.cluster.view import ClusterView
-from headrace.controller.gateway import ALLOCATE_PRODUCER_IDS, DEFAULT_TIMEOUT_SECONDS, ControllerGateway
+from headrace.controller.gateway import DEFAULT_TIMEOUT_SECONDS, ControllerGateway
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.testing.simulation import virtual_loop
+from headrace.wire.apis import ApiKey
 
 Answer = Callable[[], Awaitable[Any]]
 MOST_CLIENTS_WAIT_SECONDS = 30.0
@@ -32,7 +33,7 @@ class Peer:
         self._answer = answer
 
     async def request(self, api_key: int, body: dict[str, Any], *, timeout: float, **_: Any) -> Any:
-        assert api_key == ALLOCATE_PRODUCER_IDS
+        assert api_key == ApiKey.ALLOCATE_PRODUCER_IDS
         self.asked += 1
         async with asyncio.timeout(timeout):
             return await self._answer()

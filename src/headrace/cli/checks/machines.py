@@ -6,13 +6,13 @@ import time
 from typing import Any, Final
 
 from headrace.cli.checks.findings import Finding, State, well
-from headrace.cli.checks.replicas import DESCRIBE_QUORUM
 from headrace.cli.cluster import disk_rows
 from headrace.cli.connecting import existing_topics
 from headrace.cli.output import size_text
 from headrace.client.cluster_client import ClusterClient
 from headrace.client.offsets import MAX_TIMESTAMP, list_offsets
 from headrace.kernel.errors import Fault
+from headrace.wire.apis import ApiKey
 
 # Leases, retention and time-outs stand a second of difference; a minute moves records out of their day.
 _SKEW_MS: Final = 2_000
@@ -76,7 +76,7 @@ async def _brokers_beside_us(client: ClusterClient, topics: list[Any]) -> list[F
         body = {"topics": [{"topic_name": topic, "partitions": [{"partition_index": index}]}]}
         asked_ms = time.time() * 1000
         try:
-            answer = await client.request(DESCRIBE_QUORUM, body, node=broker)
+            answer = await client.request(ApiKey.DESCRIBE_QUORUM, body, node=broker)
         except (Fault, TimeoutError):
             continue
         answered_ms = time.time() * 1000

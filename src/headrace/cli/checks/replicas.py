@@ -14,9 +14,8 @@ from headrace.cli.cluster import unhealthy_partitions
 from headrace.cli.connecting import existing_topics
 from headrace.client.cluster_client import ClusterClient
 from headrace.kernel.errors import Fault
+from headrace.wire.apis import ApiKey
 
-DESCRIBE_CONFIGS: Final = 32
-DESCRIBE_QUORUM: Final = 55
 _NAME: Final = "replicas"
 
 
@@ -61,7 +60,7 @@ async def _since_when(client: ClusterClient, row: dict[str, Any]) -> dict[int, s
     topic, _, index = row["partition"].rpartition("-")
     body = {"topics": [{"topic_name": topic, "partitions": [{"partition_index": int(index)}]}]}
     try:
-        answer = await client.request(DESCRIBE_QUORUM, body, node=row["leader"])
+        answer = await client.request(ApiKey.DESCRIBE_QUORUM, body, node=row["leader"])
     except (Fault, TimeoutError):
         return {}
     found = answer.topics[0].partitions[0] if not answer.error_code and answer.topics else None
@@ -91,5 +90,5 @@ async def _min_isr(client: ClusterClient, names: list[str]) -> dict[str, int]:
     keys = ["min.insync.replicas"]
     resources = [{"resource_type": 2, "resource_name": name, "configuration_keys": keys} for name in names]
     body = {"resources": resources, "include_synonyms": False, "include_documentation": False}
-    answer = await client.request(DESCRIBE_CONFIGS, body)
+    answer = await client.request(ApiKey.DESCRIBE_CONFIGS, body)
     return {str(r.resource_name): int(r.configs[0].value) for r in answer.results if r.configs}

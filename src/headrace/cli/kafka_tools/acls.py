@@ -7,8 +7,8 @@ import sys
 from headrace.cli.kafka_tools.options import Arguments, Option, UsageError
 from headrace.cli.kafka_tools.running import CONNECTION, Tool, ToolFailed, answer_error
 from headrace.client.cluster_client import ClusterClient
+from headrace.wire.apis import ApiKey
 
-DESCRIBE_ACLS = 29
 ANY = 1
 _PRINCIPALS = ("allow-principal", "deny-principal", "principal", "allow-host", "deny-host", "operation")
 _RESOURCES = (
@@ -44,7 +44,7 @@ async def run(arguments: Arguments, client: ClusterClient) -> None:
         "resource_type_filter": ANY, "resource_name_filter": None, "pattern_type_filter": ANY,
         "principal_filter": None, "host_filter": None, "operation": ANY, "permission_type": ANY,
     }  # fmt: skip
-    answer = await client.request(DESCRIBE_ACLS, body)
+    answer = await client.request(ApiKey.DESCRIBE_ACLS, body)
     if answer.error_code:
         raise ToolFailed(answer_error(answer))
     if not arguments["list"]:

@@ -8,6 +8,7 @@ from headrace.cli.kafka_tools.options import Arguments
 from headrace.cli.kafka_tools.running import CONNECTION, Tool
 from headrace.client.cluster_client import ClusterClient
 from headrace.wire import codec
+from headrace.wire.apis import api_name
 
 # Raft, registration, heartbeats: what controllers and brokers say to each other is no business of a client.
 BETWEEN_SERVERS = {52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 82}
@@ -15,7 +16,7 @@ BETWEEN_SERVERS = {52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 82}
 
 def title(api_key: int) -> str:
     """`ListOffsets` for 2."""
-    words = codec.api_name(api_key).split("_")
+    words = api_name(api_key).split("_")
     return "".join(word.capitalize() for word in words)
 
 

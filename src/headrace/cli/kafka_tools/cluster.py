@@ -9,8 +9,8 @@ from headrace.cli.kafka_tools.running import CONNECTION, Tool, ToolFailed, answe
 from headrace.cli.kafka_tools.tables import columns, fitted
 from headrace.client.cluster_client import ClusterClient
 from headrace.client.errors import Unsupported
+from headrace.wire.apis import ApiKey
 
-DESCRIBE_CLUSTER, UNREGISTER_BROKER = 60, 64
 ACTIONS = ("cluster-id", "unregister", "list-endpoints")
 OPTIONS = (
     *CONNECTION,
@@ -32,7 +32,7 @@ async def run(arguments: Arguments, client: ClusterClient) -> None:
     elif action == "unregister":
         arguments.require("id")
         try:
-            answer = await client.to_controller(UNREGISTER_BROKER, {"broker_id": arguments["id"]})
+            answer = await client.to_controller(ApiKey.UNREGISTER_BROKER, {"broker_id": arguments["id"]})
         except Unsupported as fault:
             raise ToolFailed("The target cluster does not support the broker unregistration API.") from fault
         if answer.error_code:
@@ -45,7 +45,7 @@ async def run(arguments: Arguments, client: ClusterClient) -> None:
 async def list_endpoints(arguments: Arguments, client: ClusterClient) -> None:
     fenced_too = bool(arguments["include-fenced-brokers"])
     body = {"endpoint_type": 1, "include_fenced_brokers": fenced_too, "include_cluster_authorized_operations": False}
-    answer = await client.request(DESCRIBE_CLUSTER, body)
+    answer = await client.request(ApiKey.DESCRIBE_CLUSTER, body)
     if answer.error_code:
         raise ToolFailed(answer_error(answer))
     rows: list[list[object]] = [["ID", "HOST", "PORT", "RACK", "STATE", "ENDPOINT_TYPE"]]

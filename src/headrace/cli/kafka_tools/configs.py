@@ -12,8 +12,8 @@ from headrace.cli.kafka_tools.config_entities import QUOTA_ENTITIES, RESOURCES, 
 from headrace.cli.kafka_tools.options import Arguments, Option, UsageError
 from headrace.cli.kafka_tools.running import CONNECTION, Tool, ToolFailed, answer_error
 from headrace.client.cluster_client import ClusterClient
+from headrace.wire.apis import ApiKey
 
-DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS, DESCRIBE_QUOTAS, ALTER_QUOTAS, LIST_RESOURCES = 32, 44, 48, 49, 74
 SET, DELETE = 0, 1
 EXACT, DEFAULT, ANY = 0, 1, 2
 SOURCES = {
@@ -121,7 +121,7 @@ async def alter(arguments: Arguments, client: ClusterClient, entity: Entity) -> 
     changes = [{"name": n, "config_operation": SET, "value": v} for n, v in additions(arguments).items()]
     changes += [{"name": n, "config_operation": DELETE, "value": None} for n in deletions(arguments)]
     body = {"resources": [{**_resource(entity), "configs": changes}], "validate_only": False}
-    answer = await client.request(INCREMENTAL_ALTER_CONFIGS, body, node=_node(entity))
+    answer = await client.request(ApiKey.INCREMENTAL_ALTER_CONFIGS, body, node=_node(entity))
     result = answer.responses[0]
     if result.error_code:
         raise ToolFailed(answer_error(result))
@@ -142,7 +142,7 @@ async def _all_entities(client: ClusterClient, kind: str) -> list[Entity]:
     if kind in ("brokers", "broker-loggers"):
         nodes = [Entity(kind, str(node)) for node in sorted(client.metadata.nodes)]
         return nodes if kind == "broker-loggers" else [*nodes, Entity(kind, "")]
-    answer = await client.request(LIST_RESOURCES, {"resource_types": [RESOURCES[kind]]})
+    answer = await client.request(ApiKey.LIST_CONFIG_RESOURCES, {"resource_types": [RESOURCES[kind]]})
     names = {str(resource.resource_name) for resource in answer.config_resources}
     if kind == "groups":
         # A group that nobody configured is listed too, as a topic is.
@@ -174,7 +174,7 @@ async def _entries(client: ClusterClient, entity: Entity) -> Iterable[Any]:
         "include_synonyms": True,
         "include_documentation": False,
     }
-    answer = await client.request(DESCRIBE_CONFIGS, body, node=_node(entity))
+    answer = await client.request(ApiKey.DESCRIBE_CONFIGS, body, node=_node(entity))
     result = answer.results[0]
     if result.error_code:
         raise ToolFailed(answer_error(result))
@@ -212,7 +212,7 @@ async def alter_quotas(arguments: Arguments, client: ClusterClient, chosen: list
             raise ToolFailed(f"Cannot parse quota configuration value for {name}: {value}") from error
     operations += [{"key": name, "value": 0.0, "remove": True} for name in deleted]
     body = {"entries": [{"entity": _quota_entity(chosen), "ops": operations}], "validate_only": False}
-    answer = await client.to_controller(ALTER_QUOTAS, body)
+    answer = await client.to_controller(ApiKey.ALTER_CLIENT_QUOTAS, body)
     result = answer.entries[0]
     if result.error_code:
         raise ToolFailed(answer_error(result))
@@ -225,7 +225,7 @@ async def _quotas(client: ClusterClient, chosen: list[Entity]) -> list[Any]:
         match_type = {None: ANY, "": DEFAULT}.get(entity.name, EXACT)
         named = entity.name if match_type == EXACT else None
         components.append({"entity_type": QUOTA_ENTITIES[entity.kind], "match_type": match_type, "match": named})
-    answer = await client.request(DESCRIBE_QUOTAS, {"components": components, "strict": True})
+    answer = await client.request(ApiKey.DESCRIBE_CLIENT_QUOTAS, {"components": components, "strict": True})
     if answer.error_code:
         raise ToolFailed(answer_error(answer))
     return list(answer.entries or ())

@@ -15,8 +15,8 @@ from headrace.cli.kafka_tools.tables import columns, fitted
 from headrace.client.cluster_client import ClusterClient
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.kernel.ids import TopicPartition
+from headrace.wire.apis import ApiKey
 
-DELETE_GROUPS, OFFSET_DELETE = 42, 47
 ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets", "validate-regex")
 # In the order in which Kafka's tool names them.
 _RESETS = ("shift-by", "to-offset", "to-earliest", "to-current", "to-latest", "by-duration", "to-datetime", "from-file")
@@ -161,7 +161,7 @@ async def delete(arguments: Arguments, client: ClusterClient) -> int:
     failed: dict[str, str] = {}
     names = await _groups(arguments, client)
     for name in names:
-        answer = await client.to_coordinator(name, DELETE_GROUPS, {"groups_names": [name]})
+        answer = await client.to_coordinator(name, ApiKey.DELETE_GROUPS, {"groups_names": [name]})
         code = ErrorCode(answer.results[0].error_code)
         if code is not ErrorCode.none:
             failed[name] = code_text(code)
@@ -275,7 +275,7 @@ async def delete_offsets(arguments: Arguments, client: ClusterClient) -> int:
     for partition in partitions:
         topics.setdefault(partition.topic, []).append({"partition_index": partition.partition})
     body = {"group_id": group, "topics": [{"name": name, "partitions": parts} for name, parts in topics.items()]}
-    answer = await client.to_coordinator(group, OFFSET_DELETE, body)
+    answer = await client.to_coordinator(group, ApiKey.OFFSET_DELETE, body)
     codes = {(p.topic, str(p.partition)): ErrorCode(answer.error_code) for p in partitions}
     for topic in answer.topics:
         codes |= {(topic.name, str(part.partition_index)): ErrorCode(part.error_code) for part in topic.partitions}

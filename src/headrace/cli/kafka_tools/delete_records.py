@@ -11,8 +11,8 @@ from headrace.cli.kafka_tools.running import CONNECTION, Tool, ToolFailed, code_
 from headrace.cli.topic_facts import leaders_of
 from headrace.client.cluster_client import ClusterClient
 from headrace.kernel.ids import TopicPartition
+from headrace.wire.apis import ApiKey
 
-DELETE_RECORDS = 21
 OPTIONS = (
     *CONNECTION,
     Option(
@@ -46,7 +46,7 @@ async def run(arguments: Arguments, client: ClusterClient) -> None:
                     print(f"partition: {topic}-{part['partition_index']}\terror: the partition does not exist")
             continue
         body = {"topics": [{"name": name, "partitions": parts} for name, parts in topics.items()], "timeout": 30_000}
-        _show(await client.request(DELETE_RECORDS, body, node=leader))
+        _show(await client.request(ApiKey.DELETE_RECORDS, body, node=leader))
 
 
 def _show(answer: Any) -> None:

@@ -16,8 +16,8 @@ from headrace.cli.kafka_tools.feature_levels import (
 from headrace.cli.kafka_tools.options import Arguments, Option, UsageError
 from headrace.cli.kafka_tools.running import CONNECTION, Tool, ToolFailed, answer_error, guarded
 from headrace.client.cluster_client import ClusterClient
+from headrace.wire.apis import ApiKey
 
-UPDATE_FEATURES = 57
 ACTIONS = {"describe": 0, "upgrade": 1, "downgrade": 2, "disable": 2}
 UNSAFE = 3
 LOOK_UPS = ("version-mapping", "feature-dependencies")
@@ -111,7 +111,7 @@ async def run(arguments: Arguments, client: ClusterClient) -> None:
         {"feature": name, "max_version_level": level, "upgrade_type": upgrade_type} for name, level in levels.items()
     ]
     body = {"timeout": 60_000, "feature_updates": updates, "validate_only": dry}
-    answer = await client.to_controller(UPDATE_FEATURES, body)
+    answer = await client.to_controller(ApiKey.UPDATE_FEATURES, body)
     failed = dict.fromkeys(levels, answer_error(answer)) if answer.error_code else {}
     # Until version 1 of the request each feature had an answer of its own.
     failed |= {str(each.feature): answer_error(each) for each in getattr(answer, "results", ()) if each.error_code}

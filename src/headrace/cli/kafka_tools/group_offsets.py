@@ -16,8 +16,8 @@ from headrace.client.cluster_client import ClusterClient
 from headrace.client.offsets import EARLIEST, LATEST, FoundOffset, list_offsets
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.kernel.ids import TopicPartition
+from headrace.wire.apis import ApiKey
 
-OFFSET_COMMIT, OFFSET_FETCH = 8, 9
 _DURATION: Final = re.compile(
     r"P(?:(?P<days>\d+)D)?(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?\Z"
 )
@@ -59,7 +59,7 @@ async def committed(
     group_body = {"group_id": group, "member_id": None, "member_epoch": -1, "topics": asked}
     body = {"groups": [group_body], "group_id": group, "topics": asked, "require_stable": False}
     # Version 10 speaks of topic ids; names are what people give.
-    answer = await client.to_coordinator(group, OFFSET_FETCH, body, at_most=9)
+    answer = await client.to_coordinator(group, ApiKey.OFFSET_FETCH, body, at_most=9)
     found = answer.groups[0] if hasattr(answer, "groups") else answer
     if found.error_code:
         raise ToolFailed(answer_error(found))
@@ -85,7 +85,7 @@ async def commit(client: ClusterClient, group: str, positions: Mapping[TopicPart
         "group_instance_id": None,
         "topics": [{"name": name, "partitions": parts} for name, parts in topics.items()],
     }
-    answer = await client.to_coordinator(group, OFFSET_COMMIT, body, at_most=9)
+    answer = await client.to_coordinator(group, ApiKey.OFFSET_COMMIT, body, at_most=9)
     for topic in answer.topics:
         for result in topic.partitions:
             if result.error_code:

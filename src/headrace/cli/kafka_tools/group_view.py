@@ -15,8 +15,8 @@ from headrace.cli.kafka_tools.tables import columns, fitted
 from headrace.client.cluster_client import ClusterClient
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.kernel.ids import TopicPartition
+from headrace.wire.apis import ApiKey
 
-DESCRIBE_GROUPS, LIST_GROUPS, CONSUMER_GROUP_DESCRIBE = 15, 16, 69
 STATES: Final = ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty", "Assigning", "Reconciling")
 _NOTHING: Final = "-"
 
@@ -56,7 +56,9 @@ async def listed(client: ClusterClient) -> list[Listed]:
     if not client.metadata.nodes:
         await client.refresh(())
     body: dict[str, list[str]] = {"states_filter": [], "types_filter": []}
-    answers = await asyncio.gather(*(client.request(LIST_GROUPS, body, node=node) for node in client.metadata.nodes))
+    answers = await asyncio.gather(
+        *(client.request(ApiKey.LIST_GROUPS, body, node=node) for node in client.metadata.nodes)
+    )
     found = []
     for answer in answers:
         if answer.error_code:
@@ -73,14 +75,16 @@ async def described(client: ClusterClient, name: str, *, missing_is_empty: bool 
     """The group as its coordinator sees it, by the newer API first (KIP-848), then the classic one."""
     node = await client.coordinator(name)
     connection = await client.connection(node)
-    if CONSUMER_GROUP_DESCRIBE in connection.versions:
+    if ApiKey.CONSUMER_GROUP_DESCRIBE in connection.versions:
         answer = await connection.request(
-            CONSUMER_GROUP_DESCRIBE, {"group_ids": [name], "include_authorized_operations": False}
+            ApiKey.CONSUMER_GROUP_DESCRIBE, {"group_ids": [name], "include_authorized_operations": False}
         )
         group = answer.groups[0]
         if not group.error_code:
             return _consumer_group(group, node)
-    answer = await connection.request(DESCRIBE_GROUPS, {"groups": [name], "include_authorized_operations": False})
+    answer = await connection.request(
+        ApiKey.DESCRIBE_GROUPS, {"groups": [name], "include_authorized_operations": False}
+    )
     group = answer.groups[0]
     code = ErrorCode(group.error_code)
     gone = code is ErrorCode.group_id_not_found or (code is ErrorCode.none and str(group.group_state) == "Dead")

@@ -10,8 +10,8 @@ from headrace.cli.kafka_tools.running import CONNECTION, Tool, ToolFailed, answe
 from headrace.client.cluster_client import ClusterClient
 from headrace.kernel.errors import ErrorCode
 from headrace.kernel.ids import TopicPartition
+from headrace.wire.apis import ApiKey
 
-ELECT_LEADERS = 43
 TYPES = {"preferred": 0, "unclean": 1}
 OPTIONS = (
     *CONNECTION,
@@ -62,7 +62,7 @@ async def run(arguments: Arguments, client: ClusterClient) -> int:
             grouped.setdefault(partition.topic, []).append(partition.partition)
         topics = [{"topic": name, "partitions": numbers} for name, numbers in grouped.items()]
     body = {"election_type": TYPES[arguments["election-type"]], "topic_partitions": topics, "timeout": 60_000}
-    answer = await client.to_controller(ELECT_LEADERS, body)
+    answer = await client.to_controller(ApiKey.ELECT_LEADERS, body)
     if getattr(answer, "error_code", 0):
         raise ToolFailed(answer_error(answer))
     done, already, failed = [], [], []

@@ -11,8 +11,8 @@ from headrace.cli.kafka_tools.options import Arguments, Option
 from headrace.cli.kafka_tools.running import CONNECTION, Tool, ToolFailed
 from headrace.client.cluster_client import ClusterClient
 from headrace.kernel.errors import ErrorCode
+from headrace.wire.apis import ApiKey
 
-DESCRIBE_LOG_DIRS = 35
 OPTIONS = (
     *CONNECTION,
     Option("describe", "Show the directories."),
@@ -43,7 +43,9 @@ async def run(arguments: Arguments, client: ClusterClient) -> None:
             )
     topics = [t for t in (arguments["topic-list"] or "").split(",") if t]
     print("Querying brokers for log directories information")
-    answers = await asyncio.gather(*(client.request(DESCRIBE_LOG_DIRS, {"topics": None}, node=node) for node in asked))
+    answers = await asyncio.gather(
+        *(client.request(ApiKey.DESCRIBE_LOG_DIRS, {"topics": None}, node=node) for node in asked)
+    )
     print(f"Received log directory information from brokers {','.join(map(str, asked))}")
     brokers = [
         {"broker": node, "logDirs": [_directory(d, topics) for d in a.results]}

@@ -13,8 +13,8 @@ from headrace.client.cluster_client import ClusterClient
 from headrace.cluster.core.placement import place
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.kernel.ids import TopicPartition
+from headrace.wire.apis import ApiKey
 
-ALTER, LIST, DESCRIBE_LOG_DIRS, ALTER_CONFIGS = 45, 46, 35, 44
 TOPIC, BROKER = 2, 4
 SET, DELETE = 0, 1
 ACTIONS = ("generate", "execute", "verify", "cancel", "list")
@@ -106,7 +106,7 @@ async def current(client: ClusterClient, topics: Iterable[str]) -> Plan:
 async def _directories(client: ClusterClient) -> dict[tuple[TopicPartition, int], str]:
     found = {}
     for node in client.metadata.nodes:
-        answer = await client.request(DESCRIBE_LOG_DIRS, {"topics": None}, node=node)
+        answer = await client.request(ApiKey.DESCRIBE_LOG_DIRS, {"topics": None}, node=node)
         for directory in answer.results:
             for topic in directory.topics:
                 for part in topic.partitions:
@@ -155,7 +155,7 @@ async def _alter(
         "allow_replication_factor_change": allow_factor_change,
         "topics": [{"name": name, "partitions": parts} for name, parts in topics.items()],
     }
-    answer = await client.to_controller(ALTER, body)
+    answer = await client.to_controller(ApiKey.ALTER_PARTITION_REASSIGNMENTS, body)
     if answer.error_code:
         raise ToolFailed(answer_error(answer))
     failed = {
@@ -171,7 +171,7 @@ async def _alter(
 
 
 async def _moving(client: ClusterClient) -> dict[TopicPartition, Any]:
-    answer = await client.to_controller(LIST, {"timeout": 60_000, "topics": None})
+    answer = await client.to_controller(ApiKey.LIST_PARTITION_REASSIGNMENTS, {"timeout": 60_000, "topics": None})
     if answer.error_code:
         raise ToolFailed(answer_error(answer))
     return {TopicPartition(str(t.name), int(p.partition_index)): p for t in answer.topics for p in t.partitions}
@@ -259,7 +259,9 @@ async def _configure(client: ClusterClient, changes: Any) -> None:
             "resources": [{"resource_type": kind, "resource_name": name, "configs": configs}],
             "validate_only": False,
         }
-        answer = await client.request(ALTER_CONFIGS, body, node=int(name) if kind == BROKER else None)
+        answer = await client.request(
+            ApiKey.INCREMENTAL_ALTER_CONFIGS, body, node=int(name) if kind == BROKER else None
+        )
         if answer.responses[0].error_code:
             raise ToolFailed(f"configuring {name}: {answer_error(answer.responses[0])}")
 

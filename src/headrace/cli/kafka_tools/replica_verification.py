@@ -20,8 +20,8 @@ from headrace.client.offsets import EARLIEST, FoundOffset, list_offsets
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.kernel.ids import TopicPartition
 from headrace.records.batch import batches
+from headrace.wire.apis import ApiKey
 
-FETCH = 1
 # The reader that Kafka keeps for debugging: followers answer it, and it does not count as a follower.
 DEBUGGING_REPLICA = -2
 OPTIONS = (
@@ -132,7 +132,7 @@ async def _fetch(
         "topics": [{"topic": partition.topic, "partitions": [{**part, "log_start_offset": -1}]}],
     }  # fmt: skip
     # Version 11 names topics; later ones speak of ids and forbid the debugging reader.
-    answer = await client.request(FETCH, body, node=node, at_most=11)
+    answer = await client.request(ApiKey.FETCH, body, node=node, at_most=11)
     found = answer.responses[0].partitions[0]
     if found.error_code:
         raise ToolFailed(f"{partition} on broker {node}: {ErrorCode(found.error_code).name}")

@@ -15,8 +15,8 @@ from headrace.client.cluster_client import ClusterClient
 from headrace.client.offsets import EARLIEST, LATEST
 from headrace.kernel.errors import Fault
 from headrace.kernel.ids import TopicPartition
+from headrace.wire.apis import ApiKey
 
-DELETE_GROUPS, SHARE_GROUP_DESCRIBE, DESCRIBE_OFFSETS, ALTER_OFFSETS, DELETE_OFFSETS = 42, 77, 90, 91, 92
 ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets")
 _RESETS = ("to-datetime", "to-earliest", "to-latest")
 OPTIONS = (
@@ -101,7 +101,7 @@ async def list_groups(client: ClusterClient) -> None:
 async def describe(arguments: Arguments, client: ClusterClient, name: str) -> None:
     node = await client.coordinator(name)
     body = {"group_ids": [name], "include_authorized_operations": False}
-    group = (await client.request(SHARE_GROUP_DESCRIBE, body, node=node)).groups[0]
+    group = (await client.request(ApiKey.SHARE_GROUP_DESCRIBE, body, node=node)).groups[0]
     if group.error_code:
         raise ToolFailed(f"Executing share group command failed due to Share group {name} not found.")
     if not group.members:
@@ -118,7 +118,7 @@ async def describe(arguments: Arguments, client: ClusterClient, name: str) -> No
 async def _offsets(client: ClusterClient, name: str, node: int) -> list[tuple[str, Any]]:
     """(topic, partition's answer) of everything the group has read."""
     body = {"groups": [{"group_id": name, "topics": None}]}
-    group = (await client.request(DESCRIBE_OFFSETS, body, node=node)).groups[0]
+    group = (await client.request(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, body, node=node)).groups[0]
     if group.error_code:
         raise ToolFailed(f"Executing share group command failed due to {answer_error(group)}")
     found = [(str(topic.topic_name), part) for topic in group.topics for part in topic.partitions]
@@ -220,7 +220,7 @@ async def reset(arguments: Arguments, client: ClusterClient) -> None:
             "group_id": name,
             "topics": [{"topic_name": topic, "partitions": parts} for topic, parts in topics.items()],
         }
-        answer = await client.request(ALTER_OFFSETS, body, node=node)
+        answer = await client.request(ApiKey.ALTER_SHARE_GROUP_OFFSETS, body, node=node)
         if answer.error_code:
             raise ToolFailed(f"Failed to reset offsets of share group {name}: {answer_error(answer)}")
         for topic in answer.responses:
@@ -239,7 +239,7 @@ async def delete(names: list[str], client: ClusterClient) -> int | None:
         if name not in known:
             wrong.append(f"* Group '{name}' could not be deleted due to: Group '{name}' is not a share group.")
             continue
-        result = (await client.to_coordinator(name, DELETE_GROUPS, {"groups_names": [name]})).results[0]
+        result = (await client.to_coordinator(name, ApiKey.DELETE_GROUPS, {"groups_names": [name]})).results[0]
         if result.error_code:
             wrong.append(f"* Group '{name}' could not be deleted due to: {answer_error(result)}")
         else:
@@ -256,7 +256,7 @@ async def delete(names: list[str], client: ClusterClient) -> int | None:
 async def delete_offsets(arguments: Arguments, client: ClusterClient) -> int | None:
     name = str(arguments["group"][0])
     body = {"group_id": name, "topics": [{"topic_name": str(topic)} for topic in arguments["topic"]]}
-    answer = await client.to_coordinator(name, DELETE_OFFSETS, body)
+    answer = await client.to_coordinator(name, ApiKey.DELETE_SHARE_GROUP_OFFSETS, body)
     if answer.error_code:
         raise ToolFailed(f"Failed to delete offsets of share group {name}: {answer_error(answer)}")
     rows: list[list[object]] = [["TOPIC", "STATUS"]]

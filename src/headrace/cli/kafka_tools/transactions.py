@@ -12,8 +12,8 @@ from headrace.cli.kafka_tools.running import CONNECTION, Tool, ToolFailed, answe
 from headrace.client.cluster_client import TRANSACTION, ClusterClient
 from headrace.kernel.errors import ErrorCode
 from headrace.kernel.ids import TopicPartition
+from headrace.wire.apis import ApiKey
 
-INIT_PRODUCER_ID, WRITE_TXN_MARKERS, DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS = 22, 27, 61, 65, 66
 ACTIONS = ("list", "describe", "describe-producers", "abort", "find-hanging", "forceTerminateTransaction")
 OPTIONS = (
     *CONNECTION,
@@ -92,7 +92,7 @@ async def list_transactions(arguments: Arguments, client: ClusterClient) -> None
     }
     rows: list[list[object]] = []
     for node in sorted(client.metadata.nodes):
-        answer = await client.request(LIST_TRANSACTIONS, body, node=node)
+        answer = await client.request(ApiKey.LIST_TRANSACTIONS, body, node=node)
         if answer.error_code:
             raise ToolFailed(answer_error(answer))
         rows += [
@@ -104,7 +104,7 @@ async def list_transactions(arguments: Arguments, client: ClusterClient) -> None
 
 async def _state(client: ClusterClient, transactional_id: str) -> tuple[int, Any]:
     node = await client.coordinator(transactional_id, TRANSACTION)
-    answer = await client.request(DESCRIBE_TRANSACTIONS, {"transactional_ids": [transactional_id]}, node=node)
+    answer = await client.request(ApiKey.DESCRIBE_TRANSACTIONS, {"transactional_ids": [transactional_id]}, node=node)
     return node, answer.transaction_states[0]
 
 
@@ -139,7 +139,7 @@ async def _producers(client: ClusterClient, partition: TopicPartition, node: int
     if leader is None:
         raise ToolFailed(f"topic {partition.topic} has no partition {partition.partition}")
     body = {"topics": [{"name": partition.topic, "partition_indexes": [partition.partition]}]}
-    answer = await client.request(DESCRIBE_PRODUCERS, body, node=leader)
+    answer = await client.request(ApiKey.DESCRIBE_PRODUCERS, body, node=leader)
     found = answer.topics[0].partitions[0]
     if found.error_code:
         raise ToolFailed(
@@ -194,7 +194,7 @@ async def abort(arguments: Arguments, client: ClusterClient) -> None:
     leader = (await client.leaders([partition.topic])).get(partition)
     if leader is None:
         raise ToolFailed(f"topic {partition.topic} has no partition {partition.partition}")
-    answer = await client.request(WRITE_TXN_MARKERS, {"markers": [marker]}, node=leader)
+    answer = await client.request(ApiKey.WRITE_TXN_MARKERS, {"markers": [marker]}, node=leader)
     result = answer.markers[0].topics[0].partitions[0]
     if result.error_code:
         raise ToolFailed(
@@ -245,7 +245,7 @@ async def _known_producers(client: ClusterClient) -> dict[int, set[TopicPartitio
     found: dict[int, set[TopicPartition]] = {}
     for node in client.metadata.nodes:
         answer = await client.request(
-            LIST_TRANSACTIONS, {"state_filters": [], "producer_id_filters": [], "duration_filter": -1}, node=node
+            ApiKey.LIST_TRANSACTIONS, {"state_filters": [], "producer_id_filters": [], "duration_filter": -1}, node=node
         )
         for transaction in answer.transaction_states:
             _, state = await _state(client, str(transaction.transactional_id))
@@ -258,7 +258,7 @@ async def force_end(arguments: Arguments, client: ClusterClient) -> None:
     """A new epoch for the transactional id fences its producer and ends what it left open."""
     name = arguments["transactional-id"]
     body = {"transactional_id": name, "transaction_timeout": 1000, "producer_id": -1, "producer_epoch": -1}
-    answer = await client.to_coordinator(name, INIT_PRODUCER_ID, body, key_type=TRANSACTION)
+    answer = await client.to_coordinator(name, ApiKey.INIT_PRODUCER_ID, body, key_type=TRANSACTION)
     if answer.error_code and answer.error_code != ErrorCode.concurrent_transactions:
         raise ToolFailed(f"Failed to force terminate transactionalId `{name}`: {answer_error(answer)}")
 

@@ -18,8 +18,8 @@ from headrace.coordinators.share.core.share_state import NOT_STARTED
 from headrace.coordinators.share.persister import Peers, Persister
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault, Refused
+from headrace.wire.apis import ApiKey
 
-_LIST_OFFSETS: Final = 2
 _LIST_OFFSETS_VERSION: Final = 7
 _LATEST: Final = -1
 
@@ -102,7 +102,7 @@ class ShareAdministration:
             ],
         }
         try:
-            answer = await self._peers.request(leader, _LIST_OFFSETS, body, version=_LIST_OFFSETS_VERSION)
+            answer = await self._peers.request(leader, ApiKey.LIST_OFFSETS, body, version=_LIST_OFFSETS_VERSION)
         except Fault:
             return -1
         found = answer.topics[0].partitions[0]

@@ -16,8 +16,8 @@ from headrace.coordinators.share.core.share_state import NOT_STARTED
 from headrace.coordinators.share.state_coordinator import ShareStateCoordinator, coordinator_key
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 from headrace.kernel.ids import SHARE_GROUP_STATE_TOPIC, coordinator_partition
+from headrace.wire.apis import ApiKey
 
-_INITIALIZE, _READ, _WRITE, _DELETE, _SUMMARY = 83, 84, 85, 86, 87
 _WRITE_VERSION: Final = 1
 _SUMMARY_VERSION: Final = 1
 
@@ -66,7 +66,9 @@ class Persister:
     async def _initialize(self, key: ShareKey, state_epoch: int, start_offset: int) -> None:
         if await self._is_local(key):
             return await self._local.initialize(key, state_epoch, start_offset)
-        await self._ask(key, _INITIALIZE, {"state_epoch": state_epoch, "start_offset": start_offset}, 0)
+        await self._ask(
+            key, ApiKey.INITIALIZE_SHARE_GROUP_STATE, {"state_epoch": state_epoch, "start_offset": start_offset}, 0
+        )
         return None
 
     async def read(self, key: ShareKey, leader_epoch: int) -> ShareSnapshot:
@@ -84,7 +86,7 @@ class Persister:
     async def _read(self, key: ShareKey, leader_epoch: int) -> ShareSnapshot:
         if await self._is_local(key):
             return await self._local.read(key, leader_epoch)
-        found = await self._ask(key, _READ, {"leader_epoch": leader_epoch}, 0)
+        found = await self._ask(key, ApiKey.READ_SHARE_GROUP_STATE, {"leader_epoch": leader_epoch}, 0)
         batches = tuple(
             StateBatch(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count) for b in found.state_batches
         )
@@ -110,7 +112,7 @@ class Persister:
                 "delivery_complete_count": complete_count,
                 "state_batches": [batch._asdict() for batch in batches],
             }
-            await self._ask(key, _WRITE, state, _WRITE_VERSION)
+            await self._ask(key, ApiKey.WRITE_SHARE_GROUP_STATE, state, _WRITE_VERSION)
 
         await self._patiently(once)
 
@@ -120,7 +122,7 @@ class Persister:
     async def _delete(self, key: ShareKey) -> None:
         if await self._is_local(key):
             return await self._local.delete(key)
-        await self._ask(key, _DELETE, {}, 0)
+        await self._ask(key, ApiKey.DELETE_SHARE_GROUP_STATE, {}, 0)
         return None
 
     async def summary(self, key: ShareKey) -> ShareSnapshot | None:
@@ -130,7 +132,7 @@ class Persister:
     async def _summary(self, key: ShareKey) -> ShareSnapshot | None:
         if await self._is_local(key):
             return await self._local.summary(key)
-        found = await self._ask(key, _SUMMARY, {"leader_epoch": -1}, _SUMMARY_VERSION)
+        found = await self._ask(key, ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, {"leader_epoch": -1}, _SUMMARY_VERSION)
         if found.start_offset == NOT_STARTED and found.state_epoch == 0:
             return None
         complete = getattr(found, "delivery_complete_count", -1)

@@ -23,10 +23,10 @@ from headrace.coordinators.txn.marker_writer import EndMarker, MarkerWriter
 from headrace.coordinators.txn.peers import Peers
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.kernel.ids import TopicPartition
+from headrace.wire.apis import ApiKey
 
 logger = logging.getLogger(__name__)
 
-WRITE_TXN_MARKERS: Final = 27
 _FIRST_PAUSE_SECONDS: Final = 0.02
 _LONGEST_PAUSE_SECONDS: Final = 1.0
 # What needs no further try: written, there already (see `marker_writer`), or a place where no marker can be.
@@ -176,7 +176,7 @@ class ShardMarkers:
             ]
         }
         try:
-            answer = await self._peers.request(leader, WRITE_TXN_MARKERS, body)
+            answer = await self._peers.request(leader, ApiKey.WRITE_TXN_MARKERS, body)
         except Fault as fault:
             return dict.fromkeys(partitions, fault.code)
         return {

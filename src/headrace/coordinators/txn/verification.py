@@ -19,8 +19,8 @@ from headrace.coordinators.txn.peers import Peers
 from headrace.coordinators.txn.verification_guards import VerificationGuards
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.kernel.ids import TRANSACTION_STATE_TOPIC, TopicPartition, coordinator_partition
+from headrace.wire.apis import ApiKey
 
-ADD_PARTITIONS_TO_TXN: Final = 24
 _BATCHED_VERSION: Final = 5
 _IMPLICIT_VERSION: Final = 2
 
@@ -144,7 +144,7 @@ class TransactionVerification:
         }
         try:
             answer = await self._peers.request(
-                broker, ADD_PARTITIONS_TO_TXN, {"transactions": [transaction]}, version=_BATCHED_VERSION
+                broker, ApiKey.ADD_PARTITIONS_TO_TXN, {"transactions": [transaction]}, version=_BATCHED_VERSION
             )
         except Fault:
             return dict.fromkeys(partitions, ErrorCode.network_exception)

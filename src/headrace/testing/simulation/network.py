@@ -14,10 +14,11 @@ from typing import Any, Final
 
 from headrace.client.errors import NoAnswer, Unreachable
 from headrace.kernel.errors import ErrorCode
-from headrace.replication.leader_channel import LIST_OFFSETS, ReplicaFetch, fetch_frame
+from headrace.replication.leader_channel import ReplicaFetch, fetch_frame
 from headrace.testing.simulation.faults import CALM, Faults
 from headrace.testing.simulation.virtual_loop import context_of
-from headrace.wire.replica_fetch import FETCH, FetchAnswer, read_fetch_answer
+from headrace.wire.apis import ApiKey
+from headrace.wire.replica_fetch import FetchAnswer, read_fetch_answer
 
 CLIENT: Final = 50  # the clients' end of a link
 Serve = Callable[[int, dict[str, Any]], Awaitable[Any]]  # (api key, body) → answer
@@ -159,14 +160,14 @@ class SimulatedChannel:
     async def fetch(self, request: ReplicaFetch, timeout_s: float) -> FetchAnswer:
         """As bytes, both ways: a request that is sent again later says what it said when it was made."""
         frame = bytes(fetch_frame(0, "follower", request))
-        answer: bytes = await self._connection.request(FETCH, {"frame": frame}, timeout=timeout_s)
+        answer: bytes = await self._connection.request(ApiKey.FETCH, {"frame": frame}, timeout=timeout_s)
         return read_fetch_answer(memoryview(answer))
 
     async def earliest_offset(
         self, broker_id: int, topic: str, index: int, leader_epoch: int, timeout_s: float
     ) -> tuple[ErrorCode, int]:
         body = {"topic": topic, "index": index, "leader_epoch": leader_epoch}
-        found: tuple[ErrorCode, int] = await self._connection.request(LIST_OFFSETS, body, timeout=timeout_s)
+        found: tuple[ErrorCode, int] = await self._connection.request(ApiKey.LIST_OFFSETS, body, timeout=timeout_s)
         return found
 
     def close(self) -> None:

@@ -23,7 +23,8 @@ from headrace.testing.simulation.modes import Modes
 from headrace.testing.simulation.nemesis import Nemesis
 from headrace.testing.simulation.network import CLIENT, SimulatedConnection
 from headrace.testing.simulation.operator import Operator
-from headrace.testing.simulation.serving import CONSUME, LATEST_OFFSET, PRODUCE
+from headrace.testing.simulation.serving import CONSUME, LATEST_OFFSET
+from headrace.wire.apis import ApiKey
 
 UNCLEAN: Final = "unclean.leader.election.enable"
 FAULTY_S: Final = 25.0
@@ -185,7 +186,9 @@ class _Scenario:
             count = self._chance.randint(1, 3)
             values = list(range(self._next_value, self._next_value + count))
             self._next_value += count
-            await self._ask_leader(self._chance.choice(self._names), PRODUCE, {"values": values, "timeout_ms": 900})
+            await self._ask_leader(
+                self._chance.choice(self._names), ApiKey.PRODUCE, {"values": values, "timeout_ms": 900}
+            )
 
     async def _consume(self) -> None:
         next_offset: dict[PartitionName, int] = {}

@@ -21,18 +21,16 @@ from headrace.handlers.leaders import Leaders
 from headrace.handlers.letters import BY_LETTER
 from headrace.handlers.table import HandlerTable
 from headrace.kernel.errors import ErrorCode, Fault
-from headrace.replication.leader_channel import LIST_OFFSETS
 from headrace.replication.offset_lookup import EARLIEST, LATEST
 from headrace.testing.simulation.history import History
 from headrace.testing.simulation.log import SimulatedSlice, encode
 from headrace.wire import codec
+from headrace.wire.apis import ApiKey
 from headrace.wire.fetch_request import read_fetch_request
-from headrace.wire.replica_fetch import FETCH
 
 if TYPE_CHECKING:
     from headrace.testing.simulation.broker import SimulatedBroker
 
-PRODUCE: Final = 0
 CONSUME: Final = -1
 LATEST_OFFSET: Final = -2
 DELETE_RECORDS: Final = -3
@@ -56,11 +54,11 @@ class Serving:
         handler = self._of_brokers.get(api_key)
         if handler is not None:
             return await self._inner(api_key, handler.versions[-1], body)
-        if api_key == FETCH:
+        if api_key == ApiKey.FETCH:
             return await self._fetch(**body)
-        if api_key == LIST_OFFSETS:
+        if api_key == ApiKey.LIST_OFFSETS:
             return self._earliest(**body)
-        if api_key == PRODUCE:
+        if api_key == ApiKey.PRODUCE:
             return await self._produce(**body)
         if api_key == LATEST_OFFSET:
             return self._latest(**body)
