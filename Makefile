@@ -7,10 +7,10 @@ DONE := $(VENV)/.done
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check bench chaos simulate fuzz docs lock programs clean
+.PHONY: help setup run test check docs bench chaos simulate fuzz dist programs lock clean
 
 help: ## This list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(DONE)/headrace ## Everything that running and testing need, into .venv
 # Compiled as pip does for an installed package: some environments forbid Python to do it as it goes, and a broker would
@@ -65,12 +65,16 @@ simulate: setup ## The cluster on virtual time, many seeds (SEEDS=1000 of them)
 fuzz: setup ## Random and mutated requests and files, for longer than `make test` does
 	HEADRACE_EFFORT=long $(PYTEST) -m fuzz
 
+dist: setup ## Builds the wheel and the source distribution into ./dist
+	rm -rf dist
+	$(BIN)/python -m hatchling build -d dist
+
 programs: setup
 	@$(BIN)/python tools/system_programs.py --install
 
 lock: ## Resolves the dependencies anew into requirements.lock (needs uv)
 	@command -v uv >/dev/null || { echo "make lock needs uv: see https://docs.astral.sh/uv" >&2; exit 1; }
-	uv pip compile --universal --python-version 3.11 --generate-hashes --extra spark --extra dev --no-header --no-annotate \
+	uv pip compile --universal --python-version 3.11 --generate-hashes --extra spark --extra dev --extra docs --no-header --no-annotate \
 	  -o requirements.lock pyproject.toml
 
 clean: ## Removes what make made (.venv, caches, build); keeps ./data and the fetched jars in .cache

@@ -86,7 +86,13 @@ def run(example: str, name: str, bootstrap: str, home: Path) -> subprocess.Compl
     if name in ("context use", "context rm"):
         subprocess.run(["headrace", "context", "add", "local", "127.0.0.1:9092"], env=env, check=True)
     return subprocess.run(
-        ["bash", "-c", example], env=env, cwd=home, capture_output=True, text=True, timeout=60, check=False
+        ["bash", "-c", example.replace("localhost:9092", bootstrap)],
+        env=env,
+        cwd=home,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
 
 

@@ -25,6 +25,7 @@ COMMANDS: Final = {
     "quotas": ("headrace.cli.quotas", "Read and change client quotas."),
     "bench": ("headrace.cli.bench", "Measure a cluster: produce, consume, latency."),
     "doctor": ("headrace.cli.doctor", "Connect as a client would, and explain what is wrong."),
+    "kafka": ("headrace.cli.kafka", "Kafka's own command-line tools."),
     "up": ("headrace.cli.up", "Run a development cluster in the foreground."),
     "context": ("headrace.cli.context", "Named clusters to switch between."),
     "log": ("headrace.cli.log", "Look into log directories, check them, repair them."),

@@ -1,7 +1,9 @@
-"""`headrace configs get|set|unset`: configurations of topics, brokers and groups, named as `topic/orders`."""
+"""`headrace configs get|set|unset|init`: configurations of topics, brokers and groups, named as `topic/orders`."""
 
 from __future__ import annotations
 
+from importlib import resources
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
@@ -177,3 +179,24 @@ def _alter(
             typer.echo(f"{verb} {change['name']} of {text}: {before.get(change['name'])} → {new}")
 
     connected(bootstrap, action, timeout=timeout)
+
+
+@app.command()
+def init(
+    directory: Annotated[Path, typer.Argument(help="Directory for the files. It is created if it does not exist.")],
+) -> None:
+    """Write the default configuration files of a broker, ZooKeeper, a producer and a consumer, to edit them.
+
+    Existing files are never overwritten.
+
+    $ headrace configs init config
+    """
+    shipped = [file for file in resources.files("headrace.config").joinpath("files").iterdir() if file.is_file()]
+    targets = {directory / file.name: file for file in sorted(shipped, key=lambda file: file.name)}
+    for path in targets:
+        if path.exists():
+            raise Failed(f"{path} exists already: choose another directory, or move the file away")
+    directory.mkdir(parents=True, exist_ok=True)
+    for path, file in targets.items():
+        path.write_bytes(file.read_bytes())
+        typer.echo(f"wrote {path}")

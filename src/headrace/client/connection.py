@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
+from headrace import __version__
 from headrace.client.errors import NoAnswer, Unreachable, Unsupported
 from headrace.wire import codec
 from headrace.wire.apis import ApiKey, api_name
@@ -127,7 +128,7 @@ class Connection:
             endpoint.setsockopt(socket.IPPROTO_TCP, option, int(seconds * 1000))
 
     async def _negotiate(self) -> None:
-        body = {"client_software_name": "headrace", "client_software_version": "0.1.0"}
+        body = {"client_software_name": "headrace", "client_software_version": __version__}
         answer = None
         for version in (4, 3, 0):
             frame = await self.request_frame(ApiKey.API_VERSIONS, version, body)

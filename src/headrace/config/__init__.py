@@ -12,6 +12,7 @@ topic_config  a topic's and a group's overrides over the broker's values
 describe      what DescribeConfigs answers
 listeners     where the broker listens and what it tells clients
 reference     writes docs/reference/configuration.md
+files/        the default configuration files that `headrace configs init` writes; config/ in the repository leads there
 """
 
 from __future__ import annotations

@@ -1,0 +1,83 @@
+"""`headrace kafka TOOL …`: Kafka's own command-line tools for an installed package, which has no `bin/`."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from typing import Annotated, Final
+
+import typer
+
+from headrace.cli.connecting import nearest
+
+# The tool's name (that of Kafka's script without `kafka-` and `.sh`) → its module in `kafka_tools`.
+TOOLS: Final = {
+    "acls": "acls",
+    "broker-api-versions": "broker_api_versions",
+    "cluster": "cluster",
+    "configs": "configs",
+    "console-consumer": "console_consumer",
+    "console-producer": "console_producer",
+    "consumer-groups": "consumer_groups",
+    "consumer-perf-test": "consumer_perf",
+    "delete-records": "delete_records",
+    "dump-log": "dump_log",
+    "e2e-latency": "e2e_latency",
+    "features": "features",
+    "get-offsets": "get_offsets",
+    "groups": "groups",
+    "leader-election": "leader_election",
+    "log-dirs": "log_dirs",
+    "producer-perf-test": "producer_perf",
+    "reassign-partitions": "reassign_partitions",
+    "replica-verification": "replica_verification",
+    "server-start": "server_start",
+    "server-stop": "server_stop",
+    "share-groups": "share_groups",
+    "topics": "topics",
+    "transactions": "transactions",
+    "verifiable-consumer": "verifiable_consumer",
+    "verifiable-producer": "verifiable_producer",
+    "zookeeper-server-start": "zookeeper_start",
+    "zookeeper-server-stop": "zookeeper_stop",
+    "zookeeper-shell": "zookeeper_shell",
+}
+
+app = typer.Typer()
+
+
+def complete_tool(incomplete: str) -> list[str]:
+    return [name for name in TOOLS if name.startswith(incomplete)]
+
+
+# The tools parse their own options, `--help` among them.
+_PASS_ON: Final = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
+
+
+@app.command(context_settings=_PASS_ON, add_help_option=False)
+def kafka(
+    ctx: typer.Context,
+    tool: Annotated[
+        str | None, typer.Argument(help="The tool. Its own options follow.", autocompletion=complete_tool)
+    ] = None,
+) -> None:
+    """Run one of Kafka's command-line tools: `kafka-topics.sh …` is `headrace kafka topics …`.
+
+    Without a tool it lists the tools.
+
+    $ headrace kafka
+
+    $ headrace kafka topics --bootstrap-server localhost:9092 --list
+
+    $ headrace kafka consumer-groups --bootstrap-server localhost:9092 --list
+    """
+    if tool in (None, "--help", "-h"):
+        typer.echo("usage: headrace kafka TOOL [OPTION]...    (headrace kafka TOOL --help explains one)\n")
+        typer.echo("\n".join(f"  {name}" for name in TOOLS))
+        return
+    if tool not in TOOLS:
+        typer.echo(f"headrace kafka: there is no tool {tool!r}.{nearest(str(tool), TOOLS)}", err=True)
+        raise typer.Exit(2)
+    # A tool reads sys.argv and ends with its exit code, as a program does: bin/ runs the same module with `python -m`.
+    sys.argv[1:] = ctx.args
+    runpy.run_module(f"headrace.cli.kafka_tools.{TOOLS[tool]}", run_name="__main__", alter_sys=True)

@@ -1,0 +1,64 @@
+"""The wheel and the source distribution, built once, and the wheel installed into a virtual environment of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class Distribution:
+    wheel: Path
+    source: Path
+
+
+@dataclass(frozen=True)
+class Installed:
+    """A virtual environment that holds the wheel and sees this one's dependencies, but not this one's headrace."""
+
+    directory: Path
+
+    def environment(self, home: Path) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("HEADRACE", "PYTHON", "XDG"))}
+        return {**kept, "HOME": str(home), "PATH": f"{self.directory}/bin:{os.environ['PATH']}"}
+
+    def run(self, *words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+        command = [str(self.directory / "bin" / words[0]), *words[1:]]
+        return subprocess.run(
+            command, env=self.environment(cwd), cwd=cwd, capture_output=True, text=True, timeout=60, check=False
+        )
+
+
+def build(tree: Path, target: Path) -> Distribution:
+    """What `make dist` does."""
+    command = [sys.executable, "-m", "hatchling", "build", "-d", str(target)]
+    done = subprocess.run(command, cwd=tree, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (wheel,), (source,) = target.glob("*.whl"), target.glob("*.tar.gz")
+    return Distribution(wheel, source)
+
+
+@pytest.fixture(scope="session")
+def distribution(tmp_path_factory: pytest.TempPathFactory) -> Distribution:
+    return build(ROOT, tmp_path_factory.mktemp("dist"))
+
+
+@pytest.fixture(scope="session")
+def installed(distribution: Distribution, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    directory = tmp_path_factory.mktemp("installed") / "venv"
+    subprocess.run([sys.executable, "-m", "venv", directory], check=True, timeout=120)
+    python = directory / "bin" / "python"
+    pip = [python, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--disable-pip-version-check"]
+    subprocess.run([*pip, distribution.wheel], check=True, timeout=120)
+    # Python does not read the .pth files of a directory that a .pth file names, so an editable headrace stays unseen.
+    own = next((directory / "lib").glob("python*/site-packages"))
+    (own / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return Installed(directory)
