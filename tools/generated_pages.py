@@ -10,7 +10,7 @@ from pathlib import Path
 GENERATORS = (
     "headrace.config.reference",
     "headrace.telemetry.reference",
-    "headrace.handlers.compatibility",
+    "headrace.handlers.dispatch.compatibility",
     "headrace.cli.reference",
 )
 

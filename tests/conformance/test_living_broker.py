@@ -21,7 +21,7 @@ from confluent_kafka.admin import (
 )
 
 from headrace.net.connection import Connection
-from headrace.net.replies import Promise
+from headrace.net.replies import Pending
 from headrace.records.builder import Record, build_batch
 from headrace.testing import RunningBroker, broker
 from headrace.wire import codec
@@ -233,7 +233,7 @@ def test_a_record_that_comes_right_behind_a_long_poll_wakes_it(busy: RunningBrok
         def both() -> asyncio.Task[Any]:
             polling, writing = (by_port()[port] for port in ports)
             waiting = busy.broker.parts.dispatcher.serve(memoryview(fetch_frame), polling)
-            assert isinstance(waiting, Promise)
+            assert isinstance(waiting, Pending)
             busy.broker.parts.dispatcher.serve(memoryview(produce_frame), writing)
             return asyncio.ensure_future(waiting)
 

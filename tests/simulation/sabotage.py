@@ -18,8 +18,8 @@ from headrace.controller.leadership import Leadership
 from headrace.controller.member import ClusterMember
 from headrace.coordination import paths
 from headrace.coordination.store import ANY_VERSION, Check, Create, Op
-from headrace.handlers.fetch_sessions import Wanted
-from headrace.handlers.session_news import SessionNews
+from headrace.handlers.data.changed_partitions import SessionNews
+from headrace.handlers.data.fetch_sessions import Wanted
 from headrace.replication import offset_lookup
 from headrace.replication.core.isr import FollowerProgress, InSyncReplicas, IsrProposal
 from headrace.replication.partition import Partition

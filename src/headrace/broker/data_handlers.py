@@ -8,24 +8,24 @@ from headrace.broker.auto_creation import TopicCreation
 from headrace.broker.coordinators import Coordinators
 from headrace.cluster.view import ClusterView
 from headrace.config import BrokerConfig
-from headrace.handlers.delete_records import DeleteRecords
-from headrace.handlers.describe_cluster import DescribeCluster
-from headrace.handlers.describe_log_dirs import DescribeLogDirs
-from headrace.handlers.describe_producers import DescribeProducers
-from headrace.handlers.describe_quorum import DescribeQuorum
-from headrace.handlers.describe_topic_partitions import DescribeTopicPartitions
-from headrace.handlers.fetch import Fetch
-from headrace.handlers.fetch_sessions import FetchSessions
-from headrace.handlers.leaders import Leaders
-from headrace.handlers.list_offsets import ListOffsets
-from headrace.handlers.metadata import Metadata
-from headrace.handlers.metering import Metering
-from headrace.handlers.offset_for_leader_epoch import OffsetForLeaderEpoch
-from headrace.handlers.produce import Produce
-from headrace.handlers.sasl_authenticate import SaslAuthenticate
-from headrace.handlers.sasl_handshake import SaslHandshake
-from headrace.handlers.table import AnyHandler
-from headrace.handlers.transactional_produce import TransactionGuard
+from headrace.handlers.cluster.describe_cluster import DescribeCluster
+from headrace.handlers.cluster.describe_log_dirs import DescribeLogDirs
+from headrace.handlers.cluster.describe_quorum import DescribeQuorum
+from headrace.handlers.data.current_leaders import Leaders
+from headrace.handlers.data.delete_records import DeleteRecords
+from headrace.handlers.data.fetch import Fetch
+from headrace.handlers.data.fetch_sessions import FetchSessions
+from headrace.handlers.data.list_offsets import ListOffsets
+from headrace.handlers.data.offset_for_leader_epoch import OffsetForLeaderEpoch
+from headrace.handlers.data.produce import Produce
+from headrace.handlers.data.transaction_guard import TransactionGuard
+from headrace.handlers.dispatch.handler import Handler
+from headrace.handlers.dispatch.metering import Metering
+from headrace.handlers.security.sasl_authenticate import SaslAuthenticate
+from headrace.handlers.security.sasl_handshake import SaslHandshake
+from headrace.handlers.topics.describe_topic_partitions import DescribeTopicPartitions
+from headrace.handlers.topics.metadata import Metadata
+from headrace.handlers.transactions.describe_producers import DescribeProducers
 from headrace.replication.partitions import Partitions
 from headrace.storage.log_dirs import LogDirs
 
@@ -38,7 +38,7 @@ def data_handlers(
     creation: TopicCreation,
     coordinators: Coordinators,
     metering: Metering,
-) -> list[AnyHandler]:
+) -> list[Handler]:
     leaders = Leaders(view)
     sessions = FetchSessions(int(config["max.incremental.fetch.session.cache.slots"]))
     partitions.subscribe(lambda one: sessions.leads_more(time.monotonic_ns() // 1_000_000) if one.is_leader else None)

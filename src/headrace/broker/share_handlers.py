@@ -5,27 +5,27 @@ from __future__ import annotations
 from headrace.broker.shares import Shares
 from headrace.cluster.view import ClusterView
 from headrace.coordinators.group.coordinator import GroupCoordinator
-from headrace.handlers.share_acknowledge import ShareAcknowledge
-from headrace.handlers.share_answers import ShareRequests
-from headrace.handlers.share_fetch import ShareFetch
-from headrace.handlers.share_group_describe import ShareGroupDescribe
-from headrace.handlers.share_group_heartbeat import ShareGroupHeartbeat
-from headrace.handlers.share_group_offsets import (
+from headrace.handlers.dispatch.handler import Handler
+from headrace.handlers.shares.share_acknowledge import ShareAcknowledge
+from headrace.handlers.shares.share_answers import ShareRequests
+from headrace.handlers.shares.share_fetch import ShareFetch
+from headrace.handlers.shares.share_group_describe import ShareGroupDescribe
+from headrace.handlers.shares.share_group_heartbeat import ShareGroupHeartbeat
+from headrace.handlers.shares.share_group_offsets import (
     AlterShareGroupOffsets,
     DeleteShareGroupOffsets,
     DescribeShareGroupOffsets,
 )
-from headrace.handlers.share_group_state import (
+from headrace.handlers.shares.share_group_state import (
     DeleteShareGroupState,
     InitializeShareGroupState,
     ReadShareGroupState,
     ReadShareGroupStateSummary,
     WriteShareGroupState,
 )
-from headrace.handlers.table import AnyHandler
 
 
-def share_handlers(shares: Shares, groups: GroupCoordinator, view: ClusterView) -> list[AnyHandler]:
+def share_handlers(shares: Shares, groups: GroupCoordinator, view: ClusterView) -> list[Handler]:
     requests = ShareRequests(shares.consumption, view)
     return [
         ShareGroupHeartbeat(groups),

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import struct
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import datetime, timedelta
@@ -82,12 +81,10 @@ class ControllerGateway:
         locally: Callable[[], Awaitable[dict[str, Any]]],
         *,
         timeout: float = DEFAULT_TIMEOUT_SECONDS,
-        opened: bool = False,
-    ) -> Any:
-        """The answer to a client's request: made here (a mapping), or by the controller (the parts of its frame, or
-        with `opened` a mapping, too)."""
+    ) -> dict[str, Any]:
+        """The answer to a client's request, made here if this broker is the controller, otherwise by the controller."""
 
-        async def remotely(connection: ControllerConnection, left: float) -> list[bytes] | dict[str, Any]:
+        async def remotely(connection: ControllerConnection, left: float) -> dict[str, Any]:
             frame = codec.encode_request(*header, plain(request))
             body = {
                 "request_data": bytes(frame[4:]),
@@ -100,10 +97,8 @@ class ControllerGateway:
             if answer.error_code != ErrorCode.none or answer.response_data is None:
                 raise Refused(ErrorCode(answer.error_code), "the controller could not open the envelope")
             data = bytes(answer.response_data)
-            if opened:
-                inner: dict[str, Any] = plain(codec.read_response(header.api_key, header.api_version, data)[1])
-                return inner
-            return [struct.pack(">i", len(data)) + data]
+            inner: dict[str, Any] = plain(codec.read_response(header.api_key, header.api_version, data)[1])
+            return inner
 
         return await self._to_controller(locally, remotely, timeout)
 

@@ -1,6 +1,12 @@
-"""One file per API; each handler is a frozen dataclass that declares the one to four services it needs.
+"""The APIs of the broker, in folders by area. One handler per API; small families of APIs share a file.
 
-`context`      what a handler knows about a request besides its body
-`table`        the handlers that are served; ApiVersions and COMPATIBILITY.md are derived from it
-`dispatcher`   a frame to its handler, and the handler's answer to bytes
+`dispatch`       from a frame to its handler and back; what every handler knows and offers
+`data`           produce, fetch, offsets and deletion of records
+`topics`         metadata, creation, growth and deletion of topics
+`groups`         consumer groups and their offsets
+`shares`         share groups
+`transactions`   producer ids and transactions
+`cluster`        brokers, elections, reassignments, log directories, features
+`configs`        configurations and client quotas
+`security`       login, access rules, authorized operations
 """

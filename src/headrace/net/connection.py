@@ -5,9 +5,9 @@ lent by the pool; every whole frame in it is served at once, as a memoryview of 
 leave by one system call. The frame is valid only until `serve` returns: what has to live longer is copied or, for
 records, is in the log by then.
 
-Nothing is served while an answer is awaited (see `Later`), while the client is throttled, or while it does not take its
-answers; then nothing is read either, and TCP tells the client to wait. So a connection owns at most one buffer, and the
-answers of at most one round.
+Nothing is served while an answer is awaited (see `Pending`), while the client is throttled, or while it does not take
+its answers; then nothing is read either, and TCP makes the client wait. So a connection owns at most one buffer, and
+the answers of at most one round.
 
 Owned by the event loop; nothing here is called from another thread.
 """
@@ -24,7 +24,7 @@ from typing import Final
 
 from headrace.net.buffers import BufferPool
 from headrace.net.incoming import Incoming
-from headrace.net.replies import CLOSE, Bytes, Close, Later, Parts, Place, Promise, Reply
+from headrace.net.replies import CLOSE, Bytes, Close, Parts, Pending, Reply
 from headrace.net.send_queue import SendQueue
 from headrace.net.traffic import Traffic
 
@@ -53,7 +53,7 @@ class Connection:
         "_loop",
         "_max_frame_bytes",
         "_on_closed",
-        "_places",
+        "_pending",
         "_queue",
         "_reading",
         "_serve",
@@ -94,7 +94,7 @@ class Connection:
         self._on_closed = on_closed
         self._incoming = Incoming(pool)
         self._queue = SendQueue()
-        self._places: deque[Place] | None = None
+        self._pending: deque[Pending] | None = None
         self._awaited = False
         self._leaving = False
         self._throttled: asyncio.Handle | None = None
@@ -114,7 +114,7 @@ class Connection:
     @property
     def is_waited_for(self) -> bool:
         """Whether the client waits for us and not we for the client."""
-        return self._awaited or bool(self._places) or self._throttled is not None
+        return self._awaited or bool(self._pending) or self._throttled is not None
 
     @property
     def is_in_the_middle(self) -> bool:
@@ -129,7 +129,7 @@ class Connection:
             or self._awaited
             or self._throttled is not None
             or self._queue.size_bytes > _UNSENT_LIMIT_BYTES
-            or (self._places is not None and len(self._places) >= _OVERLAPPING_LIMIT)
+            or (self._pending is not None and len(self._pending) >= _OVERLAPPING_LIMIT)
         )
 
     def _readable(self) -> None:
@@ -201,7 +201,7 @@ class Connection:
                 self._flush()
                 self.close()
                 return
-            if type(reply) is bytearray and not self._places:
+            if type(reply) is bytearray and not self._pending:
                 if stop == end and not queue.size_bytes:
                     self._flush(reply)
                 else:
@@ -216,29 +216,19 @@ class Connection:
 
     # --- answering ---
 
-    def _take(self, reply: bytes | bytearray | Parts | Later | Promise) -> None:
-        if isinstance(reply, Promise):
-            if self._places is None:
-                self._places = deque()
-            self._places.append(reply)
+    def _take(self, reply: Bytes | Parts | Pending) -> None:
+        if isinstance(reply, Pending):
+            if self._pending is None:
+                self._pending = deque()
+            self._pending.append(reply)
             if reply.ready:
                 # Not now: this round's frames are still being served.
                 self._leave_soon()
             else:
                 self._awaited = self._awaited or not reply.overlapping
                 reply.taken_by(self._given)
-        elif isinstance(reply, Later):
-            place = Place()
-            if self._places is None:
-                self._places = deque()
-            self._places.append(place)
-            self._awaited = self._awaited or not reply.overlapping
-            self._loop.create_task(self._await(place, reply))
-        elif self._places:
-            place = Place()
-            place.answer = reply
-            place.ready = True
-            self._places.append(place)
+        elif self._pending:
+            self._pending.append(Pending.settled(reply))
         else:
             self._push(reply)
 
@@ -251,26 +241,10 @@ class Connection:
         except OSError:
             self.close()
 
-    async def _await(self, place: Place, reply: Later) -> None:
-        # The task itself hands the answer over: a callback on it would come a turn of the loop later.
-        try:
-            answer = await reply.answer
-        except Exception:
-            log.exception("%s: closed, its request could not be served", self)
-            answer = CLOSE
-        except asyncio.CancelledError:
-            self.close()
-            raise
-        place.answer = answer
-        place.ready = True
-        if not reply.overlapping:
+    def _given(self, pending: Pending) -> None:
+        if not pending.overlapping:
             self._awaited = False
-        self._leave()
-
-    def _given(self, promise: Promise) -> None:
-        if not promise.overlapping:
-            self._awaited = False
-        if promise.at_once:
+        if pending.at_once:
             self._leave()
         else:
             # Whoever gave it is in the middle of something that our sending, or closing, must not break in on.
@@ -284,17 +258,17 @@ class Connection:
     def _leave(self) -> None:
         """Sends the awaited answers that are there and have nothing before them that is not, and goes on."""
         self._leaving = False
-        places = self._places
-        if self._closed or places is None:
+        pending = self._pending
+        if self._closed or pending is None:
             return
-        while places and places[0].ready:
-            ready = places.popleft().answer
-            if isinstance(ready, Close):
+        while pending and pending[0].ready:
+            answer = pending.popleft().answer
+            if isinstance(answer, Close):
                 self._flush()
                 self.close()
                 return
-            if ready is not None:
-                self._push(ready)
+            if answer is not None:
+                self._push(answer)
         self.last_active = self._loop.time()
         self._flush()
         self._resume()
@@ -363,9 +337,8 @@ class Connection:
             self._loop.remove_writer(self._sock)
         if self._throttled is not None:
             self._throttled.cancel()
-        for place in self._places or ():
-            if isinstance(place, Promise):
-                place.drop()
+        for pending in self._pending or ():
+            pending.drop()
         self._incoming.give_back()
         self._queue.clear()
         self._sock.close()

@@ -1,21 +1,21 @@
-"""What serving a frame may come back as.
+"""What serving a frame gives back: an answer now, or one `Pending`.
 
-bytes, bytearray          the whole answer, length prefix included
-list of parts             the same in pieces; a piece may be a FileSlice, which leaves by sendfile
-None                      no answer (Produce with acks=0)
-Later                     an answer that a coroutine brings; it holds its place in the order of answers
-Promise                   an answer that somebody gives by a call; it holds its place too
-CLOSE                     no answer, and the connection ends
+bytes, bytearray, memoryview   the whole answer, length prefix included
+list of parts                  the same in pieces; a piece may be a FileSlice, which leaves by sendfile
+None                           no answer (Produce with acks=0)
+CLOSE                          no answer, and the connection ends
+Pending                        an answer that comes later and keeps its place in the order of answers
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Generator
 from enum import Enum
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
-from headrace.kernel.dataclass import dataclass
+log = logging.getLogger("headrace.net")
 
 
 class HasFileno(Protocol):
@@ -41,67 +41,77 @@ CLOSE: Final = Close.CLOSE
 
 Bytes = bytes | bytearray | memoryview
 Parts = list[Bytes | FileSlice]
-
-
-@dataclass(slots=True)
-class Later:
-    """An answer to wait for.
-
-    A connection serves nothing behind it until it is there, as in Kafka, so that a client sees its requests take effect
-    in the order it sent them. `overlapping` lifts that for Produce: the batches are in the log already, only the
-    acknowledgement is outstanding, and the next batch need not wait for it. Once begun it runs to its end, also when
-    the client goes.
-    """
-
-    answer: Coroutine[Any, Any, Bytes | Parts | Close | None]
-    overlapping: bool = False
-
-
-class Place:
-    """An awaited answer's place in the order of answers."""
-
-    __slots__ = ("answer", "ready")
-
-    def __init__(self) -> None:
-        self.ready = False
-        self.answer: Bytes | Parts | Close | None = None
+Answer = Bytes | Parts | Close | None
 
 
 class Keeper(Protocol):
-    """Who served the request that a promise answers."""
+    """The dispatcher's record of the request that a `Pending` answers."""
 
     def settled(self) -> None:
-        """It is answered, or nobody waits for it any more."""
+        """The request is answered, or its client is gone."""
 
-    def explain(self, error: Exception) -> Bytes | Close:
+    def explain(self, error: Exception) -> Answer:
         """The answer to a request that failed."""
 
 
-class Promise(Place):
-    """An answer that somebody gives by a call, as soon as it is known: no task, no coroutine, no future.
+class Pending:
+    """An answer that comes later. Callers give it by a call (`give`), or a coroutine brings it (`Pending.of`).
 
-    It serves the two waits that come with every replicated write, a commit and a long poll; `overlapping` is as in
-    `Later`. It may be given in the middle of anything: the connection sends what was given in one turn of the loop at
-    the end of that turn, by one system call. `at_once` is for givers that have nothing left to do: it leaves now.
-    `dropped` is called instead when the client goes before the answer comes.
+    A connection serves nothing behind a pending answer until it is there, as in Kafka, so that a client sees its
+    requests take effect in the order it sent them. `overlapping` lifts that for Produce: the batches are in the log
+    already, only the acknowledgement is outstanding, and the next batch need not wait for it.
+
+    Giving costs no task, no coroutine and no future: a commit and a long poll come with every replicated write. The
+    connection sends everything that was given in one turn of the loop at the end of that turn, by one system call.
+    `at_once` is for givers that have nothing left to do in their turn: the answer leaves now. `dropped` is called if
+    the client goes before the answer comes; a coroutine runs to its end all the same.
     """
 
-    __slots__ = ("_dropped", "_take", "at_once", "error", "keeper", "overlapping")
+    __slots__ = ("_dropped", "_take", "_task", "answer", "at_once", "error", "keeper", "overlapping", "ready")
 
     def __init__(
         self, *, overlapping: bool = False, at_once: bool = False, dropped: Callable[[], None] | None = None
     ) -> None:
         self.ready = False
-        self.answer = None
+        self.answer: Answer = None
         self.overlapping = overlapping
         self.at_once = at_once
         self.keeper: Keeper | None = None
         self.error: Exception | None = None
         self._dropped = dropped
-        self._take: Callable[[Promise], None] | None = None
+        self._take: Callable[[Pending], None] | None = None
+        self._task: asyncio.Task[None] | None = None
 
-    def give(self, answer: Bytes | Parts | Close) -> None:
-        """What is given after the first answer, or after the client went, goes nowhere."""
+    @classmethod
+    def of(cls, answer: Coroutine[None, None, Answer], *, overlapping: bool = False) -> Pending:
+        """The answer of a coroutine, which runs in a task of its own."""
+        pending = cls(overlapping=overlapping, at_once=True)
+        pending._task = asyncio.get_running_loop().create_task(pending._run(answer))
+        return pending
+
+    @classmethod
+    def settled(cls, answer: Answer) -> Pending:
+        """An answer that is there already, but has to wait behind others."""
+        pending = cls()
+        pending.ready = True
+        pending.answer = answer
+        return pending
+
+    async def _run(self, coroutine: Coroutine[None, None, Answer]) -> None:
+        try:
+            answer = await coroutine
+        except asyncio.CancelledError:
+            self.give(CLOSE)
+            raise
+        except Exception as error:  # the client gets an answer or a closed connection, whatever went wrong
+            self.fail(error)
+        else:
+            self.give(answer)
+        finally:
+            self._task = None
+
+    def give(self, answer: Answer) -> None:
+        """Only the first answer counts, and none after the client is gone."""
         if self.ready:
             return
         self.ready = True
@@ -116,14 +126,18 @@ class Promise(Place):
     def fail(self, error: Exception) -> None:
         """Answers with what this error means to the client."""
         self.error = error
-        self.give(CLOSE if self.keeper is None else self.keeper.explain(error))
+        if self.keeper is None:
+            log.error("a request failed; its connection is closed", exc_info=error)
+            self.give(CLOSE)
+        else:
+            self.give(self.keeper.explain(error))
 
-    def taken_by(self, take: Callable[[Promise], None]) -> None:
-        """Called with this promise once it is kept; not for one that is `ready` already."""
+    def taken_by(self, take: Callable[[Pending], None]) -> None:
+        """Calls `take` with this object once the answer is given. For one that is not `ready` yet."""
         self._take = take
 
     def drop(self) -> None:
-        """Nobody waits any more."""
+        """The client is gone: the answer is not wanted any more."""
         if self.ready:
             return
         self.ready = True
@@ -135,15 +149,15 @@ class Promise(Place):
             keeper.settled()
 
     def _forget(self) -> None:
-        """Whoever made this promise holds it, and is held by it: let go, or only the collector would part them."""
+        """The giver and this object refer to each other; without this, only the garbage collector would free them."""
         self.keeper = self._dropped = self._take = None
 
-    def __await__(self) -> Generator[Any, None, Bytes | Parts | Close | None]:
+    def __await__(self) -> Generator[asyncio.Future[None], None, Answer]:
         if not self.ready:
-            kept: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self.taken_by(lambda _: None if kept.done() else kept.set_result(None))
+            given: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self.taken_by(lambda _: None if given.done() else given.set_result(None))
             try:
-                yield from kept
+                yield from given
             except BaseException:
                 self.drop()
                 raise
@@ -152,4 +166,4 @@ class Promise(Place):
         return self.answer
 
 
-Reply = bytes | bytearray | Parts | Later | Promise | Close | None
+Reply = Answer | Pending

@@ -43,6 +43,8 @@ class ProduceRequest:
     acks: int
     timeout_ms: int
     topics: list[TopicRecords]
+    size_bytes: int
+    """Of the whole frame: what a produce quota counts."""
 
 
 class PartitionOutcome(NamedTuple):
@@ -104,7 +106,7 @@ def _read_legacy(frame: memoryview, at: int) -> tuple[ProduceRequest, int]:
                 at = end
             partitions.append((index, records))
         topics.append((name, partitions))
-    return ProduceRequest(transactional_id, acks, timeout_ms, topics), at
+    return ProduceRequest(transactional_id, acks, timeout_ms, topics, len(frame)), at
 
 
 def _read_alone(frame: memoryview, at: int, version: int) -> ProduceRequest | None:
@@ -133,7 +135,7 @@ def _read_alone(frame: memoryview, at: int, version: int) -> ProduceRequest | No
         return None
     name = frame[name_at:at]
     topic = bytes(name) if version >= TOPIC_IDS_FROM else str(name, "utf-8")
-    return ProduceRequest(None, acks, timeout_ms, [(topic, [(index, frame[records_at:end])])])
+    return ProduceRequest(None, acks, timeout_ms, [(topic, [(index, frame[records_at:end])])], len(frame))
 
 
 def _read_flexible(frame: memoryview, at: int, version: int) -> tuple[ProduceRequest, int]:
@@ -175,7 +177,7 @@ def _read_flexible(frame: memoryview, at: int, version: int) -> tuple[ProduceReq
         at = at + 1 if frame[at] == 0 else skip_tagged_fields(frame, at)
         topics.append((topic, partitions))
     at = at + 1 if frame[at] == 0 else skip_tagged_fields(frame, at)
-    return ProduceRequest(transactional_id, acks, timeout_ms, topics), at
+    return ProduceRequest(transactional_id, acks, timeout_ms, topics, len(frame)), at
 
 
 # Answers that differ from each other in six numbers only, by version and topic; see `encode_taken`.

@@ -9,15 +9,17 @@ from typing import Any, ClassVar
 
 import pytest
 
-from headrace.handlers.api_versions import ApiVersions, Features
-from headrace.handlers.context import RequestContext
-from headrace.handlers.dispatcher import Dispatcher
-from headrace.handlers.metering import Metering
-from headrace.handlers.request_metrics import RequestMetrics
-from headrace.handlers.table import HandlerTable
+from headrace.handlers.cluster.api_versions import ApiVersions, Features
+from headrace.handlers.dispatch.context import RequestContext
+from headrace.handlers.dispatch.dispatcher import Dispatcher
+from headrace.handlers.dispatch.handler import Handler
+from headrace.handlers.dispatch.metering import Metering
+from headrace.handlers.dispatch.request_metrics import RequestMetrics
+from headrace.handlers.dispatch.table import HandlerTable
 from headrace.kernel.errors import ErrorCode, Refused
-from headrace.net.replies import CLOSE, Later, Promise
+from headrace.net.replies import CLOSE, Pending
 from headrace.wire import codec
+from headrace.wire.apis import ApiKey
 
 
 class Peer:
@@ -37,26 +39,26 @@ class Peer:
 
 
 @dataclass(frozen=True)
-class Heartbeat:
+class Heartbeat(Handler):
     outcome: Any
 
-    api_key: ClassVar[int] = 12
+    api_key: ClassVar[ApiKey] = ApiKey.HEARTBEAT
     versions: ClassVar[range] = range(5)
 
-    def __call__(self, request: Any, context: RequestContext) -> Any:
+    def serve(self, request: Any, context: RequestContext) -> Any:
         if isinstance(self.outcome, Exception):
             raise self.outcome
         return self.outcome
 
 
 @dataclass(frozen=True)
-class OffsetForLeaderEpoch:
+class OffsetForLeaderEpoch(Handler):
     """An API without an error code at its top."""
 
-    api_key: ClassVar[int] = 23
+    api_key: ClassVar[ApiKey] = ApiKey.OFFSET_FOR_LEADER_EPOCH
     versions: ClassVar[range] = range(2, 5)
 
-    def __call__(self, request: Any, context: RequestContext) -> Any:
+    def serve(self, request: Any, context: RequestContext) -> Any:
         raise Refused(ErrorCode.not_controller, "no")
 
 
@@ -114,24 +116,26 @@ def test_an_awaited_fault_is_the_answer_too() -> None:
 
     async def test() -> None:
         reply = ask(dispatcher(Heartbeat(fails())), 12, 4, HEARTBEAT)
-        assert isinstance(reply, Later)
-        frame = await reply.answer
+        assert isinstance(reply, Pending)
+        with pytest.raises(Refused):
+            await reply
+        frame = reply.answer
         assert isinstance(frame, bytearray)
         assert codec.read_response(12, 4, frame[4:])[1].error_code is ErrorCode.rebalance_in_progress
 
     asyncio.run(test())
 
 
-def test_a_promise_that_fails_is_answered_as_a_fault_and_counted_until_then() -> None:
-    promise = Promise()
+def test_a_pending_that_fails_is_answered_as_a_fault_and_counted_until_then() -> None:
+    pending = Pending()
     metrics = RequestMetrics()
-    reply = ask(dispatcher(Heartbeat(promise), metrics=metrics), 12, 4, HEARTBEAT)
-    assert reply is promise
+    reply = ask(dispatcher(Heartbeat(pending), metrics=metrics), 12, 4, HEARTBEAT)
+    assert reply is pending
     assert metrics.waiting[12] == 1 and 12 not in metrics.by_api
-    promise.fail(Refused(ErrorCode.rebalance_in_progress, "wait"))
+    pending.fail(Refused(ErrorCode.rebalance_in_progress, "wait"))
     assert metrics.waiting[12] == 0 and metrics.by_api[12].count == 1
-    assert isinstance(promise.answer, bytearray)
-    assert codec.read_response(12, 4, promise.answer[4:])[1].error_code is ErrorCode.rebalance_in_progress
+    assert isinstance(pending.answer, bytearray)
+    assert codec.read_response(12, 4, pending.answer[4:])[1].error_code is ErrorCode.rebalance_in_progress
 
 
 def test_an_api_that_cannot_say_its_fault_closes_the_connection() -> None:

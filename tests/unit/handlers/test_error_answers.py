@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from kio.schema.index import api_key_map, schema_name_map
 
-from headrace.handlers.error_answers import error_answer
+from headrace.handlers.dispatch.error_answers import error_answer
 from headrace.wire import codec
 
 CASES = sorted((key, version) for key, name in api_key_map.items() for version in schema_name_map[name])

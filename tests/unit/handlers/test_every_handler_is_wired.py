@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.handlers.compatibility import KAFKA_4_3, served
+from headrace.handlers.dispatch.compatibility import KAFKA_4_3, served
 from headrace.testing import broker
 
 

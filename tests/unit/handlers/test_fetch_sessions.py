@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace.handlers.fetch_sessions import FetchSessions, Wanted
+from headrace.handlers.data.fetch_sessions import FetchSessions, Wanted
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.wire import codec
 from headrace.wire.fetch import FetchedPartition

@@ -9,11 +9,11 @@ import pytest
 
 from headrace.cluster.core.image import NO_LEADER, BrokerInfo, ClusterImage, Endpoint, PartitionInfo, TopicInfo
 from headrace.cluster.view import ClusterView
-from headrace.handlers.describe_cluster import DescribeCluster
-from headrace.handlers.describe_producers import DescribeProducers
-from headrace.handlers.describe_topic_partitions import DescribeTopicPartitions
-from headrace.handlers.list_offsets import ListOffsets
-from headrace.handlers.offset_for_leader_epoch import OffsetForLeaderEpoch
+from headrace.handlers.cluster.describe_cluster import DescribeCluster
+from headrace.handlers.data.list_offsets import ListOffsets
+from headrace.handlers.data.offset_for_leader_epoch import OffsetForLeaderEpoch
+from headrace.handlers.topics.describe_topic_partitions import DescribeTopicPartitions
+from headrace.handlers.transactions.describe_producers import DescribeProducers
 from headrace.kernel.errors import ErrorCode, NotLeader
 from headrace.wire import codec
 from tests.unit.handlers.test_dispatcher import ask, dispatcher

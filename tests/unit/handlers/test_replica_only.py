@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 
 from headrace.client.connection import Connection
-from headrace.handlers.replica_only import REPLICA_ONLY
+from headrace.handlers.dispatch.replica_only import REPLICA_ONLY
 from headrace.kernel.errors import ErrorCode
 from headrace.testing import in_process
 from headrace.testing.in_process import RunningBroker

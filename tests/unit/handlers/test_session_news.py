@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.handlers.session_news import SessionNews
+from headrace.handlers.data.changed_partitions import SessionNews
 from headrace.replication.waiters import ReaderSet
 
 A, B, C = ("t", 0), ("t", 1), ("t", 2)

@@ -17,7 +17,7 @@ import pytest
 
 from headrace.net.connection import Connection
 from headrace.net.listener import CannotListen, ConnectionLimits, Listeners
-from headrace.net.replies import CLOSE, Later, Reply
+from headrace.net.replies import CLOSE, Pending, Reply
 
 
 def frame(body: bytes) -> bytes:
@@ -115,7 +115,7 @@ def test_an_awaited_answer_keeps_its_place_and_holds_back_what_follows() -> None
         def serve(request: memoryview, connection: Connection) -> Reply:
             body = bytes(request)
             served.append(body)
-            return Later(later(body)) if body == b"wait" else frame(body)
+            return Pending.of(later(body)) if body == b"wait" else frame(body)
 
         async with serving(serve) as (_, port):
             reader, writer = await connect(port)
@@ -143,7 +143,7 @@ def test_overlapping_answers_leave_in_request_order_however_they_finish() -> Non
             if body == b"c":
                 gates[b"b"].set()
                 return frame(body)
-            return Later(later(body), overlapping=True)
+            return Pending.of(later(body), overlapping=True)
 
         async with serving(serve) as (_, port):
             reader, writer = await connect(port)
@@ -271,7 +271,7 @@ def test_the_silent_and_the_stalled_are_dropped_and_the_waiting_are_not(monkeypa
             return frame(b"at last")
 
         def serve(request: memoryview, connection: Connection) -> Reply:
-            return Later(later())
+            return Pending.of(later())
 
         monkeypatch.setattr("headrace.net.listener._SWEEP_INTERVAL_S", 0.02)
         async with serving(serve, ConnectionLimits(idle_ms=50, stalled_ms=50)) as (_, port):

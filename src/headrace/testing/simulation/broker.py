@@ -23,7 +23,7 @@ from headrace.controller.gateway import ControllerGateway
 from headrace.controller.member import ClusterMember
 from headrace.coordination.letter_reader import LetterReader
 from headrace.coordination.letters import WireOrLetters
-from headrace.handlers.letters import letter_service
+from headrace.handlers.dispatch.fallback_requests import letter_service
 from headrace.kernel.errors import Fault
 from headrace.replication.fetcher import FetchSettings
 from headrace.replication.fetchers import Fetchers

@@ -10,16 +10,16 @@ import asyncio
 import uuid
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.handlers.alter_partition import AlterPartition
-from headrace.handlers.assign_replicas_to_dirs import AssignReplicasToDirs
-from headrace.handlers.broker_heartbeat import BrokerHeartbeat
-from headrace.handlers.context import ANONYMOUS, RequestContext
-from headrace.handlers.fetch import Fetch
-from headrace.handlers.fetch_sessions import FetchSessions
-from headrace.handlers.inner_requests import serve_inner
-from headrace.handlers.leaders import Leaders
-from headrace.handlers.letters import BY_LETTER
-from headrace.handlers.table import HandlerTable
+from headrace.handlers.cluster.alter_partition import AlterPartition
+from headrace.handlers.cluster.assign_replicas_to_dirs import AssignReplicasToDirs
+from headrace.handlers.cluster.broker_heartbeat import BrokerHeartbeat
+from headrace.handlers.data.current_leaders import Leaders
+from headrace.handlers.data.fetch import Fetch
+from headrace.handlers.data.fetch_sessions import FetchSessions
+from headrace.handlers.dispatch.context import ANONYMOUS, RequestContext
+from headrace.handlers.dispatch.fallback_requests import BY_LETTER
+from headrace.handlers.dispatch.forwarded_requests import serve_inner
+from headrace.handlers.dispatch.table import HandlerTable
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.replication.offset_lookup import EARLIEST, LATEST
 from headrace.testing.simulation.history import History
@@ -82,7 +82,7 @@ class Serving:
         header, at = codec.read_request_header(memoryview(frame)[4:])
         request = read_fetch_request(memoryview(frame)[4:], at, header.api_version)
         context = RequestContext(header, "", LISTENER, ANONYMOUS, self._partitions.monotonic_ms())
-        answer = self._fetches(request, context)
+        answer = self._fetches.serve(request, context)
         parts = answer if isinstance(answer, list) else await answer
         if not self._broker.is_up:
             raise ConnectionError

@@ -1,0 +1,71 @@
+"""AlterPartitionReassignments (key 45, versions 0–1): move replicas, or cancel moving them (KIP-455).
+
+v1  the caller may forbid a change of the replication factor. A null replica list cancels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from headrace.controller.gateway import ControllerGateway
+from headrace.controller.results import PartitionResult
+from headrace.handlers.dispatch.context import RequestContext
+from headrace.handlers.dispatch.handler import Handler
+from headrace.kernel.dataclass import dataclass
+from headrace.kernel.errors import ErrorCode
+from headrace.kernel.ids import TopicPartition
+from headrace.wire.apis import ApiKey
+from headrace.wire.codec import millis
+
+
+@dataclass(frozen=True)
+class AlterPartitionReassignments(Handler):
+    gateway: ControllerGateway
+
+    api_key: ClassVar[ApiKey] = ApiKey.ALTER_PARTITION_REASSIGNMENTS
+    versions: ClassVar[range] = range(2)
+
+    async def serve(self, request: Any, context: RequestContext) -> Any:
+        if millis(request.timeout) <= 0:
+            return _answer(request, {}, ErrorCode.request_timed_out)
+        return await self.gateway.serve(
+            request,
+            context.header,
+            context.principal,
+            context.peer_host,
+            lambda: self._alter(request),
+            timeout=millis(request.timeout) / 1000,
+        )
+
+    async def _alter(self, request: Any) -> dict[str, Any]:
+        targets: dict[TopicPartition, Sequence[int] | None] = {}
+        for topic in request.topics:
+            for partition in topic.partitions:
+                replicas = None if partition.replicas is None else tuple(map(int, partition.replicas))
+                targets[TopicPartition(str(topic.name), int(partition.partition_index))] = replicas
+        allowed = bool(getattr(request, "allow_replication_factor_change", True))
+        results = await self.gateway.controller.alter_reassignments(targets, allow_replication_factor_change=allowed)
+        return _answer(request, {result.partition: result for result in results})
+
+
+def _answer(
+    request: Any, results: Mapping[TopicPartition, PartitionResult], otherwise: ErrorCode = ErrorCode.none
+) -> dict[str, Any]:
+    """A row for each partition as it was asked for, from `results` or, where it has none, with the code for all."""
+    rows = []
+    for topic in request.topics:
+        partitions = []
+        for asked in topic.partitions:
+            index = int(asked.partition_index)
+            result = results.get(TopicPartition(str(topic.name), index))
+            code, words = (otherwise, None) if result is None else (result.error, result.message)
+            partitions.append({"partition_index": index, "error_code": int(code), "error_message": words})
+        rows.append({"name": topic.name, "partitions": partitions})
+    return {
+        "throttle_time": 0,
+        "allow_replication_factor_change": bool(getattr(request, "allow_replication_factor_change", True)),
+        "error_code": int(otherwise),
+        "error_message": None if rows else "",
+        "responses": rows,
+    }

@@ -1,0 +1,53 @@
+"""AlterReplicaLogDirs (key 34, versions 1–2): moving a replica between directories of one broker. Refused, partition by
+partition.
+
+Not done: with one log directory there is nowhere to move to, and with several a reassignment to another broker and back
+does the same. What Kafka answers for a directory that it does not have is answered here for all: LOG_DIR_NOT_FOUND
+for a path that is none of `log.dirs`, else UNSUPPORTED_VERSION; a partition that is not here:
+UNKNOWN_TOPIC_OR_PARTITION. A replica that already lies in the directory asked for is where it should be: no error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+from headrace.config import BrokerConfig
+from headrace.handlers.dispatch.context import RequestContext
+from headrace.handlers.dispatch.handler import Handler
+from headrace.kernel.dataclass import dataclass
+from headrace.kernel.errors import ErrorCode
+from headrace.wire.apis import ApiKey
+
+# Where the replica of a partition lies, or None when it is not on this broker.
+DirectoryOf = Callable[[str, int], Path | None]
+
+
+@dataclass(frozen=True)
+class AlterReplicaLogDirs(Handler):
+    config: Callable[[], BrokerConfig]
+    directory_of: DirectoryOf
+
+    api_key: ClassVar[ApiKey] = ApiKey.ALTER_REPLICA_LOG_DIRS
+    versions: ClassVar[range] = range(1, 3)
+
+    def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        topics: dict[str, list[dict[str, Any]]] = {}
+        for directory in request.dirs:
+            for topic in directory.topics:
+                rows = topics.setdefault(str(topic.name), [])
+                for index in topic.partitions:
+                    code = self._answer(directory.path, str(topic.name), int(index))
+                    rows.append({"partition_index": int(index), "error_code": int(code)})
+        results = [{"topic_name": name, "partitions": rows} for name, rows in topics.items()]
+        return {"throttle_time": 0, "results": results}
+
+    def _answer(self, path: str, topic: str, index: int) -> ErrorCode:
+        asked = Path(path).absolute()
+        if asked not in {Path(known).absolute() for known in self.config().log_dirs}:
+            return ErrorCode.log_dir_not_found
+        lies_in = self.directory_of(topic, index)
+        if lies_in is None:
+            return ErrorCode.unknown_topic_or_partition
+        return ErrorCode.none if asked == lies_in.absolute() else ErrorCode.unsupported_version

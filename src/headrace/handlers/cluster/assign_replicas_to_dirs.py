@@ -1,0 +1,50 @@
+"""AssignReplicasToDirs (key 73, version 0): here only "these replicas lie on a disk that failed, or is full" (KIP-858).
+
+Brokers only, at the controller. Kafka's controller keeps the directory of every replica; ours needs to know only which
+replicas are lost or cannot be written, which a broker says by naming the directory LOST or FULL. Other directories are
+taken note of by not objecting.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from headrace.cluster.view import ClusterView
+from headrace.controller.controller import Controller
+from headrace.controller.gateway import FULL_DIRECTORY, LOST_DIRECTORY
+from headrace.handlers.dispatch.context import RequestContext
+from headrace.handlers.dispatch.handler import Handler
+from headrace.kernel.dataclass import dataclass
+from headrace.kernel.errors import ErrorCode
+from headrace.kernel.ids import TopicPartition
+from headrace.wire.apis import ApiKey
+
+
+@dataclass(frozen=True)
+class AssignReplicasToDirs(Handler):
+    controller: Controller
+    view: ClusterView
+
+    api_key: ClassVar[ApiKey] = ApiKey.ASSIGN_REPLICAS_TO_DIRS
+    versions: ClassVar[range] = range(1)
+    is_advertised: ClassVar[bool] = False
+
+    async def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        names = self.view.current.topic_names
+        lost: list[TopicPartition] = []
+        full: list[TopicPartition] = []
+        directories: list[dict[str, Any]] = []
+        for directory in request.directories:
+            topics: list[dict[str, Any]] = []
+            for topic in directory.topics:
+                name = names.get(topic.topic_id)
+                code = ErrorCode.unknown_topic_id if name is None else ErrorCode.none
+                indexes = [int(partition.partition_index) for partition in topic.partitions]
+                if name is not None and directory.id_ in (LOST_DIRECTORY, FULL_DIRECTORY):
+                    named = lost if directory.id_ == LOST_DIRECTORY else full
+                    named += [TopicPartition(name, index) for index in indexes]
+                rows = [{"partition_index": index, "error_code": int(code)} for index in indexes]
+                topics.append({"topic_id": topic.topic_id, "partitions": rows})
+            directories.append({"id_": directory.id_, "topics": topics})
+        await self.controller.replicas_lost(int(request.broker_id), int(request.broker_epoch), lost, full)
+        return {"throttle_time": 0, "error_code": 0, "directories": directories}

@@ -1,0 +1,39 @@
+"""BrokerHeartbeat (key 63, versions 0–1): here only its question "may I stop?" (controlled shutdown).
+
+Brokers only, at the controller. Liveness is the registration's session, so a heartbeat without that question says no
+more than whether the broker is known.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from headrace.cluster.view import ClusterView
+from headrace.controller.controller import Controller
+from headrace.handlers.dispatch.context import RequestContext
+from headrace.handlers.dispatch.handler import Handler
+from headrace.kernel.dataclass import dataclass
+from headrace.wire.apis import ApiKey
+
+
+@dataclass(frozen=True)
+class BrokerHeartbeat(Handler):
+    controller: Controller
+    view: ClusterView
+
+    api_key: ClassVar[ApiKey] = ApiKey.BROKER_HEARTBEAT
+    versions: ClassVar[range] = range(2)
+    is_advertised: ClassVar[bool] = False
+
+    async def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        may_stop = False
+        if request.want_shut_down:
+            may_stop = await self.controller.controlled_shutdown(int(request.broker_id), int(request.broker_epoch))
+        image = self.view.current
+        return {
+            "throttle_time": 0,
+            "error_code": 0,
+            "is_caught_up": int(request.current_metadata_offset) >= image.version,
+            "is_fenced": not image.is_alive(int(request.broker_id)),
+            "should_shut_down": may_stop,
+        }

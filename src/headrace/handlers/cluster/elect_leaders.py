@@ -1,0 +1,80 @@
+"""ElectLeaders (key 43, versions 0–2): back to the preferred replicas, or an unclean election (KIP-183, 460).
+
+v0  preferred only · v1 election type · v2 flexible. No topics given means every partition that needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from headrace.controller.core.partition_states import Election
+from headrace.controller.gateway import ControllerGateway
+from headrace.controller.results import PartitionResult
+from headrace.handlers.dispatch.context import RequestContext
+from headrace.handlers.dispatch.handler import Handler
+from headrace.kernel.dataclass import dataclass
+from headrace.kernel.errors import ErrorCode, Refused
+from headrace.kernel.ids import TopicPartition
+from headrace.wire.apis import ApiKey
+from headrace.wire.codec import millis
+
+_ELECTIONS = {0: Election.PREFERRED, 1: Election.UNCLEAN}
+
+
+@dataclass(frozen=True)
+class ElectLeaders(Handler):
+    gateway: ControllerGateway
+
+    api_key: ClassVar[ApiKey] = ApiKey.ELECT_LEADERS
+    versions: ClassVar[range] = range(3)
+
+    async def serve(self, request: Any, context: RequestContext) -> Any:
+        if millis(request.timeout) <= 0:
+            return self.refuse(request, context, int(ErrorCode.request_timed_out), None)
+        return await self.gateway.serve(
+            request,
+            context.header,
+            context.principal,
+            context.peer_host,
+            lambda: self._elect(request),
+            timeout=millis(request.timeout) / 1000,
+        )
+
+    def refuse(self, request: Any, context: RequestContext, error_code: int, message: str | None) -> dict[str, Any]:
+        # v0 has no error at its top, so every partition carries it; later versions carry both.
+        results = [PartitionResult(p, ErrorCode(error_code), message) for p in _asked(request) or ()]
+        return {"throttle_time": 0, "error_code": error_code, "replica_election_results": _rows(results)}
+
+    async def _elect(self, request: Any) -> dict[str, Any]:
+        election = _ELECTIONS.get(int(getattr(request, "election_type", 0)))
+        if election is None:
+            why = f"election type {request.election_type}: must be 0 (preferred) or 1 (unclean)"
+            raise Refused(ErrorCode.invalid_request, why)
+        results = await self.gateway.controller.elect_leaders(election, _asked(request))
+        rows = _rows(results)
+        if request.topic_partitions is None:
+            # As Kafka does: every topic is named, whether or not a partition of it needed an election.
+            named = {row["topic"] for row in rows}
+            everyone = self.gateway.view.current.topics
+            rows += [{"topic": topic, "partition_result": []} for topic in everyone if topic not in named]
+        return {"throttle_time": 0, "error_code": 0, "replica_election_results": rows}
+
+
+def _asked(request: Any) -> list[TopicPartition] | None:
+    if request.topic_partitions is None:
+        return None
+    return [TopicPartition(str(t.topic), int(p)) for t in request.topic_partitions for p in t.partitions]
+
+
+def _rows(results: Sequence[PartitionResult]) -> list[dict[str, Any]]:
+    topics: dict[str, list[dict[str, Any]]] = {}
+    for result in results:
+        topics.setdefault(result.partition.topic, []).append(
+            {
+                "partition_id": result.partition.partition,
+                "error_code": int(result.error),
+                "error_message": result.message,
+            }
+        )
+    return [{"topic": topic, "partition_result": rows} for topic, rows in topics.items()]

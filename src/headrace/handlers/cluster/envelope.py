@@ -1,0 +1,50 @@
+"""Envelope (key 58, version 0): a client's request that another broker sent on to the controller (KIP-590).
+
+Brokers only. The request inside is served as if its client had come here; its answer goes back as bytes. Only requests
+that have their place at the controller are opened, and only while this broker is the controller.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Final
+
+from headrace.controller.controller import Controller
+from headrace.handlers.dispatch.context import RequestContext
+from headrace.handlers.dispatch.forwarded_requests import serve_inner
+from headrace.handlers.dispatch.handler import Handler
+from headrace.handlers.dispatch.table import HandlerTable
+from headrace.kernel.dataclass import dataclass
+from headrace.kernel.errors import ErrorCode, Refused
+from headrace.wire.apis import ApiKey
+
+# What Kafka lets through: the requests that change the cluster.
+FORWARDED: Final = frozenset({19, 20, 33, 37, 43, 44, 45, 46, 49, 51, 57, 64})
+
+
+@dataclass(frozen=True)
+class Envelope(Handler):
+    controller: Controller
+    table: HandlerTable
+
+    api_key: ClassVar[ApiKey] = ApiKey.ENVELOPE
+    versions: ClassVar[range] = range(1)
+    is_advertised: ClassVar[bool] = False
+
+    async def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        if not self.controller.is_active:
+            return {"response_data": None, "error_code": int(ErrorCode.not_controller)}
+        principal = bytes(request.request_principal or b"").decode(errors="replace") or context.principal
+        host = bytes(request.client_host_address).decode(errors="replace")
+        try:
+            answer = await serve_inner(
+                self.table,
+                bytes(request.request_data),
+                FORWARDED,
+                host=host,
+                listener=context.listener,
+                principal=principal,
+                now_ms=context.received_at_ms,
+            )
+        except Refused as refused:
+            return {"response_data": None, "error_code": int(refused.code)}
+        return {"response_data": answer, "error_code": 0}

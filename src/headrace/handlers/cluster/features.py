@@ -1,0 +1,37 @@
+"""The features of Kafka 4.3 (KIP-584) as this broker supports them: level ranges, and the levels in force.
+
+Clients choose by these what to send: transaction.version 2 makes new Java clients leave the adding of partitions to the
+brokers, group.version 1 offers the new consumer groups, share.version 1 share groups. A feature whose APIs are not in
+the table is not named.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headrace.cluster.core.features import SUPPORTED, level_of
+from headrace.cluster.view import ClusterView
+from headrace.handlers.cluster.api_versions import Features
+from headrace.handlers.dispatch.table import HandlerTable
+from headrace.kernel.dataclass import dataclass
+
+# The API without which a feature is not there.
+_NEEDS: Final = {"group.version": 68, "share.version": 78, "transaction.version": 22}
+
+
+@dataclass(frozen=True)
+class ClusterFeatures:
+    table: HandlerTable
+    view: ClusterView
+
+    def __call__(self) -> Features:
+        supported = {
+            name: levels
+            for name, levels in SUPPORTED.items()
+            if name not in _NEEDS or self.table.get(_NEEDS[name]) is not None
+        }
+        image = self.view.current
+        finalized = {name: level_of(image, name) for name in supported}
+        return Features(
+            supported, {name: level for name, level in finalized.items() if level > 0}, max(image.version, 0)
+        )

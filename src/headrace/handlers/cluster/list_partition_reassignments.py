@@ -1,0 +1,43 @@
+"""ListPartitionReassignments (key 46, version 0): replicas on the move (KIP-455), as this broker's image has them."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from headrace.cluster.view import ClusterView
+from headrace.handlers.dispatch.context import RequestContext
+from headrace.handlers.dispatch.handler import Handler
+from headrace.kernel.dataclass import dataclass
+from headrace.wire.apis import ApiKey
+
+
+@dataclass(frozen=True)
+class ListPartitionReassignments(Handler):
+    view: ClusterView
+
+    api_key: ClassVar[ApiKey] = ApiKey.LIST_PARTITION_REASSIGNMENTS
+    versions: ClassVar[range] = range(1)
+
+    def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        image = self.view.current
+        if request.topics is None:
+            asked = {name: range(len(topic.partitions)) for name, topic in image.topics.items()}
+        else:
+            asked = {str(topic.name): topic.partition_indexes for topic in request.topics}
+        topics = []
+        for name, indexes in asked.items():
+            rows = []
+            for index in indexes:
+                info = image.partition(name, int(index))
+                if info is not None and info.is_reassigning:
+                    rows.append(
+                        {
+                            "partition_index": int(index),
+                            "replicas": list(info.replicas),
+                            "adding_replicas": list(info.adding),
+                            "removing_replicas": list(info.removing),
+                        }
+                    )
+            if rows:
+                topics.append({"name": name, "partitions": rows})
+        return {"throttle_time": 0, "error_code": 0, "error_message": None, "topics": topics}

@@ -1,0 +1,32 @@
+"""UnregisterBroker (key 64, version 0): forget a broker that is gone (KIP-631).
+
+A broker that is away stays registered: it is counted when replicas are placed, and expected back. A live one is
+refused, where Kafka forgets it although it runs on: it would register again at once.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from headrace.controller.gateway import ControllerGateway
+from headrace.handlers.dispatch.context import RequestContext
+from headrace.handlers.dispatch.handler import Handler
+from headrace.kernel.dataclass import dataclass
+from headrace.wire.apis import ApiKey
+
+
+@dataclass(frozen=True)
+class UnregisterBroker(Handler):
+    gateway: ControllerGateway
+
+    api_key: ClassVar[ApiKey] = ApiKey.UNREGISTER_BROKER
+    versions: ClassVar[range] = range(1)
+
+    async def serve(self, request: Any, context: RequestContext) -> Any:
+        return await self.gateway.serve(
+            request, context.header, context.principal, context.peer_host, lambda: self._unregister(request)
+        )
+
+    async def _unregister(self, request: Any) -> dict[str, Any]:
+        await self.gateway.controller.unregister_broker(int(request.broker_id))
+        return {"throttle_time": 0, "error_code": 0, "error_message": None}

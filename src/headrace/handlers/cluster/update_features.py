@@ -1,0 +1,56 @@
+"""UpdateFeatures (key 57, versions 0–2): finalized feature levels (KIP-584, 778).
+
+v1  upgrade type and validate-only · v2 no rows by feature. All or nothing. v0's "allow downgrade" is not heeded, as
+in Kafka.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from headrace.controller.core.features import UPGRADE
+from headrace.controller.gateway import ControllerGateway
+from headrace.handlers.dispatch.context import RequestContext
+from headrace.handlers.dispatch.handler import Handler
+from headrace.kernel.dataclass import dataclass
+from headrace.kernel.errors import ErrorCode
+from headrace.wire.apis import ApiKey
+from headrace.wire.codec import millis
+
+
+@dataclass(frozen=True)
+class UpdateFeatures(Handler):
+    gateway: ControllerGateway
+
+    api_key: ClassVar[ApiKey] = ApiKey.UPDATE_FEATURES
+    versions: ClassVar[range] = range(3)
+
+    async def serve(self, request: Any, context: RequestContext) -> Any:
+        return await self.gateway.serve(
+            request,
+            context.header,
+            context.principal,
+            context.peer_host,
+            lambda: self._update(request, context),
+            timeout=max(0.05, millis(request.timeout) / 1000),
+        )
+
+    async def _update(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        updates = [(str(u.feature), int(u.max_version_level), _upgrade_type(u)) for u in request.feature_updates]
+        validate_only = bool(getattr(request, "validate_only", False))
+        results = await self.gateway.controller.update_features(updates, validate_only=validate_only)
+        first = next((result for result in results if result.error is not ErrorCode.none), None)
+        if first is not None:
+            why = f"The update failed for all features since the following feature had an error: {first.message}"
+            return _answer(first.error, why, [])
+        # Kafka writes the name of "no error" into the message; before v2 each feature has a row.
+        rows = [{"feature": result.name, "error_code": 0, "error_message": "NONE"} for result in results]
+        return _answer(ErrorCode.none, None, rows)
+
+
+def _upgrade_type(update: Any) -> int:
+    return int(getattr(update, "upgrade_type", UPGRADE))
+
+
+def _answer(error: ErrorCode, message: str | None, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"throttle_time": 0, "error_code": int(error), "error_message": message, "results": rows}

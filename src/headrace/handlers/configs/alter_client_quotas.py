@@ -1,0 +1,56 @@
+"""AlterClientQuotas (key 49, versions 0–1): set and remove quotas (KIP-546). v1 flexible. Each entity has its
+own result.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from headrace.controller.gateway import ControllerGateway
+from headrace.handlers.dispatch.context import RequestContext
+from headrace.handlers.dispatch.handler import Handler
+from headrace.kernel.dataclass import dataclass
+from headrace.wire.apis import ApiKey
+
+
+@dataclass(frozen=True)
+class AlterClientQuotas(Handler):
+    gateway: ControllerGateway
+
+    api_key: ClassVar[ApiKey] = ApiKey.ALTER_CLIENT_QUOTAS
+    versions: ClassVar[range] = range(2)
+
+    async def serve(self, request: Any, context: RequestContext) -> Any:
+        return await self.gateway.serve(
+            request, context.header, context.principal, context.peer_host, lambda: self._alter(request)
+        )
+
+    def refuse(self, request: Any, context: RequestContext, error_code: int, message: str) -> dict[str, Any]:
+        return {"throttle_time": 0, "entries": [_row(entry, error_code, message) for entry in request.entries]}
+
+    async def _alter(self, request: Any) -> dict[str, Any]:
+        asked = [
+            (
+                [(str(part.entity_type), part.entity_name) for part in entry.entity],
+                [(str(op.key), float(op.value), bool(op.remove)) for op in entry.ops],
+            )
+            for entry in request.entries
+        ]
+        results = await self.gateway.controller.alter_quotas(asked, validate_only=request.validate_only)
+        rows: list[dict[str, Any]] = []
+        for entry, (error, message) in zip(request.entries, results, strict=True):
+            row = _row(entry, int(error), message)
+            if row not in rows:  # An entity that is given twice is refused once.
+                rows.append(row)
+        return {"throttle_time": 0, "entries": rows}
+
+
+def _row(entry: Any, error_code: int, message: str | None) -> dict[str, Any]:
+    return {
+        "error_code": error_code,
+        "error_message": message,
+        "entity": [
+            {"entity_type": kind, "entity_name": name}
+            for kind, name in {part.entity_type: part.entity_name for part in entry.entity}.items()
+        ],
+    }

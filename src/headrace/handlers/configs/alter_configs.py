@@ -1,0 +1,107 @@
+"""AlterConfigs (key 33, versions 0–2): the whole set of overrides of a resource at once. v2 flexible.
+
+Old: what a request leaves out is reset. Newer clients use IncrementalAlterConfigs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Final
+
+from headrace.controller.gateway import ControllerGateway
+from headrace.controller.results import ResourceResult
+from headrace.handlers.configs.config_resources import BROKER, BROKER_LOGGER, NAMES, NUMBERS
+from headrace.handlers.dispatch.context import RequestContext
+from headrace.handlers.dispatch.handler import Handler
+from headrace.kernel.dataclass import dataclass
+from headrace.kernel.errors import ErrorCode
+from headrace.wire.apis import ApiKey
+
+_INVALID: Final = int(ErrorCode.invalid_request)
+
+
+@dataclass(frozen=True)
+class AlterConfigs(Handler):
+    gateway: ControllerGateway
+    broker_id: int
+
+    api_key: ClassVar[ApiKey] = ApiKey.ALTER_CONFIGS
+    versions: ClassVar[range] = range(3)
+
+    async def serve(self, request: Any, context: RequestContext) -> Any:
+        others, rows = refused_here(request, self.broker_id)
+        for resource in tuple(others):
+            if int(resource.resource_type) == BROKER_LOGGER:
+                others.remove(resource)
+                why = "log levels are changed by IncrementalAlterConfigs only"
+                rows.append(resource_row(BROKER_LOGGER, resource.resource_name, _INVALID, why))
+        return await alter_the_rest(self.gateway, request, context, others, rows, self.serve_at_controller)
+
+    async def serve_at_controller(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        asked, rows = [], []
+        for resource in request.resources:
+            kind, name = int(resource.resource_type), str(resource.resource_name)
+            if len({str(config.name) for config in resource.configs}) != len(resource.configs):
+                rows.append(resource_row(kind, name, _INVALID, "Error due to duplicate config keys"))
+            else:
+                asked.append((NAMES[kind], name, {str(config.name): config.value for config in resource.configs}))
+        results = await self.gateway.controller.replace_configs(asked, validate_only=request.validate_only)
+        return {"throttle_time": 0, "responses": rows + [row_of(result) for result in results]}
+
+    def refuse(self, request: Any, context: RequestContext, error_code: int, message: str) -> dict[str, Any]:
+        return refused_resources(request, error_code, message)
+
+
+def refused_here(request: Any, broker_id: int) -> tuple[list[Any], list[dict[str, Any]]]:
+    """(resources that may go on to the controller, answers for those that may not)."""
+    keys = [(int(resource.resource_type), str(resource.resource_name)) for resource in request.resources]
+    going: list[Any] = []
+    rows: list[dict[str, Any]] = []
+    for (kind, name), resource in zip(keys, request.resources, strict=True):
+        if keys.count((kind, name)) > 1:
+            rows.append(resource_row(kind, name, _INVALID, "Each resource must appear at most once."))
+        elif kind not in NAMES:
+            rows.append(resource_row(kind, name, _INVALID, f"Unknown resource type {kind}"))
+        elif kind == BROKER and name and name.lstrip("-").isdecimal() and int(name) != broker_id:
+            # A broker's own settings may only change through it: a client that asks another is confused.
+            why = f"Unexpected broker id, expected {broker_id}, but received {name}"
+            rows.append(resource_row(kind, name, _INVALID, why))
+        else:
+            going.append(resource)
+    return going, rows
+
+
+async def alter_the_rest(
+    gateway: ControllerGateway,
+    request: Any,
+    context: RequestContext,
+    resources: Sequence[Any],
+    rows: list[dict[str, Any]],
+    locally: Any,
+) -> Any:
+    """The controller's answer for `resources`, together with the rows that were answered here."""
+    if not rows:
+        return await gateway.serve(
+            request, context.header, context.principal, context.peer_host, lambda: locally(request, context)
+        )
+    if not resources:
+        return {"throttle_time": 0, "responses": rows}
+    part = replace(request, resources=tuple(resources))
+    answer = await gateway.serve(
+        part, context.header, context.principal, context.peer_host, lambda: locally(part, context)
+    )
+    return {"throttle_time": 0, "responses": rows + list(answer["responses"])}
+
+
+def resource_row(kind: int, name: str, error_code: int = 0, message: str | None = None) -> dict[str, Any]:
+    return {"error_code": error_code, "error_message": message, "resource_type": kind, "resource_name": name}
+
+
+def row_of(result: ResourceResult) -> dict[str, Any]:
+    return resource_row(NUMBERS[result.resource_type], result.name, int(result.error), result.message)
+
+
+def refused_resources(request: Any, error_code: int, message: str) -> dict[str, Any]:
+    rows = [resource_row(int(r.resource_type), r.resource_name, error_code, message) for r in request.resources]
+    return {"throttle_time": 0, "responses": rows}

@@ -1,0 +1,67 @@
+"""IncrementalAlterConfigs (key 44, versions 0–1): set, delete, append, subtract overrides (KIP-339). v1 flexible.
+
+Topics, brokers and groups go to the controller; log levels belong to the broker that gets the request.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from headrace.controller.core.config_changes import KeyChange
+from headrace.controller.gateway import ControllerGateway
+from headrace.handlers.configs import broker_loggers
+from headrace.handlers.configs.alter_configs import (
+    alter_the_rest,
+    refused_here,
+    refused_resources,
+    resource_row,
+    row_of,
+)
+from headrace.handlers.configs.config_resources import BROKER_LOGGER, NAMES
+from headrace.handlers.dispatch.context import RequestContext
+from headrace.handlers.dispatch.handler import Handler
+from headrace.kernel.dataclass import dataclass
+from headrace.kernel.errors import ErrorCode, Fault, Refused
+from headrace.wire.apis import ApiKey
+
+
+@dataclass(frozen=True)
+class IncrementalAlterConfigs(Handler):
+    gateway: ControllerGateway
+    broker_id: int
+
+    api_key: ClassVar[ApiKey] = ApiKey.INCREMENTAL_ALTER_CONFIGS
+    versions: ClassVar[range] = range(2)
+
+    async def serve(self, request: Any, context: RequestContext) -> Any:
+        others, rows = refused_here(request, self.broker_id)
+        for resource in tuple(others):
+            if int(resource.resource_type) == BROKER_LOGGER:
+                others.remove(resource)
+                rows.append(self._alter_loggers(resource, request.validate_only))
+        return await alter_the_rest(self.gateway, request, context, others, rows, self.serve_at_controller)
+
+    async def serve_at_controller(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        asked = [(NAMES[int(r.resource_type)], str(r.resource_name), _changes(r)) for r in request.resources]
+        results = await self.gateway.controller.change_configs(asked, validate_only=request.validate_only)
+        return {"throttle_time": 0, "responses": [row_of(result) for result in results]}
+
+    def refuse(self, request: Any, context: RequestContext, error_code: int, message: str) -> dict[str, Any]:
+        return refused_resources(request, error_code, message)
+
+    def _alter_loggers(self, resource: Any, validate_only: bool) -> dict[str, Any]:
+        name, changes = str(resource.resource_name), _changes(resource)
+        try:
+            if name != str(self.broker_id):
+                why = f"Unexpected broker id {name or '(empty)'}, expected {self.broker_id}"
+                raise Refused(ErrorCode.invalid_request, why)
+            broker_loggers.check(changes)
+        except Fault as fault:
+            return resource_row(BROKER_LOGGER, name, int(fault.code), fault.message)
+        if not validate_only:
+            broker_loggers.apply(changes)
+        return resource_row(BROKER_LOGGER, name)
+
+
+def _changes(resource: Any) -> list[KeyChange]:
+    return [KeyChange(str(c.name), int(c.config_operation), c.value) for c in resource.configs]

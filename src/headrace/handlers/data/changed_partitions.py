@@ -1,0 +1,135 @@
+"""Which partitions of a follower's fetch session have something to tell, so that a fetch costs what moved.
+
+A follower of hundreds of partitions asks again after every batch of one of them; looking at all of them each time would
+cost the leader more than the batch. So every partition that was looked at and had nothing to tell keeps a watch here;
+what is appended, committed, deleted or handed over there makes it fresh again. A partition stays fresh until a look
+finds nothing: no records left, no fault, marks that the follower knows. Watches are hints: every two seconds all are
+looked at, when the follower asks. (Not when a fetch that waited is looked at again: that says nothing of what the
+follower holds, and one that left the in-sync set would never be seen to be back in a partition where nothing moves.)
+
+A watch that is told twice between two looks leaves its partition by itself (the next look brings it back), so a session
+whose follower is gone costs nothing. Owned by the event loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from headrace.handlers.data.fetch_keys import Key
+from headrace.replication.waiters import ReaderSet
+
+_LOOK_AT_ALL_MS: Final = 2000
+
+
+class SessionNews:
+    __slots__ = ("_fresh", "_has_waited", "_looked_at_all_ms", "_missing_bytes", "_wake", "_watches")
+
+    def __init__(self) -> None:
+        self._fresh: dict[Key, None] = {}
+        self._watches: dict[Key, _Watch] = {}
+        self._looked_at_all_ms = -_LOOK_AT_ALL_MS
+        self._missing_bytes = 0
+        self._has_waited = False
+        self._wake: Callable[[], None] | None = None
+
+    def asked_for(self, key: Key) -> None:
+        """The follower has moved in it, or wants it from now on."""
+        self._fresh[key] = None
+
+    def forgotten(self, key: Key) -> None:
+        self._fresh.pop(key, None)
+        watch = self._watches.pop(key, None)
+        if watch is not None:
+            watch.leave()
+
+    def take(self, all_keys: Iterable[Key], now_ms: int) -> list[Key]:
+        """What to look at now. Everything that is still not quiet must be put back (`not_quiet`)."""
+        is_again, self._has_waited = self._has_waited, False
+        if not is_again and now_ms - self._looked_at_all_ms >= _LOOK_AT_ALL_MS:
+            self._looked_at_all_ms = now_ms
+            self._fresh.clear()
+            return list(all_keys)
+        fresh, self._fresh = self._fresh, {}
+        return list(fresh)
+
+    def not_quiet(self, key: Key) -> None:
+        self._fresh[key] = None
+
+    def watch(self, key: Key, place: ReaderSet) -> None:
+        watch = self._watches.get(key)
+        if watch is None:
+            watch = self._watches[key] = _Watch(self, key)
+        watch.stand_at(place)
+
+    def wait(self, missing_bytes: int, wake: Callable[[], None]) -> None:
+        """Wakes once, when so much may have become readable, or something changed hands."""
+        self._missing_bytes = missing_bytes
+        self._has_waited = True
+        self._wake = wake
+
+    def stop_waiting(self) -> None:
+        self._wake = None
+
+    def wake(self) -> None:
+        """Whoever waits is to be answered with what there is."""
+        wake, self._wake = self._wake, None
+        if wake is not None:
+            wake()
+
+    def close(self) -> None:
+        self._wake = None
+        for watch in self._watches.values():
+            watch.leave()
+        self._watches.clear()
+
+    # ---- what the watches say
+
+    def _grew(self, key: Key, size_bytes: int) -> bool:
+        """False when nobody has looked since it was last said."""
+        known = key in self._fresh
+        self._fresh[key] = None
+        wake = self._wake
+        if wake is None:
+            return not known
+        self._missing_bytes -= size_bytes
+        if self._missing_bytes <= 0:
+            self._wake = None
+            wake()
+        return True
+
+    def _changed(self, key: Key) -> None:
+        self._fresh[key] = None
+        wake, self._wake = self._wake, None
+        if wake is not None:
+            wake()
+
+
+class _Watch:
+    __slots__ = ("_key", "_news", "_place")
+
+    def __init__(self, news: SessionNews, key: Key) -> None:
+        self._news = news
+        self._key = key
+        self._place: ReaderSet | None = None
+
+    def stand_at(self, place: ReaderSet) -> None:
+        if self._place is not place:
+            self.leave()
+            self._place = place
+        place.waiting[self] = None
+
+    def leave(self) -> None:
+        if self._place is not None:
+            self._place.waiting.pop(self, None)
+            self._place = None
+
+    def grew(self, size_bytes: int) -> None:
+        if not self._news._grew(self._key, size_bytes):
+            self.leave()
+
+    def marked(self) -> None:
+        self.grew(0)
+
+    def wake(self) -> None:
+        self._news._changed(self._key)

@@ -1,0 +1,321 @@
+"""Fetch (key 1, versions 4–18): records from an offset on, for consumers and followers.
+
+v4  isolation level, aborted transactions · v5 log start offset · v7 sessions (KIP-227) · v9 current leader epoch
+v10 zstd · v11 preferred read replica (KIP-392) · v12 flexible, last fetched epoch · v13 topic ids
+v15 replica state · v16 current leader and endpoints (KIP-951) · v17 replica directory · v18 follower's high watermark
+Records leave as slices of segment files by sendfile. A fetch that finds less than `min_bytes` waits for the partitions
+to grow, not for the clock. Not done: tiered storage.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import field
+from functools import partial
+from typing import ClassVar, Final
+
+from headrace.handlers.data.changed_partitions import SessionNews
+from headrace.handlers.data.current_leaders import Leaders
+from headrace.handlers.data.fetch_keys import Key
+from headrace.handlers.data.fetch_sessions import NO_SESSION, FetchSessions, Session, Wanted
+from headrace.handlers.data.long_poll import LongPoll, Stop
+from headrace.handlers.data.produce_checks import topic_id_of
+from headrace.handlers.dispatch.context import RequestContext
+from headrace.handlers.dispatch.handler import Handler
+from headrace.handlers.dispatch.metering import Metering
+from headrace.kernel.dataclass import dataclass
+from headrace.kernel.errors import ErrorCode, Fault, Refused, UnknownPartition, UnknownTopicId
+from headrace.net.replies import Parts, Pending
+from headrace.replication.partition import Partition
+from headrace.replication.partitions import Partitions
+from headrace.replication.replica import Follower
+from headrace.replication.waiters import FetchWaiter
+from headrace.wire.apis import ApiKey
+from headrace.wire.codec import RequestHeader
+from headrace.wire.fetch import FetchedPartition, FetchedTopic, encode_fetch_response
+from headrace.wire.fetch_request import FetchRequest, read_fetch_request
+
+_ZSTD_FROM: Final = 10
+_LEADER_TOLD_FROM: Final = 16
+_STORAGE_ERROR_FROM: Final = 6
+_SENT_ELSEWHERE: Final = frozenset({int(ErrorCode.not_leader_or_follower), int(ErrorCode.fenced_leader_epoch)})
+_NOT_LEADER: Final = int(ErrorCode.not_leader_or_follower)
+_HURRIED_WAIT_MS: Final = 20
+
+
+def _monotonic_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
+
+
+@dataclass(slots=True)
+class Asked:
+    """One fetch request, as far as reading needs it."""
+
+    context: RequestContext
+    wanted: dict[Key, Wanted]
+    session: Session | None
+    only_changes: bool
+    follower: Follower | None
+    isolation: int
+    max_bytes: int
+    min_bytes: int
+    client_rack: str
+    # For a follower that has been told everything once: where to look.
+    news: SessionNews | None
+
+
+@dataclass(slots=True)
+class Gathered:
+    """What one look at the partitions gave."""
+
+    fetched: list[tuple[Wanted, FetchedPartition]]
+    size_bytes: int
+    # A fault, a divergence or a better replica: the client must hear of it now.
+    is_urgent: bool
+    readable: list[Partition]
+
+
+@dataclass(frozen=True)
+class Fetch(Handler):
+    partitions: Partitions
+    leaders: Leaders
+    sessions: FetchSessions
+    max_bytes: int = 57_671_680
+    metering: Metering = field(default_factory=Metering)
+    monotonic_ms: Callable[[], int] = _monotonic_ms
+
+    api_key: ClassVar[ApiKey] = ApiKey.FETCH
+    versions: ClassVar[range] = range(4, 19)
+
+    def read(self, header: RequestHeader, frame: memoryview, body_at: int) -> FetchRequest:
+        return read_fetch_request(frame, body_at, header.api_version)
+
+    def serve(self, request: FetchRequest, context: RequestContext) -> Parts | Pending:
+        version = context.header.api_version
+        replica_id = request.replica_id
+        if replica_id >= 0:
+            self.partitions.heard_from(replica_id)
+        try:
+            wanted, session, only_changes = self.sessions.open(
+                request, version, replica_id >= 0, context.received_at_ms
+            )
+        except Refused as refused:
+            return encode_fetch_response(version, context.header.correlation_id, (), error_code=int(refused.code))
+        max_bytes = min(request.max_bytes, self.max_bytes)
+        if self.metering.quotas.limits_fetch and replica_id < 0:
+            max_bytes = self.metering.quotas.fetch_allowance(context.principal, context.client_id, max_bytes)
+        asked = Asked(
+            context,
+            wanted,
+            session,
+            only_changes,
+            Follower(replica_id, request.replica_epoch) if replica_id >= 0 else None,
+            request.isolation_level,
+            max_bytes,
+            min(request.min_bytes, max_bytes),
+            request.rack_id,
+            session.news if session is not None and only_changes else None,
+        )
+        max_wait_ms = request.max_wait_ms
+        if max_wait_ms > _HURRIED_WAIT_MS and self._is_hurried(asked):
+            max_wait_ms = _HURRIED_WAIT_MS
+        gathered = self._gather(asked)
+        if max_wait_ms <= 0 or not _may_wait(asked, gathered):
+            return self._answer(asked, gathered)
+        if asked.follower is not None:
+            asked.follower = asked.follower._replace(is_news=False)
+        poll = LongPoll(partial(self._look_again, asked), max_wait_ms)
+        poll.wait(_watch(asked, gathered, poll.wake))
+        return poll.pending
+
+    def _look_again(self, asked: Asked, is_late: bool, wake: Callable[[], None]) -> Parts | Stop:
+        """The answer of a fetch that waited, or what ends its next wait."""
+        gathered = self._gather(asked)
+        if is_late or not _may_wait(asked, gathered) or self._is_hurried(asked):
+            return self._answer(asked, gathered)
+        return _watch(asked, gathered, wake)
+
+    def _is_hurried(self, asked: Asked) -> bool:
+        return asked.follower is not None and self.sessions.in_a_hurry(self.monotonic_ms())
+
+    # --- reading ---
+
+    def _gather(self, asked: Asked) -> Gathered:
+        gathered = Gathered([], 0, False, [])
+        news = asked.news
+        if news is None:
+            self._look_at(asked, asked.wanted.values(), gathered)
+            return gathered
+        fresh = news.take(asked.wanted, self.monotonic_ms())
+        self._look_at(asked, [asked.wanted[key] for key in fresh if key in asked.wanted], gathered)
+        served: list[Wanted] = []
+        for wanted, one in gathered.fetched:
+            if one.records is not None:
+                served.append(wanted)
+            elif not self._is_quiet(wanted, one):
+                news.not_quiet((wanted.topic, wanted.index))
+        for wanted in served:  # last, so that no partition starves the others
+            news.not_quiet((wanted.topic, wanted.index))
+        return gathered
+
+    def _is_quiet(self, wanted: Wanted, one: FetchedPartition) -> bool:
+        """Whether nothing is left to tell the follower of this partition; then it is watched instead of looked at."""
+        if one.error_code or one.diverging is not None or not wanted.knows(one.high_watermark, one.log_start_offset):
+            return False
+        return wanted.offset == self._partition(wanted.topic, wanted.index).log_end_offset
+
+    def _look_at(self, asked: Asked, several: Iterable[Wanted], gathered: Gathered) -> None:
+        left = asked.max_bytes
+        min_one = True
+        fetched = gathered.fetched
+        news = asked.news
+        for wanted in several:
+            topic, index = wanted.topic, wanted.index
+            try:
+                partition = self._partition(topic, index)
+                if partition.log.config.compression_type == "zstd" and asked.context.version < _ZSTD_FROM:
+                    raise Refused(ErrorCode.unsupported_compression_type, "zstd needs fetch v10 or later")
+                read = partition.read(
+                    wanted.offset,
+                    min(wanted.max_bytes, left),
+                    isolation=asked.isolation,
+                    follower=asked.follower,
+                    current_leader_epoch=wanted.leader_epoch,
+                    last_fetched_epoch=wanted.last_fetched_epoch,
+                    replica_log_start=wanted.replica_log_start,
+                    min_one=min_one,
+                    client_rack=asked.client_rack,
+                )
+            except Fault as fault:
+                # A topic that is gone does not keep the others from waiting: the client would ask without a pause.
+                gathered.is_urgent |= not isinstance(fault, UnknownPartition | UnknownTopicId)
+                self._count_failure(wanted.topic)
+                fetched.append((wanted, self._refused(wanted, fault, asked.context.version)))
+                continue
+            found, high_watermark, stable, log_start, aborted, diverging, preferred = read
+            if found is not None:
+                gathered.size_bytes += found.length
+                left = max(0, left - found.length)
+                min_one = False
+            elif diverging is not None or preferred != -1:
+                gathered.is_urgent = True
+            gathered.readable.append(partition)
+            if news is not None:
+                news.watch((topic, index), partition.tail_readers)
+            fetched.append(
+                (
+                    wanted,
+                    FetchedPartition(
+                        index,
+                        0,
+                        high_watermark,
+                        stable,
+                        log_start,
+                        None if aborted is None else [(a.producer_id, a.first_offset) for a in aborted],
+                        preferred,
+                        found,
+                        diverging,
+                    ),
+                )
+            )
+
+    def _partition(self, topic: str | bytes, index: int) -> Partition:
+        if isinstance(topic, str):
+            return self.partitions.held(topic, index)
+        return self.partitions.by_id(topic, index)
+
+    def _refused(self, wanted: Wanted, fault: Fault, version: int) -> FetchedPartition:
+        code = int(fault.code)
+        if fault.code is ErrorCode.kafka_storage_error and version < _STORAGE_ERROR_FROM:
+            code = _NOT_LEADER
+        leader = None
+        if version >= _LEADER_TOLD_FROM and code in _SENT_ELSEWHERE:
+            name = self._name(wanted.topic)
+            leader = self.leaders.of(name, wanted.index) if name is not None else None
+        # Kafka lists no aborted transactions for what does not exist, and has no list for other faults.
+        unknown = isinstance(fault, UnknownPartition | UnknownTopicId)
+        return FetchedPartition(wanted.index, code, aborted=() if unknown else None, current_leader=leader)
+
+    def _name(self, topic: str | bytes) -> str | None:
+        return topic if isinstance(topic, str) else self.leaders.view.current.topic_names.get(topic_id_of(topic))
+
+    # --- answering ---
+
+    def _answer(self, asked: Asked, gathered: Gathered) -> Parts:
+        session, context = asked.session, asked.context
+        fetched = gathered.fetched
+        if self.metering.quotas.limits_fetch and asked.follower is None:
+            wait_ms = self.metering.fetched(context, gathered.size_bytes, time.time_ns() // 1_000_000)
+            if wait_ms:
+                return self._held_back(asked, wait_ms)
+        if session is not None:
+            told = [(wanted, one) for wanted, one in fetched if wanted.tell(one) or not asked.only_changes]
+            session.moved_to_end([(w.topic, w.index) for w, one in told if one.records is not None])
+            fetched = told
+        topics: list[tuple[str | bytes, list[FetchedPartition]]] = []
+        leaders: set[int] = set()
+        for wanted, one in fetched:
+            if not topics or topics[-1][0] != wanted.topic:
+                topics.append((wanted.topic, []))
+            topics[-1][1].append(one)
+            if one.records is not None:
+                self._count(asked, wanted.topic, one.records.length)
+            if one.current_leader is not None:
+                leaders.add(one.current_leader[0])
+        answered: list[FetchedTopic] = [*topics]
+        return encode_fetch_response(
+            context.version,
+            context.header.correlation_id,
+            answered,
+            session_id=NO_SESSION if session is None else session.id,
+            node_endpoints=self.leaders.endpoints(leaders, context.listener) if leaders else (),
+        )
+
+    def _held_back(self, asked: Asked, wait_ms: int) -> Parts:
+        """No records until the wait is over (KIP-219). A session that was just made is made again by the next fetch."""
+        known = asked.session is not None and asked.only_changes
+        return encode_fetch_response(
+            asked.context.version,
+            asked.context.header.correlation_id,
+            (),
+            throttle_time_ms=wait_ms,
+            session_id=asked.session.id if asked.session is not None and known else NO_SESSION,
+        )
+
+    def _count_failure(self, topic: str | bytes) -> None:
+        name = self._name(topic)
+        if (
+            name is not None and name in self.leaders.view.current.topics
+        ):  # names that clients make up are not remembered
+            self.metering.traffic[name].failed_fetches += 1
+
+    def _count(self, asked: Asked, topic: str | bytes, size_bytes: int) -> None:
+        name = self._name(topic)
+        if name is None:
+            return
+        used = self.metering.traffic[name]
+        used.fetches += 1
+        if asked.follower is None:
+            used.bytes_out += size_bytes
+        else:
+            used.replication_bytes_out += size_bytes
+
+
+def _may_wait(asked: Asked, gathered: Gathered) -> bool:
+    """Too little to answer with, and something that could bring more."""
+    if gathered.is_urgent or gathered.size_bytes >= asked.min_bytes:
+        return False
+    return bool(gathered.readable) or asked.news is not None
+
+
+def _watch(asked: Asked, gathered: Gathered, wake: Callable[[], None]) -> Stop:
+    missing_bytes = asked.min_bytes - gathered.size_bytes
+    news = asked.news
+    if news is not None:
+        news.wait(missing_bytes, wake)
+        return news.stop_waiting
+    waiter = FetchWaiter(missing_bytes, wake)
+    for partition in gathered.readable:
+        waiter.watch(partition.readers if asked.follower is None else partition.tail_readers)
+    return waiter.cancel

@@ -1,0 +1,74 @@
+"""ListOffsets (key 2, versions 1–11): where a partition begins, ends, or stands at a time.
+
+v1  one offset per partition · v2 isolation level · v4 leader epoch (KIP-320) · v6 flexible · v7 max timestamp (KIP-734)
+v8  earliest local · v9 latest tiered (KIP-1005) · v10 timeout · v11 earliest pending upload (KIP-1023)
+Not done: tiered storage, so the tiered questions are answered as Kafka answers them without it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, ClassVar, Final
+
+from headrace.handlers.dispatch.context import RequestContext
+from headrace.handlers.dispatch.handler import Handler
+from headrace.kernel.dataclass import dataclass
+from headrace.kernel.errors import ErrorCode, Fault, Refused
+from headrace.replication.partitions import Partitions
+from headrace.wire.apis import ApiKey
+
+# Special timestamps, and the first version that knows them.
+_KNOWN_FROM: Final = {-1: 0, -2: 0, -3: 7, -4: 8, -5: 9, -6: 11}
+_CONSUMER: Final = -1
+_DEBUGGER: Final = -2
+
+
+@dataclass(frozen=True)
+class ListOffsets(Handler):
+    partitions: Partitions
+
+    api_key: ClassVar[ApiKey] = ApiKey.LIST_OFFSETS
+    versions: ClassVar[range] = range(1, 12)
+
+    def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        isolation, asker = getattr(request, "isolation_level", 0), int(request.replica_id)
+        asked = Counter((topic.name, p.partition_index) for topic in request.topics for p in topic.partitions)
+        topics = []
+        for topic in request.topics:
+            answers = {}
+            for partition in topic.partitions:
+                index = partition.partition_index
+                repeated = asked[topic.name, index] > 1
+                answers[index] = self._answer(topic.name, partition, asker, isolation, context.version, repeated)
+            topics.append({"name": topic.name, "partitions": list(answers.values())})
+        return {"topics": topics}
+
+    def _answer(
+        self, topic: str, question: Any, asker: int, isolation: int, version: int, repeated: bool
+    ) -> dict[str, Any]:
+        index, timestamp = question.partition_index, question.timestamp
+        # One partition's fault is that partition's answer; it never costs the others theirs.
+        try:
+            if repeated:
+                raise Refused(ErrorCode.invalid_request, f"{topic}-{index} is asked for twice")
+            if timestamp < 0 and version < _KNOWN_FROM.get(timestamp, version + 1):
+                raise Refused(
+                    ErrorCode.unsupported_version, f"timestamp {timestamp} needs a later version than {version}"
+                )
+            partition = self.partitions.held(topic, index)
+            epoch = getattr(question, "current_leader_epoch", -1)
+            found = (
+                partition.offset_here(timestamp, epoch)
+                if asker == _DEBUGGER
+                else partition.offset_for(timestamp, None if asker != _CONSUMER else isolation, epoch)
+            )
+        except Fault as fault:
+            return {"partition_index": index, "error_code": int(fault.code)}
+        offset, timestamp_ms, leader_epoch = found
+        return {
+            "partition_index": index,
+            "error_code": 0,
+            "timestamp": timestamp_ms,
+            "offset": offset,
+            "leader_epoch": leader_epoch,
+        }

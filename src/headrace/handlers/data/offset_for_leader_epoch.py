@@ -1,0 +1,40 @@
+"""OffsetForLeaderEpoch (key 23, versions 2–4): where an epoch ended, by which a log finds what it must cut.
+
+v2  current leader epoch of the asker (KIP-320) · v3 replica id · v4 flexible
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from headrace.handlers.dispatch.context import RequestContext
+from headrace.handlers.dispatch.handler import Handler
+from headrace.kernel.dataclass import dataclass
+from headrace.kernel.errors import Fault
+from headrace.replication.partitions import Partitions
+from headrace.wire.apis import ApiKey
+
+
+@dataclass(frozen=True)
+class OffsetForLeaderEpoch(Handler):
+    partitions: Partitions
+
+    api_key: ClassVar[ApiKey] = ApiKey.OFFSET_FOR_LEADER_EPOCH
+    versions: ClassVar[range] = range(2, 5)
+
+    def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        return {
+            "topics": [
+                {"topic": topic.topic, "partitions": [self._answer(topic.topic, one) for one in topic.partitions]}
+                for topic in request.topics
+            ]
+        }
+
+    def _answer(self, topic: str, question: Any) -> dict[str, Any]:
+        try:
+            # A follower compares epochs first: who knows a newer one than it hears that, not that others lead.
+            partition = self.partitions.held(topic, question.partition)
+            epoch, end_offset = partition.end_offset_for_epoch(question.leader_epoch, question.current_leader_epoch)
+        except Fault as fault:
+            return {"partition": question.partition, "error_code": int(fault.code)}
+        return {"partition": question.partition, "error_code": 0, "leader_epoch": epoch, "end_offset": end_offset}

@@ -1,0 +1,41 @@
+"""Letters to the controller (`coordination.letters`) are served as brokers' own requests: who may write to the store is
+a broker, or could do worse."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Final
+
+from headrace.coordination.letter_reader import Serve
+from headrace.handlers.dispatch.context import ANONYMOUS
+from headrace.handlers.dispatch.forwarded_requests import serve_inner
+from headrace.handlers.dispatch.table import HandlerTable
+from headrace.kernel.errors import Refused
+
+logger = logging.getLogger(__name__)
+
+# What brokers ask the controller: topics they need, in-sync sets, their clients' requests, controlled shutdown,
+# producer ids, lost disks.
+BY_LETTER: Final = frozenset({19, 56, 58, 63, 67, 73})
+
+
+def letter_service(table: HandlerTable, listener: str) -> Serve:
+    """`listener`: the brokers' own."""
+
+    async def serve(data: bytes) -> bytes:
+        try:
+            return await serve_inner(
+                table,
+                data,
+                BY_LETTER,
+                host="",
+                listener=listener,
+                principal=ANONYMOUS,
+                now_ms=time.time_ns() // 1_000_000,
+            )
+        except Refused as refused:
+            logger.warning("a letter was not served: %s", refused.message)
+            return b""
+
+    return serve

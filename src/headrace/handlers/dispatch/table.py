@@ -1,0 +1,34 @@
+"""The handlers that are served. What ApiVersions advertises and what COMPATIBILITY.md lists is read from here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from headrace.handlers.dispatch.handler import Handler
+from headrace.wire.apis import api_name
+
+
+class HandlerTable:
+    def __init__(self, handlers: Iterable[Handler] = ()) -> None:
+        self._handlers: dict[int, Handler] = {}
+        for handler in handlers:
+            self.add(handler)
+
+    def add(self, handler: Handler) -> None:
+        key = handler.api_key
+        assert key not in self._handlers, f"{api_name(key)} has two handlers"
+        self._handlers[key] = handler
+
+    def get(self, api_key: int) -> Handler | None:
+        return self._handlers.get(api_key)
+
+    def __iter__(self) -> Iterator[Handler]:
+        return iter(sorted(self._handlers.values(), key=lambda handler: handler.api_key))
+
+    def advertised(self) -> list[tuple[int, int, int]]:
+        """(API key, lowest, highest version) of everything a client may ask for, by key."""
+        return [
+            (h.api_key, h.versions.start if h.advertised_from is None else h.advertised_from, h.versions.stop - 1)
+            for h in self
+            if h.is_advertised
+        ]

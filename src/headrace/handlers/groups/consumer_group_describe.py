@@ -1,0 +1,89 @@
+"""ConsumerGroupDescribe (key 69, versions 0–1): groups of the new protocol (KIP-848). v1 member type."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
+
+from headrace.cluster.view import ClusterView
+from headrace.coordinators.group.coordinator import GroupCoordinator
+from headrace.coordinators.group.core.consumer_group import ConsumerGroup, ConsumerMember
+from headrace.handlers.dispatch.context import RequestContext
+from headrace.handlers.dispatch.handler import Handler
+from headrace.handlers.security.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
+from headrace.kernel.dataclass import dataclass
+from headrace.kernel.errors import ErrorCode, Fault
+from headrace.wire.apis import ApiKey
+
+
+@dataclass(frozen=True)
+class ConsumerGroupDescribe(Handler):
+    groups: GroupCoordinator
+    view: ClusterView
+
+    api_key: ClassVar[ApiKey] = ApiKey.CONSUMER_GROUP_DESCRIBE
+    versions: ClassVar[range] = range(2)
+
+    async def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
+        return {"groups": await asyncio.gather(*(self._describe(g, operations) for g in request.group_ids))}
+
+    async def _describe(self, group_id: str, operations: int) -> dict[str, Any]:
+        try:
+            group = await self.groups.describe_consumer(group_id)
+        except Fault as fault:
+            failed = _head(ConsumerGroup(group_id, epoch=0), fault.code, fault.message, "")
+            return {**failed, "group_state": "", "assignor_name": "", "members": [], "authorized_operations": NOT_ASKED}
+        default = self.groups.settings.consumer_assignors[0]
+        head = _head(group, ErrorCode.none, None, group.shown_assignor(default))
+        members = [self._member(member, group) for member in group.members.values()]
+        return {**head, "members": members, "authorized_operations": operations}
+
+    def _member(self, member: ConsumerMember, group: ConsumerGroup) -> dict[str, Any]:
+        about = member.about
+        return {
+            "member_id": member.member_id,
+            "instance_id": about.instance_id,
+            "rack_id": about.rack_id,
+            "member_epoch": member.epoch,
+            "client_id": about.client_id,
+            "client_host": about.client_host,
+            "subscribed_topic_names": about.topic_names,
+            "subscribed_topic_regex": about.topic_regex or "",
+            "assignment": self._assignment(_held(member)),
+            "target_assignment": self._assignment(group.target.get(member.member_id, {})),
+            "member_type": 0 if member.uses_classic_protocol else 1,
+        }
+
+    def _assignment(self, partitions: Mapping[uuid.UUID, Iterable[int]]) -> dict[str, Any]:
+        names = self.view.current.topic_names
+        return {
+            "topic_partitions": [
+                {"topic_id": topic_id, "topic_name": names[topic_id], "partitions": sorted(indexes)}
+                for topic_id, indexes in partitions.items()
+                if topic_id in names
+            ]
+        }
+
+
+def _held(member: ConsumerMember) -> dict[uuid.UUID, set[int]]:
+    """What nobody else may have: also what the member was told to give up and has not yet."""
+    held: dict[uuid.UUID, set[int]] = {}
+    for partitions in (member.assigned, member.pending_revocation):
+        for topic_id, indexes in partitions.items():
+            held.setdefault(topic_id, set()).update(indexes)
+    return held
+
+
+def _head(group: ConsumerGroup, error: ErrorCode, message: str | None, assignor: str) -> dict[str, Any]:
+    return {
+        "error_code": error,
+        "error_message": message,
+        "group_id": group.group_id,
+        "group_state": group.state_name,
+        "group_epoch": group.epoch,
+        "assignment_epoch": group.assignment_epoch,
+        "assignor_name": assignor,
+    }

@@ -1,0 +1,48 @@
+"""ConsumerGroupHeartbeat (key 68, versions 0–1): the new consumer protocol (KIP-848).
+
+v0 the coordinator makes the member id · v1 the client does, and may subscribe by a regular expression
+Epoch 0 joins, -1 leaves, -2 leaves for now (static members).
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from headrace.coordinators.group.coordinator import GroupCoordinator
+from headrace.coordinators.group.core.heartbeat_messages import HeartbeatRequest
+from headrace.handlers.dispatch.context import RequestContext
+from headrace.handlers.dispatch.handler import Handler
+from headrace.handlers.groups.heartbeat_answers import heartbeat_answer
+from headrace.kernel.dataclass import dataclass
+from headrace.wire.apis import ApiKey
+from headrace.wire.codec import millis
+
+
+@dataclass(frozen=True)
+class ConsumerGroupHeartbeat(Handler):
+    groups: GroupCoordinator
+
+    api_key: ClassVar[ApiKey] = ApiKey.CONSUMER_GROUP_HEARTBEAT
+    versions: ClassVar[range] = range(2)
+
+    async def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        owned = request.topic_partitions
+        return await heartbeat_answer(
+            self.groups.consumer_heartbeat(
+                HeartbeatRequest(
+                    request.group_id,
+                    request.member_id,
+                    request.member_epoch,
+                    context.client_id or "",
+                    f"/{context.peer_host}",
+                    request.instance_id,
+                    request.rack_id,
+                    millis(request.rebalance_timeout),
+                    request.subscribed_topic_names,
+                    getattr(request, "subscribed_topic_regex", None),
+                    request.server_assignor,
+                    None if owned is None else {t.topic_id: frozenset(t.partitions) for t in owned},
+                ),
+                context.version,
+            )
+        )

@@ -1,0 +1,32 @@
+"""DeleteGroups (key 42, versions 0–2): groups without members go, with their offsets. v2 flexible."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, ClassVar
+
+from headrace.coordinators.group.coordinator import GroupCoordinator
+from headrace.handlers.dispatch.context import RequestContext
+from headrace.handlers.dispatch.handler import Handler
+from headrace.kernel.dataclass import dataclass
+from headrace.kernel.errors import ErrorCode, Fault
+from headrace.wire.apis import ApiKey
+
+
+@dataclass(frozen=True)
+class DeleteGroups(Handler):
+    groups: GroupCoordinator
+
+    api_key: ClassVar[ApiKey] = ApiKey.DELETE_GROUPS
+    versions: ClassVar[range] = range(3)
+
+    async def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        names = list(dict.fromkeys(request.groups_names))
+        errors = await asyncio.gather(*map(self._delete, names))
+        return {"results": [{"group_id": name, "error_code": error} for name, error in zip(names, errors, strict=True)]}
+
+    async def _delete(self, group_id: str) -> ErrorCode:
+        try:
+            return await self.groups.delete_group(group_id)
+        except Fault as fault:
+            return fault.code

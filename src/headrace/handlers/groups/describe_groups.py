@@ -1,0 +1,69 @@
+"""DescribeGroups (key 15, versions 0–6): classic groups with their members.
+
+v3 authorised operations (KIP-430) · v4 static members · v5 flexible · v6 GROUP_ID_NOT_FOUND with a message (KIP-1043);
+before, a group that is not there is described as dead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, ClassVar, Final
+
+from headrace.coordinators.group.coordinator import GroupCoordinator
+from headrace.coordinators.group.core.descriptions import DescribedClassicGroup
+from headrace.handlers.dispatch.context import RequestContext
+from headrace.handlers.dispatch.handler import Handler
+from headrace.handlers.security.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
+from headrace.kernel.dataclass import dataclass
+from headrace.kernel.errors import ErrorCode, Fault
+from headrace.wire.apis import ApiKey
+
+_NOT_FOUND_FROM: Final = 6
+
+
+@dataclass(frozen=True)
+class DescribeGroups(Handler):
+    groups: GroupCoordinator
+
+    api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_GROUPS
+    versions: ClassVar[range] = range(7)
+
+    async def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        operations = GROUP_OPERATIONS if getattr(request, "include_authorized_operations", False) else NOT_ASKED
+        answers = await asyncio.gather(*(self._describe(g, context.version, operations) for g in request.groups))
+        return {"groups": answers}
+
+    async def _describe(self, group_id: str, version: int, operations: int) -> dict[str, Any]:
+        try:
+            group = await self.groups.describe_classic(group_id)
+        except Fault as fault:
+            return _answer(DescribedClassicGroup(group_id, "", ""), fault.code, None, NOT_ASKED)
+        if group is not None:
+            return _answer(group, ErrorCode.none, None, operations)
+        dead = DescribedClassicGroup(group_id, "Dead", "")
+        if version < _NOT_FOUND_FROM:
+            return _answer(dead, ErrorCode.none, None, operations)
+        return _answer(dead, ErrorCode.group_id_not_found, f"Group {group_id} not found.", NOT_ASKED)
+
+
+def _answer(group: DescribedClassicGroup, error: ErrorCode, message: str | None, operations: int) -> dict[str, Any]:
+    return {
+        "error_code": error,
+        "error_message": message,
+        "group_id": group.group_id,
+        "group_state": group.state,
+        "protocol_type": group.protocol_type,
+        "protocol_data": group.protocol,
+        "members": [
+            {
+                "member_id": m.member_id,
+                "group_instance_id": m.instance_id,
+                "client_id": m.client_id,
+                "client_host": m.client_host,
+                "member_metadata": m.metadata,
+                "member_assignment": m.assignment,
+            }
+            for m in group.members
+        ],
+        "authorized_operations": operations,
+    }

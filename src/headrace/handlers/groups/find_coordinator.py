@@ -1,0 +1,106 @@
+"""FindCoordinator (key 10, versions 0–6): which broker coordinates a group, a transactional id or a share-partition.
+
+v1 key type (group, transaction) · v3 flexible · v4 several keys at once (KIP-699) · v5 TRANSACTION_ABORTABLE · v6 share
+The coordinator's topic is created on the first question; the answer waits for it, so a first consumer starts without a
+round of retries.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any, ClassVar, Final, Protocol
+
+from headrace.cluster.view import ClusterView
+from headrace.handlers.dispatch.context import RequestContext
+from headrace.handlers.dispatch.handler import Handler
+from headrace.kernel.dataclass import dataclass
+from headrace.kernel.errors import ErrorCode
+from headrace.kernel.ids import (
+    GROUP_METADATA_TOPIC,
+    SHARE_GROUP_STATE_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+    coordinator_partition,
+    uuid_from_text,
+)
+from headrace.wire.apis import ApiKey
+
+_TOPICS: Final = {0: GROUP_METADATA_TOPIC, 1: TRANSACTION_STATE_TOPIC, 2: SHARE_GROUP_STATE_TOPIC}
+_SHARE: Final = 2
+_BATCHED_FROM: Final = 4
+_SHARE_FROM: Final = 6
+_INDEX: Final = re.compile(r"[+-]?[0-9]{1,10}")
+_LEADER_WITHIN_SECONDS: Final = 2.0
+
+
+class InternalTopics(Protocol):
+    async def ensure(self, name: str) -> bool:
+        """Whether the topic is there, now at the latest."""
+
+
+@dataclass(frozen=True)
+class FindCoordinator(Handler):
+    view: ClusterView
+    internal_topics: InternalTopics
+
+    api_key: ClassVar[ApiKey] = ApiKey.FIND_COORDINATOR
+    versions: ClassVar[range] = range(7)
+
+    async def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        key_type = getattr(request, "key_type", 0)
+        if context.version < _BATCHED_FROM:
+            return await self._find(request.key, key_type, context)
+        found = await asyncio.gather(*(self._find(key, key_type, context) for key in request.coordinator_keys))
+        return {"coordinators": found}
+
+    async def _find(self, key: str, key_type: int, context: RequestContext) -> dict[str, Any]:
+        topic = _TOPICS.get(key_type)
+        if topic is None or (key_type == _SHARE and context.version < _SHARE_FROM):
+            return _answer(key, ErrorCode.invalid_request, f"coordinator key type {key_type}")
+        if key_type == _SHARE and not _names_a_share_partition(key):
+            return _answer(key, ErrorCode.invalid_request, f"key {key!r}: must be group:topic id:partition")
+        if topic not in self.view.current.topics and not await self.internal_topics.ensure(topic):
+            return _answer(key, ErrorCode.coordinator_not_available, f"{topic} could not be created yet: ask again")
+        await self.view.wait_until(
+            lambda image: self._endpoint(topic, key, context) is not None, _LEADER_WITHIN_SECONDS
+        )
+        endpoint = self._endpoint(topic, key, context)
+        if endpoint is None:
+            return _answer(key, ErrorCode.coordinator_not_available, "its partition has no leader: ask again")
+        node_id, host, port = endpoint
+        # Kafka's words for success, in the one form of the answer and in the other.
+        words = "NONE" if context.version < _BATCHED_FROM else ""
+        return _answer(key, ErrorCode.none, words, node_id, host, port)
+
+    def _endpoint(self, topic: str, key: str, context: RequestContext) -> tuple[int, str, int] | None:
+        image = self.view.current
+        info = image.topics.get(topic)
+        if info is None or not info.partitions:
+            return None
+        leader = info.partitions[coordinator_partition(key, len(info.partitions))].leader
+        broker = image.brokers.get(leader)
+        endpoint = None if broker is None or broker.fenced else broker.endpoint(context.listener)
+        return None if endpoint is None else (leader, endpoint.host, endpoint.port)
+
+
+def _names_a_share_partition(key: str) -> bool:
+    # A group's id may hold colons; those at the end of the key Kafka does not see.
+    group_id, topic_id, index = ["", "", *key.rstrip(":").rsplit(":", 2)][-3:]
+    try:
+        uuid_from_text(topic_id)
+    except ValueError:
+        return False
+    return bool(group_id.strip()) and _INDEX.fullmatch(index) is not None and -(2**31) <= int(index) < 2**31
+
+
+def _answer(
+    key: str, error: ErrorCode, message: str, node_id: int = -1, host: str = "", port: int = -1
+) -> dict[str, Any]:
+    return {
+        "key": key,
+        "error_code": error,
+        "error_message": message,
+        "node_id": node_id,
+        "host": host,
+        "port": port,
+    }

@@ -1,0 +1,47 @@
+"""Heartbeat (key 12, versions 0–4): a member of a classic group is alive; the answer tells it when to rejoin.
+
+v3 static members · v4 flexible
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any, ClassVar
+
+from headrace.coordinators.group.coordinator import GroupCoordinator
+from headrace.coordinators.runtime import settled
+from headrace.handlers.dispatch.context import RequestContext
+from headrace.handlers.dispatch.handler import Handler
+from headrace.kernel.dataclass import dataclass
+from headrace.kernel.errors import ErrorCode, Fault
+from headrace.wire.apis import ApiKey
+
+
+@dataclass(frozen=True)
+class Heartbeat(Handler):
+    groups: GroupCoordinator
+
+    api_key: ClassVar[ApiKey] = ApiKey.HEARTBEAT
+    versions: ClassVar[range] = range(5)
+
+    def serve(self, request: Any, context: RequestContext) -> dict[str, Any] | Coroutine[None, None, dict[str, Any]]:
+        try:
+            reply = self.groups.heartbeat(
+                request.group_id, request.member_id, getattr(request, "group_instance_id", None), request.generation_id
+            )
+        except Fault as fault:
+            return _answer(fault)
+        return {"error_code": reply} if isinstance(reply, ErrorCode) else _later(reply)
+
+
+async def _later(reply: Any) -> dict[str, Any]:
+    try:
+        return {"error_code": await settled(reply)}
+    except Fault as fault:
+        return _answer(fault)
+
+
+def _answer(fault: Fault) -> dict[str, Any]:
+    # While the group is being loaded nobody is put out: the member is told that all is well.
+    loading = fault.code is ErrorCode.coordinator_load_in_progress
+    return {"error_code": ErrorCode.none if loading else fault.code}

@@ -1,0 +1,44 @@
+"""LeaveGroup (key 13, versions 0–5): members leave, or are removed by an administrator.
+
+v3 several members, static ones by their instance id alone (KIP-345) · v4 flexible · v5 reason (KIP-800)
+Every member that was named is in the answer, found or not: clients look for theirs.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Final
+
+from headrace.coordinators.group.coordinator import GroupCoordinator
+from headrace.coordinators.group.core.classic_messages import LeavingMember, LeftMember
+from headrace.coordinators.runtime import settled
+from headrace.handlers.dispatch.context import RequestContext
+from headrace.handlers.dispatch.handler import Handler
+from headrace.kernel.dataclass import dataclass
+from headrace.kernel.errors import ErrorCode, Fault
+from headrace.wire.apis import ApiKey
+
+_BATCHED_FROM: Final = 3
+
+
+@dataclass(frozen=True)
+class LeaveGroup(Handler):
+    groups: GroupCoordinator
+
+    api_key: ClassVar[ApiKey] = ApiKey.LEAVE_GROUP
+    versions: ClassVar[range] = range(6)
+
+    async def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        if context.version < _BATCHED_FROM:
+            leaving = [LeavingMember(request.member_id)]
+        else:
+            leaving = [LeavingMember(m.member_id, m.group_instance_id) for m in request.members]
+        try:
+            left: list[LeftMember] = await settled(self.groups.leave(request.group_id, leaving))
+        except Fault as fault:
+            return {"error_code": fault.code, "members": []}
+        return {
+            "error_code": left[0].error if context.version < _BATCHED_FROM else ErrorCode.none,
+            "members": [
+                {"member_id": m.member_id, "group_instance_id": m.instance_id, "error_code": m.error} for m in left
+            ],
+        }

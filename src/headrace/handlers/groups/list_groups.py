@@ -1,0 +1,40 @@
+"""ListGroups (key 16, versions 0–5): the groups that this broker coordinates.
+
+v3 flexible · v4 filter by state (KIP-518) · v5 types and filter by type (KIP-848)
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from headrace.coordinators.group.coordinator import GroupCoordinator
+from headrace.handlers.dispatch.context import RequestContext
+from headrace.handlers.dispatch.handler import Handler
+from headrace.kernel.dataclass import dataclass
+from headrace.kernel.errors import ErrorCode
+from headrace.wire.apis import ApiKey
+
+
+@dataclass(frozen=True)
+class ListGroups(Handler):
+    groups: GroupCoordinator
+
+    api_key: ClassVar[ApiKey] = ApiKey.LIST_GROUPS
+    versions: ClassVar[range] = range(6)
+
+    async def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        listed = await self.groups.list_groups(
+            getattr(request, "states_filter", ()), getattr(request, "types_filter", ())
+        )
+        return {
+            "error_code": ErrorCode.none,
+            "groups": [
+                {
+                    "group_id": group.group_id,
+                    "protocol_type": group.protocol_type,
+                    "group_state": group.state,
+                    "group_type": group.type,
+                }
+                for group in listed
+            ],
+        }

@@ -1,0 +1,22 @@
+"""DescribeAcls (key 29, versions 1–3): access rules. Without an authorizer: SECURITY_DISABLED, as Kafka answers."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Final
+
+from headrace.handlers.dispatch.context import RequestContext
+from headrace.handlers.dispatch.handler import Handler
+from headrace.kernel.dataclass import dataclass
+from headrace.kernel.errors import ErrorCode, Refused
+from headrace.wire.apis import ApiKey
+
+NO_AUTHORIZER: Final = "No Authorizer is configured on the broker"
+
+
+@dataclass(frozen=True)
+class DescribeAcls(Handler):
+    api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_ACLS
+    versions: ClassVar[range] = range(1, 4)
+
+    def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        raise Refused(ErrorCode.security_disabled, NO_AUTHORIZER)

@@ -1,0 +1,25 @@
+"""SaslAuthenticate (key 36, versions 0–2): refused, see `sasl_handshake`."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from headrace.handlers.dispatch.context import RequestContext
+from headrace.handlers.dispatch.handler import Handler
+from headrace.kernel.dataclass import dataclass
+from headrace.kernel.errors import ErrorCode
+from headrace.wire.apis import ApiKey
+
+
+@dataclass(frozen=True)
+class SaslAuthenticate(Handler):
+    api_key: ClassVar[ApiKey] = ApiKey.SASL_AUTHENTICATE
+    versions: ClassVar[range] = range(3)
+
+    def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        return {
+            "error_code": int(ErrorCode.illegal_sasl_state),
+            "error_message": f"listener {context.listener} does not authenticate",
+            "auth_bytes": b"",
+            "session_lifetime": 0,
+        }

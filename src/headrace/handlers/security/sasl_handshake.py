@@ -1,0 +1,23 @@
+"""SaslHandshake (key 17, versions 0–1): refused, for a PLAINTEXT listener has nobody to authenticate.
+
+Kafka answers the same on such a listener: ILLEGAL_SASL_STATE and no mechanisms.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from headrace.handlers.dispatch.context import RequestContext
+from headrace.handlers.dispatch.handler import Handler
+from headrace.kernel.dataclass import dataclass
+from headrace.kernel.errors import ErrorCode
+from headrace.wire.apis import ApiKey
+
+
+@dataclass(frozen=True)
+class SaslHandshake(Handler):
+    api_key: ClassVar[ApiKey] = ApiKey.SASL_HANDSHAKE
+    versions: ClassVar[range] = range(2)
+
+    def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        return {"error_code": int(ErrorCode.illegal_sasl_state), "mechanisms": []}

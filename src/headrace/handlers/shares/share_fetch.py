@@ -1,0 +1,74 @@
+"""ShareFetch (key 78, versions 1–2): take records from the queues of a share group (KIP-932).
+
+v2 acquire mode (strict record limit) and renewal of locks (KIP-1206, KIP-1222)
+Acknowledgements may ride along; their outcome is told apart from the fetch's.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from headrace.coordinators.share.consumption import PartitionAnswer, ShareFetchRequest
+from headrace.handlers.dispatch.context import RequestContext
+from headrace.handlers.dispatch.handler import Handler
+from headrace.handlers.shares.share_answers import ShareRequests, acknowledgements_of
+from headrace.kernel.dataclass import dataclass
+from headrace.kernel.errors import ErrorCode, Refused
+from headrace.wire.apis import ApiKey
+from headrace.wire.codec import millis
+
+_BATCH_OPTIMIZED, _RECORD_LIMIT = 0, 1
+
+
+@dataclass(frozen=True)
+class ShareFetch(Handler):
+    requests: ShareRequests
+
+    api_key: ClassVar[ApiKey] = ApiKey.SHARE_FETCH
+    versions: ClassVar[range] = range(1, 3)
+
+    async def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        return await self.requests.serve(
+            request,
+            context,
+            lambda: self.requests.consumption.fetch(_asked(request), context.when_closed),
+            _row,
+        )
+
+
+def _asked(request: Any) -> ShareFetchRequest:
+    """Raises INVALID_REQUEST."""
+    mode = getattr(request, "share_acquire_mode", _BATCH_OPTIMIZED)
+    if mode not in (_BATCH_OPTIMIZED, _RECORD_LIMIT):
+        raise Refused(ErrorCode.invalid_request, f"share acquire mode {mode}: 0 is batch_optimized, 1 is record_limit")
+    return ShareFetchRequest(
+        request.group_id,
+        request.member_id,
+        request.share_session_epoch,
+        millis(request.max_wait),
+        request.min_bytes,
+        request.max_bytes,
+        request.max_records,
+        max(request.batch_size, 1),
+        [(t.topic_id, p.partition_index) for t in request.topics for p in t.partitions],
+        [(t.topic_id, p) for t in request.forgotten_topics_data for p in t.partitions],
+        acknowledgements_of(request.topics),
+        strict=mode == _RECORD_LIMIT,
+        renews=getattr(request, "is_renew_ack", False),
+    )
+
+
+def _row(index: int, answer: PartitionAnswer, leader: dict[str, int]) -> dict[str, Any]:
+    return {
+        "partition_index": index,
+        "error_code": answer.error,
+        "error_message": answer.message,
+        "acknowledge_error_code": answer.acknowledge_error,
+        "acknowledge_error_message": answer.acknowledge_message,
+        "current_leader": leader,
+        "records": answer.records,
+        "acquired_records": [
+            {"first_offset": each.first, "last_offset": each.last, "delivery_count": each.deliveries}
+            for each in answer.acquired
+        ],
+    }

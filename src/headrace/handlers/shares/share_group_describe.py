@@ -1,0 +1,68 @@
+"""ShareGroupDescribe (key 77, version 1): share groups with their members (KIP-932)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, ClassVar
+
+from headrace.cluster.core import features
+from headrace.cluster.view import ClusterView
+from headrace.coordinators.group.coordinator import GroupCoordinator
+from headrace.coordinators.group.core.share_group import ShareGroup, ShareMember
+from headrace.handlers.dispatch.context import RequestContext
+from headrace.handlers.dispatch.handler import Handler
+from headrace.handlers.security.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
+from headrace.kernel.dataclass import dataclass
+from headrace.kernel.errors import ErrorCode, Fault
+from headrace.wire.apis import ApiKey
+
+
+@dataclass(frozen=True)
+class ShareGroupDescribe(Handler):
+    groups: GroupCoordinator
+    view: ClusterView
+
+    api_key: ClassVar[ApiKey] = ApiKey.SHARE_GROUP_DESCRIBE
+    versions: ClassVar[range] = range(1, 2)
+
+    async def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
+        return {"groups": await asyncio.gather(*(self._describe(g, operations) for g in request.group_ids))}
+
+    async def _describe(self, group_id: str, operations: int) -> dict[str, Any]:
+        try:
+            features.require(self.view.current, features.SHARE_GROUPS)
+            group = await self.groups.share_group(group_id)
+        except Fault as fault:
+            empty = {"group_state": "", "group_epoch": 0, "assignment_epoch": 0, "assignor_name": "", "members": []}
+            head = {"error_code": fault.code, "error_message": fault.message, "group_id": group_id}
+            return {**head, **empty, "authorized_operations": NOT_ASKED}
+        return {
+            "error_code": ErrorCode.none,
+            "error_message": None,
+            "group_id": group_id,
+            "group_state": group.state_name,
+            "group_epoch": group.epoch,
+            "assignment_epoch": group.assignment_epoch,
+            "assignor_name": "simple",
+            "members": [self._member(member, group) for member in group.members.values()],
+            "authorized_operations": operations,
+        }
+
+    def _member(self, member: ShareMember, group: ShareGroup) -> dict[str, Any]:
+        names = self.view.current.topic_names
+        return {
+            "member_id": member.member_id,
+            "rack_id": member.about.rack_id,
+            "member_epoch": member.epoch,
+            "client_id": member.about.client_id,
+            "client_host": member.about.client_host,
+            "subscribed_topic_names": member.about.topic_names,
+            "assignment": {
+                "topic_partitions": [
+                    {"topic_id": topic_id, "topic_name": names[topic_id], "partitions": sorted(indexes)}
+                    for topic_id, indexes in member.assigned.items()
+                    if topic_id in names
+                ]
+            },
+        }

@@ -1,0 +1,36 @@
+"""ShareGroupHeartbeat (key 76, version 1): members of share groups (KIP-932). Epoch 0 joins, -1 leaves."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from headrace.coordinators.group.coordinator import GroupCoordinator
+from headrace.coordinators.group.core.heartbeat_messages import ShareHeartbeatRequest
+from headrace.handlers.dispatch.context import RequestContext
+from headrace.handlers.dispatch.handler import Handler
+from headrace.handlers.groups.heartbeat_answers import heartbeat_answer
+from headrace.kernel.dataclass import dataclass
+from headrace.wire.apis import ApiKey
+
+
+@dataclass(frozen=True)
+class ShareGroupHeartbeat(Handler):
+    groups: GroupCoordinator
+
+    api_key: ClassVar[ApiKey] = ApiKey.SHARE_GROUP_HEARTBEAT
+    versions: ClassVar[range] = range(1, 2)
+
+    async def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        return await heartbeat_answer(
+            self.groups.share_heartbeat(
+                ShareHeartbeatRequest(
+                    request.group_id,
+                    request.member_id,
+                    request.member_epoch,
+                    context.client_id or "",
+                    f"/{context.peer_host}",
+                    request.rack_id,
+                    request.subscribed_topic_names,
+                )
+            )
+        )

@@ -1,0 +1,166 @@
+"""The share coordinator's own APIs, for brokers only (KIP-932): 83 initialise, 84 read, 85 write, 86 delete and 87
+summarise the state of queues. The leaders of partitions ask, and the group coordinator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, ClassVar, Final
+
+from headrace.coordinators.codec.share_state import ShareKey, StateBatch
+from headrace.coordinators.share.core.runs import RecordState
+from headrace.coordinators.share.core.share_state import NOT_STARTED
+from headrace.coordinators.share.state_coordinator import ShareStateCoordinator
+from headrace.handlers.dispatch.context import RequestContext
+from headrace.handlers.dispatch.handler import Handler
+from headrace.kernel.dataclass import dataclass
+from headrace.kernel.errors import ErrorCode, Fault, Refused, UnknownPartition
+from headrace.wire.apis import ApiKey
+
+_STATES: Final = frozenset(int(state) for state in RecordState)
+
+Ask = Callable[[ShareKey, Any], Awaitable[dict[str, Any]]]
+
+
+async def _each(request: Any, ask: Ask, nothing: dict[str, Any]) -> dict[str, Any]:
+    """One answer per partition; one partition's fault never costs the others theirs."""
+    results = []
+    for topic in request.topics:
+        partitions = []
+        for partition in topic.partitions:
+            key = ShareKey(request.group_id, topic.topic_id, partition.partition)
+            try:
+                if topic.topic_id is None:
+                    raise UnknownPartition("a topic without an id: queues are known by it")
+                answer = {"error_code": ErrorCode.none, "error_message": None, **await ask(key, partition)}
+            except Fault as fault:
+                answer = {"error_code": fault.code, "error_message": fault.message, **nothing}
+            partitions.append({"partition": partition.partition, **answer})
+        results.append({"topic_id": topic.topic_id, "partitions": partitions})
+    return {"results": results}
+
+
+class _OfBrokers(Handler):
+    """What a client gets that asks as if it were a broker: the refusal, partition by partition."""
+
+    nothing: ClassVar[dict[str, Any]] = {}
+
+    def refuse(self, request: Any, context: RequestContext, error_code: int, message: str) -> dict[str, Any]:
+        refused = {"error_code": error_code, "error_message": message, **self.nothing}
+        results = [
+            {
+                "topic_id": topic.topic_id,
+                "partitions": [{"partition": one.partition, **refused} for one in topic.partitions],
+            }
+            for topic in request.topics
+        ]
+        return {"results": results}
+
+
+@dataclass(frozen=True)
+class InitializeShareGroupState(_OfBrokers):
+    states: ShareStateCoordinator
+
+    api_key: ClassVar[ApiKey] = ApiKey.INITIALIZE_SHARE_GROUP_STATE
+    versions: ClassVar[range] = range(1)
+
+    async def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        async def ask(key: ShareKey, partition: Any) -> dict[str, Any]:
+            await self.states.initialize(key, partition.state_epoch, partition.start_offset)
+            return {}
+
+        return await _each(request, ask, {})
+
+
+@dataclass(frozen=True)
+class ReadShareGroupState(_OfBrokers):
+    states: ShareStateCoordinator
+
+    api_key: ClassVar[ApiKey] = ApiKey.READ_SHARE_GROUP_STATE
+    versions: ClassVar[range] = range(1)
+    nothing: ClassVar[dict[str, Any]] = {"state_epoch": 0, "start_offset": 0, "state_batches": []}
+
+    async def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        async def ask(key: ShareKey, partition: Any) -> dict[str, Any]:
+            found = await self.states.read(key, partition.leader_epoch)
+            return {
+                "state_epoch": found.state_epoch,
+                "start_offset": found.start_offset,
+                "state_batches": [batch._asdict() for batch in found.batches],
+            }
+
+        return await _each(request, ask, self.nothing)
+
+
+def _batch(given: Any) -> StateBatch:
+    if given.delivery_state not in _STATES or not 0 <= given.first_offset <= given.last_offset:
+        raise Refused(
+            ErrorCode.invalid_request,
+            f"offsets {given.first_offset} to {given.last_offset} in state {given.delivery_state}: no run of records",
+        )
+    return StateBatch(given.first_offset, given.last_offset, given.delivery_state, given.delivery_count)
+
+
+@dataclass(frozen=True)
+class WriteShareGroupState(_OfBrokers):
+    states: ShareStateCoordinator
+
+    api_key: ClassVar[ApiKey] = ApiKey.WRITE_SHARE_GROUP_STATE
+    versions: ClassVar[range] = range(2)
+
+    async def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        async def ask(key: ShareKey, partition: Any) -> dict[str, Any]:
+            await self.states.write(
+                key,
+                partition.state_epoch,
+                partition.leader_epoch,
+                partition.start_offset,
+                getattr(partition, "delivery_complete_count", -1),
+                [_batch(one) for one in partition.state_batches],
+            )
+            return {}
+
+        return await _each(request, ask, {})
+
+
+@dataclass(frozen=True)
+class DeleteShareGroupState(_OfBrokers):
+    states: ShareStateCoordinator
+
+    api_key: ClassVar[ApiKey] = ApiKey.DELETE_SHARE_GROUP_STATE
+    versions: ClassVar[range] = range(1)
+
+    async def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        async def ask(key: ShareKey, partition: Any) -> dict[str, Any]:
+            await self.states.delete(key)
+            return {}
+
+        return await _each(request, ask, {})
+
+
+@dataclass(frozen=True)
+class ReadShareGroupStateSummary(_OfBrokers):
+    states: ShareStateCoordinator
+
+    api_key: ClassVar[ApiKey] = ApiKey.READ_SHARE_GROUP_STATE_SUMMARY
+    versions: ClassVar[range] = range(2)
+    nothing: ClassVar[dict[str, Any]] = {
+        "state_epoch": 0,
+        "leader_epoch": 0,
+        "start_offset": NOT_STARTED,
+        "delivery_complete_count": -1,
+    }
+
+    async def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        async def ask(key: ShareKey, partition: Any) -> dict[str, Any]:
+            found = await self.states.summary(key)
+            if found is None:
+                return self.nothing
+            return {
+                "state_epoch": found.state_epoch,
+                "leader_epoch": found.leader_epoch,
+                "start_offset": found.start_offset,
+                "delivery_complete_count": found.delivery_complete_count,
+            }
+
+        return await _each(request, ask, self.nothing)

@@ -1,0 +1,119 @@
+"""CreateTopics (key 19, versions 2–7): new topics, each with its own result.
+
+v2  throttling · v4 defaults for partitions and replication factor by -1 (KIP-464) · v5 flexible, configs in the answer
+(KIP-525) · v6 quotas on partition changes · v7 topic ids
+Served by the controller; any broker takes it and sends it on. A timeout of 0 creates nothing and says so, as Kafka
+does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import field
+from typing import Any, ClassVar
+
+from headrace.config import BrokerConfig, describe_topic
+from headrace.controller.core.topics import NewTopic
+from headrace.controller.gateway import ControllerGateway
+from headrace.controller.results import TopicResult
+from headrace.handlers.dispatch.context import RequestContext
+from headrace.handlers.dispatch.handler import Handler
+from headrace.handlers.dispatch.metering import EXCEEDED, Metering
+from headrace.kernel.dataclass import dataclass
+from headrace.kernel.errors import ErrorCode
+from headrace.wire.apis import ApiKey
+from headrace.wire.codec import millis
+
+
+@dataclass(frozen=True)
+class CreateTopics(Handler):
+    gateway: ControllerGateway
+    config: Callable[[], BrokerConfig]
+    metering: Metering = field(default_factory=Metering)
+
+    api_key: ClassVar[ApiKey] = ApiKey.CREATE_TOPICS
+    versions: ClassVar[range] = range(2, 8)
+
+    async def serve(self, request: Any, context: RequestContext) -> Any:
+        timeout = millis(request.timeout) / 1000
+        if timeout <= 0:
+            return self.refuse(request, context, int(ErrorCode.request_timed_out), None)
+        answer = await self.gateway.serve(
+            request,
+            context.header,
+            context.principal,
+            context.peer_host,
+            lambda: self._create(request, context),
+            timeout=timeout,
+        )
+        names = [str(row["name"]) for row in answer["topics"] if not int(row["error_code"])]
+        if names and not request.validate_only:
+            # Whoever asks this very broker next should find the topics, as with a broker that is the controller itself.
+            await self.gateway.view.wait_until(lambda image: all(n in image.topics for n in names), min(timeout, 0.5))
+        return answer
+
+    def refuse(self, request: Any, context: RequestContext, error_code: int, message: str | None) -> dict[str, Any]:
+        names = dict.fromkeys(str(topic.name) for topic in request.topics)
+        results = [TopicResult(name, ErrorCode(error_code), message) for name in names]
+        return {"throttle_time": 0, "topics": [self._row(result) for result in results]}
+
+    async def _create(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        asked = [
+            NewTopic(
+                str(topic.name),
+                int(topic.num_partitions),
+                int(topic.replication_factor),
+                {int(a.partition_index): tuple(map(int, a.broker_ids)) for a in topic.assignments},
+                {str(config.name): config.value for config in topic.configs},
+                _twice(int(a.partition_index) for a in topic.assignments),
+            )
+            for topic in request.topics
+        ]
+        sizes = [(new, len(new.assignments) or new.partitions) for new in asked]
+        default = int(self.config()["num.partitions"])
+        admitted, refused, wait_ms = self.metering.admit_mutations(
+            context, ((new, default if size < 1 else size) for new, size in sizes), strict=context.version >= 6
+        )
+        results = await self.gateway.controller.create_topics(admitted, validate_only=request.validate_only)
+        results += [TopicResult(new.name, *EXCEEDED) for new in refused]
+        return {"throttle_time": wait_ms, "topics": [self._row(result) for result in results]}
+
+    def _row(self, result: TopicResult) -> dict[str, Any]:
+        created = result.topic
+        if created is None:
+            return {
+                "name": result.name,
+                "topic_id": None,
+                "error_code": int(result.error),
+                "error_message": result.message,
+                "num_partitions": -1,
+                "replication_factor": -1,
+                "configs": [],
+            }
+        return {
+            "name": result.name,
+            "topic_id": created.id,
+            "error_code": 0,
+            "error_message": None,
+            "num_partitions": len(created.partitions),
+            "replication_factor": len(created.partitions[0].replicas),
+            "configs": [
+                {
+                    "name": entry.name,
+                    "value": entry.value,
+                    "read_only": entry.is_read_only,
+                    "config_source": int(entry.source),
+                    "is_sensitive": entry.is_sensitive,
+                }
+                for entry in sorted(describe_topic(self.config(), result.configs), key=lambda entry: entry.name)
+            ],
+        }
+
+
+def _twice(indexes: Iterable[int]) -> int | None:
+    seen: set[int] = set()
+    for index in indexes:
+        if index in seen:
+            return index
+        seen.add(index)
+    return None

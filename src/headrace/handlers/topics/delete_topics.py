@@ -1,0 +1,91 @@
+"""DeleteTopics (key 20, versions 1–6): topics by name, or from v6 by id (KIP-516).
+
+v3  TOPIC_DELETION_DISABLED (older versions: INVALID_REQUEST) · v4 flexible · v5 error messages · v6 names or ids
+"""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import Any, ClassVar
+from uuid import UUID
+
+from headrace.controller.gateway import ControllerGateway
+from headrace.controller.results import TopicResult
+from headrace.handlers.dispatch.context import RequestContext
+from headrace.handlers.dispatch.handler import Handler
+from headrace.handlers.dispatch.metering import EXCEEDED, Metering
+from headrace.kernel.dataclass import dataclass
+from headrace.kernel.errors import ErrorCode
+from headrace.wire.apis import ApiKey
+from headrace.wire.codec import millis
+
+
+@dataclass(frozen=True)
+class DeleteTopics(Handler):
+    gateway: ControllerGateway
+    metering: Metering = field(default_factory=Metering)
+
+    api_key: ClassVar[ApiKey] = ApiKey.DELETE_TOPICS
+    versions: ClassVar[range] = range(1, 7)
+
+    async def serve(self, request: Any, context: RequestContext) -> Any:
+        timeout = millis(request.timeout) / 1000
+        if timeout <= 0:
+            return self.refuse(request, context, int(ErrorCode.request_timed_out), None)
+        answer = await self.gateway.serve(
+            request,
+            context.header,
+            context.principal,
+            context.peer_host,
+            lambda: self._delete(request, context),
+            timeout=timeout,
+        )
+        names = [str(row["name"]) for row in answer["responses"] if row["name"] and not int(row["error_code"])]
+        await self.gateway.view.wait_until(lambda image: not any(n in image.topics for n in names), min(timeout, 0.5))
+        return answer
+
+    def refuse(self, request: Any, context: RequestContext, error_code: int, message: str | None) -> dict[str, Any]:
+        results = [TopicResult(name, ErrorCode(error_code), message, topic_id) for name, topic_id in _asked(request)]
+        return {"throttle_time": 0, "responses": [_row(result, context.version) for result in results]}
+
+    async def _delete(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        asked = _asked(request)
+        for name, topic_id in asked:
+            if (name is None) == (topic_id is None):
+                why = (
+                    "You may not specify both topic name and topic id."
+                    if name
+                    else "Neither topic name nor id were specified."
+                )
+                return self.refuse(request, context, int(ErrorCode.invalid_request), why)
+        admitted, refused, wait_ms = self.metering.admit_mutations(
+            context, ((one, self._partitions(*one)) for one in asked), strict=context.version >= 5
+        )
+        results = await self.gateway.controller.delete_topics(admitted)
+        results += [TopicResult(name, *EXCEEDED, topic_id) for name, topic_id in refused]
+        return {"throttle_time": wait_ms, "responses": [_row(result, context.version) for result in results]}
+
+    def _partitions(self, name: str | None, topic_id: UUID | None) -> int:
+        image = self.gateway.view.current
+        topic = image.topics.get(name) if name is not None else image.topic_by_id(topic_id) if topic_id else None
+        return len(topic.partitions) if topic is not None else 0
+
+
+def _asked(request: Any) -> list[tuple[str | None, UUID | None]]:
+    """Up to v5 a request has names only; from v6 on it has names and ids in one list."""
+    return [(str(name), None) for name in request.topic_names] + [
+        (None if t.name is None else str(t.name), t.topic_id) for t in request.topics
+    ]
+
+
+def _row(result: TopicResult, version: int) -> dict[str, Any]:
+    error = result.error
+    if error is ErrorCode.topic_deletion_disabled and version < 3:
+        error = ErrorCode.invalid_request
+    # The name is not given away to someone who only knows the id of a topic that is not there.
+    return {
+        "name": result.name if result.name is not None or version >= 6 else "",
+        "topic_id": result.topic_id,
+        "error_code": int(error),
+        "error_message": result.message,
+    }

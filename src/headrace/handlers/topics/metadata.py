@@ -1,0 +1,204 @@
+"""Metadata (key 3, versions 0–13): who the brokers are, and who leads which partition.
+
+v0  empty list = all topics (null from v1) · v4 auto-creation can be declined (KIP-204) · v5 offline replicas
+v7  leader epoch · v8 authorised operations · v9 flexible · v10 topic ids · v12 topics by id · v13 top-level error
+A topic that does not exist is created on asking when `auto.create.topics.enable` and the client allow it; the answer
+does not wait for that: it says UNKNOWN_TOPIC_OR_PARTITION, and the client asks again, as with Kafka. Answers about
+existing topics are kept, encoded, until the cluster image changes.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable
+from dataclasses import field
+from typing import Any, ClassVar, Final, Protocol
+
+from headrace.cluster.core.image import ClusterImage, TopicInfo
+from headrace.cluster.view import ClusterView
+from headrace.handlers.dispatch.context import RequestContext
+from headrace.handlers.dispatch.handler import Handler
+from headrace.handlers.security.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from headrace.handlers.topics.partition_states import partition_state
+from headrace.kernel.dataclass import dataclass
+from headrace.kernel.errors import ErrorCode
+from headrace.kernel.ids import INTERNAL_TOPICS, topic_name_problem
+from headrace.net.replies import Parts
+from headrace.wire.apis import ApiKey
+from headrace.wire.codec import encode_response
+
+_AUTO_CREATE_CHOICE_FROM: Final = 4
+_TOPICS_BY_ID_FROM: Final = 12
+_KEPT_ANSWERS: Final = 128
+
+
+class AutoCreation(Protocol):
+    """Creates topics that clients ask for, where the broker's settings allow it."""
+
+    def is_enabled(self) -> bool: ...
+
+    def begin(self, names: Iterable[str]) -> None:
+        """Sets the creation of each going, unless it is under way already."""
+
+
+@dataclass
+class EncodedAnswers:
+    """Whole frames of the current image, to be sent again with another correlation id."""
+
+    image: ClusterImage | None = None
+    frames: dict[tuple[Any, ...], bytes] = field(default_factory=dict)
+
+    def get(self, image: ClusterImage, key: tuple[Any, ...], encode: Callable[[], bytearray]) -> bytes:
+        if self.image is not image or len(self.frames) >= _KEPT_ANSWERS:
+            self.image = image
+            self.frames.clear()
+        frame = self.frames.get(key)
+        if frame is None:
+            frame = self.frames[key] = bytes(encode())
+        return frame
+
+
+@dataclass(frozen=True)
+class Metadata(Handler):
+    view: ClusterView
+    auto_creation: AutoCreation
+    answers: EncodedAnswers = field(default_factory=EncodedAnswers)
+
+    api_key: ClassVar[ApiKey] = ApiKey.METADATA
+    versions: ClassVar[range] = range(14)
+
+    def serve(self, request: Any, context: RequestContext) -> dict[str, Any] | Parts:
+        version, image = context.version, self.view.current
+        topics = request.topics
+        if topics is None or (version == 0 and not topics):
+            return self._known(image, None, request, context)
+        problem = _misuse_of_ids(topics, version)
+        if problem is not None:
+            return self.refuse(request, context, int(ErrorCode.invalid_request), problem)
+        by_id = [topic for topic in topics if getattr(topic, "topic_id", None) is not None]
+        if by_id:
+            # As Kafka does: one id, and what has only a name is passed over.
+            return self._answer(
+                image, [self._by_id(image, topic, request, context) for topic in by_id], request, context
+            )
+        names = tuple(dict.fromkeys(str(topic.name) for topic in topics))
+        missing = [name for name in names if name not in image.topics]
+        if not missing:
+            return self._known(image, names, request, context)
+        allowed = version < _AUTO_CREATE_CHOICE_FROM or request.allow_auto_topic_creation
+        if allowed and self.auto_creation.is_enabled():
+            self.auto_creation.begin(name for name in missing if topic_name_problem(name) is None)
+        return self._by_name(image, names, request, context)
+
+    def refuse(self, request: Any, context: RequestContext, error_code: int, message: str) -> dict[str, Any]:
+        """Metadata has no error at its top before v13: every topic that was asked for carries it."""
+        topics = [
+            _missing_topic(error_code, topic.name or "", getattr(topic, "topic_id", None))
+            for topic in request.topics or ()
+        ]
+        return {
+            "brokers": [],
+            "cluster_id": None,
+            "controller_id": -1,
+            "topics": topics,
+            "cluster_authorized_operations": NOT_ASKED,
+            "error_code": 0,
+        }
+
+    def _by_name(
+        self, image: ClusterImage, names: tuple[str, ...], request: Any, context: RequestContext
+    ) -> dict[str, Any]:
+        # Who may do what with a topic does not depend on its being there.
+        operations = TOPIC_OPERATIONS if _asked_operations(request)[0] else NOT_ASKED
+        topics = []
+        for name in names:
+            info = image.topics.get(name)
+            if info is not None:
+                topics.append(self._topic(image, info, request, context))
+            elif topic_name_problem(name) is not None:
+                topics.append(_missing_topic(int(ErrorCode.invalid_topic_exception), name, None, operations))
+            else:
+                topics.append(_missing_topic(int(ErrorCode.unknown_topic_or_partition), name, None, operations))
+        return self._answer(image, topics, request, context)
+
+    def _by_id(self, image: ClusterImage, topic: Any, request: Any, context: RequestContext) -> dict[str, Any]:
+        info = None if topic.topic_id is None else image.topic_by_id(topic.topic_id)
+        if info is None:
+            return _missing_topic(int(ErrorCode.unknown_topic_id), None, topic.topic_id)
+        return self._topic(image, info, request, context)
+
+    def _known(
+        self, image: ClusterImage, names: tuple[str, ...] | None, request: Any, context: RequestContext
+    ) -> Parts:
+        version = context.version
+        key = (version, context.listener, names, *_asked_operations(request))
+
+        def encode() -> bytearray:
+            infos = image.topics.values() if names is None else [image.topics[name] for name in names]
+            topics = [self._topic(image, info, request, context) for info in infos]
+            return encode_response(3, version, 0, self._answer(image, topics, request, context))
+
+        frame = bytearray(self.answers.get(image, key, encode))
+        struct.pack_into(">i", frame, 4, context.header.correlation_id)
+        return [frame]
+
+    def _topic(self, image: ClusterImage, info: TopicInfo, request: Any, context: RequestContext) -> dict[str, Any]:
+        listener = context.listener
+        return {
+            "error_code": 0,
+            "name": info.name,
+            "topic_id": info.id,
+            "is_internal": info.is_internal,
+            "partitions": [partition_state(image, index, one, listener) for index, one in enumerate(info.partitions)],
+            "topic_authorized_operations": TOPIC_OPERATIONS if _asked_operations(request)[0] else NOT_ASKED,
+        }
+
+    def _answer(
+        self, image: ClusterImage, topics: list[dict[str, Any]], request: Any, context: RequestContext
+    ) -> dict[str, Any]:
+        brokers = []
+        for broker in image.brokers.values():
+            endpoint = broker.endpoint(context.listener)
+            if endpoint is not None and not broker.fenced:
+                brokers.append(
+                    {"node_id": broker.id, "host": endpoint.host, "port": endpoint.port, "rack": broker.rack}
+                )
+        return {
+            "brokers": brokers,
+            "cluster_id": image.cluster_id,
+            "controller_id": image.controller_id,
+            "topics": topics,
+            "cluster_authorized_operations": CLUSTER_OPERATIONS if _asked_operations(request)[1] else NOT_ASKED,
+            "error_code": 0,
+        }
+
+
+def _asked_operations(request: Any) -> tuple[bool, bool]:
+    return (
+        bool(getattr(request, "include_topic_authorized_operations", False)),
+        bool(getattr(request, "include_cluster_authorized_operations", False)),
+    )
+
+
+def _missing_topic(error_code: int, name: str | None, topic_id: Any, operations: int = NOT_ASKED) -> dict[str, Any]:
+    return {
+        "error_code": error_code,
+        "name": name,
+        "topic_id": topic_id,
+        "is_internal": name in INTERNAL_TOPICS,
+        "partitions": [],
+        "topic_authorized_operations": operations,
+    }
+
+
+def _misuse_of_ids(topics: Iterable[Any], version: int) -> str | None:
+    for topic in topics:
+        topic_id = getattr(topic, "topic_id", None)
+        if version >= _TOPICS_BY_ID_FROM:
+            if topic.name is None and topic_id is None:
+                return "a topic with neither a name nor an id"
+        elif topic.name is None:
+            return f"a topic without a name: metadata v{version} needs names"
+        elif topic_id is not None:
+            return f"topic id {topic.topic_id}: metadata v{version} needs names"
+    return None

@@ -1,0 +1,40 @@
+"""AddOffsetsToTxn (key 25, versions 0–4): the offsets of a group join a transaction.
+
+v2 PRODUCER_FENCED · v3 flexible · v4 TRANSACTION_ABORTABLE (KIP-890)
+What joins is the partition of `__consumer_offsets` that holds the group, or will: clients ask this before they look for
+the group's coordinator, which is when that topic comes into being.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from headrace.coordinators.group.coordinator import GroupCoordinator
+from headrace.coordinators.txn.coordinator import TransactionCoordinator
+from headrace.handlers.dispatch.context import RequestContext
+from headrace.handlers.dispatch.handler import Handler
+from headrace.handlers.transactions.fencing import as_old_clients_know_it
+from headrace.kernel.dataclass import dataclass
+from headrace.kernel.ids import GROUP_METADATA_TOPIC, TopicPartition
+from headrace.wire.apis import ApiKey
+
+_FENCED_FROM_VERSION = 2
+
+
+@dataclass(frozen=True)
+class AddOffsetsToTxn(Handler):
+    transactions: TransactionCoordinator
+    groups: GroupCoordinator
+
+    api_key: ClassVar[ApiKey] = ApiKey.ADD_OFFSETS_TO_TXN
+    versions: ClassVar[range] = range(5)
+
+    async def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        index = self.groups.runtime.partition_of(request.group_id)
+        error = await self.transactions.add_partitions(
+            request.transactional_id,
+            request.producer_id,
+            request.producer_epoch,
+            [TopicPartition(GROUP_METADATA_TOPIC, index)],
+        )
+        return {"error_code": as_old_clients_know_it(error, context.version, _FENCED_FROM_VERSION)}

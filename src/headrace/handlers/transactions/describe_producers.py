@@ -1,0 +1,55 @@
+"""DescribeProducers (key 61, version 0): who writes to a partition with a producer id, and in which transaction."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from headrace.handlers.dispatch.context import RequestContext
+from headrace.handlers.dispatch.handler import Handler
+from headrace.kernel.dataclass import dataclass
+from headrace.kernel.errors import ErrorCode, Fault, Refused
+from headrace.kernel.ids import topic_name_problem
+from headrace.replication.partitions import Partitions
+from headrace.wire.apis import ApiKey
+
+
+@dataclass(frozen=True)
+class DescribeProducers(Handler):
+    partitions: Partitions
+
+    api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_PRODUCERS
+    versions: ClassVar[range] = range(1)
+
+    def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        return {
+            "topics": [
+                {"name": topic.name, "partitions": [self._answer(topic.name, one) for one in topic.partition_indexes]}
+                for topic in request.topics
+            ]
+        }
+
+    def _answer(self, topic: str, index: int) -> dict[str, Any]:
+        try:
+            problem = topic_name_problem(topic)
+            if problem is not None:
+                raise Refused(ErrorCode.invalid_topic_exception, problem)
+            log = self.partitions.held(topic, index).log  # of any replica: tools ask the one they are told to
+        except Fault as fault:
+            return {
+                "partition_index": index,
+                "error_code": int(fault.code),
+                "error_message": fault.message,
+                "active_producers": [],
+            }
+        producers = [
+            {
+                "producer_id": producer.producer_id,
+                "producer_epoch": producer.epoch,
+                "last_sequence": producer.last_sequence,
+                "last_timestamp": producer.last_timestamp_ms,
+                "coordinator_epoch": producer.coordinator_epoch,
+                "current_txn_start_offset": -1 if producer.txn_first_offset is None else producer.txn_first_offset,
+            }
+            for producer in log.producers.entries.values()
+        ]
+        return {"partition_index": index, "error_code": 0, "error_message": None, "active_producers": producers}

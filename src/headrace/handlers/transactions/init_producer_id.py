@@ -1,0 +1,46 @@
+"""InitProducerId (key 22, versions 0–5): a producer id, and with a transactional id also its epoch.
+
+v0–1 · v2 flexible · v3 the producer's present id and epoch, to recover from errors (KIP-360) · v4 PRODUCER_FENCED
+v5 TRANSACTION_ABORTABLE (KIP-890)
+Not done: v6, two-phase commit with an outside coordinator (KIP-939), which Kafka itself does not enable.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from headrace.coordinators.txn.coordinator import TransactionCoordinator
+from headrace.coordinators.txn.core.transaction import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Answer
+from headrace.handlers.dispatch.context import RequestContext
+from headrace.handlers.dispatch.handler import Handler
+from headrace.handlers.transactions.fencing import as_old_clients_know_it
+from headrace.kernel.dataclass import dataclass
+from headrace.kernel.errors import ErrorCode
+from headrace.wire.apis import ApiKey
+from headrace.wire.codec import millis
+
+_FENCED_FROM_VERSION = 4
+
+
+@dataclass(frozen=True)
+class InitProducerId(Handler):
+    transactions: TransactionCoordinator
+
+    api_key: ClassVar[ApiKey] = ApiKey.INIT_PRODUCER_ID
+    versions: ClassVar[range] = range(6)
+
+    async def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        producer_id = int(getattr(request, "producer_id", NO_PRODUCER_ID))
+        epoch = int(getattr(request, "producer_epoch", NO_PRODUCER_EPOCH))
+        if (producer_id == NO_PRODUCER_ID) != (epoch == NO_PRODUCER_EPOCH):
+            answer = Answer(ErrorCode.invalid_request)
+        else:
+            expected = None if producer_id == NO_PRODUCER_ID else (producer_id, epoch)
+            answer = await self.transactions.init_producer_id(
+                request.transactional_id, millis(request.transaction_timeout), expected
+            )
+        return {
+            "error_code": as_old_clients_know_it(answer.error, context.version, _FENCED_FROM_VERSION),
+            "producer_id": answer.producer_id,
+            "producer_epoch": answer.producer_epoch,
+        }

@@ -1,0 +1,55 @@
+"""ListTransactions (key 66, versions 0–2): the transactions that this broker coordinates (KIP-664).
+
+v0 filters by state and producer id · v1 by duration (KIP-994) · v2 by a pattern over the transactional id (KIP-1152)
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from headrace.coordinators.group.core.regex import BadRegex, Regex
+from headrace.coordinators.txn.coordinator import TransactionCoordinator
+from headrace.coordinators.txn.core.queries import ListFilter
+from headrace.handlers.dispatch.context import RequestContext
+from headrace.handlers.dispatch.handler import Handler
+from headrace.kernel.dataclass import dataclass
+from headrace.kernel.errors import ErrorCode, Refused
+from headrace.wire.apis import ApiKey
+
+
+@dataclass(frozen=True)
+class ListTransactions(Handler):
+    transactions: TransactionCoordinator
+
+    api_key: ClassVar[ApiKey] = ApiKey.LIST_TRANSACTIONS
+    versions: ClassVar[range] = range(3)
+
+    async def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+        wanted = ListFilter(
+            frozenset(int(i) for i in request.producer_id_filters),
+            tuple(str(label) for label in request.state_filters),
+            int(getattr(request, "duration_filter", -1)),
+            _compiled(getattr(request, "transactional_id_pattern", None)),
+        )
+        found = await self.transactions.transactions(wanted)
+        return {
+            "error_code": 0,
+            "unknown_state_filters": wanted.unknown_states,
+            "transaction_states": [
+                {
+                    "transactional_id": t.transactional_id,
+                    "producer_id": t.producer_id,
+                    "transaction_state": t.state.label,
+                }
+                for t in found
+            ],
+        }
+
+
+def _compiled(pattern: str | None) -> Regex | None:
+    if not pattern:
+        return None
+    try:
+        return Regex(pattern)
+    except BadRegex as problem:
+        raise Refused(ErrorCode.invalid_regular_expression, f"pattern {pattern!r}: {problem}") from problem
