@@ -1,45 +1,123 @@
-"""The README's tour works as written."""
+"""The README's tour works as written, on both brokers that it names: each block is run, and what a terminal shows is
+compared with what stands below the command.
+"""
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
-from headrace.testing import RunningBroker
+import pexpect
+import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-
-
-def commands() -> list[str]:
-    """Every command of the tour's shell block, without its comments."""
-    tour = (ROOT / "README.md").read_text().split("## A two-minute tour")[1]
-    block = re.search(r"```sh\n(.*?)```", tour, re.DOTALL)
-    assert block is not None
-    lines = [line for line in block[1].splitlines() if line and not line.startswith("#")]
-    return re.sub(r"\\\n\s*", "", "\n".join(lines)).splitlines()
+from headrace.pipelines import demo
+from tests.support.effort import is_long
+from tests.support.ports import free_port
+from tests.support.readme import README, ROOT, TOUR, moved, python_block, steps
 
 
-def test_the_tour_runs_as_it_is_written(running: RunningBroker) -> None:
-    outputs: list[str] = []
-    for command in commands():
-        here = command.replace("localhost:9092", running.bootstrap)
-        done = subprocess.run(here, shell=True, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
-        assert done.returncode == 0, f"{here}\n{done.stdout}{done.stderr}"
-        outputs.append(done.stdout)
-    created, _, read, lag, altered = outputs
-    assert "Created topic orders" in created
-    assert sorted(read.split("\n")[:3]) == ["ann\tcake", "ann\ttea", "bob\tcoffee"]
-    assert read.index("tea") < read.index("cake")
-    assert "kitchen" in lag
-    assert "Completed updating config for topic orders" in altered
+def at_a_terminal(command: str, address: str) -> tuple[int | None, str]:
+    screen = pexpect.spawn(
+        "bash", ["-c", moved(command, address)], cwd=str(ROOT), env=dict(os.environ), encoding="utf-8", timeout=60
+    )
+    screen.expect(pexpect.EOF)
+    screen.close()
+    return screen.exitstatus, (screen.before or "").replace("\r\n", "\n")
+
+
+def ordered_by_key(text: str) -> list[str]:
+    """Records of one key come in order; those of different keys lie in partitions, which come in any order."""
+    lines = text.strip("\n").splitlines()
+    return sorted(lines, key=lambda line: line.partition("\t")[0] if "\t" in line else "")
+
+
+@pytest.fixture
+def headrace_start(tmp_path: Path) -> Iterator[str]:
+    """The command that the tour names, with a port of this test."""
+    assert "`.venv/bin/headrace start --data data`" in TOUR
+    port = free_port()
+    words = [sys.executable, "-m", "headrace.cli", "start", "--data", "data", "--listen", f"127.0.0.1:{port}"]
+    started = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    assert started.stdout is not None
+    try:
+        assert b"serves" in started.stdout.readline()
+        yield f"localhost:{port}"
+    finally:
+        started.send_signal(signal.SIGINT)
+        started.stdout.close()
+        assert started.wait(30) == 0
+
+
+@pytest.fixture
+def make_run_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The broker that `make run` starts, by the function that starts it there; without Spark beside it."""
+    monkeypatch.setattr(demo, "_USUAL_PORT", free_port())
+    with demo.embedded_broker(tmp_path / "data" / "broker") as address:
+        yield address
+
+
+@pytest.fixture
+def make_run(tmp_path: Path) -> Iterator[str]:
+    """All that `make run` starts, at a terminal."""
+    if not is_long():
+        pytest.skip("starts Spark (HEADRACE_EFFORT=long)")
+    assert "exec $(BIN)/headrace demo wordcount --data data" in (ROOT / "Makefile").read_text()
+    screen = pexpect.spawn(
+        sys.executable, ["-m", "headrace.cli", "demo", "wordcount", "--data", "data"],
+        cwd=str(tmp_path), env=dict(os.environ), timeout=120, dimensions=(50, 140),
+        encoding="utf-8", codec_errors="replace",
+    )  # fmt: skip
+    colour = r"(?:\x1b\[[\d;]*m)*"
+    screen.expect(rf"The broker serves {colour}localhost:{colour}(\d+)")
+    address = f"localhost:{screen.match[1]}"
+    screen.expect(r"streams-wordcount-output: \d\d+ words")
+    yield address
+    screen.sendintr()
+    screen.expect(pexpect.EOF)
+    screen.close()
+
+
+@pytest.mark.parametrize("broker", ["headrace_start", "make_run_broker", "make_run"])
+def test_the_tour_prints_what_the_readme_shows(broker: str, request: pytest.FixtureRequest) -> None:
+    address = request.getfixturevalue(broker)
+    assert len(steps()) == 6
+    for step in steps():
+        code, shown = at_a_terminal(step.command, address)
+        assert code == 0, f"{step.command}\n{shown}"
+        assert ordered_by_key(shown) == ordered_by_key(step.prints), f"{step.command}\n{shown}"
+
+
+def test_the_producer_in_python_writes(headrace_start: str) -> None:
+    from confluent_kafka import Consumer
+
+    exec(moved(python_block("confluent_kafka"), headrace_start), {})
+    consumer = Consumer({"bootstrap.servers": headrace_start, "group.id": "till", "auto.offset.reset": "earliest"})
+    consumer.subscribe(["orders"])
+    message = consumer.poll(30)
+    consumer.close()
+    assert message is not None
+    assert (message.error(), message.key(), message.value()) == (None, b"ann", b"scone")
+
+
+def test_the_test_in_python_passes(tmp_path: Path) -> None:
+    shown = python_block("def test_orders")
+    assert shown.count("...") == 1
+    (tmp_path / "test_orders.py").write_text(shown.replace("...", "assert kafka.bootstrap.startswith('127.0.0.1:')"))
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_orders.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert "1 passed" in done.stdout, done.stdout + done.stderr
 
 
 def test_the_two_commands_come_first() -> None:
-    opening = (ROOT / "README.md").read_text().split("## ")[0]
+    opening = README.split("## ")[0]
     assert re.findall(r"^make (\w+)", opening, re.MULTILINE) == ["run", "test"]
 
 
 def test_every_link_in_the_readme_leads_somewhere() -> None:
-    for target in re.findall(r"\]\((?!http)([^)#]+)\)", (ROOT / "README.md").read_text()):
+    for target in re.findall(r"\]\((?!http)([^)#]+)\)", README):
         assert (ROOT / target).exists(), target

@@ -16,8 +16,10 @@ from headrace.config.aliases import BROKER_ALIASES, unknown_key_warning
 from headrace.config.key import ConfigError, Key, Update, Value
 from headrace.config.keys import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS
 
-# A broker that stands alone cannot hold three copies of its internal topics. Kafka's own sample file sets these to 1.
+# What Kafka's own sample file sets for a single broker. It cannot hold three copies of its internal topics, and with
+# Kafka's default delay the first reader of every new group waits three seconds for members that never come.
 _STANDING_ALONE = {
+    "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",

@@ -138,6 +138,13 @@ def test_a_broker_alone_keeps_one_copy_of_its_internal_topics() -> None:
     assert load_broker_config({key: "2"})[key] == 2
 
 
+def test_a_new_group_of_a_broker_alone_does_not_wait_for_more_members() -> None:
+    key = "group.initial.rebalance.delay.ms"
+    assert load_broker_config({})[key] == 0
+    assert load_broker_config({"zookeeper.connect": "z:2181"})[key] == 3000
+    assert load_broker_config({key: "500"})[key] == 500
+
+
 def test_node_id_and_broker_id_are_one_number() -> None:
     assert load_broker_config({"node.id": "4"})["broker.id"] == 4
     assert load_broker_config({"broker.id": "4"})["node.id"] == 4

@@ -94,6 +94,8 @@ def consumer_settings(arguments: Arguments) -> dict[str, Any]:
         "bootstrap.servers": bootstrap_address(arguments),
         "topic.metadata.refresh.interval.ms": "5000",
         "allow.auto.create.topics": "true",
+        "enable.partition.eof": "true",
+        "enable.auto.offset.store": "false",
         **quiet_log(),
     }
 
@@ -122,7 +124,7 @@ def _start(consumer: Any, arguments: Arguments) -> None:
 
 def _messages(consumer: Any, arguments: Arguments) -> Iterator[Any]:
     """Messages until the limit, the time-out or an interrupt."""
-    from confluent_kafka import KafkaError
+    from confluent_kafka import KafkaError, TopicPartition
 
     limit, timeout_ms = arguments["max-messages"], arguments["timeout-ms"]
     given = 0
@@ -135,6 +137,11 @@ def _messages(consumer: Any, arguments: Arguments) -> Iterator[Any]:
                 return
             continue
         error = message.error()
+        if error is not None and error.code() == KafkaError._PARTITION_EOF:
+            # A partition without records has a position too, as with Kafka's consumer: the group's next run starts here
+            # and does not miss what was written in between.
+            _store(consumer, offsets=[TopicPartition(message.topic(), message.partition(), message.offset())])
+            continue
         if error is not None:
             # An unknown topic may still be created; the rest that is not fatal librdkafka mends by itself.
             if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART or (error.retriable() and not error.fatal()):
@@ -143,6 +150,17 @@ def _messages(consumer: Any, arguments: Arguments) -> Iterator[Any]:
         last = time.monotonic()
         given += 1
         yield message
+        _store(consumer, message=message)
+
+
+def _store(consumer: Any, **position: Any) -> None:
+    """What the group commits next for this partition."""
+    from confluent_kafka import KafkaException
+
+    try:
+        consumer.store_offsets(**position)
+    except KafkaException:
+        pass  # a rebalance took the partition away: its position is the next owner's
 
 
 def _shown(message: Any) -> Shown:

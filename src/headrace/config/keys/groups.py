@@ -89,6 +89,7 @@ KEYS = (
         INT,
         3000,
         "How long the first rebalance of a new classic group waits for more members.",
+        difference="0 when the broker stands alone (no `zookeeper.connect`).",
     ),
     Key("group.max.size", INT, INT_MAX, "The most members of a classic group.", at_least(1)),
     Key(
