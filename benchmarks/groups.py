@@ -12,7 +12,11 @@ from benchmarks import load
 from benchmarks.load import Wire
 from benchmarks.report import Row
 from benchmarks.servers import Headrace, Kafka, Server
-from headrace.coordinators.group.core.consumer_protocol import Subscription, write_assignment, write_subscription
+from headrace.coordinators.group.core.classic.embedded_protocol import (
+    Subscription,
+    write_assignment,
+    write_subscription,
+)
 from headrace.wire import codec
 
 FIND_COORDINATOR, OFFSET_COMMIT, JOIN_GROUP, SYNC_GROUP, LEAVE_GROUP, HEARTBEAT = 10, 8, 11, 14, 13, 12

@@ -158,7 +158,7 @@ def wear_out(running: RunningBroker, transactional_id: str) -> None:
     """As if 32,765 producers had been here before."""
     from dataclasses import replace
 
-    from headrace.coordinators.runtime_result import Result
+    from headrace.coordinators.runtime.result import Result
     from headrace.coordinators.txn.core.log_records import record_of
 
     worn = replace(remembered(running, transactional_id), producer_epoch=32_765)

@@ -6,7 +6,11 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.coordinators.group.core.consumer_protocol import Subscription, write_assignment, write_subscription
+from headrace.coordinators.group.core.classic.embedded_protocol import (
+    Subscription,
+    write_assignment,
+    write_subscription,
+)
 from tests.differential.histories import Step, mostly
 from tests.support.group_requests import (
     BEAT,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.coordinators.group.core.consumer_protocol import write_assignment
+from headrace.coordinators.group.core.classic.embedded_protocol import write_assignment
 from tests.differential.classic_script import Script, protocols
 
 TXN_COMMIT = 28

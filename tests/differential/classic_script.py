@@ -15,7 +15,11 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from headrace.coordinators.group.core.consumer_protocol import Subscription, write_assignment, write_subscription
+from headrace.coordinators.group.core.classic.embedded_protocol import (
+    Subscription,
+    write_assignment,
+    write_subscription,
+)
 from tests.differential.histories import PATIENCE_S, History, Side, Step
 from tests.support.group_requests import (
     BEAT,

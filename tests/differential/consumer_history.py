@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.coordinators.group.core.java_order import java_hash
+from headrace.coordinators.group.core.consumer.java_order import java_hash
 from tests.differential.classic_history import ClassicModel, Offsets
 from tests.differential.histories import Step, mostly
 from tests.support.group_requests import CONSUMER_BEAT, CONSUMER_DESCRIBE, DELETE, DESCRIBE, FETCH, LIST

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from headrace.coordinators.group.core.java_order import java_hash
+from headrace.coordinators.group.core.consumer.java_order import java_hash
 from headrace.kernel.ids import uuid_from_text
 from headrace.testing import RunningBroker
 from headrace.wire import codec

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from headrace.coordinators.runtime import CoordinatorRuntime, Result
+from headrace.coordinators.runtime.runtime import CoordinatorRuntime, Result
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.records.builder import Record
 from tests.support.coordinator_logs import MemoryLog

@@ -7,12 +7,12 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from headrace.cluster.core.image import ClusterImage, PartitionInfo, TopicInfo
-from headrace.coordinators.group.core.classic_messages import JoinReply, JoinRequest, SyncReply, SyncRequest
-from headrace.coordinators.group.core.consumer_protocol import Subscription, write_subscription
+from headrace.coordinators.group.core.classic.embedded_protocol import Subscription, write_subscription
+from headrace.coordinators.group.core.classic.messages import JoinReply, JoinRequest, SyncReply, SyncRequest
 from headrace.coordinators.group.core.heartbeat_messages import HeartbeatReply, HeartbeatRequest
 from headrace.coordinators.group.core.settings import GroupSettings
 from headrace.coordinators.group.core.shard import GroupShard
-from headrace.coordinators.runtime_result import Result
+from headrace.coordinators.runtime.result import Result
 from headrace.kernel.errors import ErrorCode
 from headrace.records.builder import Record
 

@@ -9,7 +9,11 @@ import time
 import uuid
 from typing import Any
 
-from headrace.coordinators.group.core.consumer_protocol import Subscription, write_assignment, write_subscription
+from headrace.coordinators.group.core.classic.embedded_protocol import (
+    Subscription,
+    write_assignment,
+    write_subscription,
+)
 from headrace.wire import codec
 
 FIND, JOIN, SYNC, BEAT, LEAVE, COMMIT, FETCH = 10, 11, 14, 12, 13, 8, 9

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 
 from headrace.coordinators.codec.share_state import ShareKey
-from headrace.coordinators.runtime_result import Result
+from headrace.coordinators.runtime.result import Result
 from headrace.coordinators.share.core.share_state import ShareStateShard
 
 KEY = ShareKey("g", uuid.UUID(int=7), 0)

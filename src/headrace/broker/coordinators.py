@@ -13,11 +13,11 @@ from headrace.config import BrokerConfig
 from headrace.controller.gateway import ControllerGateway
 from headrace.coordinators.group.coordinator import GroupCoordinator
 from headrace.coordinators.group.core.settings import GroupSettings
-from headrace.coordinators.producer_ids import ProducerIdBlock, ProducerIds
-from headrace.coordinators.runtime import LedPartitions, wall_clock_ms
+from headrace.coordinators.runtime.runtime import LedPartitions, wall_clock_ms
 from headrace.coordinators.txn.coordinator import TransactionCoordinator
 from headrace.coordinators.txn.core.shard import TransactionSettings
 from headrace.coordinators.txn.marker_writer import MarkerWriter
+from headrace.coordinators.txn.producer_ids import ProducerIdBlock, ProducerIds
 from headrace.coordinators.txn.verification import TransactionVerification
 from headrace.coordinators.txn.verification_guards import VerificationGuards
 from headrace.kernel.dataclass import dataclass

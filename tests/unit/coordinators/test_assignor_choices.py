@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import uuid
 
-from headrace.coordinators.group.core.assignors import AssignedMember, assign_uniform
-from headrace.coordinators.group.core.java_order import (
+from headrace.coordinators.group.core.consumer.assignors import AssignedMember, assign_uniform
+from headrace.coordinators.group.core.consumer.java_order import (
     ids_in_java_order,
     in_java_order,
     java_hash,

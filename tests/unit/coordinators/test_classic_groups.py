@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.coordinators.group.core.classic_group import ClassicGroup, ClassicState
-from headrace.coordinators.group.core.classic_messages import LeavingMember
+from headrace.coordinators.group.core.classic.group import ClassicGroup, ClassicState
+from headrace.coordinators.group.core.classic.messages import LeavingMember
 from headrace.coordinators.group.core.settings import GroupSettings
 from headrace.kernel.errors import ErrorCode, Refused
 from tests.support.group_driver import GroupDriver, subscription
@@ -131,7 +131,7 @@ def test_a_dead_member_starts_a_rebalance() -> None:
 
 
 def test_a_commit_keeps_a_member_alive() -> None:
-    from headrace.coordinators.group.core.offset_requests import CommitRequest
+    from headrace.coordinators.group.core.offsets.requests import CommitRequest
 
     driver = GroupDriver()
     leader, follower = stable_pair(driver)

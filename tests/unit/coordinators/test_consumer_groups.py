@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from headrace.coordinators.group.core.consumer_group import ConsumerGroup, MemberState
+from headrace.coordinators.group.core.consumer.group import ConsumerGroup, MemberState
 from headrace.coordinators.group.core.heartbeat_messages import HeartbeatReply, HeartbeatRequest, check_heartbeat
 from headrace.coordinators.group.core.settings import GroupSettings
 from headrace.kernel.errors import ErrorCode, Refused

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.coordinators.group.core import consumer_protocol
-from headrace.coordinators.group.core.classic_group import ClassicGroup, ClassicState
-from headrace.coordinators.group.core.classic_messages import LeavingMember
-from headrace.coordinators.group.core.consumer_group import ConsumerGroup
-from headrace.coordinators.group.core.offset_requests import CommitRequest
-from headrace.coordinators.group.core.offsets import TopicCommit
+from headrace.coordinators.group.core.classic import embedded_protocol as consumer_protocol
+from headrace.coordinators.group.core.classic.group import ClassicGroup, ClassicState
+from headrace.coordinators.group.core.classic.messages import LeavingMember
+from headrace.coordinators.group.core.consumer.group import ConsumerGroup
+from headrace.coordinators.group.core.offsets.committed import TopicCommit
+from headrace.coordinators.group.core.offsets.requests import CommitRequest
 from headrace.coordinators.group.core.settings import GroupSettings
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.wire.offset_commit import PartitionCommit

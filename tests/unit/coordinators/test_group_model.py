@@ -6,9 +6,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from headrace.coordinators.group.core.classic_messages import LeavingMember
-from headrace.coordinators.group.core.offset_requests import CommitRequest
-from headrace.coordinators.group.core.offsets import TopicCommit
+from headrace.coordinators.group.core.classic.messages import LeavingMember
+from headrace.coordinators.group.core.offsets.committed import TopicCommit
+from headrace.coordinators.group.core.offsets.requests import CommitRequest
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.wire.offset_commit import PartitionCommit
 from tests.support.group_driver import GroupDriver, image_of, topic_id

@@ -6,9 +6,9 @@ import uuid
 
 import pytest
 
-from headrace.coordinators.group.core.classic_messages import LeavingMember
-from headrace.coordinators.group.core.offset_requests import NOT_COMMITTED, UNSTABLE, CommitRequest
-from headrace.coordinators.group.core.offsets import TopicCommit
+from headrace.coordinators.group.core.classic.messages import LeavingMember
+from headrace.coordinators.group.core.offsets.committed import TopicCommit
+from headrace.coordinators.group.core.offsets.requests import NOT_COMMITTED, UNSTABLE, CommitRequest
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.wire.offset_commit import PartitionCommit
 from tests.support.group_driver import GroupDriver, topic_id

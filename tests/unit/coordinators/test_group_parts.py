@@ -19,8 +19,8 @@ from headrace.coordinators.codec import (
     transactions,
 )
 from headrace.coordinators.codec.primitives import UnreadableRecord
-from headrace.coordinators.group.core.assignors import ASSIGNORS, AssignedMember, Target
-from headrace.coordinators.group.core.regex import BadRegex, Regex
+from headrace.coordinators.group.core.consumer.assignors import ASSIGNORS, AssignedMember, Target
+from headrace.coordinators.group.core.consumer.regex import BadRegex, Regex
 
 TOPICS = [uuid.UUID(int=i + 1) for i in range(4)]
 

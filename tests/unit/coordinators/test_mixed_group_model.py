@@ -10,8 +10,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from headrace.coordinators.group.core import consumer_protocol
-from headrace.coordinators.group.core.classic_messages import JoinReply, LeavingMember, SyncReply
+from headrace.coordinators.group.core.classic import embedded_protocol as consumer_protocol
+from headrace.coordinators.group.core.classic.messages import JoinReply, LeavingMember, SyncReply
 from headrace.coordinators.group.core.settings import GroupSettings
 from headrace.kernel.errors import ErrorCode, Refused
 from tests.support.effort import rounds

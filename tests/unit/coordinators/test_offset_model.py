@@ -10,8 +10,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from headrace.coordinators.group.core.offset_requests import UNSTABLE, CommitRequest
-from headrace.coordinators.group.core.offsets import TopicCommit
+from headrace.coordinators.group.core.offsets.committed import TopicCommit
+from headrace.coordinators.group.core.offsets.requests import UNSTABLE, CommitRequest
 from headrace.records.builder import Record
 from headrace.wire.offset_commit import PartitionCommit
 from tests.support.group_driver import GroupDriver, topic_id

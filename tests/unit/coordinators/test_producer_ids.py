@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from headrace.coordinators.producer_ids import ProducerIdBlock, ProducerIds
+from headrace.coordinators.txn.producer_ids import ProducerIdBlock, ProducerIds
 from headrace.kernel.errors import ErrorCode, NotLeader, Refused
 
 

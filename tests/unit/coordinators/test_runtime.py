@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from headrace.cluster.core.image import ClusterImage, PartitionInfo, TopicInfo
-from headrace.coordinators.runtime import Result, Timer, settled
+from headrace.coordinators.runtime.runtime import Result, Timer, settled
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.kernel.ids import new_topic_id
 from headrace.records.batch import batches

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from headrace.coordinators.runtime import Result, Timer, settled
+from headrace.coordinators.runtime.runtime import Result, Timer, settled
 from headrace.kernel.errors import ErrorCode, Refused, StorageFault
 from headrace.records.builder import Record, build_writable_batch
 from tests.support.coordinator_logs import MemoryLog

@@ -14,10 +14,10 @@ from headrace.coordinators.group.core.heartbeat_messages import (
     ShareHeartbeatRequest,
     check_share_heartbeat,
 )
-from headrace.coordinators.group.core.offset_requests import CommitRequest
+from headrace.coordinators.group.core.offsets.requests import CommitRequest
 from headrace.coordinators.group.core.settings import GroupSettings
-from headrace.coordinators.group.core.share_group import Partitions, ShareGroup
-from headrace.coordinators.group.core.simple_assignor import assign_simple
+from headrace.coordinators.group.core.share.group import Partitions, ShareGroup
+from headrace.coordinators.group.core.share.simple_assignor import assign_simple
 from headrace.kernel.errors import ErrorCode, Refused
 from tests.support.group_driver import GroupDriver, image_of, topic_id
 

@@ -13,7 +13,7 @@ from headrace.cluster.view import ClusterView
 from headrace.coordinators.codec.share_groups import NamedPartitions, StatePartitionMetadata
 from headrace.coordinators.codec.share_state import ShareKey, ShareSnapshot
 from headrace.coordinators.group.coordinator import GroupCoordinator
-from headrace.coordinators.group.core.share_queues import have_begun
+from headrace.coordinators.group.core.share.initialization import have_begun
 from headrace.coordinators.share.beginning import Beginning
 from headrace.coordinators.share.core.share_state import NOT_STARTED
 from headrace.coordinators.share.persister import Persister

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.coordinators.group.core.classic_group import ClassicState
-from headrace.coordinators.group.core.classic_messages import LeavingMember
+from headrace.coordinators.group.core.classic.group import ClassicState
+from headrace.coordinators.group.core.classic.messages import LeavingMember
 from headrace.kernel.errors import ErrorCode, Refused
 from tests.support.group_driver import GroupDriver
 from tests.unit.coordinators.test_classic_groups import group, stable_pair

@@ -23,7 +23,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from headrace.coordinators.runtime_result import Result
+from headrace.coordinators.runtime.result import Result
 from headrace.coordinators.txn.core.shard import TransactionSettings, TransactionShard
 from headrace.coordinators.txn.core.transaction import Answer, Transaction, TransactionState
 from headrace.kernel.errors import ErrorCode

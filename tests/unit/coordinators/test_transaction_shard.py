@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace.coordinators.runtime_result import Result, Timer
+from headrace.coordinators.runtime.result import Result, Timer
 from headrace.coordinators.txn.core import shard as shard_module
 from headrace.coordinators.txn.core.log_records import record_of, transaction_of, transactional_id_of
 from headrace.coordinators.txn.core.queries import ListFilter

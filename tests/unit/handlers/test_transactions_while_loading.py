@@ -7,10 +7,10 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from headrace.coordinators.codec.transactions import TransactionLogValue, transaction_log_key, transaction_log_value
-from headrace.coordinators.producer_ids import ProducerIds
-from headrace.coordinators.runtime import CoordinatorRuntime
+from headrace.coordinators.runtime.runtime import CoordinatorRuntime
 from headrace.coordinators.txn.coordinator import TransactionCoordinator
 from headrace.coordinators.txn.core.shard import TransactionSettings
+from headrace.coordinators.txn.producer_ids import ProducerIds
 from headrace.handlers.dispatch.context import ANONYMOUS
 from headrace.handlers.dispatch.forwarded_requests import serve_inner
 from headrace.handlers.dispatch.table import HandlerTable

@@ -18,14 +18,14 @@ from headrace.cluster.core.image import ClusterImage
 from headrace.cluster.view import ClusterView
 from headrace.coordinators.codec.share_groups import NamedPartitions
 from headrace.coordinators.codec.share_state import ShareKey
-from headrace.coordinators.group.core.classic_messages import (
+from headrace.coordinators.group.core.classic.messages import (
     JoinReply,
     JoinRequest,
     LeavingMember,
     SyncReply,
     SyncRequest,
 )
-from headrace.coordinators.group.core.consumer_group import ConsumerGroup
+from headrace.coordinators.group.core.consumer.group import ConsumerGroup
 from headrace.coordinators.group.core.descriptions import (
     DescribedClassicGroup,
     ListedGroup,
@@ -39,14 +39,14 @@ from headrace.coordinators.group.core.heartbeat_messages import (
     check_heartbeat,
     check_share_heartbeat,
 )
-from headrace.coordinators.group.core.offset_requests import CommitRequest, FetchedOffset
+from headrace.coordinators.group.core.offsets.requests import CommitRequest, FetchedOffset
 from headrace.coordinators.group.core.settings import GroupSettings
 from headrace.coordinators.group.core.shard import GroupShard
-from headrace.coordinators.group.core.share_group import ShareGroup
-from headrace.coordinators.group.core.share_queues import Going
-from headrace.coordinators.runtime import CoordinatorRuntime, LedPartitions, settled, wall_clock_ms
-from headrace.coordinators.runtime_log import PartitionLog
-from headrace.coordinators.runtime_result import Result
+from headrace.coordinators.group.core.share.group import ShareGroup
+from headrace.coordinators.group.core.share.initialization import Going
+from headrace.coordinators.runtime.log import PartitionLog
+from headrace.coordinators.runtime.result import Result
+from headrace.coordinators.runtime.runtime import CoordinatorRuntime, LedPartitions, settled, wall_clock_ms
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 from headrace.kernel.ids import GROUP_METADATA_TOPIC
 

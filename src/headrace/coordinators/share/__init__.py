@@ -8,5 +8,5 @@ state_coordinator     the share coordinator: shards, and what other brokers ask 
 persister             reads and writes the state of a queue wherever its coordinator is
 queues                the queues of the partitions that this broker leads: fetch, acknowledge, expire
 
-The group's members are kept by the group coordinator (`coordinators/group/core/share_group`).
+The group's members are kept by the group coordinator (`coordinators/group/core/share/group`).
 """

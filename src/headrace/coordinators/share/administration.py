@@ -13,7 +13,7 @@ from headrace.cluster.core.image import ClusterImage
 from headrace.cluster.view import ClusterView
 from headrace.coordinators.codec.share_state import ShareKey
 from headrace.coordinators.group.coordinator import GroupCoordinator
-from headrace.coordinators.group.core.share_queues import joined
+from headrace.coordinators.group.core.share.initialization import joined
 from headrace.coordinators.share.core.share_state import NOT_STARTED
 from headrace.coordinators.share.persister import Peers, Persister
 from headrace.kernel.dataclass import dataclass

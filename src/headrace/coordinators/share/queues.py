@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 
 from headrace.cluster.view import ClusterView
 from headrace.coordinators.codec.share_state import ShareKey, ShareSnapshot, StateBatch
-from headrace.coordinators.runtime import wall_clock_ms
+from headrace.coordinators.runtime.runtime import wall_clock_ms
 from headrace.coordinators.share.core.handing_out import Acquired, LogBatch, Wish
 from headrace.coordinators.share.core.share_partition import Acknowledgement, SharePartition, Standing
 from headrace.coordinators.share.core.share_state import NOT_STARTED

@@ -13,8 +13,8 @@ from typing import Any
 
 from headrace.cluster.core.image import ClusterImage
 from headrace.coordinators.codec.share_state import ShareKey, ShareSnapshot, StateBatch
-from headrace.coordinators.runtime import CoordinatorRuntime, LedPartitions, settled, wall_clock_ms
-from headrace.coordinators.runtime_log import LOAD_BYTES, PartitionLog
+from headrace.coordinators.runtime.log import LOAD_BYTES, PartitionLog
+from headrace.coordinators.runtime.runtime import CoordinatorRuntime, LedPartitions, settled, wall_clock_ms
 from headrace.coordinators.share.core.share_state import ShareStateShard
 from headrace.kernel.errors import Fault
 from headrace.kernel.ids import SHARE_GROUP_STATE_TOPIC, uuid_to_text

@@ -13,16 +13,16 @@ from typing import Final, Protocol
 
 from headrace.cluster.core.features import level_of
 from headrace.cluster.view import ClusterView
-from headrace.coordinators.producer_ids import ProducerIds
-from headrace.coordinators.runtime import CoordinatorRuntime, LedPartitions, settled, wall_clock_ms
-from headrace.coordinators.runtime_log import LOAD_BYTES, PartitionLog
-from headrace.coordinators.runtime_result import Result
+from headrace.coordinators.runtime.log import LOAD_BYTES, PartitionLog
+from headrace.coordinators.runtime.result import Result
+from headrace.coordinators.runtime.runtime import CoordinatorRuntime, LedPartitions, settled, wall_clock_ms
 from headrace.coordinators.txn.core.queries import ListFilter
 from headrace.coordinators.txn.core.shard import TransactionSettings, TransactionShard
 from headrace.coordinators.txn.core.transaction import Answer, Decision, Transaction
 from headrace.coordinators.txn.marker_sender import ShardMarkers
 from headrace.coordinators.txn.marker_writer import MarkerWriter
 from headrace.coordinators.txn.peers import Peers
+from headrace.coordinators.txn.producer_ids import ProducerIds
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 from headrace.kernel.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 

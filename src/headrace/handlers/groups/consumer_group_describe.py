@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from headrace.cluster.view import ClusterView
 from headrace.coordinators.group.coordinator import GroupCoordinator
-from headrace.coordinators.group.core.consumer_group import ConsumerGroup, ConsumerMember
+from headrace.coordinators.group.core.consumer.group import ConsumerGroup, ConsumerMember
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.handlers.security.authorized_operations import GROUP_OPERATIONS, NOT_ASKED

@@ -9,7 +9,7 @@ from collections.abc import Coroutine
 from typing import Any, ClassVar
 
 from headrace.coordinators.group.coordinator import GroupCoordinator
-from headrace.coordinators.runtime import settled
+from headrace.coordinators.runtime.runtime import settled
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.kernel.dataclass import dataclass

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, ClassVar, Final
 
 from headrace.coordinators.group.coordinator import GroupCoordinator
-from headrace.coordinators.group.core.classic_messages import JoinReply, JoinRequest
+from headrace.coordinators.group.core.classic.messages import JoinReply, JoinRequest
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.kernel.dataclass import dataclass

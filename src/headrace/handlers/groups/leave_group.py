@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any, ClassVar, Final
 
 from headrace.coordinators.group.coordinator import GroupCoordinator
-from headrace.coordinators.group.core.classic_messages import LeavingMember, LeftMember
-from headrace.coordinators.runtime import settled
+from headrace.coordinators.group.core.classic.messages import LeavingMember, LeftMember
+from headrace.coordinators.runtime.runtime import settled
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.kernel.dataclass import dataclass

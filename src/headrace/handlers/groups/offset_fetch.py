@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final
 
 from headrace.cluster.view import ClusterView
 from headrace.coordinators.group.coordinator import GroupCoordinator
-from headrace.coordinators.group.core.offset_requests import FetchedOffset
+from headrace.coordinators.group.core.offsets.requests import FetchedOffset
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.kernel.dataclass import dataclass

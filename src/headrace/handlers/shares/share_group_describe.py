@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from headrace.cluster.core import features
 from headrace.cluster.view import ClusterView
 from headrace.coordinators.group.coordinator import GroupCoordinator
-from headrace.coordinators.group.core.share_group import ShareGroup, ShareMember
+from headrace.coordinators.group.core.share.group import ShareGroup, ShareMember
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.handlers.security.authorized_operations import GROUP_OPERATIONS, NOT_ASKED

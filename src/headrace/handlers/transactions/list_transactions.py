@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from headrace.coordinators.group.core.regex import BadRegex, Regex
+from headrace.coordinators.group.core.consumer.regex import BadRegex, Regex
 from headrace.coordinators.txn.coordinator import TransactionCoordinator
 from headrace.coordinators.txn.core.queries import ListFilter
 from headrace.handlers.dispatch.context import RequestContext

@@ -11,9 +11,9 @@ from typing import Any, ClassVar, Final
 
 from headrace.cluster.view import ClusterView
 from headrace.coordinators.group.coordinator import GroupCoordinator
-from headrace.coordinators.group.core.offset_requests import CommitRequest
-from headrace.coordinators.group.core.offsets import TopicCommit
-from headrace.coordinators.runtime import settled
+from headrace.coordinators.group.core.offsets.committed import TopicCommit
+from headrace.coordinators.group.core.offsets.requests import CommitRequest
+from headrace.coordinators.runtime.runtime import settled
 from headrace.coordinators.txn.verification import TransactionVerification
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler

@@ -1,11 +1,13 @@
-"""Pure state machines of groups, in reading order.
+"""Pure state machines of groups. In reading order:
 
-effects             what an operation asks for: records, answers, timers
-settings            the configuration values that groups depend on
-classic_group       one classic group: its members, generation, protocol, leader
-classic_messages    what clients of the classic protocol ask and get
-classic_joining     JoinGroup and the join phase
-classic_membership  SyncGroup, Heartbeat, LeaveGroup, expiry
-offsets             committed offsets, and those that wait for their transaction
-consumer_protocol   the bytes that classic consumers put into subscriptions and assignments
+`effects`             what an operation asks for: records, answers, timers
+`settings`            the configuration values that groups depend on
+`classic`             classic groups: join, sync, heartbeat, leave, rebalance
+`consumer`            consumer groups (KIP-848), and their migration from and to classic groups
+`share`               members of share groups (KIP-932)
+`heartbeat_messages`  what members of consumer and share groups send and get
+`offsets`             committed offsets
+`descriptions`        groups as administrators see them
+`replay`              replays the records of `__consumer_offsets`
+`shard`               all groups of one partition of `__consumer_offsets`
 """

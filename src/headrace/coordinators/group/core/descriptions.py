@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field
 from typing import NamedTuple
 
-from headrace.coordinators.group.core.classic_group import ClassicGroup, ClassicState
-from headrace.coordinators.group.core.consumer_group import ConsumerGroup
-from headrace.coordinators.group.core.share_group import ShareGroup
+from headrace.coordinators.group.core.classic.group import ClassicGroup, ClassicState
+from headrace.coordinators.group.core.consumer.group import ConsumerGroup
+from headrace.coordinators.group.core.share.group import ShareGroup
 from headrace.kernel.dataclass import dataclass
 
 Group = ClassicGroup | ConsumerGroup | ShareGroup

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any
 
-from headrace.coordinators.runtime_result import Result, Timer
+from headrace.coordinators.runtime.result import Result, Timer
 from headrace.kernel.errors import ErrorCode
 from headrace.records.builder import Record
 

@@ -6,8 +6,8 @@ group is known.
 
 from __future__ import annotations
 
-from headrace.coordinators.group.core.consumer_group import LEAVE_EPOCH, STATIC_LEAVE_EPOCH, Partitions
-from headrace.coordinators.group.core.regex import BadRegex, Regex
+from headrace.coordinators.group.core.consumer.group import LEAVE_EPOCH, STATIC_LEAVE_EPOCH, Partitions
+from headrace.coordinators.group.core.consumer.regex import BadRegex, Regex
 from headrace.coordinators.group.core.settings import GroupSettings
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Refused

@@ -15,11 +15,10 @@ from typing import Any, Final
 from headrace.cluster.core.image import EMPTY_IMAGE, ClusterImage
 from headrace.coordinators.codec.classic_groups import group_metadata_key
 from headrace.coordinators.codec.share_groups import NamedPartitions, StatePartitionMetadata
-from headrace.coordinators.group.core import migration, share_queues
-from headrace.coordinators.group.core.classic_group import ClassicGroup, ClassicState
-from headrace.coordinators.group.core.classic_joining import Joining
-from headrace.coordinators.group.core.classic_membership import Membership
-from headrace.coordinators.group.core.classic_messages import (
+from headrace.coordinators.group.core.classic.group import ClassicGroup, ClassicState
+from headrace.coordinators.group.core.classic.join import Joining
+from headrace.coordinators.group.core.classic.membership import Membership
+from headrace.coordinators.group.core.classic.messages import (
     NO_MEMBER_ID,
     JoinReply,
     JoinRequest,
@@ -28,18 +27,20 @@ from headrace.coordinators.group.core.classic_messages import (
     SyncReply,
     SyncRequest,
 )
-from headrace.coordinators.group.core.classic_rebalance import Rebalances
-from headrace.coordinators.group.core.consumer_classic import ClassicMembers
-from headrace.coordinators.group.core.consumer_group import ConsumerGroup, ConsumerMember, MemberState
-from headrace.coordinators.group.core.consumer_heartbeat import ConsumerHeartbeats
+from headrace.coordinators.group.core.classic.rebalance import Rebalances
+from headrace.coordinators.group.core.consumer import migration
+from headrace.coordinators.group.core.consumer.classic_members import ClassicMembers
+from headrace.coordinators.group.core.consumer.group import ConsumerGroup, ConsumerMember, MemberState
+from headrace.coordinators.group.core.consumer.heartbeat import ConsumerHeartbeats
 from headrace.coordinators.group.core.effects import Effects
-from headrace.coordinators.group.core.group_records import GroupRecords
 from headrace.coordinators.group.core.heartbeat_messages import HeartbeatRequest, ShareHeartbeatRequest
-from headrace.coordinators.group.core.offset_requests import CommitRequest, OffsetRequests
+from headrace.coordinators.group.core.offsets.requests import CommitRequest, OffsetRequests
+from headrace.coordinators.group.core.replay import GroupRecords
 from headrace.coordinators.group.core.settings import GroupSettings
-from headrace.coordinators.group.core.share_group import ShareGroup
-from headrace.coordinators.group.core.share_heartbeat import ShareHeartbeats
-from headrace.coordinators.runtime_result import DEFERRED, Result
+from headrace.coordinators.group.core.share import initialization as share_queues
+from headrace.coordinators.group.core.share.group import ShareGroup
+from headrace.coordinators.group.core.share.heartbeat import ShareHeartbeats
+from headrace.coordinators.runtime.result import DEFERRED, Result
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.kernel.ids import uuid_to_text
 

@@ -14,7 +14,7 @@ from typing import Any
 from headrace.coordinators.codec import share_state as codec
 from headrace.coordinators.codec.primitives import UnreadableRecord, key_type
 from headrace.coordinators.codec.share_state import ShareKey, ShareSnapshot, ShareUpdate, StateBatch
-from headrace.coordinators.runtime_result import Result
+from headrace.coordinators.runtime.result import Result
 from headrace.coordinators.share.core.runs import RecordState, Run, Runs
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Refused

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any, Final, Protocol
 
-from headrace.coordinators.runtime_result import NOTHING, Result, Timer
+from headrace.coordinators.runtime.result import NOTHING, Result, Timer
 from headrace.coordinators.txn.core.ending import (
     aborted_by_coordinator,
     completed,

@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from headrace.coordinators.group.core.classic_group import ClassicGroup, ClassicMember, ClassicState
-from headrace.coordinators.group.core.classic_messages import NO_MEMBER_ID, JoinReply, SyncReply
+from headrace.coordinators.group.core.classic.group import ClassicGroup, ClassicMember, ClassicState
+from headrace.coordinators.group.core.classic.messages import NO_MEMBER_ID, JoinReply, SyncReply
 from headrace.coordinators.group.core.effects import Effects
 from headrace.coordinators.group.core.settings import GroupSettings
-from headrace.coordinators.runtime_result import NOTHING, Result
+from headrace.coordinators.runtime.result import NOTHING, Result
 from headrace.kernel.errors import ErrorCode
 
 _REBALANCING: Final = (ClassicState.STABLE, ClassicState.COMPLETING_REBALANCE)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from headrace.coordinators.group.core.classic_group import ClassicGroup, ClassicMember, ClassicState
-from headrace.coordinators.group.core.classic_messages import NO_MEMBER_ID, JoinReply, JoinRequest
-from headrace.coordinators.group.core.classic_rebalance import Rebalances
+from headrace.coordinators.group.core.classic.group import ClassicGroup, ClassicMember, ClassicState
+from headrace.coordinators.group.core.classic.messages import NO_MEMBER_ID, JoinReply, JoinRequest
+from headrace.coordinators.group.core.classic.rebalance import Rebalances
 from headrace.coordinators.group.core.effects import Effects
 from headrace.kernel.errors import ErrorCode, Refused
 

@@ -16,9 +16,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Generic, Protocol
 
-from headrace.coordinators.runtime_log import CoordinatorLog, PartitionLog
-from headrace.coordinators.runtime_result import DEFERRED, NOTHING, Result, Timer
-from headrace.coordinators.runtime_shard import HostedShard, Phase, S, Shard
+from headrace.coordinators.runtime.log import CoordinatorLog, PartitionLog
+from headrace.coordinators.runtime.result import DEFERRED, NOTHING, Result, Timer
+from headrace.coordinators.runtime.shard import HostedShard, Phase, S, Shard
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.kernel.ids import coordinator_partition
 from headrace.records.compression import Codec

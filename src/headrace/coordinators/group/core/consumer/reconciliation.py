@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import replace
 
-from headrace.coordinators.group.core.consumer_group import ConsumerMember, Epoched, MemberState, Partitions
+from headrace.coordinators.group.core.consumer.group import ConsumerMember, Epoched, MemberState, Partitions
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Refused
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from headrace.coordinators.codec import consumer_groups, share_groups
 from headrace.coordinators.codec.primitives import key_words
 from headrace.coordinators.codec.share_groups import ShareMemberMetadata
-from headrace.coordinators.group.core.share_group import ShareGroup, ShareMember
+from headrace.coordinators.group.core.share.group import ShareGroup, ShareMember
 
 KINDS = range(share_groups.MEMBER_METADATA, share_groups.STATE_PARTITION_METADATA + 1)
 _OF_MEMBERS = (share_groups.MEMBER_METADATA, share_groups.TARGET_MEMBER, share_groups.CURRENT_ASSIGNMENT)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Hashable
 
-from headrace.coordinators.runtime_result import Timer
+from headrace.coordinators.runtime.result import Timer
 from headrace.kernel.dataclass import dataclass
 
 

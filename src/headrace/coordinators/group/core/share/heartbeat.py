@@ -12,15 +12,15 @@ from typing import Protocol
 
 from headrace.cluster.core.image import ClusterImage
 from headrace.coordinators.codec.share_groups import ShareMemberMetadata
-from headrace.coordinators.group.core.consumer_group import LEAVE_EPOCH
-from headrace.coordinators.group.core.consumer_target import may_assign
+from headrace.coordinators.group.core.consumer.group import LEAVE_EPOCH
+from headrace.coordinators.group.core.consumer.target import may_assign
 from headrace.coordinators.group.core.effects import Effects
 from headrace.coordinators.group.core.heartbeat_messages import HeartbeatReply, ShareHeartbeatRequest
 from headrace.coordinators.group.core.settings import GroupSettings
-from headrace.coordinators.group.core.share_group import Partitions, ShareGroup, ShareMember
-from headrace.coordinators.group.core.share_queues import note_beginning
-from headrace.coordinators.group.core.simple_assignor import assign_simple
-from headrace.coordinators.runtime_result import NOTHING, Result
+from headrace.coordinators.group.core.share.group import Partitions, ShareGroup, ShareMember
+from headrace.coordinators.group.core.share.initialization import note_beginning
+from headrace.coordinators.group.core.share.simple_assignor import assign_simple
+from headrace.coordinators.runtime.result import NOTHING, Result
 from headrace.kernel.errors import ErrorCode, Refused
 
 

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from headrace.coordinators.codec.offsets import OffsetValue, offset_key, offset_value
-from headrace.coordinators.group.core import offset_rules
-from headrace.coordinators.group.core.classic_group import ClassicGroup
-from headrace.coordinators.group.core.consumer_group import ConsumerGroup
+from headrace.coordinators.group.core.classic.group import ClassicGroup
+from headrace.coordinators.group.core.consumer.group import ConsumerGroup
 from headrace.coordinators.group.core.effects import Effects
-from headrace.coordinators.group.core.offsets import Offsets, TopicCommit
+from headrace.coordinators.group.core.offsets import rules as offset_rules
+from headrace.coordinators.group.core.offsets.committed import Offsets, TopicCommit
 from headrace.coordinators.group.core.settings import GroupSettings
-from headrace.coordinators.runtime_result import Result
+from headrace.coordinators.runtime.result import Result
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.records.builder import Record
 

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from headrace.coordinators.runtime_log import CoordinatorLog, coordinator_error
+from headrace.coordinators.runtime.log import CoordinatorLog, coordinator_error
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Refused
 

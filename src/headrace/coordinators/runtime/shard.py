@@ -23,11 +23,11 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from headrace.coordinators.runtime_commits import CommitQueue, Tell, settle
-from headrace.coordinators.runtime_loading import Replays, replay_log
-from headrace.coordinators.runtime_log import CoordinatorLog, coordinator_error
-from headrace.coordinators.runtime_result import DEFERRED, Result, Timer
-from headrace.coordinators.runtime_timers import Timers
+from headrace.coordinators.runtime.commits import CommitQueue, Tell, settle
+from headrace.coordinators.runtime.loading import Replays, replay_log
+from headrace.coordinators.runtime.log import CoordinatorLog, coordinator_error
+from headrace.coordinators.runtime.result import DEFERRED, Result, Timer
+from headrace.coordinators.runtime.timers import Timers
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 from headrace.records.builder import Record, build_writable_batch, records_section
 from headrace.records.compression import Codec

@@ -11,11 +11,11 @@ from typing import Final
 
 from headrace.coordinators.codec import classic_groups, consumer_groups, offsets
 from headrace.coordinators.codec.primitives import UnreadableRecord, int16, key_type, key_words
-from headrace.coordinators.group.core import share_records
-from headrace.coordinators.group.core.classic_group import ClassicGroup, from_record
-from headrace.coordinators.group.core.consumer_group import ConsumerGroup, ResolvedRegex
-from headrace.coordinators.group.core.offsets import Offsets
-from headrace.coordinators.group.core.share_group import ShareGroup
+from headrace.coordinators.group.core.classic.group import ClassicGroup, from_record
+from headrace.coordinators.group.core.consumer.group import ConsumerGroup, ResolvedRegex
+from headrace.coordinators.group.core.offsets.committed import Offsets
+from headrace.coordinators.group.core.share import replay as share_records
+from headrace.coordinators.group.core.share.group import ShareGroup
 
 Group = ClassicGroup | ConsumerGroup
 # As the keys begin: most records are offsets, and need not be asked for their type.

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 
 from headrace.cluster.core.image import ClusterImage
 from headrace.coordinators.codec import consumer_groups as codec
-from headrace.coordinators.group.core.assignors import ASSIGNORS, AssignedMember
-from headrace.coordinators.group.core.consumer_group import ConsumerGroup, ConsumerMember, Partitions, ResolvedRegex
+from headrace.coordinators.group.core.consumer.assignors import ASSIGNORS, AssignedMember
+from headrace.coordinators.group.core.consumer.group import ConsumerGroup, ConsumerMember, Partitions, ResolvedRegex
+from headrace.coordinators.group.core.consumer.regex import Regex
 from headrace.coordinators.group.core.effects import Effects
-from headrace.coordinators.group.core.regex import Regex
 
 Members = Mapping[str, ConsumerMember]
 

@@ -27,10 +27,10 @@ from headrace.coordinators.codec.classic_groups import (
     group_metadata_value,
 )
 from headrace.coordinators.codec.primitives import UnreadableRecord
-from headrace.coordinators.group.core import consumer_protocol
-from headrace.coordinators.group.core.classic_messages import JoinedMember, JoinReply, Protocols, SyncReply
+from headrace.coordinators.group.core.classic import embedded_protocol as consumer_protocol
+from headrace.coordinators.group.core.classic.messages import JoinedMember, JoinReply, Protocols, SyncReply
+from headrace.coordinators.group.core.consumer.java_order import in_java_order
 from headrace.coordinators.group.core.effects import Effects
-from headrace.coordinators.group.core.java_order import in_java_order
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Refused
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from headrace.coordinators.group.core.classic_group import ClassicGroup, ClassicState
-from headrace.coordinators.group.core.classic_messages import (
+from headrace.coordinators.group.core.classic.group import ClassicGroup, ClassicState
+from headrace.coordinators.group.core.classic.messages import (
     NO_MEMBER_ID,
     LeavingMember,
     LeftMember,
     SyncReply,
     SyncRequest,
 )
-from headrace.coordinators.group.core.classic_rebalance import Rebalances, session_key
+from headrace.coordinators.group.core.classic.rebalance import Rebalances, session_key
 from headrace.coordinators.group.core.effects import Effects
-from headrace.coordinators.runtime_result import Result
+from headrace.coordinators.runtime.result import Result
 from headrace.kernel.errors import ErrorCode, Refused
 
 

@@ -15,8 +15,8 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import field
 
-from headrace.coordinators.group.core.java_order import ids_in_java_order, in_java_order, numbers_in_java_order
-from headrace.coordinators.group.core.mixed_topics import assign_mixed
+from headrace.coordinators.group.core.consumer.java_order import ids_in_java_order, in_java_order, numbers_in_java_order
+from headrace.coordinators.group.core.consumer.mixed_subscriptions import assign_mixed
 from headrace.kernel.dataclass import dataclass
 
 Target = dict[str, dict[uuid.UUID, frozenset[int]]]

@@ -14,8 +14,8 @@ from typing import Any
 
 from headrace.coordinators.codec.consumer_groups import ClassicMemberMetadata, MemberMetadata
 from headrace.coordinators.codec.primitives import UnreadableRecord
-from headrace.coordinators.group.core import consumer_protocol, migration
-from headrace.coordinators.group.core.classic_messages import (
+from headrace.coordinators.group.core.classic import embedded_protocol as consumer_protocol
+from headrace.coordinators.group.core.classic.messages import (
     NO_MEMBER_ID,
     JoinReply,
     JoinRequest,
@@ -24,10 +24,11 @@ from headrace.coordinators.group.core.classic_messages import (
     SyncReply,
     SyncRequest,
 )
-from headrace.coordinators.group.core.consumer_group import NOBODY, ConsumerGroup, ConsumerMember, MemberState
-from headrace.coordinators.group.core.consumer_heartbeat import ConsumerHeartbeats, Groups
+from headrace.coordinators.group.core.consumer import migration
+from headrace.coordinators.group.core.consumer.group import NOBODY, ConsumerGroup, ConsumerMember, MemberState
+from headrace.coordinators.group.core.consumer.heartbeat import ConsumerHeartbeats, Groups
 from headrace.coordinators.group.core.effects import Effects
-from headrace.coordinators.runtime_result import Result
+from headrace.coordinators.runtime.result import Result
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Refused
 

@@ -13,8 +13,8 @@ from typing import NamedTuple, Protocol
 
 from headrace.cluster.core.image import ClusterImage
 from headrace.coordinators.codec.consumer_groups import MemberMetadata
-from headrace.coordinators.group.core import consumer_target
-from headrace.coordinators.group.core.consumer_group import (
+from headrace.coordinators.group.core.consumer import target as consumer_target
+from headrace.coordinators.group.core.consumer.group import (
     LEAVE_EPOCH,
     NOBODY,
     STATIC_LEAVE_EPOCH,
@@ -24,12 +24,12 @@ from headrace.coordinators.group.core.consumer_group import (
     Partitions,
     ResolvedRegex,
 )
-from headrace.coordinators.group.core.consumer_target import may_assign
+from headrace.coordinators.group.core.consumer.reconciliation import Aim, reconcile
+from headrace.coordinators.group.core.consumer.target import may_assign
 from headrace.coordinators.group.core.effects import Effects
 from headrace.coordinators.group.core.heartbeat_messages import HeartbeatReply, HeartbeatRequest, check_regex
-from headrace.coordinators.group.core.reconciliation import Aim, reconcile
 from headrace.coordinators.group.core.settings import GroupSettings
-from headrace.coordinators.runtime_result import NOTHING, Result
+from headrace.coordinators.runtime.result import NOTHING, Result
 from headrace.kernel.errors import ErrorCode, Refused
 
 

@@ -14,7 +14,7 @@ from headrace.cluster.core.image import ClusterImage
 from headrace.coordinators.codec.share_groups import NamedPartitions, StatePartitionMetadata
 from headrace.coordinators.codec.share_state import ShareKey
 from headrace.coordinators.group.core.effects import Effects
-from headrace.coordinators.group.core.share_group import Partitions, ShareGroup
+from headrace.coordinators.group.core.share.group import Partitions, ShareGroup
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from headrace.coordinators.codec.offsets import OffsetValue
-from headrace.coordinators.group.core.classic_group import ClassicGroup, ClassicState
-from headrace.coordinators.group.core.consumer_group import ConsumerGroup
-from headrace.coordinators.group.core.offsets import TopicCommit
+from headrace.coordinators.group.core.classic.group import ClassicGroup, ClassicState
+from headrace.coordinators.group.core.consumer.group import ConsumerGroup
+from headrace.coordinators.group.core.offsets.committed import TopicCommit
 from headrace.kernel.errors import ErrorCode, Refused
 
 Group = ClassicGroup | ConsumerGroup

@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 
 from headrace.coordinators.codec import consumer_groups as codec
 from headrace.coordinators.codec.consumer_groups import CurrentAssignment, MemberMetadata
-from headrace.coordinators.group.core import consumer_protocol
+from headrace.coordinators.group.core.classic import embedded_protocol as consumer_protocol
 from headrace.coordinators.group.core.effects import Effects
 from headrace.kernel.dataclass import dataclass
 

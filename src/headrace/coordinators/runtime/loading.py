@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from headrace.coordinators.runtime_log import CoordinatorLog
+from headrace.coordinators.runtime.log import CoordinatorLog
 from headrace.records.batch import BatchView, batches
 from headrace.records.control import ControlType, read_control
 from headrace.records.reader import read_records

@@ -14,10 +14,11 @@ from headrace.cluster.core.image import ClusterImage
 from headrace.coordinators.codec.classic_groups import group_metadata_key
 from headrace.coordinators.codec.consumer_groups import ClassicMemberMetadata, MemberMetadata
 from headrace.coordinators.codec.primitives import UnreadableRecord
-from headrace.coordinators.group.core import consumer_protocol, consumer_target
-from headrace.coordinators.group.core.classic_group import ClassicGroup, ClassicMember, ClassicState
-from headrace.coordinators.group.core.classic_messages import JoinReply, SyncReply
-from headrace.coordinators.group.core.consumer_group import ConsumerGroup, ConsumerMember
+from headrace.coordinators.group.core.classic import embedded_protocol as consumer_protocol
+from headrace.coordinators.group.core.classic.group import ClassicGroup, ClassicMember, ClassicState
+from headrace.coordinators.group.core.classic.messages import JoinReply, SyncReply
+from headrace.coordinators.group.core.consumer import target as consumer_target
+from headrace.coordinators.group.core.consumer.group import ConsumerGroup, ConsumerMember
 from headrace.coordinators.group.core.effects import Effects
 from headrace.coordinators.group.core.settings import GroupSettings
 from headrace.kernel.errors import ErrorCode, Refused
