@@ -24,6 +24,9 @@ HEADRACE = [
     "configs set broker/abc a=b", "quotas set client-id/q producer_byte_rate=fast", "transactions end nope --yes",
     "bench produce -n 0", "log dump nowhere", "log verify binary", "log dump unreadable", "context use nope",
     "doctor --config folder", "up --brokers 0", "pipeline init unreadable/x", "mirror run binary",
+    "start --set security.inter.broker.protocol=SSL", "start --set ssl.client.auth=required",
+    "start --set listener.name.plaintext.ssl.keystore.location=k.jks", "start --set cordoned.log.dirs=data",
+    "start --set authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
 ]  # fmt: skip
 KAFKA = [
     f"topics --create --topic big --partitions {HUGE}", "topics --describe --topic [", "topics --list --topic (a",

@@ -317,6 +317,8 @@ def _limits(config: BrokerConfig) -> ConnectionLimits:
         per_ip_overrides=overrides,
         idle_ms=int(config["connections.max.idle.ms"]),
         send_buffer_bytes=int(config["socket.send.buffer.bytes"]),
+        # Kafka's default of 50 is small for clients that all come back at once after a restart.
+        backlog=max(ConnectionLimits.backlog, int(config["socket.listen.backlog.size"])),
     )
 
 

@@ -53,7 +53,7 @@ class Housekeeping:
         self._promised = asyncio.Event()
         self._promises = Promises(self._promised.set)
         self._compaction = CompactionRounds(
-            log_dirs, CleanerSettings.from_broker_config(config()), self._in_thread, replicated_up_to
+            log_dirs, lambda: CleanerSettings.from_broker_config(config()), self._in_thread, replicated_up_to
         )
 
     def start(self) -> None:
@@ -160,7 +160,7 @@ class Housekeeping:
             log.info("retention deleted %d segments", deleted)
 
     async def _expire(self) -> None:
-        self._log_dirs.expire_producers(now_ms())
+        self._log_dirs.expire_producers(now_ms(), int(self._config()["producer.id.expiration.ms"]))
 
     async def _purge(self) -> None:
         # A large file takes its file system a while.

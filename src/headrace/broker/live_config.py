@@ -35,11 +35,15 @@ class LiveConfig:
         own, default = new.config_of("broker", self._name), new.config_of("broker", "")
         if own == old.config_of("broker", self._name) and default == old.config_of("broker", ""):
             return
+        known = self.current.warnings
         try:
             self.current = self._static.with_dynamic(own, default)
         except ConfigError as error:
             log.error("the dynamic settings of this broker do not fit together, the old ones stay: %s", error)
             return
+        for warning in self.current.warnings:
+            if warning not in known:
+                log.warning("%s", warning)
         in_file, stored = self._static.static.get(_MIN_INSYNC), default.get(_MIN_INSYNC)
         if in_file is not None and stored is not None and stored != in_file:
             log.warning(

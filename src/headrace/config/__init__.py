@@ -1,9 +1,11 @@
 """Configuration: one declaration per key, and everything that follows from it.
 
 key           what a declaration says; parsing and printing of values; ConfigError
+effect        whether a key is honoured, without effect, warned about or refused
 rules         the rules that values obey
 keys/         the declarations, by subject
-aliases       other spellings, and Kafka's keys that are not offered
+aliases       other spellings
+unknown_keys  keys without a declaration: warned about with the nearest known one, or refused
 properties    the file format
 broker_config a broker's layers and typed values
 broker_overrides  dynamic values before they are stored

@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
-from headrace.config.aliases import BROKER_ALIASES, unknown_key_warning
+from headrace.config.aliases import BROKER_ALIASES
 from headrace.config.key import ConfigError, Key, Update, Value
 from headrace.config.keys import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS
+from headrace.config.unknown_keys import refuse_unknown_protection, unknown_key_warning
 
 # What Kafka's own sample file sets for a single broker. It cannot hold three copies of its internal topics, and with
 # Kafka's default delay the first reader of every new group waits three seconds for members that never come.
@@ -105,21 +106,28 @@ class BrokerConfig:
         for given, text in properties.items():
             name = BROKER_ALIASES.get(given, given)
             if name not in BROKER_KEYS:
-                self.warnings.append(unknown_key_warning(given, BROKER_KEYS))
+                refuse_unknown_protection(given)
+                self.warnings.append(unknown_key_warning(given))
             elif name != given and name in properties:
                 self.warnings.append(f"{given}: {name} is also set and wins. Ignored.")
             elif BROKER_KEYS[name].dynamic_only:
                 self.warnings.append(f"{name}: can be set with kafka-configs.sh only. Ignored.")
             else:
                 known[name] = text
+                self._warn(BROKER_KEYS[name], text)
         return known
+
+    def _warn(self, key: Key, text: str) -> None:
+        warning = key.warning(text)
+        if warning is not None:
+            self.warnings.append(warning)
 
     def _stored(self, properties: Mapping[str, str]) -> Mapping[str, str]:
         taken: dict[str, str] = {}
         for given, text in properties.items():
             name = BROKER_ALIASES.get(given, given)
             key = BROKER_KEYS.get(name)
-            if key is None or key.update is Update.READ_ONLY:
+            if key is None or key.update is Update.READ_ONLY or key.static_only:
                 continue  # Kafka, too, stores dynamic keys that it does not know; they have no effect.
             try:
                 key.parse(text)
@@ -127,6 +135,7 @@ class BrokerConfig:
                 self.warnings.append(f"dynamic {error.message}. Ignored.")
             else:
                 taken[name] = text
+                self._warn(key, text)
         return MappingProxyType(taken)
 
     def _inherited(self, key: Key) -> Value:

@@ -9,6 +9,7 @@ from headrace.config.aliases import BROKER_ALIASES
 from headrace.config.broker_config import BrokerConfig, check_together
 from headrace.config.key import ConfigError, Update, Value
 from headrace.config.keys import BROKER_KEYS
+from headrace.config.unknown_keys import refuse_unknown_protection
 
 # Kafka lets a pool of threads grow to the double and shrink to the half in one step. Here they mean little, but whoever
 # scripts such changes meets the same answers.
@@ -31,8 +32,9 @@ def validate_broker_overrides(config: BrokerConfig, changes: Mapping[str, str], 
         name = BROKER_ALIASES.get(given, given)
         key = BROKER_KEYS.get(name)
         if key is None:
-            continue  # As in Kafka: a key that nobody here knows may belong to a plug-in, and has no effect.
-        if key.update is Update.READ_ONLY:
+            refuse_unknown_protection(given)
+            continue  # As in Kafka: an unknown key may belong to a plug-in, and has no effect.
+        if key.update is Update.READ_ONLY or key.static_only:
             raise ConfigError(given, None, "cannot change while the broker runs: set it in server.properties")
         if cluster_wide and key.update is Update.PER_BROKER:
             raise ConfigError(given, None, "is set for each broker by its id, not for all at once")

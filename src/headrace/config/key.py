@@ -16,6 +16,7 @@ from collections.abc import Callable
 from enum import Enum, IntEnum
 from typing import Any
 
+from headrace.config.effect import HONOURED, Effect, Outcome
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault
 
@@ -97,8 +98,12 @@ class Key:
     """Set by AlterConfigs only, never in `server.properties`; shown only where it is set."""
     internal: bool = False
     """Not shown to people: there for tests, as in Kafka."""
+    effect: Effect = HONOURED
+    """What happens when a value other than the default is given."""
+    static_only: bool = False
+    """Kafka changes it while a broker runs. Headrace reads it from `server.properties` only and refuses the change."""
     difference: str = ""
-    """How Headrace treats it otherwise than Apache Kafka 4.3, in one sentence; empty when it does not."""
+    """How Headrace honours it otherwise than Apache Kafka 4.3, in one sentence; empty when there is no difference."""
     ours: bool = False
     """A key of Headrace's own or of an older Kafka: Apache Kafka 4.3 does not have it."""
 
@@ -113,7 +118,23 @@ class Key:
             raise ConfigError(self.name, self._shown(text), _TYPE_WORDS[self.type])
         if self.rule is not None and not self.rule.holds(value):
             raise ConfigError(self.name, self._shown(text), self.rule.words)
+        if self.effect.outcome is Outcome.REFUSED and not self._is_default(value):
+            raise ConfigError(self.name, self._shown(text), f"{self.effect.why}; {self._way_out}")
         return value
+
+    def warning(self, text: str) -> str | None:
+        """A sentence for the log when a value is accepted that has no effect, and users could expect one."""
+        if self.effect.outcome is not Outcome.WARNED or self._is_default(self.parse(text)):
+            return None
+        return f"{self.name}='{self._shown(text)}' has no effect: {self.effect.why}."
+
+    @property
+    def _way_out(self) -> str:
+        default = format_value(self.type, self.default)
+        return f"only {default} is accepted" if default else "remove this key"
+
+    def _is_default(self, value: Value) -> bool:
+        return value == self.default or (self.default is None and value in ("", []))
 
     def _shown(self, text: str) -> str:
         return "[hidden]" if self.is_sensitive else text

@@ -209,5 +209,7 @@ def _inter_broker(config: BrokerConfig, advertised: tuple[Listener, ...]) -> str
     for item in advertised:
         if item.protocol == protocol:
             return item.name
-    # Kafka refuses here. A broker alone has no one to talk to, and for others any listener that they share works.
+    if config.is_set("security.inter.broker.protocol"):
+        raise ConfigError("security.inter.broker.protocol", protocol, "no advertised listener has this protocol")
+    # Kafka refuses here, too. A broker alone talks to no other, and for others any listener that they share works.
     return advertised[0].name

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from headrace.config.aliases import BROKER_ALIASES, CLIENT_ALIASES, TOPIC_ALIASES
+from headrace.config.effect import Outcome
 from headrace.config.key import DOUBLE_MAX, INT_MAX, LONG_MAX, Key, Update, format_value
 from headrace.config.keys import BROKER_KEYS, CLIENT_METRICS_KEYS, GROUP_KEYS, SUBJECTS, TOPIC_KEYS
 
@@ -33,6 +34,17 @@ A value is looked for in this order, and the first one found wins:
 *Changes*: `read-only` keys are read at the start; `per-broker` and `cluster-wide` ones may change while the broker
 runs, for one broker or for one and all. An unknown key gets a warning that names the nearest known one; a wrong value
 stops the start with one sentence that names key, value and rule.
+
+*Effect* says what happens when a value other than the default is given:
+
+- *honoured*: the broker does what the value says;
+- *none*: the broker accepts the value, shows it, and does the same in every case; the reason follows;
+- *warning*: the broker starts, and its log names the key and what decides instead;
+- *refused*: the broker does not start, and a running one refuses the change. Settings that claim protection which the
+  broker does not give are always refused, for a single listener (`listener.name.NAME.KEY`) and misspelled, too.
+
+Every key of Apache Kafka 4.3.0 is here, and every key that 3.9 had beside them.
+A key that Kafka 4.3 does not have says so.
 """
 
 _SPELLINGS = """## Other spellings
@@ -72,19 +84,40 @@ def page() -> str:
 
 
 def _broker_lines(keys: Iterable[Key]) -> Iterator[str]:
-    yield "| key | type | default | changes | meaning |\n|---|---|---|---|---|\n"
+    yield "| key | type | default | changes | effect | meaning |\n|---|---|---|---|---|---|\n"
     for key in keys:
         if not key.internal:
             changes = "while running only" if key.dynamic_only else key.update.value
-            yield f"| `{key.name}` | {key.type.name.lower()} | {_default(key)} | {changes} | {_meaning(key)} |\n"
+            if key.static_only:
+                changes = Update.READ_ONLY.value
+            yield (
+                f"| `{key.name}` | {key.type.name.lower()} | {_default(key)} | {changes} | {_effect(key)} "
+                f"| {_meaning(key)} |\n"
+            )
 
 
 def _inheriting_lines(keys: Iterable[Key]) -> Iterator[str]:
-    yield "| key | type | default | from the broker's | meaning |\n|---|---|---|---|---|\n"
+    yield "| key | type | default | from the broker's | effect | meaning |\n|---|---|---|---|---|---|\n"
     for key in keys:
         if not key.internal:
             origin = ", ".join(f"`{synonym.name}`" for synonym in key.synonyms) or "–"
-            yield f"| `{key.name}` | {key.type.name.lower()} | {_default(key)} | {origin} | {_meaning(key)} |\n"
+            yield (
+                f"| `{key.name}` | {key.type.name.lower()} | {_default(key)} | {origin} | {_effect(key)} "
+                f"| {_meaning(key)} |\n"
+            )
+
+
+_EFFECTS = {
+    Outcome.HONOURED: "honoured",
+    Outcome.HARMLESS: "none",
+    Outcome.WARNED: "warning",
+    Outcome.REFUSED: "refused",
+}
+
+
+def _effect(key: Key) -> str:
+    word = _EFFECTS[key.effect.outcome]
+    return f"{word}: {key.effect.why}" if key.effect.why else word
 
 
 def _meaning(key: Key) -> str:
@@ -93,7 +126,7 @@ def _meaning(key: Key) -> str:
         words.append(f"{key.rule.words[0].upper()}{key.rule.words[1:]}.")
     if key.difference:
         words.append(f"*{key.difference}*")
-    if key.ours and not key.difference:
+    if key.ours:
         words.append("*Not in Apache Kafka 4.3.*")
     return " ".join(words).replace("|", "\\|")
 
@@ -106,16 +139,16 @@ def _default(key: Key) -> str:
 
 
 def _differences() -> str:
-    differing = [key for key in (*BROKER_KEYS.values(), *TOPIC_KEYS.values(), *GROUP_KEYS.values()) if key.difference]
-    without = sum(key.difference.startswith("Without effect") for key in differing)
-    lines = "".join(
-        f"- `{key.name}`: {key.difference}\n" for key in differing if not key.difference.startswith("Without effect")
-    )
-    dynamic = sum(key.update is not Update.READ_ONLY for key in BROKER_KEYS.values())
+    keys = (*BROKER_KEYS.values(), *TOPIC_KEYS.values(), *GROUP_KEYS.values())
+    counts = {outcome: sum(key.effect.outcome is outcome for key in keys) for outcome in Outcome}
+    lines = "".join(f"- `{key.name}`: {key.difference}\n" for key in keys if key.difference)
+    dynamic = sum(key.update is not Update.READ_ONLY and not key.static_only for key in BROKER_KEYS.values())
     return (
         f"## Differences from Apache Kafka\n\n{len(BROKER_KEYS)} broker keys ({dynamic} of them can change while the "
-        f"broker runs), {len(TOPIC_KEYS)} topic keys and {len(GROUP_KEYS)} group keys are known; {without} are "
-        f"accepted and shown without effect, as their text says. The others that differ:\n\n{lines}"
+        f"broker runs), {len(TOPIC_KEYS)} topic keys and {len(GROUP_KEYS)} group keys are known. "
+        f"{counts[Outcome.HONOURED]} are honoured, {counts[Outcome.HARMLESS]} have no effect and need none, "
+        f"{counts[Outcome.WARNED]} give a warning and {counts[Outcome.REFUSED]} are refused. "
+        f"These are honoured otherwise than in Kafka:\n\n{lines}"
     )
 
 

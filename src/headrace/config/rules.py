@@ -41,9 +41,11 @@ def each_of(*choices: str) -> Rule:
     return Rule(f"may hold only {', '.join(choices)}", lambda value: all(item in choices for item in value))
 
 
-def only(value: object, why: str) -> Rule:
-    """A key whose other values Headrace does not offer: refused, rather than silently without effect."""
-    return Rule(why, lambda given: given == value)
+def some_of(*choices: str) -> Rule:
+    return Rule(
+        f"must hold one or more of {', '.join(choices)}",
+        lambda value: bool(value) and all(item in choices for item in value),
+    )
 
 
 def not_zero_unlimited_below() -> Rule:

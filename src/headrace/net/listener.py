@@ -24,7 +24,6 @@ from headrace.net.traffic import Traffic
 
 log = logging.getLogger("headrace.net")
 
-_BACKLOG: Final = 1024
 # How many are accepted before the clients that are already there have their turn.
 _ACCEPTED_PER_TURN: Final = 64
 _SWEEP_INTERVAL_S: Final = 5.0
@@ -43,6 +42,8 @@ class ConnectionLimits:
     stalled_ms: int = 60_000
     # What the kernel takes of a connection's answers before its client does; -1 lets it grow to megabytes.
     send_buffer_bytes: int = -1
+    # Connections that may wait to be accepted.
+    backlog: int = 1024
 
 
 def _holds_back_nobody(host: str, now_ms: int) -> int:
@@ -92,7 +93,7 @@ class Listeners:
         """Begins to accept on every bound address. Raises CannotListen."""
         for name, sock in self._sockets.items():
             try:
-                sock.listen(_BACKLOG)
+                sock.listen(self.limits.backlog)
             except OSError as error:
                 host, port = sock.getsockname()[:2]
                 raise CannotListen(f"cannot listen on {host}:{port}: {describe_bind_error(error)}") from error

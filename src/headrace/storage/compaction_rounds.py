@@ -45,12 +45,12 @@ class CompactionRounds:
     def __init__(
         self,
         log_dirs: LogDirs,
-        settings: CleanerSettings,
+        settings: Callable[[], CleanerSettings],
         in_thread: InThread,
         replicated_up_to: Callable[[Log], int] = lambda log: log.high_watermark,
     ) -> None:
         self._log_dirs = log_dirs
-        self._cleaner = Cleaner(settings.memory_bytes, settings.bytes_per_second)
+        self._settings = settings  # asked for every round: they may change while the broker runs
         self._in_thread = in_thread
         self._replicated_up_to = replicated_up_to
         # Read now, before a topic can come that has the name of one that went.
@@ -84,9 +84,11 @@ class CompactionRounds:
 
     async def _clean(self, log: Log, dirt: Dirt, now_ms: int) -> Cleaned | None:
         partition = TopicPartition(log.topic, log.partition)
+        settings = self._settings()
+        cleaner = Cleaner(settings.memory_bytes, settings.bytes_per_second)
         job = prepare(log, dirt, replicated_up_to=self._replicated_up_to(log), now_ms=now_ms)
         try:
-            cleaned = await self._in_thread(lambda: self._cleaner.clean(job, lambda: self._stopping))
+            cleaned = await self._in_thread(lambda: cleaner.clean(job, lambda: self._stopping))
             # A topic of the same name may stand in the directory by now: its files must not be touched.
             if self._log_dirs.log(*partition) is not log or log.offline_reason is not None:
                 discard(cleaned)

@@ -321,8 +321,9 @@ class LogDirs:
                     count = log.delete_old_segments(now_ms).count
             yield count
 
-    def expire_producers(self, now_ms: int) -> int:
-        return sum(log.producers.expire(now_ms, self.settings.producer_expiration_ms) for log in self.logs())
+    def expire_producers(self, now_ms: int, idle_ms: int) -> int:
+        """Forgets producers that have been idle for `idle_ms`; how many."""
+        return sum(log.producers.expire(now_ms, idle_ms) for log in self.logs())
 
     def purge_trash(self, now_ms: int) -> int:
         return self.trash.purge(now_ms)

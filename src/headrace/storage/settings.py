@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from headrace.kernel.dataclass import dataclass
-from headrace.storage.log_config import DAY_MS
 
 
 class BrokerSettings(Protocol):
@@ -19,7 +18,6 @@ class StorageSettings:
     directories: Sequence[Path]
     node_id: int = 0
     threads_per_directory: int = 2
-    producer_expiration_ms: int = DAY_MS
 
     @classmethod
     def from_broker_config(cls, broker: BrokerSettings) -> StorageSettings:
@@ -30,7 +28,6 @@ class StorageSettings:
             [Path(str(directory).strip()) for directory in directories],
             node_id=_node_id(broker),
             threads_per_directory=broker["num.recovery.threads.per.data.dir"],
-            producer_expiration_ms=broker["producer.id.expiration.ms"],
         )
 
 

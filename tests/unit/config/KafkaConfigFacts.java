@@ -15,7 +15,8 @@ public class KafkaConfigFacts {
             boolean none = key.defaultValue == ConfigDef.NO_DEFAULT_VALUE || key.defaultValue == null;
             String value = none ? "\\N" : ConfigDef.convertToString(key.defaultValue, key.type);
             String update = updates.getOrDefault(key.name, "read-only");
-            System.out.println(String.join("\t", kind, key.name, key.type.name(), value, key.importance.name(), update));
+            System.out.println(String.join("\t", kind, key.name, key.type.name(), value, key.importance.name(), update,
+                key.internalConfig ? "internal" : "public"));
         }
     }
 

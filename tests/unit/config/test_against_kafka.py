@@ -50,7 +50,7 @@ def test_types_defaults_and_the_way_to_change_are_kafkas(kind: str, table: dict[
         if key.ours or key.dynamic_only:
             assert name not in facts[kind] or key.dynamic_only
             continue
-        kafka_type, default, importance, update = facts[kind][name]
+        kafka_type, default, importance, update, internal = facts[kind][name]
         ours = format_value(key.type, key.default)
         if name in OURS_DIFFERS_BY_DEFAULT:
             assert key.difference
@@ -58,17 +58,20 @@ def test_types_defaults_and_the_way_to_change_are_kafkas(kind: str, table: dict[
         # A map in text: Kafka prints it in the order of a hash.
         if name == "listener.security.protocol.map":
             ours = default = ",".join(sorted(default.split(",")))
-        declared = (key.type.name, "\\N" if ours is None else ours, key.importance.name, key.update.value)
+        shown = "internal" if key.internal else "public"
+        declared = (key.type.name, "\\N" if ours is None else ours, key.importance.name, key.update.value, shown)
         if kind != "broker":
-            declared, importance = (*declared[:2], importance, "read-only"), importance
-        if declared != (kafka_type, default, importance, update):
-            wrong[name] = (declared, (kafka_type, default, importance, update))
+            declared = (*declared[:2], importance, "read-only", shown)
+        if declared != (kafka_type, default, importance, update, internal):
+            wrong[name] = (declared, (kafka_type, default, importance, update, internal))
     assert wrong == {}
 
 
-def test_every_topic_and_group_key_of_kafka_is_known(facts: Facts) -> None:
-    assert set(facts["topic"]) <= set(TOPIC_KEYS)
-    assert set(facts["group"]) == set(GROUP_KEYS)
+@pytest.mark.parametrize(("kind", "table"), [("broker", BROKER_KEYS), ("topic", TOPIC_KEYS), ("group", GROUP_KEYS)])
+def test_every_key_of_kafka_is_declared_and_every_other_one_says_that_it_is_ours(
+    kind: str, table: dict[str, Key], facts: Facts
+) -> None:
+    assert set(facts[kind]) == {name for name, key in table.items() if not key.ours and not key.dynamic_only}
 
 
 def test_topics_inherit_from_the_same_broker_keys(facts: Facts) -> None:
@@ -176,9 +179,8 @@ def test_describing_a_broker_gives_what_kafka_gives(described: dict[str, dict[st
     static = {
         name: entry["value"]
         for name, entry in described["broker"].items()
-        if entry["config_source"] == "STATIC_BROKER_CONFIG" and name in BROKER_KEYS
+        if entry["config_source"] == "STATIC_BROKER_CONFIG"
     }
     broker = load_broker_config(static | STATIC).with_dynamic(DYNAMIC_BROKER, DYNAMIC_DEFAULT)
-    unknown_here = {name for name in described["broker"] if name not in BROKER_KEYS}
-    skip = SET_BY_KRAFT | OURS_DIFFERS_BY_DEFAULT | unknown_here
+    skip = SET_BY_KRAFT | OURS_DIFFERS_BY_DEFAULT
     assert ours(describe_broker(broker), BROKER_KEYS, skip) == theirs(described["broker"], skip)

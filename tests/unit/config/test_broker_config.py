@@ -45,7 +45,7 @@ def test_values_have_the_types_of_their_keys() -> None:
         ("log.cleanup.policy", "delete,shred", "log.cleanup.policy='delete,shred': may hold only compact, delete"),
         ("log.cleaner.min.cleanable.ratio", "1.5", "must be between 0 and 1"),
         ("log.retention.ms", "0", "log.retention.ms='0': must be -1 (without limit) or at least 1"),
-        ("authorizer.class.name", "a.b.C", "must be empty: access control is not offered yet"),
+        ("authorizer.class.name", "a.b.C", "access control is not offered yet; remove this key"),
         ("compression.gzip.level", "0", "must be -1 or between 1 and 9"),
         ("replica.fetch.wait.max.ms", "40000", "must not be above replica.socket.timeout.ms (30000)"),
     ],
@@ -58,10 +58,10 @@ def test_a_wrong_value_stops_the_start_and_names_key_value_and_rule(key: str, va
 
 
 def test_an_unknown_key_warns_with_the_nearest_known_one_and_the_broker_starts() -> None:
-    config = load_broker_config({"num.partitons": "3", "ssl.keystore.location": "k", "frobnicate": "1"})
+    config = load_broker_config({"num.partitons": "3", "confluent.support.enable": "k", "frobnicate": "1"})
     assert config.warnings == [
         "num.partitons: no such key; did you mean num.partitions? Ignored.",
-        "ssl.keystore.location: TLS listeners are not offered yet. Ignored.",
+        "confluent.support.enable: that key belongs to another product. Ignored.",
         "frobnicate: no such key. Ignored.",
     ]
     assert config["num.partitions"] == 1
@@ -124,7 +124,7 @@ def test_dynamic_changes_are_checked_before_they_are_stored() -> None:
     with pytest.raises(ConfigError, match="cannot change while the broker runs"):
         validate_broker_overrides(config, {"broker.id": "4"}, cluster_wide=False)
     with pytest.raises(ConfigError, match="for each broker by its id"):
-        validate_broker_overrides(config, {"listeners": "PLAINTEXT://h:1"}, cluster_wide=True)
+        validate_broker_overrides(config, {"cordoned.log.dirs": "d"}, cluster_wide=True)
     with pytest.raises(ConfigError, match="whole number"):
         validate_broker_overrides(config, {"message.max.bytes": "x"}, cluster_wide=False)
 

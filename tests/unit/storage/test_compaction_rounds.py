@@ -12,7 +12,7 @@ import pytest
 
 from headrace.kernel.ids import TopicPartition
 from headrace.storage.checkpoints import read_offsets
-from headrace.storage.cleaner import Cleaned
+from headrace.storage.cleaner import Cleaned, Cleaner
 from headrace.storage.compaction_rounds import CHECKPOINT_FILE, CleanerSettings, CompactionRounds
 from headrace.storage.files import CLEANED_SUFFIX, SWAP_SUFFIX
 from headrace.storage.log import Log
@@ -54,7 +54,7 @@ def test_a_round_leaves_a_topic_of_the_same_name_alone_that_came_meanwhile(tmp_p
             put(dirs.create("orders", 0), ("new", "kept"))
             return cleaned
 
-        rounds = CompactionRounds(dirs, CleanerSettings(), slow)
+        rounds = CompactionRounds(dirs, CleanerSettings, slow)
         assert await rounds.run_one(NOW_MS) is None
         fresh = dirs.log("orders", 0)
         assert fresh is not None and visible(fresh) == [(0, b"new", b"kept")] and fresh.active_segment.path.exists()
@@ -62,6 +62,31 @@ def test_a_round_leaves_a_topic_of_the_same_name_alone_that_came_meanwhile(tmp_p
         dirs.close()
 
     asyncio.run(go())
+
+
+def test_a_round_uses_the_limits_that_are_set_when_it_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun_with: list[tuple[int, float | None]] = []
+
+    class Recorded(Cleaner):
+        def __init__(self, memory_bytes: int, bytes_per_second: float | None) -> None:
+            begun_with.append((memory_bytes, bytes_per_second))
+            super().__init__(memory_bytes, bytes_per_second)
+
+    async def go() -> None:
+        dirs, log = dirty_dirs(tmp_path)
+        settings = CleanerSettings(1 << 20)
+        rounds = CompactionRounds(dirs, lambda: settings, thread)
+        await rounds.run_one(NOW_MS)
+        settings = CleanerSettings(1 << 21, 1e9)
+        for n in range(30):
+            put(log, (f"k{n % 3}", str(n)))
+        log.roll()
+        await rounds.run_one(NOW_MS)
+        dirs.close()
+
+    monkeypatch.setattr("headrace.storage.compaction_rounds.Cleaner", Recorded)
+    asyncio.run(go())
+    assert begun_with == [(1 << 20, None), (1 << 21, 1e9)]
 
 
 def test_a_log_whose_files_went_while_it_was_read_is_cleaned_the_next_time(tmp_path: Path) -> None:
@@ -76,7 +101,7 @@ def test_a_log_whose_files_went_while_it_was_read_is_cleaned_the_next_time(tmp_p
                 dirs.purge_trash(NOW_MS + HOUR_MS)
             return await thread(work)
 
-        rounds = CompactionRounds(dirs, CleanerSettings(), slow)
+        rounds = CompactionRounds(dirs, CleanerSettings, slow)
         assert await rounds.run_one(NOW_MS) is None
         meddling = False
         assert await rounds.run_one(NOW_MS) is not None, "it was not set aside"
@@ -90,7 +115,7 @@ def test_a_stop_ends_a_round_that_would_take_days_and_nothing_of_it_stays(tmp_pa
     async def go() -> None:
         dirs, log = dirty_dirs(tmp_path)
         before = visible(log)
-        rounds = CompactionRounds(dirs, CleanerSettings(bytes_per_second=0.01), thread)
+        rounds = CompactionRounds(dirs, lambda: CleanerSettings(bytes_per_second=0.01), thread)
         running = asyncio.create_task(rounds.run_one(NOW_MS))
         await asyncio.sleep(0)
         rounds.stop()
@@ -108,7 +133,7 @@ def test_flushes_go_on_in_threads_while_segments_are_replaced_and_deleted(tmp_pa
 
     async def go() -> None:
         dirs, log = dirty_dirs(tmp_path, config)
-        rounds = CompactionRounds(dirs, CleanerSettings(), thread)
+        rounds = CompactionRounds(dirs, CleanerSettings, thread)
         stop = threading.Event()
 
         def flush() -> None:
@@ -145,7 +170,7 @@ def test_rounds_take_the_dirtiest_log_and_remember_how_far_they_came(tmp_path: P
         for log in (few, many):
             log.roll()
 
-        rounds = CompactionRounds(dirs, CleanerSettings(), thread)
+        rounds = CompactionRounds(dirs, CleanerSettings, thread)
         while await rounds.run_one(NOW_MS) is not None:
             pass
         assert len(visible(many)) == 3
@@ -160,7 +185,7 @@ def test_rounds_take_the_dirtiest_log_and_remember_how_far_they_came(tmp_path: P
 def test_a_deleted_topic_leaves_the_checkpoint(tmp_path: Path) -> None:
     async def go() -> None:
         dirs, _ = dirty_dirs(tmp_path)
-        rounds = CompactionRounds(dirs, CleanerSettings(), thread)
+        rounds = CompactionRounds(dirs, CleanerSettings, thread)
         assert await rounds.run_one(NOW_MS) is not None
         file = tmp_path / CHECKPOINT_FILE
         assert read_offsets(file) == {TopicPartition("orders", 0): 30}
@@ -170,7 +195,7 @@ def test_a_deleted_topic_leaves_the_checkpoint(tmp_path: Path) -> None:
         assert read_offsets(file) == {}
         # A crash just before the file was written: the entry is of a topic that is no more.
         file.write_text(before)
-        fresh = CompactionRounds(dirs, CleanerSettings(), thread)
+        fresh = CompactionRounds(dirs, CleanerSettings, thread)
         log = dirs.create("orders", 0)
         for n in range(40):
             put(log, (f"k{n % 3}", str(n)))

@@ -9,20 +9,28 @@ from collections.abc import Iterable
 
 from headrace.config.key import Key
 from headrace.config.keys import (
+    access,
     client_metrics,
     compaction,
     group,
     groups,
     headrace,
+    kraft,
     log,
     network,
+    oauth,
+    older_releases,
     replication,
+    sasl,
     server,
     share_groups,
     streams_groups,
+    tiered_storage,
+    tls,
     topic,
     transactions,
     zookeeper,
+    zookeeper_tls,
 )
 
 __all__ = ["BROKER_KEYS", "CLIENT_METRICS_KEYS", "GROUP_KEYS", "SUBJECTS", "TOPIC_KEYS"]
@@ -46,7 +54,13 @@ SUBJECTS: dict[str, tuple[Key, ...]] = {
     "Share groups": share_groups.KEYS,
     "Streams groups": streams_groups.KEYS,
     "Transactions": transactions.KEYS,
-    "ZooKeeper and older releases": zookeeper.KEYS,
+    "TLS": tls.KEYS,
+    "SASL": (*sasl.KEYS, *oauth.KEYS),
+    "Access control and secrets": access.KEYS,
+    "Tiered storage": tiered_storage.KEYS,
+    "KRaft": kraft.KEYS,
+    "ZooKeeper": (*zookeeper.KEYS, *zookeeper_tls.KEYS),
+    "Older releases": older_releases.KEYS,
     "Headrace's own": headrace.KEYS,
 }
 BROKER_KEYS = _table(key for keys in SUBJECTS.values() for key in keys)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.config.effect import harmless
 from headrace.config.key import DOUBLE_MAX, LONG_MAX, Importance, Key, Type, Update
 from headrace.config.rules import GZIP_LEVEL, at_least, between, one_of
 
@@ -22,7 +23,7 @@ KEYS = (
         "Threads that compact.",
         at_least(0),
         update=CLUSTER_WIDE,
-        difference="Without effect: one thread compacts.",
+        effect=harmless("one thread compacts"),
     ),
     Key(
         "log.cleaner.io.max.bytes.per.second",
@@ -45,7 +46,7 @@ KEYS = (
         "Memory for reading and writing during compaction, all its threads together.",
         at_least(0),
         update=CLUSTER_WIDE,
-        difference="Without effect: compaction sizes its own buffers.",
+        effect=harmless("compaction sizes its own buffers"),
     ),
     Key(
         "log.cleaner.io.buffer.load.factor",
@@ -53,7 +54,7 @@ KEYS = (
         0.9,
         "How full the key table may become before a compaction run stops taking more.",
         update=CLUSTER_WIDE,
-        difference="Without effect: compaction sizes its own buffers.",
+        effect=harmless("compaction sizes its own buffers"),
     ),
     Key(
         "log.cleaner.backoff.ms",

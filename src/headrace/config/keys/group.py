@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.config.key import Key, Synonym, Type
+from headrace.config.keys.streams_groups import NOT_OFFERED
 from headrace.config.rules import SHARE_OFFSET_RESET, at_least, one_of
 
 BOOLEAN = Type.BOOLEAN
@@ -109,7 +110,7 @@ KEYS = (
         "A member that is silent for this long is gone.",
         at_least(1),
         synonyms=(Synonym("group.streams.session.timeout.ms"),),
-        difference="Without effect: streams groups are not offered.",
+        effect=NOT_OFFERED,
     ),
     Key(
         "streams.heartbeat.interval.ms",
@@ -118,7 +119,7 @@ KEYS = (
         "How often members are told to send a heartbeat.",
         at_least(1),
         synonyms=(Synonym("group.streams.heartbeat.interval.ms"),),
-        difference="Without effect: streams groups are not offered.",
+        effect=NOT_OFFERED,
     ),
     Key(
         "streams.assignment.interval.ms",
@@ -127,7 +128,7 @@ KEYS = (
         "The least time between two assignments.",
         at_least(0),
         synonyms=(Synonym("group.streams.assignment.interval.ms"),),
-        difference="Without effect: streams groups are not offered.",
+        effect=NOT_OFFERED,
     ),
     Key(
         "streams.initial.rebalance.delay.ms",
@@ -136,7 +137,7 @@ KEYS = (
         "How long the first rebalance of a new group waits for more members.",
         at_least(0),
         synonyms=(Synonym("group.streams.initial.rebalance.delay.ms"),),
-        difference="Without effect: streams groups are not offered.",
+        effect=NOT_OFFERED,
     ),
     Key(
         "streams.num.standby.replicas",
@@ -145,6 +146,6 @@ KEYS = (
         "Standby copies of each task's state.",
         at_least(0),
         synonyms=(Synonym("group.streams.num.standby.replicas"),),
-        difference="Without effect: streams groups are not offered.",
+        effect=NOT_OFFERED,
     ),
 )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from headrace.config.effect import harmless, warned
 from headrace.config.key import INT_MAX, Importance, Key, Type, Update
-from headrace.config.rules import at_least, between, each_of, one_of_any_case
+from headrace.config.rules import at_least, between, each_of, one_of_any_case, some_of
 
 STRING = Type.STRING
 INT = Type.INT
@@ -99,7 +100,7 @@ KEYS = (
         "Threads of the group coordinator.",
         at_least(1),
         importance=HIGH,
-        difference="Accepted and shown: the coordinator runs on the event loop.",
+        effect=harmless("the coordinator runs on the event loop"),
     ),
     Key(
         "group.coordinator.background.threads",
@@ -108,7 +109,7 @@ KEYS = (
         "Threads for the coordinator's heavier work.",
         at_least(1),
         importance=HIGH,
-        difference="Accepted and shown: the coordinator runs on the event loop.",
+        effect=harmless("the coordinator runs on the event loop"),
     ),
     Key(
         "group.coordinator.append.linger.ms",
@@ -116,7 +117,7 @@ KEYS = (
         -1,
         "How long the coordinator gathers records before it writes them; -1 writes at once while idle.",
         at_least(-1),
-        difference="Without effect: what one turn of the event loop gathers is written together.",
+        effect=harmless("the coordinator writes together what one turn of the event loop gathers"),
     ),
     Key(
         "group.coordinator.cached.buffer.max.bytes",
@@ -125,7 +126,7 @@ KEYS = (
         "Largest write buffer the coordinator keeps for reuse.",
         at_least(524_288),
         update=CLUSTER_WIDE,
-        difference="Without effect: buffers are not pooled.",
+        effect=harmless("buffers are not pooled"),
     ),
     Key(
         "group.coordinator.rebalance.protocols",
@@ -133,7 +134,7 @@ KEYS = (
         ["classic", "consumer", "streams"],
         "Group protocols that are served.",
         each_of("consumer", "classic", "share", "streams"),
-        difference="Without effect: classic, consumer and share groups are served.",
+        effect=warned("classic, consumer and share groups are always served, streams groups never"),
     ),
     Key(
         "group.consumer.session.timeout.ms",
@@ -205,6 +206,12 @@ KEYS = (
         LIST,
         ["uniform", "range"],
         "Assignors that the coordinator offers, the preferred one first.",
+        some_of(
+            "uniform",
+            "range",
+            "org.apache.kafka.coordinator.group.assignor.UniformAssignor",
+            "org.apache.kafka.coordinator.group.assignor.RangeAssignor",
+        ),
     ),
     Key(
         "group.consumer.migration.policy",
@@ -220,6 +227,6 @@ KEYS = (
         "How often the topics that match a member's pattern are looked up again without a change of topics.",
         at_least(10_000),
         internal=True,
-        difference="Without effect: patterns are matched again when topics change.",
+        effect=harmless("patterns are matched again as soon as topics change"),
     ),
 )

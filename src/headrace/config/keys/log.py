@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from headrace.config.effect import harmless, refused, warned
 from headrace.config.key import LONG_MAX, Importance, Key, Type, Update
-from headrace.config.rules import at_least, each_of, not_zero_unlimited_below, one_of, only
+from headrace.config.rules import at_least, each_of, not_zero_unlimited_below, one_of
 
 BOOLEAN = Type.BOOLEAN
 STRING = Type.STRING
@@ -156,7 +157,7 @@ KEYS = (
         "How often the point up to which each log is surely on disk is recorded; recovery starts there.",
         at_least(0),
         importance=HIGH,
-        difference="Without effect: recorded together with the high watermarks.",
+        effect=harmless("the broker records it together with the high watermarks; it only shortens recovery"),
     ),
     Key(
         "log.flush.start.offset.checkpoint.interval.ms",
@@ -165,7 +166,7 @@ KEYS = (
         "How often each log's first offset is recorded.",
         at_least(0),
         importance=HIGH,
-        difference="Without effect: recorded together with the high watermarks.",
+        effect=harmless("the broker records it together with the high watermarks; it only shortens recovery"),
     ),
     Key(
         "log.preallocate",
@@ -214,7 +215,7 @@ KEYS = (
         "Kept beside the log when older segments live in tiered storage; -2 means `log.retention.ms`.",
         at_least(-2),
         update=CLUSTER_WIDE,
-        difference="Without effect: tiered storage is not offered.",
+        effect=harmless("it applies to tiered storage only, which is refused (remote.log.storage.system.enable)"),
     ),
     Key(
         "log.local.retention.bytes",
@@ -223,7 +224,7 @@ KEYS = (
         "Kept beside the log when older segments live in tiered storage; -2 means `log.retention.bytes`.",
         at_least(-2),
         update=CLUSTER_WIDE,
-        difference="Without effect: tiered storage is not offered.",
+        effect=harmless("it applies to tiered storage only, which is refused (remote.log.storage.system.enable)"),
     ),
     Key(
         "log.dir.failure.timeout.ms",
@@ -232,7 +233,9 @@ KEYS = (
         "How long a failed log directory may stay unreported before the broker stops.",
         at_least(1),
         importance=LOW,
-        difference="Without effect: a failed directory is reported with the next change of its partitions.",
+        effect=warned(
+            "the broker reports a failed directory with the next change of its partitions, without a time limit"
+        ),
     ),
     Key(
         "message.max.bytes",
@@ -267,15 +270,14 @@ KEYS = (
         [],
         "Log directories that take no new partitions.",
         update=PER_BROKER,
-        difference="Without effect: every directory that works takes partitions.",
+        effect=refused("every log directory takes new partitions, none can be cordoned"),
     ),
     Key(
         "remote.log.storage.system.enable",
         BOOLEAN,
         False,
         "Whether older segments move to tiered storage.",
-        only(False, "must be false: tiered storage is not offered"),
-        difference="Only `false`: tiered storage is not offered.",
+        effect=refused("tiered storage is not offered"),
     ),
     Key(
         "producer.id.expiration.check.interval.ms",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from headrace.config.effect import harmless, refused, warned
 from headrace.config.key import INT_MAX, Importance, Key, Type, Update
+from headrace.config.keys.sasl import NOT_OFFERED
 from headrace.config.rules import CONNECTIONS_OF_ADDRESSES, at_least, one_of
 
 STRING = Type.STRING
@@ -23,6 +25,7 @@ KEYS = (
         "interface; port 0 lets the system choose.",
         importance=HIGH,
         update=PER_BROKER,
+        static_only=True,
         difference="Default is loopback: PLAINTEXT beyond this machine must be asked for by naming the listener.",
     ),
     Key(
@@ -40,6 +43,7 @@ KEYS = (
         "Which security protocol each listener name stands for.",
         importance=LOW,
         update=PER_BROKER,
+        static_only=True,
     ),
     Key(
         "inter.broker.listener.name",
@@ -53,6 +57,7 @@ KEYS = (
         "PLAINTEXT",
         "Security protocol between brokers; not together with `inter.broker.listener.name`.",
         one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+        effect=refused("TLS and SASL are not offered yet"),
     ),
     Key(
         "num.network.threads",
@@ -62,7 +67,7 @@ KEYS = (
         at_least(1),
         importance=HIGH,
         update=CLUSTER_WIDE,
-        difference="Accepted and shown: one event loop does this work.",
+        effect=harmless("one event loop does this work"),
     ),
     Key(
         "num.io.threads",
@@ -72,7 +77,7 @@ KEYS = (
         at_least(1),
         importance=HIGH,
         update=CLUSTER_WIDE,
-        difference="Accepted and shown: one event loop does this work.",
+        effect=harmless("one event loop does this work"),
     ),
     Key(
         "background.threads",
@@ -82,7 +87,7 @@ KEYS = (
         at_least(1),
         importance=HIGH,
         update=CLUSTER_WIDE,
-        difference="Bounds the threads for disk work off the event loop.",
+        effect=harmless("a fixed pool of threads does the disk work"),
     ),
     Key(
         "queued.max.requests",
@@ -91,14 +96,14 @@ KEYS = (
         "Requests that may wait before the broker stops reading from its connections.",
         at_least(1),
         importance=HIGH,
-        difference="Without effect: requests are served as they are read, none wait in a queue.",
+        effect=harmless("the event loop serves requests as it reads them, so none wait in a queue"),
     ),
     Key(
         "queued.max.request.bytes",
         LONG,
         -1,
         "Bytes of requests that may wait before the broker stops reading; -1 sets no limit.",
-        difference="Without effect: the memory for requests that are being read is bounded by the broker itself.",
+        effect=warned("the broker bounds the memory for requests by itself"),
     ),
     Key(
         "request.timeout.ms",
@@ -106,7 +111,7 @@ KEYS = (
         30_000,
         "How long the broker waits for another broker's answer.",
         importance=HIGH,
-        difference="Without effect: brokers ask each other with limits of their own.",
+        effect=warned("requests between brokers have fixed time limits"),
     ),
     Key(
         "socket.request.max.bytes",
@@ -129,7 +134,7 @@ KEYS = (
         102_400,
         "SO_RCVBUF of the sockets; -1 leaves it to the system.",
         importance=HIGH,
-        difference="Without effect: left to the system's own tuning.",
+        effect=harmless("the operating system tunes the receive buffers"),
     ),
     Key(
         "socket.listen.backlog.size",
@@ -137,19 +142,21 @@ KEYS = (
         50,
         "Connections that may wait to be accepted.",
         at_least(1),
-        difference="Without effect: 1024 connections may wait.",
+        difference="At least 1024 may wait.",
     ),
     Key(
         "socket.connection.setup.timeout.ms",
         LONG,
         10_000,
         "How long opening a connection to another broker may take at first.",
+        effect=warned("connections between brokers have fixed time limits"),
     ),
     Key(
         "socket.connection.setup.timeout.max.ms",
         LONG,
         30_000,
         "How long it may take at most, after retries lengthened it.",
+        effect=warned("connections between brokers have fixed time limits"),
     ),
     Key("connections.max.idle.ms", LONG, 600_000, "A connection without traffic for this long is closed."),
     Key(
@@ -157,7 +164,7 @@ KEYS = (
         LONG,
         0,
         "How long an authenticated session lasts before the client must authenticate again; 0 means for ever.",
-        difference="Without effect: SASL is not offered yet.",
+        effect=NOT_OFFERED,
     ),
     Key(
         "connection.failed.authentication.delay.ms",
@@ -166,7 +173,7 @@ KEYS = (
         "Time between a failed authentication and closing the connection.",
         at_least(0),
         importance=LOW,
-        difference="Without effect: SASL is not offered yet.",
+        effect=NOT_OFFERED,
     ),
     Key("max.connections", INT, INT_MAX, "Connections the broker holds at once.", at_least(0), update=CLUSTER_WIDE),
     Key(
@@ -199,7 +206,7 @@ KEYS = (
         None,
         "Listeners that open before the broker has its metadata.",
         importance=HIGH,
-        difference="Without effect: every listener opens when the broker can serve.",
+        effect=harmless("every listener opens when the broker can serve"),
     ),
     Key(
         "fetch.max.bytes",

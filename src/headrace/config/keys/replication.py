@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.config.effect import harmless, warned
 from headrace.config.key import LONG_MAX, Importance, Key, Type, Update
 from headrace.config.rules import at_least, one_of
 
@@ -33,7 +34,7 @@ KEYS = (
         at_least(1),
         importance=HIGH,
         update=CLUSTER_WIDE,
-        difference="Without effect: one connection per leader.",
+        effect=harmless("one connection to each leader fetches for all its partitions"),
     ),
     Key("replica.fetch.min.bytes", INT, 1, "Bytes a follower's fetch waits for.", importance=HIGH),
     Key(
@@ -73,7 +74,7 @@ KEYS = (
         65_536,
         "SO_RCVBUF of followers' connections.",
         importance=HIGH,
-        difference="Without effect: left to the system.",
+        effect=harmless("the operating system tunes the receive buffers"),
     ),
     Key(
         "replica.high.watermark.checkpoint.interval.ms",
@@ -124,7 +125,7 @@ KEYS = (
         None,
         "Threads that move replicas between log directories; unset means one per directory.",
         importance=HIGH,
-        difference="Without effect: replicas do not move between directories of a broker.",
+        effect=harmless("the broker refuses to move a replica between its log directories"),
     ),
     Key("controlled.shutdown.enable", BOOLEAN, True, "Whether a stopping broker hands leadership over first."),
     Key("broker.rack", STRING, None, "Where the broker stands; replicas of a partition are spread over racks."),
@@ -133,7 +134,7 @@ KEYS = (
         INT,
         30_000,
         "How long the controller waits for a broker's answer.",
-        difference="Without effect: brokers ask each other with limits of their own.",
+        effect=warned("requests between brokers have fixed time limits"),
     ),
     Key(
         "replication.quota.window.num",
@@ -142,7 +143,7 @@ KEYS = (
         "Samples kept to measure throttled replication.",
         at_least(1),
         importance=LOW,
-        difference="Without effect: replication is not throttled.",
+        effect=harmless("throttled replication is measured over a sliding second"),
     ),
     Key(
         "replication.quota.window.size.seconds",
@@ -151,7 +152,7 @@ KEYS = (
         "Length of such a sample.",
         at_least(1),
         importance=LOW,
-        difference="Without effect: replication is not throttled.",
+        effect=harmless("throttled replication is measured over a sliding second"),
     ),
     Key(
         "alter.log.dirs.replication.quota.window.num",
@@ -160,7 +161,7 @@ KEYS = (
         "Samples kept to measure moves between log directories.",
         at_least(1),
         importance=LOW,
-        difference="Without effect: replicas do not move between directories of a broker.",
+        effect=harmless("the broker refuses to move a replica between its log directories"),
     ),
     Key(
         "alter.log.dirs.replication.quota.window.size.seconds",
@@ -169,7 +170,7 @@ KEYS = (
         "Length of such a sample.",
         at_least(1),
         importance=LOW,
-        difference="Without effect: replicas do not move between directories of a broker.",
+        effect=harmless("the broker refuses to move a replica between its log directories"),
     ),
     Key(
         "leader.replication.throttled.rate",
@@ -197,34 +198,34 @@ KEYS = (
         at_least(0),
         update=CLUSTER_WIDE,
         dynamic_only=True,
-        difference="Without effect: replicas do not move between directories of a broker.",
+        effect=harmless("the broker refuses to move a replica between its log directories"),
     ),
     Key(
         "producer.purgatory.purge.interval.requests",
         INT,
         1000,
         "Waiting produce requests between two purges.",
-        difference="Without effect: a finished wait leaves by itself.",
+        effect=harmless("a request that has finished waiting leaves nothing to purge"),
     ),
     Key(
         "fetch.purgatory.purge.interval.requests",
         INT,
         1000,
         "Waiting fetch requests between two purges.",
-        difference="Without effect: a finished wait leaves by itself.",
+        effect=harmless("a request that has finished waiting leaves nothing to purge"),
     ),
     Key(
         "delete.records.purgatory.purge.interval.requests",
         INT,
         1,
         "Waiting DeleteRecords requests between two purges.",
-        difference="Without effect: a finished wait leaves by itself.",
+        effect=harmless("a request that has finished waiting leaves nothing to purge"),
     ),
     Key(
         "share.fetch.purgatory.purge.interval.requests",
         INT,
         1000,
         "Waiting share fetches between two purges.",
-        difference="Without effect: a waiting fetch that is done leaves nothing behind.",
+        effect=harmless("a request that has finished waiting leaves nothing to purge"),
     ),
 )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from headrace.config.effect import harmless, refused, warned
 from headrace.config.key import Importance, Key, Type, Update
-from headrace.config.rules import at_least, each_of, only
+from headrace.config.rules import at_least
 
 BOOLEAN = Type.BOOLEAN
 STRING = Type.STRING
@@ -33,39 +34,6 @@ KEYS = (
         difference="Not required.",
     ),
     Key(
-        "process.roles",
-        LIST,
-        None,
-        "Which parts of a KRaft cluster this process is.",
-        each_of("broker", "controller"),
-        importance=HIGH,
-        difference="Not required, and without effect: every broker may become the controller.",
-    ),
-    Key(
-        "controller.listener.names",
-        LIST,
-        None,
-        "Listeners of the KRaft controller.",
-        importance=HIGH,
-        difference="Not required; a listener named here is not opened.",
-    ),
-    Key(
-        "controller.quorum.voters",
-        LIST,
-        [],
-        "Members of the KRaft quorum.",
-        importance=HIGH,
-        difference="Without effect: clusters meet in ZooKeeper (`zookeeper.connect`).",
-    ),
-    Key(
-        "controller.quorum.bootstrap.servers",
-        LIST,
-        [],
-        "Where the KRaft quorum is found.",
-        importance=HIGH,
-        difference="Without effect: clusters meet in ZooKeeper (`zookeeper.connect`).",
-    ),
-    Key(
         "auto.create.topics.enable",
         BOOLEAN,
         True,
@@ -79,46 +47,33 @@ KEYS = (
         CLASS,
         None,
         "Class that may refuse new topics.",
-        only("", "must be empty: policies are not offered"),
         importance=LOW,
-        difference="Only empty: policies are not offered.",
+        effect=refused("policy classes are not offered"),
     ),
     Key(
         "alter.config.policy.class.name",
         CLASS,
         None,
         "Class that may refuse config changes.",
-        only("", "must be empty: policies are not offered"),
         importance=LOW,
-        difference="Only empty: policies are not offered.",
-    ),
-    Key(
-        "authorizer.class.name",
-        STRING,
-        "",
-        "Class that decides who may do what; empty lets everybody do everything.",
-        only("", "must be empty: access control is not offered yet"),
-        importance=LOW,
-        difference="Only empty: access control is not offered yet.",
+        effect=refused("policy classes are not offered"),
     ),
     Key(
         "client.quota.callback.class",
         CLASS,
         None,
         "Class that decides which quota a client falls under.",
-        only("", "must be empty: quotas follow Kafka's own precedence"),
         importance=LOW,
-        difference="Only empty: quotas follow Kafka's own precedence.",
+        effect=refused("quotas follow Kafka's own precedence, without a class"),
     ),
     Key(
         "config.providers",
         LIST,
         [],
         "Names of providers that fill in `${…}` in values.",
-        only([], "must be empty: values are taken as they stand"),
         importance=LOW,
         update=CLUSTER_WIDE,
-        difference="Only empty: values are taken as they stand.",
+        effect=refused("configuration providers are not offered, values are taken as they are written"),
     ),
     Key("quota.window.num", INT, 11, "Samples kept to measure client quotas.", at_least(1), importance=LOW),
     Key("quota.window.size.seconds", INT, 1, "Length of such a sample.", at_least(1), importance=LOW),
@@ -138,7 +93,7 @@ KEYS = (
         "Classes that report metrics.",
         importance=LOW,
         update=CLUSTER_WIDE,
-        difference="Without effect: metrics are served by `metrics.listen`.",
+        effect=warned("reporter classes are not loaded, metrics.listen serves the metrics"),
     ),
     Key(
         "metrics.num.samples",
@@ -147,7 +102,7 @@ KEYS = (
         "Samples kept for a rate.",
         at_least(1),
         importance=LOW,
-        difference="Without effect: metrics are running totals; the reader computes rates.",
+        effect=harmless("metrics are running totals; the program that reads them computes rates"),
     ),
     Key(
         "metrics.sample.window.ms",
@@ -156,7 +111,7 @@ KEYS = (
         "Length of such a sample.",
         at_least(1),
         importance=LOW,
-        difference="Without effect: metrics are running totals; the reader computes rates.",
+        effect=harmless("metrics are running totals; the program that reads them computes rates"),
     ),
     Key(
         "metrics.recording.level",
@@ -164,7 +119,7 @@ KEYS = (
         "INFO",
         "How much is measured.",
         importance=LOW,
-        difference="Without effect: everything measured is always measured.",
+        effect=harmless("the broker always records every metric"),
     ),
     Key(
         "kafka.metrics.reporters",
@@ -172,7 +127,7 @@ KEYS = (
         [],
         "Classes that report the older kind of metrics.",
         importance=LOW,
-        difference="Without effect: metrics are served by `metrics.listen`.",
+        effect=warned("reporter classes are not loaded, metrics.listen serves the metrics"),
     ),
     Key(
         "kafka.metrics.polling.interval.secs",
@@ -181,7 +136,7 @@ KEYS = (
         "How often those are asked.",
         at_least(1),
         importance=LOW,
-        difference="Without effect: metrics are served by `metrics.listen`.",
+        effect=harmless("reporter classes are not loaded, so there is nothing to poll"),
     ),
     Key(
         "telemetry.max.bytes",
@@ -190,27 +145,27 @@ KEYS = (
         "The most bytes of metrics a client may push at once.",
         at_least(1),
         importance=LOW,
-        difference="Without effect: client telemetry is not offered.",
+        effect=harmless("the broker accepts no metrics from clients"),
     ),
     Key(
         "broker.heartbeat.interval.ms",
         INT,
         2000,
         "Time between a broker's signs of life to the KRaft controller.",
-        difference="Without effect: a broker lives as long as its coordination session.",
+        effect=harmless("the coordination session has a heartbeat of its own"),
     ),
     Key(
         "broker.session.timeout.ms",
         INT,
         9000,
         "How long a KRaft broker lives without a sign.",
-        difference="Without effect: `zookeeper.session.timeout.ms` says it.",
+        effect=warned("zookeeper.session.timeout.ms decides when a silent broker has left the cluster"),
     ),
     Key(
         "initial.broker.registration.timeout.ms",
         INT,
         60_000,
         "How long a broker tries to register at its start before it gives up.",
-        difference="Without effect: `zookeeper.connection.timeout.ms` says it.",
+        effect=warned("zookeeper.connection.timeout.ms decides how long a broker tries to register"),
     ),
 )

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from headrace.config.effect import harmless, refused
 from headrace.config.key import Importance, Key, Type, Update
-from headrace.config.rules import at_least, between
+from headrace.config.rules import at_least, between, some_of
 
 INT = Type.INT
 SHORT = Type.SHORT
+STRING = Type.STRING
 LIST = Type.LIST
 HIGH = Importance.HIGH
+LOW = Importance.LOW
 CLUSTER_WIDE = Update.CLUSTER_WIDE
 
 KEYS = (
@@ -88,7 +91,8 @@ KEYS = (
         LIST,
         ["simple"],
         "Assignors offered to share groups.",
-        difference="Without effect: the simple assignor is the only one.",
+        some_of("simple", "org.apache.kafka.coordinator.group.assignor.SimpleAssignor"),
+        effect=harmless("the simple assignor is the only one, under its name or its class"),
     ),
     Key(
         "group.share.delivery.count.limit",
@@ -231,7 +235,7 @@ KEYS = (
         1,
         "Threads of the share coordinator.",
         at_least(1),
-        difference="Without effect: the event loop does the coordinator's work.",
+        effect=harmless("the coordinator runs on the event loop"),
     ),
     Key(
         "share.coordinator.append.linger.ms",
@@ -239,7 +243,7 @@ KEYS = (
         -1,
         "How long the share coordinator gathers records before it writes them; -1 writes at once while idle.",
         at_least(-1),
-        difference="Without effect: what one turn of the event loop gathers is written together.",
+        effect=harmless("the coordinator writes together what one turn of the event loop gathers"),
     ),
     Key(
         "share.coordinator.cached.buffer.max.bytes",
@@ -248,6 +252,41 @@ KEYS = (
         "Largest write buffer the share coordinator keeps for reuse.",
         at_least(524_288),
         update=CLUSTER_WIDE,
-        difference="Without effect: buffers are not pooled.",
+        effect=harmless("buffers are not pooled"),
+    ),
+    Key(
+        "group.share.persister.class.name",
+        STRING,
+        "org.apache.kafka.server.share.persister.DefaultStatePersister",
+        "Class that keeps the state of share groups.",
+        internal=True,
+        effect=refused("the state of share groups is kept in __share_group_state, without a class"),
+    ),
+    Key(
+        "group.share.initialize.retry.interval.ms",
+        INT,
+        30_000,
+        "Pause before the state of a share partition is initialised again after a failure.",
+        importance=LOW,
+        internal=True,
+        effect=harmless("the broker initialises it with the next fetch of a member"),
+    ),
+    Key(
+        "share.coordinator.cold.partition.snapshot.interval.ms",
+        INT,
+        300_000,
+        "How often the coordinator writes a snapshot of share partitions that do not change.",
+        importance=LOW,
+        internal=True,
+        effect=harmless("snapshots follow the number of updates; they only shorten loading"),
+    ),
+    Key(
+        "share.coordinator.state.topic.prune.interval.ms",
+        INT,
+        300_000,
+        "How often the coordinator deletes records that its snapshots replace.",
+        importance=LOW,
+        internal=True,
+        effect=harmless("compaction removes records that snapshots replace"),
     ),
 )

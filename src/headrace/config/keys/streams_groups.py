@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from headrace.config.effect import harmless
 from headrace.config.key import INT_MAX, Key, Type, Update
 from headrace.config.rules import at_least
 
 INT = Type.INT
 CLUSTER_WIDE = Update.CLUSTER_WIDE
+
+NOT_OFFERED = harmless("streams groups are not offered; a client that asks for one gets an error")
 
 KEYS = (
     Key(
@@ -15,7 +18,7 @@ KEYS = (
         45_000,
         "A member of a streams group that is silent for this long is gone.",
         at_least(1),
-        difference="Without effect: streams groups are not offered.",
+        effect=NOT_OFFERED,
     ),
     Key(
         "group.streams.min.session.timeout.ms",
@@ -23,7 +26,7 @@ KEYS = (
         45_000,
         "The shortest session timeout a streams group may set for itself.",
         at_least(1),
-        difference="Without effect: streams groups are not offered.",
+        effect=NOT_OFFERED,
     ),
     Key(
         "group.streams.max.session.timeout.ms",
@@ -31,7 +34,7 @@ KEYS = (
         60_000,
         "The longest session timeout a streams group may set for itself.",
         at_least(1),
-        difference="Without effect: streams groups are not offered.",
+        effect=NOT_OFFERED,
     ),
     Key(
         "group.streams.heartbeat.interval.ms",
@@ -39,7 +42,7 @@ KEYS = (
         5000,
         "How often members of a streams group are told to send a heartbeat.",
         at_least(1),
-        difference="Without effect: streams groups are not offered.",
+        effect=NOT_OFFERED,
     ),
     Key(
         "group.streams.min.heartbeat.interval.ms",
@@ -47,7 +50,7 @@ KEYS = (
         5000,
         "The shortest heartbeat interval a streams group may set for itself.",
         at_least(1),
-        difference="Without effect: streams groups are not offered.",
+        effect=NOT_OFFERED,
     ),
     Key(
         "group.streams.max.heartbeat.interval.ms",
@@ -55,7 +58,7 @@ KEYS = (
         15_000,
         "The longest heartbeat interval a streams group may set for itself.",
         at_least(1),
-        difference="Without effect: streams groups are not offered.",
+        effect=NOT_OFFERED,
     ),
     Key(
         "group.streams.assignment.interval.ms",
@@ -64,7 +67,7 @@ KEYS = (
         "The least time between two assignments of a streams group.",
         at_least(0),
         update=CLUSTER_WIDE,
-        difference="Without effect: streams groups are not offered.",
+        effect=NOT_OFFERED,
     ),
     Key(
         "group.streams.min.assignment.interval.ms",
@@ -72,7 +75,7 @@ KEYS = (
         0,
         "The shortest assignment interval a streams group may set for itself.",
         at_least(0),
-        difference="Without effect: streams groups are not offered.",
+        effect=NOT_OFFERED,
     ),
     Key(
         "group.streams.max.assignment.interval.ms",
@@ -80,7 +83,7 @@ KEYS = (
         15_000,
         "The longest assignment interval a streams group may set for itself.",
         at_least(0),
-        difference="Without effect: streams groups are not offered.",
+        effect=NOT_OFFERED,
     ),
     Key(
         "group.streams.max.size",
@@ -88,7 +91,7 @@ KEYS = (
         INT_MAX,
         "The most members of a streams group.",
         at_least(1),
-        difference="Without effect: streams groups are not offered.",
+        effect=NOT_OFFERED,
     ),
     Key(
         "group.streams.num.standby.replicas",
@@ -96,7 +99,7 @@ KEYS = (
         0,
         "Standby copies of each task's state.",
         at_least(0),
-        difference="Without effect: streams groups are not offered.",
+        effect=NOT_OFFERED,
     ),
     Key(
         "group.streams.max.standby.replicas",
@@ -104,7 +107,7 @@ KEYS = (
         2,
         "The most standby copies a streams group may set for itself.",
         at_least(0),
-        difference="Without effect: streams groups are not offered.",
+        effect=NOT_OFFERED,
     ),
     Key(
         "group.streams.initial.rebalance.delay.ms",
@@ -112,6 +115,6 @@ KEYS = (
         3000,
         "How long the first rebalance of a new streams group waits for more members.",
         at_least(0),
-        difference="Without effect: streams groups are not offered.",
+        effect=NOT_OFFERED,
     ),
 )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from headrace.config.effect import harmless, refused
 from headrace.config.key import LONG_MAX, Key, Synonym, Type
-from headrace.config.rules import GZIP_LEVEL, THROTTLED_REPLICAS, at_least, between, each_of, one_of, only
+from headrace.config.rules import GZIP_LEVEL, THROTTLED_REPLICAS, at_least, between, each_of, one_of
 
 BOOLEAN = Type.BOOLEAN
 STRING = Type.STRING
@@ -125,7 +126,7 @@ KEYS = (
         "Kept beside the log when older segments live in tiered storage; -2 means `retention.bytes`.",
         at_least(-2),
         synonyms=(Synonym("log.local.retention.bytes"),),
-        difference="Without effect: tiered storage is not offered.",
+        effect=harmless("it applies to tiered storage only, which is refused (remote.storage.enable)"),
     ),
     Key(
         "local.retention.ms",
@@ -134,7 +135,7 @@ KEYS = (
         "Kept beside the log when older segments live in tiered storage; -2 means `retention.ms`.",
         at_least(-2),
         synonyms=(Synonym("log.local.retention.ms"),),
-        difference="Without effect: tiered storage is not offered.",
+        effect=harmless("it applies to tiered storage only, which is refused (remote.storage.enable)"),
     ),
     Key(
         "max.compaction.lag.ms",
@@ -213,22 +214,21 @@ KEYS = (
         BOOLEAN,
         False,
         "Whether copying to tiered storage pauses.",
-        difference="Without effect: tiered storage is not offered.",
+        effect=harmless("it applies to tiered storage only, which is refused (remote.storage.enable)"),
     ),
     Key(
         "remote.log.delete.on.disable",
         BOOLEAN,
         False,
         "Whether tiered segments are deleted when tiering is switched off.",
-        difference="Without effect: tiered storage is not offered.",
+        effect=harmless("it applies to tiered storage only, which is refused (remote.storage.enable)"),
     ),
     Key(
         "remote.storage.enable",
         BOOLEAN,
         False,
         "Whether older segments move to tiered storage.",
-        only(False, "must be false: tiered storage is not offered"),
-        difference="Only `false`: tiered storage is not offered.",
+        effect=refused("tiered storage is not offered"),
     ),
     Key(
         "retention.bytes",

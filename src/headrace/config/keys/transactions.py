@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from headrace.config.effect import harmless, refused
 from headrace.config.key import Importance, Key, Type, Update
-from headrace.config.rules import at_least, only
+from headrace.config.rules import at_least
 
 BOOLEAN = Type.BOOLEAN
 INT = Type.INT
@@ -92,9 +93,8 @@ KEYS = (
         BOOLEAN,
         False,
         "Whether producers may prepare a transaction and leave it open for an outside coordinator.",
-        only(False, "must be false: two-phase commit is not offered"),
         importance=LOW,
-        difference="Only `false`: two-phase commit is not offered.",
+        effect=refused("two-phase commit is not offered"),
     ),
     Key(
         "transactional.id.expiration.ms",
@@ -111,7 +111,7 @@ KEYS = (
         "Pause before the broker retries adding a partition to a transaction.",
         at_least(1),
         importance=HIGH,
-        difference="Without effect: the client is asked to send the batch again.",
+        effect=harmless("the client retries instead of the broker"),
     ),
     Key(
         "add.partitions.to.txn.retry.backoff.max.ms",
@@ -120,6 +120,6 @@ KEYS = (
         "How long it retries before the client is asked to.",
         at_least(0),
         importance=HIGH,
-        difference="Without effect: the client is asked to send the batch again.",
+        effect=harmless("the client retries instead of the broker"),
     ),
 )

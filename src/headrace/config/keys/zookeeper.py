@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.config.effect import harmless, warned
 from headrace.config.key import Importance, Key, Type
 from headrace.config.rules import SERVERS_AND_PATH, at_least
 
@@ -47,7 +48,7 @@ KEYS = (
         at_least(1),
         importance=HIGH,
         ours=True,
-        difference="Without effect: requests are sent as they come.",
+        effect=harmless("the broker sends requests as they come"),
     ),
     Key(
         "zookeeper.set.acl",
@@ -88,7 +89,7 @@ KEYS = (
         3,
         "How often a stopping broker tries to hand leadership over before it stops all the same.",
         ours=True,
-        difference="Without effect: one try, of at most 15 seconds.",
+        effect=warned("a stopping broker tries once, for at most 15 seconds"),
     ),
     Key(
         "controlled.shutdown.retry.backoff.ms",
@@ -96,7 +97,7 @@ KEYS = (
         5000,
         "Pause between two such tries.",
         ours=True,
-        difference="Without effect: one try, of at most 15 seconds.",
+        effect=warned("a stopping broker tries once, for at most 15 seconds"),
     ),
     Key(
         "leader.imbalance.per.broker.percentage",
@@ -112,6 +113,6 @@ KEYS = (
         "4.3",
         "The release whose protocol brokers speak among themselves. Some consoles read it to tell the broker's age.",
         ours=True,
-        difference="Shown, without effect: there is one protocol.",
+        effect=harmless("brokers speak one protocol"),
     ),
 )

@@ -52,7 +52,6 @@ class GroupSettings:
     @classmethod
     def from_config(cls, config: TypedValues) -> GroupSettings:
         """`config` gives typed values by Kafka's names (a BrokerConfig)."""
-        known = tuple(name for name in config["group.consumer.assignors"] if name in ("uniform", "range"))
         return cls(
             min_session_timeout_ms=config["group.min.session.timeout.ms"],
             max_session_timeout_ms=config["group.max.session.timeout.ms"],
@@ -68,7 +67,7 @@ class GroupSettings:
             consumer_heartbeat_interval_ms=config["group.consumer.heartbeat.interval.ms"],
             consumer_assignment_interval_ms=config["group.consumer.assignment.interval.ms"],
             consumer_max_size=config["group.consumer.max.size"],
-            consumer_assignors=known or ("uniform", "range"),
+            consumer_assignors=tuple(dict.fromkeys(_short_name(name) for name in config["group.consumer.assignors"])),
             share_session_timeout_ms=config["group.share.session.timeout.ms"],
             share_heartbeat_ms=config["group.share.heartbeat.interval.ms"],
             share_assignment_interval_ms=config["group.share.assignment.interval.ms"],
@@ -83,3 +82,8 @@ class GroupSettings:
     @property
     def may_downgrade(self) -> bool:
         return self.consumer_migration_policy in ("bidirectional", "downgrade")
+
+
+def _short_name(assignor: str) -> str:
+    """Kafka lets its own assignors be named by their class, too: `….UniformAssignor` is `uniform`."""
+    return assignor.rpartition(".")[2].removesuffix("Assignor").lower()

@@ -1,0 +1,144 @@
+"""Broker keys of access control, delegation tokens and stored secrets. Honour one by removing its `effect`."""
+
+from __future__ import annotations
+
+from headrace.config.effect import refused
+from headrace.config.key import Importance, Key, Type, Update
+
+BOOLEAN = Type.BOOLEAN
+CLASS = Type.CLASS
+INT = Type.INT
+LONG = Type.LONG
+PASSWORD = Type.PASSWORD
+STRING = Type.STRING
+LOW = Importance.LOW
+PER_BROKER = Update.PER_BROKER
+
+NOT_OFFERED = refused("access control is not offered yet")
+NO_TOKENS = refused("delegation tokens are not offered yet")
+NO_SECRETS = refused("dynamic passwords are not offered yet")
+
+
+KEYS = (
+    Key(
+        "authorizer.class.name",
+        STRING,
+        "",
+        "Class that decides who may do what; empty lets everybody do everything.",
+        importance=LOW,
+        effect=NOT_OFFERED,
+    ),
+    Key(
+        "super.users",
+        STRING,
+        None,
+        "Principals that may do everything, separated by semicolons; a key of Kafka's authorizer.",
+        effect=NOT_OFFERED,
+        ours=True,
+    ),
+    Key(
+        "allow.everyone.if.no.acl.found",
+        BOOLEAN,
+        False,
+        "Whether a resource without access rules is open to everyone; a key of Kafka's authorizer.",
+        effect=NOT_OFFERED,
+        ours=True,
+    ),
+    Key(
+        "principal.builder.class",
+        CLASS,
+        "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
+        "Class that makes a principal of a connection.",
+        update=PER_BROKER,
+        effect=NOT_OFFERED,
+    ),
+    Key(
+        "delegation.token.secret.key",
+        PASSWORD,
+        None,
+        "Secret that signs delegation tokens.",
+        effect=NO_TOKENS,
+    ),
+    Key(
+        "delegation.token.master.key",
+        PASSWORD,
+        None,
+        "Older name of `delegation.token.secret.key`.",
+        effect=NO_TOKENS,
+        ours=True,
+    ),
+    Key(
+        "delegation.token.max.lifetime.ms",
+        LONG,
+        604_800_000,
+        "Time after which a token can no longer be renewed.",
+        effect=NO_TOKENS,
+    ),
+    Key(
+        "delegation.token.expiry.time.ms",
+        LONG,
+        86_400_000,
+        "Time after which a token must be renewed.",
+        effect=NO_TOKENS,
+    ),
+    Key(
+        "delegation.token.expiry.check.interval.ms",
+        LONG,
+        3_600_000,
+        "How often the broker removes tokens that have expired.",
+        importance=LOW,
+        effect=NO_TOKENS,
+    ),
+    Key(
+        "password.encoder.secret",
+        PASSWORD,
+        None,
+        "Secret that encrypts dynamic passwords.",
+        effect=NO_SECRETS,
+        ours=True,
+    ),
+    Key(
+        "password.encoder.old.secret",
+        PASSWORD,
+        None,
+        "The secret before that one.",
+        effect=NO_SECRETS,
+        ours=True,
+    ),
+    Key(
+        "password.encoder.keyfactory.algorithm",
+        STRING,
+        None,
+        "How a key is derived from the secret.",
+        importance=LOW,
+        effect=NO_SECRETS,
+        ours=True,
+    ),
+    Key(
+        "password.encoder.cipher.algorithm",
+        STRING,
+        "AES/CBC/PKCS5Padding",
+        "Cipher that encrypts dynamic passwords.",
+        importance=LOW,
+        effect=NO_SECRETS,
+        ours=True,
+    ),
+    Key(
+        "password.encoder.key.length",
+        INT,
+        128,
+        "Length of its key in bits.",
+        importance=LOW,
+        effect=NO_SECRETS,
+        ours=True,
+    ),
+    Key(
+        "password.encoder.iterations",
+        INT,
+        4096,
+        "Iterations to derive the key.",
+        importance=LOW,
+        effect=NO_SECRETS,
+        ours=True,
+    ),
+)

@@ -1,0 +1,203 @@
+"""Broker keys of SASL: mechanisms, logins, Kerberos. Honour one by removing its `effect`."""
+
+from __future__ import annotations
+
+from headrace.config.effect import refused
+from headrace.config.key import Importance, Key, Type, Update
+
+CLASS = Type.CLASS
+DOUBLE = Type.DOUBLE
+INT = Type.INT
+LIST = Type.LIST
+LONG = Type.LONG
+PASSWORD = Type.PASSWORD
+SHORT = Type.SHORT
+STRING = Type.STRING
+HIGH = Importance.HIGH
+LOW = Importance.LOW
+PER_BROKER = Update.PER_BROKER
+
+NOT_OFFERED = refused("SASL is not offered yet")
+
+
+KEYS = (
+    Key(
+        "sasl.enabled.mechanisms",
+        LIST,
+        ["GSSAPI"],
+        "SASL mechanisms that clients may log in with.",
+        update=PER_BROKER,
+        effect=NOT_OFFERED,
+    ),
+    Key(
+        "sasl.mechanism.inter.broker.protocol",
+        STRING,
+        "GSSAPI",
+        "SASL mechanism between brokers.",
+        update=PER_BROKER,
+        effect=NOT_OFFERED,
+    ),
+    Key(
+        "sasl.mechanism.controller.protocol",
+        STRING,
+        "GSSAPI",
+        "SASL mechanism between brokers and the KRaft controller.",
+        importance=HIGH,
+        effect=NOT_OFFERED,
+    ),
+    Key(
+        "sasl.jaas.config",
+        PASSWORD,
+        None,
+        "Login module and credentials of a listener and mechanism.",
+        update=PER_BROKER,
+        effect=NOT_OFFERED,
+    ),
+    Key(
+        "sasl.server.callback.handler.class",
+        CLASS,
+        None,
+        "Class that checks the credentials of clients.",
+        effect=NOT_OFFERED,
+    ),
+    Key(
+        "sasl.client.callback.handler.class",
+        CLASS,
+        None,
+        "Class that gives the broker's own credentials.",
+        effect=NOT_OFFERED,
+    ),
+    Key(
+        "sasl.server.max.receive.size",
+        INT,
+        524_288,
+        "Largest message that the broker reads before a client has logged in.",
+        effect=NOT_OFFERED,
+    ),
+    Key(
+        "sasl.login.class",
+        CLASS,
+        None,
+        "Class of the login.",
+        effect=NOT_OFFERED,
+    ),
+    Key(
+        "sasl.login.callback.handler.class",
+        CLASS,
+        None,
+        "Class that gives the credentials of the login.",
+        effect=NOT_OFFERED,
+    ),
+    Key(
+        "sasl.login.connect.timeout.ms",
+        INT,
+        None,
+        "How long connecting to an identity provider may take.",
+        importance=LOW,
+        effect=NOT_OFFERED,
+    ),
+    Key(
+        "sasl.login.read.timeout.ms",
+        INT,
+        None,
+        "How long an answer of an identity provider may take.",
+        importance=LOW,
+        effect=NOT_OFFERED,
+    ),
+    Key(
+        "sasl.login.retry.backoff.ms",
+        LONG,
+        100,
+        "First pause before a failed login to an identity provider is tried again.",
+        importance=LOW,
+        effect=NOT_OFFERED,
+    ),
+    Key(
+        "sasl.login.retry.backoff.max.ms",
+        LONG,
+        10_000,
+        "Longest such pause.",
+        importance=LOW,
+        effect=NOT_OFFERED,
+    ),
+    Key(
+        "sasl.login.refresh.window.factor",
+        DOUBLE,
+        0.8,
+        "Part of a token's life after which it is renewed.",
+        update=PER_BROKER,
+        effect=NOT_OFFERED,
+    ),
+    Key(
+        "sasl.login.refresh.window.jitter",
+        DOUBLE,
+        0.05,
+        "Random part that is added to that time.",
+        update=PER_BROKER,
+        effect=NOT_OFFERED,
+    ),
+    Key(
+        "sasl.login.refresh.min.period.seconds",
+        SHORT,
+        60,
+        "Least time between two renewals of a token.",
+        update=PER_BROKER,
+        effect=NOT_OFFERED,
+    ),
+    Key(
+        "sasl.login.refresh.buffer.seconds",
+        SHORT,
+        300,
+        "Time before a token ends at which it must have been renewed.",
+        update=PER_BROKER,
+        effect=NOT_OFFERED,
+    ),
+    Key(
+        "sasl.kerberos.service.name",
+        STRING,
+        None,
+        "Kerberos name of the brokers.",
+        update=PER_BROKER,
+        effect=NOT_OFFERED,
+    ),
+    Key(
+        "sasl.kerberos.kinit.cmd",
+        STRING,
+        "/usr/bin/kinit",
+        "Path of kinit.",
+        update=PER_BROKER,
+        effect=NOT_OFFERED,
+    ),
+    Key(
+        "sasl.kerberos.principal.to.local.rules",
+        LIST,
+        ["DEFAULT"],
+        "Rules that turn a Kerberos principal into a short name.",
+        update=PER_BROKER,
+        effect=NOT_OFFERED,
+    ),
+    Key(
+        "sasl.kerberos.min.time.before.relogin",
+        LONG,
+        60_000,
+        "Least time between two Kerberos logins.",
+        update=PER_BROKER,
+        effect=NOT_OFFERED,
+    ),
+    Key(
+        "sasl.kerberos.ticket.renew.window.factor",
+        DOUBLE,
+        0.8,
+        "Part of a ticket's life after which it is renewed.",
+        update=PER_BROKER,
+        effect=NOT_OFFERED,
+    ),
+    Key(
+        "sasl.kerberos.ticket.renew.jitter",
+        DOUBLE,
+        0.05,
+        "Random part that is added to that time.",
+        update=PER_BROKER,
+        effect=NOT_OFFERED,
+    ),
+)
