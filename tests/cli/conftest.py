@@ -60,7 +60,7 @@ def programs() -> Iterator[Programs]:
 
 @pytest.fixture
 def headrace(running: RunningBroker, programs: Programs, tmp_path: Path) -> Run:
-    def run(*words: str, stdin: str | bytes = "", env: Mapping[str, str] | None = None, timeout: float = 30) -> Ran:
+    def run(*words: str, stdin: str | bytes = "", env: Mapping[str, str] | None = None, timeout: float = 60) -> Ran:
         done = programs.run(
             "headrace.cli:main",
             words,
@@ -81,5 +81,5 @@ def topic(running: RunningBroker) -> str:
 
     name = f"orders-{uuid.uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": running.bootstrap})
-    admin.create_topics([NewTopic(name, 3, 1)])[name].result(10)
+    admin.create_topics([NewTopic(name, 3, 1)])[name].result(60)
     return name

@@ -8,12 +8,12 @@ from __future__ import annotations
 import re
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.support.clock import wait_for
 from tests.support.ports import free_port
 from tests.support.zookeeper import available
 
@@ -30,11 +30,11 @@ def listens(port: int) -> bool:
 
 
 def wait(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + 40
-    while not listens(port):
+    def ready() -> bool:
         assert process.poll() is None, log.read_text()
-        assert time.monotonic() < deadline, log.read_text()
-        time.sleep(0.05)
+        return listens(port)
+
+    wait_for(ready, lambda: f"port {port}: {log.read_text()}")
 
 
 @pytest.fixture

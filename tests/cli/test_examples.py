@@ -102,14 +102,14 @@ def prepare(running: RunningBroker, name: str) -> None:
     from confluent_kafka.admin import AdminClient, NewTopic
 
     admin = AdminClient({"bootstrap.servers": running.bootstrap})
-    known = admin.list_topics(timeout=10).topics
+    known = admin.list_topics(timeout=60).topics
     wanted = {"orders", "payments"} - set(known)
     if name == "topics create":
         wanted.discard("payments")
         for future in admin.delete_topics(["payments"] if "payments" in known else []).values():
-            future.result(10)
+            future.result(60)
     for future in admin.create_topics([NewTopic(topic, 4, 1) for topic in wanted]).values() if wanted else ():
-        future.result(10)
+        future.result(60)
     producer = Producer({"bootstrap.servers": running.bootstrap})
     for number in range(3):
         producer.produce("orders", f'{{"amount": {number + 4}}}', key=str(number))

@@ -111,7 +111,7 @@ def test_following_a_topic_that_is_deleted_ends_with_a_word(headrace: Run, runni
     from confluent_kafka.admin import AdminClient
 
     admin = AdminClient({"bootstrap.servers": running.bootstrap})
-    deleted = threading.Timer(1.0, lambda: admin.delete_topics([topic])[topic].result(10))
+    deleted = threading.Timer(1.0, lambda: admin.delete_topics([topic])[topic].result(60))
     deleted.start()
     ran = headrace("consume", topic, "--follow")
     deleted.join()

@@ -13,7 +13,7 @@ import pytest
 
 from headrace.cli.reference import commands, examples
 from tests.cli.conftest import PROGRAMS, Run, environment
-from tests.support.cluster import wait_for
+from tests.support.clock import wait_for
 from tests.support.zookeeper import available
 
 pytestmark = pytest.mark.skipif(not available(), reason="needs Java and a ZooKeeper server")
@@ -62,7 +62,7 @@ def test_a_cluster_serves_shows_its_state_and_stops_cleanly(
         told = headrace("cluster", "brokers", "-o", "json", env=env).json
         return {row["broker"]: row["state"] for row in told}
 
-    wait_for(lambda: states() == {1: "up", 2: "up", 3: "down"}, 20, "a broker that is away is shown")
+    wait_for(lambda: states() == {1: "up", 2: "up", 3: "down"}, "a broker that is away is shown")
     findings = headrace("doctor", "--watch-lag", "0", "-o", "json", env=env).json
     told = [row["found"] for row in findings if row["check"] == "replicas" and row["found"].startswith("kept-")]
     assert len(told) == 3

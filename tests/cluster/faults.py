@@ -12,7 +12,8 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from tests.cluster.history import check
 from tests.cluster.load import Load
-from tests.support.cluster import RunningCluster, wait_for
+from tests.support.clock import Stopwatch, wait_for
+from tests.support.cluster import RunningCluster
 from tests.support.network import STORE
 
 MIN_ACKED = 300
@@ -48,7 +49,6 @@ def same_bytes(cluster: RunningCluster, topic: str) -> None:
     for partition in cluster.metadata(topic):
         wait_for(
             lambda partition=partition: len({b"".join(one.values()) for one in logs(partition)}) == 1,
-            15,
             f"the same bytes in all replicas of {topic}-{partition}",
         )
 
@@ -59,7 +59,7 @@ def controller_of(cluster: RunningCluster) -> int:
         found = client.list_topics(timeout=5).controller_id
         return found if found > 0 else None
 
-    return int(wait_for(known, 30, "a controller"))
+    return int(wait_for(known, "a controller"))
 
 
 def set_config(cluster: RunningCluster, topic: str, **values: str) -> None:
@@ -69,7 +69,7 @@ def set_config(cluster: RunningCluster, topic: str, **values: str) -> None:
     ]
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=entries)
     admin = cluster.admin()  # must live until the answer
-    admin.incremental_alter_configs([resource])[resource].result(30)
+    admin.incremental_alter_configs([resource])[resource].result(60)
 
 
 def cut_newest_segments(data_dir: Path, topic: str) -> None:
@@ -128,8 +128,8 @@ def kill_two_leaders(cluster: RunningCluster, topic: str, chance: random.Random)
     partition = chance.randrange(3)
     first = cluster.leader(topic, partition)
     cluster.brokers[first].kill(with_companion=chance.random() < 0.5)
-    deadline = time.monotonic() + 15
-    while time.monotonic() < deadline:
+    watch = Stopwatch()
+    while not watch.has_run(15):
         now = cluster.leader(topic, partition)
         if now != first:
             cluster.brokers[now].kill()

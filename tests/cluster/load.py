@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import shutil
 import threading
-import time
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
@@ -13,7 +12,8 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from tests.cluster.history import ANY_OFFSET, History, Place, Value
 from tests.cluster.supervised_reader import SupervisedReader
 from tests.reference import kafka
-from tests.support.cluster import RunningCluster, wait_for
+from tests.support.clock import Stopwatch, wait_for
+from tests.support.cluster import RunningCluster
 from tests.support.effort import is_long
 from tests.support.java_client import JavaProgram
 
@@ -32,7 +32,7 @@ class Load:
         self.failed: list[str] = []
         self.longest_gap_s = 0.0  # without any acknowledgement
         self._silence_s = 0.0  # of one partition, since `listen`
-        self._last_ack_of: dict[int, float] = {}
+        self._since_ack_of: dict[int, Stopwatch] = {}
         self._acks_of: dict[int, int] = {}
         self._cluster = cluster
         self._topic = topic
@@ -40,7 +40,7 @@ class Load:
         self._spread = spread
         self._lock = threading.Lock()
         self._stop = threading.Event()
-        self._last_ack = time.monotonic()
+        self._since_ack = Stopwatch()
         self._producers = [
             threading.Thread(target=self._produce, args=(f"p{n}",), name=f"producer {n}") for n in range(producers)
         ]
@@ -73,24 +73,23 @@ class Load:
     def acked(self) -> int:
         return len(self.history.acked)
 
-    def wait_for_acks(self, more: int, timeout: float = 60) -> float:
+    def wait_for_acks(self, more: int) -> float:
         """Until that many more are acknowledged; how long it took."""
-        began, target = time.monotonic(), self.acked + more
-        wait_for(lambda: self.acked >= target, timeout, f"{more} more acknowledgements")
-        return time.monotonic() - began
+        watch, target = Stopwatch(), self.acked + more
+        wait_for(lambda: self.acked >= target, f"{more} more acknowledgements")
+        return watch.seconds
 
     def listen(self) -> None:
         """From now on `silence_s` is counted."""
         with self._lock:
             self._silence_s = 0.0
 
-    def silence_s(self, timeout: float = 60) -> float:
+    def silence_s(self) -> float:
         """The longest that any partition was without an acknowledgement since `listen`, ended by one on each."""
         with self._lock:
             before = dict(self._acks_of)
         wait_for(
             lambda: all(self._acks_of[partition] > count for partition, count in before.items()),
-            timeout,
             "an acknowledgement by every partition",
         )
         return self._silence_s
@@ -119,8 +118,8 @@ class Load:
                     where = {"partition": number % self._spread}
                 producer.produce(self._topic, value.encode(), on_delivery=self._answered(value), **where)
                 number += 1
-            next_at = time.monotonic() + self._pause_s
-            while (left := next_at - time.monotonic()) > 0:
+            pause = Stopwatch()
+            while (left := self._pause_s - pause.seconds) > 0:
                 producer.poll(left)  # returns at the first answer
         if producer.flush(90):
             self.failed.append(f"{name}: not everything was answered within 90 s")
@@ -141,12 +140,12 @@ class Load:
 
     def _acknowledged(self, value: Value, place: Place) -> None:
         """Under the lock."""
-        now = time.monotonic()
-        self.longest_gap_s = max(self.longest_gap_s, now - self._last_ack)
-        self._last_ack = now
+        self.longest_gap_s = max(self.longest_gap_s, self._since_ack.seconds)
+        self._since_ack.restart()
         partition = place.partition
-        self._silence_s = max(self._silence_s, now - self._last_ack_of.get(partition, now))
-        self._last_ack_of[partition] = now
+        since_ack = self._since_ack_of.setdefault(partition, Stopwatch())
+        self._silence_s = max(self._silence_s, since_ack.seconds)
+        since_ack.restart()
         self._acks_of[partition] = self._acks_of.get(partition, 0) + 1
         self.history.acked[value] = place
 
@@ -185,7 +184,7 @@ class Load:
         while replaced != self.locked_up:  # whoever replaces a client that locked itself up has as much time
             replaced = self.locked_up
             with contextlib.suppress(AssertionError):  # the checker names what is missing
-                wait_for(lambda: history.acked.keys() <= delivered, 45, "the group to read everything")
+                wait_for(lambda: history.acked.keys() <= delivered, "the group to read everything")
         self._read_enough()
         self._reader.join(60)
         history.final = read_all(self._cluster, self._topic)
@@ -249,10 +248,10 @@ class LoadOfBoth(Load):
     def parts(self) -> tuple[Load, ...]:
         return (self, self._java)
 
-    def wait_for_acks(self, more: int, timeout: float = 60) -> float:
-        took = super().wait_for_acks(more, timeout)
+    def wait_for_acks(self, more: int) -> float:
+        took = super().wait_for_acks(more)
         if self._java.acked:  # it is under way
-            self._java.wait_for_acks(more // 4, timeout)
+            self._java.wait_for_acks(more // 4)
         return took
 
     def stop_writing(self) -> None:
@@ -279,15 +278,17 @@ def read_all(cluster: RunningCluster, topic: str) -> dict[int, list[tuple[int, V
     found: dict[int, list[tuple[int, Value]]] = {partition: [] for partition in cluster.metadata(topic)}
     consumer.assign([TopicPartition(topic, partition, 0) for partition in found])
     open_partitions = set(found)
-    deadline = time.monotonic() + 60
+
+    def all_read() -> bool:
+        for message in consumer.consume(1000, timeout=1.0):
+            if message.error() is None:
+                found[message.partition()].append((message.offset(), Value.decode(message.value())))
+            elif message.error().code() == KafkaError._PARTITION_EOF:
+                open_partitions.discard(message.partition())
+        return not open_partitions
+
     try:
-        while open_partitions:
-            assert time.monotonic() < deadline, f"partitions {open_partitions} could not be read to their end"
-            for message in consumer.consume(1000, timeout=1.0):
-                if message.error() is None:
-                    found[message.partition()].append((message.offset(), Value.decode(message.value())))
-                elif message.error().code() == KafkaError._PARTITION_EOF:
-                    open_partitions.discard(message.partition())
+        wait_for(all_read, lambda: f"the end of partitions {open_partitions}", poll=0)
     finally:
         consumer.close()
     return found

@@ -19,7 +19,8 @@ from tests.cluster.faults import controller_of
 from tests.cluster.load import Load
 from tests.reference.tools import KafkaTools
 from tests.support import zookeeper
-from tests.support.cluster import RunningCluster, wait_for
+from tests.support.clock import wait_for
+from tests.support.cluster import RunningCluster
 from tests.support.effort import is_long
 
 pytestmark = [
@@ -140,11 +141,11 @@ def test_kafkas_tools_move_replicas_and_leaders_also_with_a_broker_down(
         assert "No partition reassignments found" in reassign("--list")
         assert "Successfully started" in reassign("--execute")
         cluster.wait_in_sync("moved")
-        wait_for(lambda: "moved-1 is completed" in reassign("--verify"), 30, "the reassignment to end")
+        wait_for(lambda: "moved-1 is completed" in reassign("--verify"), "the reassignment to end")
         tool("LeaderElectionCommand", "--election-type", "preferred", "--all-topic-partitions")
         assert cluster.leader("moved", 0) == cluster.leader("moved", 1) == 3
         cluster.brokers[3].kill()
-        wait_for(lambda: cluster.leader("moved", 0) != 3, 30, "another leader")
+        wait_for(lambda: cluster.leader("moved", 0) != 3, "another leader")
         described = tool("TopicCommand", "--describe", "--topic", "moved", "--under-replicated-partitions")
         assert described.count("Replicas: 3,1,2") == 2
         said = tool(

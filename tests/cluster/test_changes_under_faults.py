@@ -24,7 +24,8 @@ from confluent_kafka.admin import (
 from tests.cluster.faults import conclude, controller_of
 from tests.cluster.load import Load, client_load
 from tests.support import zookeeper
-from tests.support.cluster import RunningCluster, wait_for
+from tests.support.clock import wait_for
+from tests.support.cluster import RunningCluster
 from tests.support.effort import is_long
 from tests.support.transactions import read_all, transactional_producer
 
@@ -79,7 +80,7 @@ def test_the_controller_is_killed_while_topics_come_and_go(cluster: RunningClust
                 made.add(name)
                 if number % 2:
                     made.discard(name)
-                    admin.delete_topics([name], operation_timeout=10)[name].result(20)
+                    admin.delete_topics([name], operation_timeout=10)[name].result(60)
                     gone.add(name)
 
     worker = threading.Thread(target=come_and_go)
@@ -87,17 +88,17 @@ def test_the_controller_is_killed_while_topics_come_and_go(cluster: RunningClust
     try:
         for _ in range(3 if is_long() else 1):
             before = len(made) + len(gone)
-            wait_for(lambda before=before: len(made) + len(gone) >= before + 4, 60, "topics that come and go")
+            wait_for(lambda before=before: len(made) + len(gone) >= before + 4, "topics that come and go")
             cluster.brokers[controller_of(cluster)].kill()
-            wait_for(lambda: controller_of(cluster), 30, "another controller")
+            wait_for(lambda: controller_of(cluster), "another controller")
             cluster.heal()
     finally:
         stop.set()
         worker.join(90)
     for broker in cluster.brokers.values():
         client = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
-        wait_for(lambda client=client: made <= client.list_topics(timeout=5).topics.keys(), 30, "the topics made")
-        wait_for(lambda client=client: not gone & client.list_topics(timeout=5).topics.keys(), 30, "those gone to go")
+        wait_for(lambda client=client: made <= client.list_topics(timeout=5).topics.keys(), "the topics made")
+        wait_for(lambda client=client: not gone & client.list_topics(timeout=5).topics.keys(), "those gone to go")
     for name in made:
         cluster.wait_in_sync(name)
     # Nothing half-made stays: every name can be used again.
@@ -105,7 +106,7 @@ def test_the_controller_is_killed_while_topics_come_and_go(cluster: RunningClust
         cluster.create_topic(name, 2)
     admin = cluster.admin()
     for future in admin.delete_topics([*made, *sorted(gone)[:3]]).values():
-        future.result(30)
+        future.result(60)
 
 
 @only_long
@@ -122,15 +123,15 @@ def test_one_replica_becomes_three_while_the_target_and_the_controller_die(
         cluster.heal()
         cluster.brokers[controller_of(cluster)].kill()
         cluster.heal()
-        wait_for(lambda: set(map(tuple, replicas_of(cluster, "alone").values())) == {(1, 2, 3)}, 60, "three replicas")
+        wait_for(lambda: set(map(tuple, replicas_of(cluster, "alone").values())) == {(1, 2, 3)}, "three replicas")
         cluster.wait_in_sync("alone")
         load.wait_for_acks(100)
         # Two of three go again, then back to three.
         reassign(cluster, tmp_path, {("alone", p): [h] for p, h in holders.items()})
-        wait_for(lambda: all(len(r) == 1 for r in replicas_of(cluster, "alone").values()), 60, "one replica each")
+        wait_for(lambda: all(len(r) == 1 for r in replicas_of(cluster, "alone").values()), "one replica each")
         reassign(cluster, tmp_path, {("alone", p): [h, *cluster.others(h)] for p, h in holders.items()})
         cluster.wait_in_sync("alone")
-        wait_for(lambda: all(len(r) == 3 for r in replicas_of(cluster, "alone").values()), 60, "three replicas each")
+        wait_for(lambda: all(len(r) == 3 for r in replicas_of(cluster, "alone").values()), "three replicas each")
         conclude(cluster, load, topic="alone")
 
 
@@ -145,7 +146,7 @@ def test_a_follower_that_stutters_and_partitions_that_are_added(cluster: Running
             follower.resume()
             time.sleep(0.1)
             if turn == 1:
-                admin.create_partitions([NewPartitions(topic, 6)])[topic].result(30)
+                admin.create_partitions([NewPartitions(topic, 6)])[topic].result(60)
         load.wait_for_acks(300)
         cluster.wait_in_sync(topic)
         conclude(cluster, load, topic=topic)
@@ -209,13 +210,13 @@ def test_the_coordinator_dies_in_the_middle_of_a_rebalance(cluster: RunningClust
     threads = [threading.Thread(target=member, args=(number,)) for number in range(3)]
     try:
         threads[0].start()
-        wait_for(lambda: shared(1), 60, "the first member to own everything")
+        wait_for(lambda: shared(1), "the first member to own everything")
         threads[1].start()  # a rebalance begins
         threads[2].start()
         time.sleep(0.2)
         count = int(TEST_SETTINGS["offsets.topic.num.partitions"])
         cluster.brokers[cluster.leader("__consumer_offsets", coordinator_partition(group, count))].kill()
-        wait_for(lambda: shared(3), 90, "three members that share the partitions, each once")
+        wait_for(lambda: shared(3), "three members that share the partitions, each once")
         cluster.heal()
     finally:
         stop.set()

@@ -19,7 +19,8 @@ from tests.cluster.faults import conclude, set_config
 from tests.cluster.history import Place, Value
 from tests.cluster.load import Load, client_load
 from tests.support import network, zookeeper
-from tests.support.cluster import RunningCluster, wait_for
+from tests.support.clock import wait_for
+from tests.support.cluster import RunningCluster
 from tests.support.effort import is_long
 from tests.support.network import Network
 
@@ -66,7 +67,7 @@ def net(cluster: RunningCluster) -> Iterator[Network]:
 def offsets(cluster: RunningCluster, parts: list[TopicPartition], which: OffsetSpec) -> dict[int, int]:
     admin = cluster.admin()
     found = admin.list_offsets(dict.fromkeys(parts, which))
-    return {p.partition: future.result(30).offset for p, future in found.items()}
+    return {p.partition: future.result(60).offset for p, future in found.items()}
 
 
 # ---- in-sync sets
@@ -79,7 +80,7 @@ def test_one_replica_becomes_enough_while_it_is_alone(cluster: RunningCluster, t
         others = cluster.others(alone)
         for other in others:
             cluster.brokers[other].kill()
-        wait_for(lambda: all(p.isrs == [alone] for p in cluster.metadata(topic).values()), 60, "one to be alone")
+        wait_for(lambda: all(p.isrs == [alone] for p in cluster.metadata(topic).values()), "one to be alone")
         set_config(cluster, topic, min_insync_replicas="1")
         load.wait_for_acks(200)
         cluster.brokers[alone].kill()
@@ -108,7 +109,7 @@ def test_records_are_deleted_while_a_follower_is_away(cluster: RunningCluster, t
         targets = [TopicPartition(topic, p, offset) for p, offset in starts.items()]
         admin = cluster.admin()
         deleted = admin.delete_records(targets)
-        assert {p.partition: f.result(30).low_watermark for p, f in deleted.items()} == starts
+        assert {p.partition: f.result(60).low_watermark for p, f in deleted.items()} == starts
         cluster.heal()
         cluster.wait_in_sync(topic)
         for other in cluster.others(away):
@@ -160,7 +161,6 @@ def test_compaction_goes_on_while_a_follower_is_away(cluster: RunningCluster, to
     consumer.assign([TopicPartition(topic, 0, 0)])
     wait_for(
         lambda: last.update({m.key(): m.value() for m in consumer.consume(1000, 0.5)}) or last.get(b"1000") == b"6",
-        60,
         "the last record",
     )
     consumer.close()
@@ -244,7 +244,7 @@ def test_readers_in_another_rack_while_leaders_die(cluster: RunningCluster, net:
             load.wait_for_acks(200)
             load.stop_writing()
             acked = set(load.history.acked.values())
-            wait_for(lambda: all((p.partition, p.offset) in seen for p in acked if p.offset >= 0), 60, "all to be read")
+            wait_for(lambda: all((p.partition, p.offset) in seen for p in acked if p.offset >= 0), "all to be read")
         finally:
             stop.set()
             reader.join(30)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,18 +12,12 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from headrace.kernel.ids import coordinator_partition
 from headrace.testing.in_process import TEST_SETTINGS
 from tests.reference.kafka import run_tool
+from tests.support.clock import wait_for
 from tests.support.cluster import RunningCluster
 
 pytestmark = [pytest.mark.needs("java"), pytest.mark.needs("kafka")]
 
 PARTITIONS = 4
-
-
-def eventually(what: str, condition: Callable[[], bool], seconds: float = 120) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"{what}: not within {seconds:g} s"
-        time.sleep(0.05)
 
 
 def coordinator_of(cluster: RunningCluster, group: str) -> int:
@@ -100,16 +93,14 @@ def test_groups_of_both_protocols_outlive_their_coordinators(tmp_path: Path) -> 
         }
         readers = [reader for members in groups.values() for reader in members]
         try:
-            eventually("every reader commits", lambda: all(len(reader.committed) > 2 for reader in readers))
+            wait_for(lambda: all(len(reader.committed) > 2 for reader in readers), "a commit of every reader")
             for group in groups:
                 before = [len(reader.committed) for reader in readers]
                 victim = coordinator_of(cluster, group)
                 cluster.brokers[victim].kill()
-                eventually(
-                    f"every reader commits without broker {victim}, the coordinator of {group}",
-                    lambda before=before: all(  # type: ignore[misc]
-                        len(r.committed) > b + 2 for r, b in zip(readers, before, strict=True)
-                    ),
+                wait_for(
+                    lambda before=before: all(len(r.committed) > b + 2 for r, b in zip(readers, before, strict=True)),
+                    f"commits of every reader without broker {victim}, the coordinator of {group}",
                 )
                 cluster.brokers[victim].start()
                 cluster.wait_in_sync("t")
@@ -118,9 +109,9 @@ def test_groups_of_both_protocols_outlive_their_coordinators(tmp_path: Path) -> 
             stop.set()
             load.join(90)
         for group, members in groups.items():
-            eventually(
-                f"{group} reads all that was acknowledged",
-                lambda members=members: set(produced) <= members[0].seen | members[1].seen,  # type: ignore[misc]
+            wait_for(
+                lambda members=members: set(produced) <= members[0].seen | members[1].seen,
+                f"{group} to read all that was acknowledged",
             )
         for reader in readers:
             reader.stop.set()

@@ -19,7 +19,8 @@ from tests.cluster.faults import conclude, controller_of
 from tests.cluster.load import client_load
 from tests.reference.kafka import run_tool
 from tests.support import zookeeper
-from tests.support.cluster import RunningCluster, wait_for
+from tests.support.clock import wait_for
+from tests.support.cluster import RunningCluster
 from tests.support.zookeeper import ZooKeeperServer
 
 pytestmark = [
@@ -59,7 +60,7 @@ def move(cluster: RunningCluster, directory: Path, targets: dict[tuple[str, int]
         said = tool(REASSIGN, cluster, "--reassignment-json-file", str(file), "--verify")
         return said.count("is completed") == len(targets)
 
-    wait_for(done, 90, "the reassignment")
+    wait_for(done, "the reassignment")
 
 
 def test_a_broker_joins_takes_partitions_and_another_leaves(cluster: RunningCluster, tmp_path: Path) -> None:
@@ -101,7 +102,6 @@ def test_leadership_returns_to_the_preferred_replicas_on_request(cluster: Runnin
     )
     wait_for(
         lambda: all(info.leader == info.replicas[0] for info in cluster.metadata("preferred").values()),
-        20,
         "preferred leaders",
     )
 
@@ -116,7 +116,7 @@ def test_a_throttled_reassignment_goes_slowly_is_listed_and_can_be_cancelled(
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
     for _ in range(40):
         producer.produce("slow", bytes(100_000))
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     file = tmp_path / "move.json"
     moved = {"topic": "slow", "partition": 0, "replicas": [holders[0], third]}
     file.write_text(json.dumps({"version": 1, "partitions": [moved]}))
@@ -126,9 +126,9 @@ def test_a_throttled_reassignment_goes_slowly_is_listed_and_can_be_cancelled(
     assert "slow-0: " in listed
     assert f"adding: {third}. removing: {holders[1]}." in listed
     tool(REASSIGN, cluster, "--reassignment-json-file", str(file), "--cancel")
-    wait_for(lambda: sorted(cluster.metadata("slow")[0].replicas) == holders, 20, "the replicas as before")
+    wait_for(lambda: sorted(cluster.metadata("slow")[0].replicas) == holders, "the replicas as before")
     assert "No partition reassignments found" in tool(REASSIGN, cluster, "--list")
-    wait_for(lambda: not (cluster.data_dir(third) / "slow-0").exists(), 20, "the started copy to go")
+    wait_for(lambda: not (cluster.data_dir(third) / "slow-0").exists(), "the started copy to go")
 
 
 def test_topics_are_described_alike_through_every_broker(cluster: RunningCluster) -> None:
@@ -152,7 +152,7 @@ def test_a_broker_that_stood_alone_becomes_the_first_of_a_cluster(tmp_path: Path
     producer = Producer({"bootstrap.servers": alone.bootstrap, "log_level": 0})
     for number in range(500):
         producer.produce("kept", str(number).encode())
-    producer.flush(20)
+    producer.flush(60)
     assert alone.stop() == 0
     with ZooKeeperServer(tmp_path / "zookeeper") as server:
         settings = {"zookeeper.connect": server.connect, "offsets.topic.replication.factor": "2"}
@@ -169,7 +169,7 @@ def test_a_broker_that_stood_alone_becomes_the_first_of_a_cluster(tmp_path: Path
             )
             consumer.subscribe(["kept"])
             seen: list[bytes] = []
-            wait_for(lambda: seen.extend(m.value() for m in consumer.consume(500, 0.5)) or len(seen) >= 500, 30, "500")
+            wait_for(lambda: seen.extend(m.value() for m in consumer.consume(500, 0.5)) or len(seen) >= 500, "500")
             consumer.close()
             assert seen == [str(number).encode() for number in range(500)]
             tools = tmp_path / "move.json"
@@ -180,7 +180,7 @@ def test_a_broker_that_stood_alone_becomes_the_first_of_a_cluster(tmp_path: Path
                 REASSIGN, "--bootstrap-server", first.bootstrap, "--reassignment-json-file", str(tools), "--execute"
             )
             assert moved.returncode == 0, moved.stdout + moved.stderr
-            wait_for(lambda: (tmp_path / "second" / "kept-0").exists(), 20, "the replica on broker 2")
+            wait_for(lambda: (tmp_path / "second" / "kept-0").exists(), "the replica on broker 2")
         finally:
             first.kill()
             second.kill()

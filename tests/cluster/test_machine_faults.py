@@ -14,7 +14,8 @@ import pytest
 from tests.cluster.faults import conclude
 from tests.cluster.load import JavaLoad, Load, client_load
 from tests.support import failing_disk, system_shim, zookeeper
-from tests.support.cluster import RunningCluster, wait_for
+from tests.support.clock import wait_for
+from tests.support.cluster import RunningCluster
 from tests.support.effort import is_long
 from tests.support.failing_disk import FailingDisk
 from tests.support.system_shim import SystemShim
@@ -119,7 +120,7 @@ def test_a_disk_turns_read_only_and_is_replaced_by_an_empty_one(
         assert any(info.leader == WITH_DISK for info in cluster.metadata(topic).values())
         disk.fail()
         assert broker.process is not None
-        wait_for(lambda: not broker.is_running, 60, "the broker to stop")
+        wait_for(lambda: not broker.is_running, "the broker to stop")
         assert broker.process.returncode != 0, "a broker that lost its disk did not end in order"
         broker.kill()
         load.wait_for_acks(200)

@@ -22,7 +22,8 @@ from tests.cluster.faults import conclude, controller_of
 from tests.cluster.load import Load, client_load
 from tests.reference.kafka import java_command
 from tests.support import zookeeper
-from tests.support.cluster import RunningCluster, wait_for
+from tests.support.clock import wait_for
+from tests.support.cluster import RunningCluster
 from tests.support.effort import is_long
 from tests.support.zookeeper import ZooKeeperEnsemble
 
@@ -108,7 +109,6 @@ def test_the_ensemble_is_restarted_server_by_server(
                 load.wait_for_acks(100)
                 cluster.heal()
             server.start()
-            wait_for(lambda server=server: "Mode: " in server.ask("srvr"), 30, "the server to be one of three again")
         cluster.wait_in_sync(topic)
         load.wait_for_acks(100)
         conclude(cluster, load, topic=topic)
@@ -128,10 +128,10 @@ def test_without_a_majority_of_the_ensemble_nothing_is_acknowledged_and_nothing_
             time.sleep(1)
             return load.acked == before
 
-        wait_for(stands_still, 30, "leases to end")
+        wait_for(stands_still, "leases to end")
         for server in lost:
             server.start()
-        load.wait_for_acks(200, 90)
+        load.wait_for_acks(200)
         conclude(cluster, load, topic=topic)
 
 
@@ -141,7 +141,6 @@ def test_leadership_returns_by_itself(cluster: RunningCluster, topic: str) -> No
     cluster.brokers[2].start()
     wait_for(
         lambda: all(info.leader == info.replicas[0] for info in cluster.metadata(topic).values()),
-        60,
         "every partition to be led by its first replica",
     )
 
@@ -167,7 +166,6 @@ def test_a_consumer_reads_from_the_replica_in_its_rack(cluster: RunningCluster, 
     seen: list[int] = []
     wait_for(
         lambda: seen.extend(m.offset() for m in consumer.consume(500, 0.5) if m.error() is None) or len(seen) > 20,
-        30,
         "records",
     )
     consumer.close()
@@ -216,13 +214,13 @@ def test_feature_levels_move_for_all_brokers_at_once(cluster: RunningCluster) ->
     if is_long():  # another controller's term: what was finalized is stored
         cluster.brokers[controller_of(cluster)].kill()
         cluster.heal()
-        wait_for(lambda: levels(finalized(cluster)) == levels(before), 30, "the same levels under another controller")
+        wait_for(lambda: levels(finalized(cluster)) == levels(before), "the same levels under another controller")
     assert "group.version was downgraded to 0" in features(cluster, "downgrade", "--feature", "group.version=0")
-    wait_for(lambda: "group.version" not in levels(finalized(cluster)), 10, "every broker to show the lower level")
+    wait_for(lambda: "group.version" not in levels(finalized(cluster)), "every broker to show the lower level")
     assert all(epoch > before[1][1] for _, epoch in finalized(cluster).values())
     assert "supports 0 to 1" in features(cluster, "upgrade", "--feature", "group.version=9", code=1)
     assert "upgraded to 1" in features(cluster, "upgrade", "--feature", "group.version=1")
-    wait_for(lambda: levels(finalized(cluster)) == levels(before), 10, "every broker to show the level of before")
+    wait_for(lambda: levels(finalized(cluster)) == levels(before), "every broker to show the level of before")
 
 
 def test_a_broker_that_cannot_do_the_finalized_levels_does_not_join(
@@ -253,7 +251,7 @@ def test_kafkas_tool_moves_the_levels(cluster: RunningCluster) -> None:
         return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stdout
 
     assert "group.version was downgraded to 0." in tool("downgrade", "--feature", "group.version=0")
-    wait_for(lambda: "group.version" not in levels(finalized(cluster)), 10, "every broker to show the lower level")
+    wait_for(lambda: "group.version" not in levels(finalized(cluster)), "every broker to show the lower level")
     described = tool("describe")
     assert re.search(
         r"group.version\s+SupportedMinVersion: 0\s+SupportedMaxVersion: 1\s+FinalizedVersionLevel: 0", described

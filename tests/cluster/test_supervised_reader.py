@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 
 from headrace.testing.process import broker_process
 from tests.cluster.supervised_reader import PROGRAM, SupervisedReader
-from tests.support.cluster import wait_for
+from tests.support.clock import wait_for
 from tests.support.effort import is_long
 from tests.support.ports import free_port
 
@@ -116,15 +116,15 @@ def test_a_real_client_whose_main_thread_stands_still_is_replaced() -> None:
         running = threading.Thread(target=reader.run, args=(lambda partition, offset, value: seen.add(value),))
         try:
             producer.produce("t", b"p/0")
-            assert producer.flush(30) == 0
+            assert producer.flush(60) == 0
             running.start()
-            wait_for(lambda: b"p/0" in seen, 30, "the first record")
+            wait_for(lambda: b"p/0" in seen, "the first record")
             thread = main_thread_of_client(reader.pid)
             stop_for_good(thread)
             os.waitpid(thread, WALL)  # until the process was killed
             producer.produce("t", b"p/1")
-            assert producer.flush(30) == 0
-            wait_for(lambda: b"p/1" in seen, 60, "the second record by the replacement")
+            assert producer.flush(60) == 0
+            wait_for(lambda: b"p/1" in seen, "the second record by the replacement")
         finally:
             reader.end()
             running.join(30)

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from tests.support.clock import wait_for
 from tests.support.cluster import SESSION_TIMEOUT_MS, RunningCluster
-from tests.support.effort import is_long, rounds
+from tests.support.effort import rounds
 from tests.support.transaction_load import TransactionLoad
 from tests.support.transactions import read_all, transactional_producer
 
@@ -88,21 +89,21 @@ def test_no_transaction_is_torn_while_brokers_are_killed_and_silenced_in_turn(tm
 def wait_for_progress(*loads: TransactionLoad, transactions: int = 3) -> None:
     """A broker that is back, and producers that go on committing: otherwise the kills only add up."""
     goals = [load.committed + transactions for load in loads]
-    deadline = time.monotonic() + (180 if is_long() else 120)
-    while any(load.committed < goal for load, goal in zip(loads, goals, strict=True)):
-        assert time.monotonic() < deadline, [f"{load.name}: {load.committed} committed" for load in loads]
-        time.sleep(0.1)
+    wait_for(
+        lambda: all(load.committed >= goal for load, goal in zip(loads, goals, strict=True)),
+        lambda: "commits: " + ", ".join(f"{load.name} has {load.committed}" for load in loads),
+        within=180,
+    )
 
 
 def read_stable(bootstrap: str) -> list[str]:
     """What a reader of committed records sees once no transaction is open any more."""
-    deadline = time.monotonic() + 90
-    while True:
-        ends = [high_watermarks(bootstrap, isolation) for isolation in ("read_committed", "read_uncommitted")]
-        if ends[0] == ends[1]:
-            return read_all(bootstrap, "t", wait=60)
-        assert time.monotonic() < deadline, f"a transaction stays open: {ends}"
-        time.sleep(0.5)
+
+    def none_open() -> bool:
+        return high_watermarks(bootstrap, "read_committed") == high_watermarks(bootstrap, "read_uncommitted")
+
+    wait_for(none_open, "all transactions to end", poll=0.5)
+    return read_all(bootstrap, "t", wait=60)
 
 
 def high_watermarks(bootstrap: str, isolation: str) -> list[int]:

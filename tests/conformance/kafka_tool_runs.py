@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.conformance.kafka_tool_calls import Call
 from tests.reference.tools import Done, KafkaTools
+from tests.support.clock import wait_for
 from tests.support.programs import Programs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,7 +48,7 @@ def fill(bootstrap: str) -> None:
     ]
     topics += [NewTopic(f"{name}-{who}", 1) for name in ("cfg", "trim", "written") for who in ("ours", "theirs")]
     for future in admin.create_topics(topics).values():
-        future.result(30)
+        future.result(60)
     producer = Producer({"bootstrap.servers": bootstrap})
     now_ms = int(time.time() * 1000)
     for n in range(3):
@@ -62,7 +63,7 @@ def fill(bootstrap: str) -> None:
         for who in ("ours", "theirs"):
             producer.produce(f"trim-{who}", value=str(n), partition=0)
     producer.produce("counts", key="all", value=(7).to_bytes(8, "big"))
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     sender = Producer({"bootstrap.servers": bootstrap, "transactional.id": "till-1"})
     sender.init_transactions(30)
     sender.begin_transaction()
@@ -70,17 +71,18 @@ def fill(bootstrap: str) -> None:
     sender.commit_transaction(30)
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "readers", "enable.auto.commit": False})
     positions = [TopicPartition("orders", 0, 2), TopicPartition("orders", 1, 0)]
-    deadline = time.monotonic() + 30
-    while True:
+
+    def is_committed() -> bool:
         try:
             consumer.commit(offsets=positions, asynchronous=False)
-            break
         except KafkaException as error:
             # Apache Kafka has yet to make the topic of the positions.
             if not error.args[0].retriable() and error.args[0].code() != KafkaError.NOT_COORDINATOR:
                 raise
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+            return False
+        return True
+
+    wait_for(is_committed, "the commit to be taken", poll=0.1)
     consumer.close()
 
 

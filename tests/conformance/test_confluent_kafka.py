@@ -28,6 +28,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from tests.support.clock import wait_for
+
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 
 
@@ -44,7 +46,7 @@ def produce_all(bootstrap: str, topic: str, messages: list[dict[str, Any]], **se
 
     for message in messages:
         producer.produce(topic, on_delivery=done, **message)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     assert failed == []
     return delivered
 
@@ -54,11 +56,14 @@ def consume_all(bootstrap: str, topic: str, count: int, partitions: int = 1, **s
     try:
         consumer.assign([TopicPartition(topic, index, 0) for index in range(partitions)])
         found: list[Message] = []
-        deadline = time.monotonic() + 20
-        while len(found) < count and time.monotonic() < deadline:
+
+        def all_read() -> bool:
             for message in consumer.consume(1000, 0.5):
                 assert message.error() is None, message.error()
                 found.append(message)
+            return len(found) >= count
+
+        wait_for(all_read, lambda: f"{count} records, {len(found)} are read", poll=0)
         return found
     finally:
         consumer.close()
@@ -67,7 +72,7 @@ def consume_all(bootstrap: str, topic: str, count: int, partitions: int = 1, **s
 def create(bootstrap: str, topic: str, partitions: int = 1, **configs: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     config = {name.replace("_", "."): value for name, value in configs.items()}
-    admin.create_topics([NewTopic(topic, partitions, 1, config=config)])[topic].result(10)
+    admin.create_topics([NewTopic(topic, partitions, 1, config=config)])[topic].result(60)
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -110,7 +115,7 @@ def test_records_near_the_size_limit_pass_and_beyond_it_are_refused(bootstrap: s
     producer = Producer({"bootstrap.servers": bootstrap, "message.max.bytes": 10_000_000})
     errors: list[KafkaError] = []
     producer.produce(topic, b"x" * 2_000_000, on_delivery=lambda error, _: errors.append(error))
-    producer.flush(10)
+    producer.flush(60)
     assert [error.code() for error in errors] == [KafkaError.MSG_SIZE_TOO_LARGE]
 
 
@@ -141,10 +146,13 @@ def test_a_group_shares_a_topic_and_goes_on_where_it_stopped(bootstrap: str, top
 
     def drain(consumers: list[Consumer], enough: Callable[[list[Message]], bool]) -> list[Message]:
         found: list[Message] = []
-        deadline = time.monotonic() + 30
-        while not enough(found) and time.monotonic() < deadline:
+
+        def drained() -> bool:
             for consumer in consumers:
-                found += [m for m in consumer.consume(100, 0.1) if m.error() is None]
+                found.extend(m for m in consumer.consume(100, 0.1) if m.error() is None)
+            return enough(found)
+
+        wait_for(drained, lambda: f"the consumers, which have read {len(found)} records", poll=0)
         return found
 
     consumers = [Consumer(settings) for _ in range(2)]
@@ -174,7 +182,7 @@ def test_read_committed_hides_what_was_aborted(bootstrap: str, topic: str) -> No
         if commit:
             producer.commit_transaction(20)
         else:
-            producer.flush(10)
+            producer.flush(60)
             producer.abort_transaction(20)
     committed = consume_all(bootstrap, topic, 20, **{"isolation.level": "read_committed"})
     assert [m.value().decode() for m in committed] == [f"{w}-{n}" for w in ("one", "three") for n in range(10)]
@@ -185,14 +193,14 @@ def test_read_committed_hides_what_was_aborted(bootstrap: str, topic: str) -> No
 def test_offsets_by_time_and_watermarks(bootstrap: str, topic: str) -> None:
     produce_all(bootstrap, topic, [{"value": b"v", "timestamp": 1000 * n} for n in range(1, 11)])
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "g"})
-    assert consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10) == (0, 10)
-    (found,) = consumer.offsets_for_times([TopicPartition(topic, 0, 4500)], timeout=10)
+    assert consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=60) == (0, 10)
+    (found,) = consumer.offsets_for_times([TopicPartition(topic, 0, 4500)], timeout=60)
     assert found.offset == 4
     consumer.close()
     admin = AdminClient({"bootstrap.servers": bootstrap})
     partition = TopicPartition(topic, 0)
-    latest = admin.list_offsets({partition: OffsetSpec.latest()})[partition].result(10)
-    newest = admin.list_offsets({partition: OffsetSpec.max_timestamp()})[partition].result(10)
+    latest = admin.list_offsets({partition: OffsetSpec.latest()})[partition].result(60)
+    newest = admin.list_offsets({partition: OffsetSpec.max_timestamp()})[partition].result(60)
     assert (latest.offset, newest.offset, newest.timestamp) == (10, 9, 10_000)
 
 
@@ -202,21 +210,21 @@ def test_administration(bootstrap: str, topic: str) -> None:
     with pytest.raises(KafkaException) as refused:
         create(bootstrap, topic)
     assert refused.value.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
-    admin.create_partitions([NewPartitions(topic, 5)])[topic].result(10)
-    assert len(admin.list_topics(topic, timeout=10).topics[topic].partitions) == 5
+    admin.create_partitions([NewPartitions(topic, 5)])[topic].result(60)
+    assert len(admin.list_topics(topic, timeout=60).topics[topic].partitions) == 5
     resource = ConfigResource(ResourceType.TOPIC, topic)
-    configs = admin.describe_configs([resource])[resource].result(10)
+    configs = admin.describe_configs([resource])[resource].result(60)
     assert configs["retention.ms"].value == "1000000"
     entry = ConfigEntry("retention.ms", "2000000", incremental_operation=AlterConfigOpType.SET)
     change = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-    admin.incremental_alter_configs([change])[change].result(10)
-    assert admin.describe_configs([resource])[resource].result(10)["retention.ms"].value == "2000000"
+    admin.incremental_alter_configs([change])[change].result(60)
+    assert admin.describe_configs([resource])[resource].result(60)["retention.ms"].value == "2000000"
     produce_all(bootstrap, topic, [{"value": b"v", "partition": 0} for _ in range(10)])
     deleted = admin.delete_records([TopicPartition(topic, 0, 4)])
-    (low,) = [future.result(10) for future in deleted.values()]
+    (low,) = [future.result(60) for future in deleted.values()]
     assert low.low_watermark == 4
-    admin.delete_topics([topic])[topic].result(10)
-    assert admin.list_topics(timeout=10).topics.get(topic) is None
+    admin.delete_topics([topic])[topic].result(60)
+    assert admin.list_topics(timeout=60).topics.get(topic) is None
 
 
 @pytest.mark.parametrize(
@@ -233,7 +241,7 @@ def test_wrong_topics_are_refused_with_kafkas_code(
 ) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     with pytest.raises(KafkaException) as refused:
-        admin.create_topics([NewTopic(name, 1, 1, config=config)])[name].result(10)
+        admin.create_topics([NewTopic(name, 1, 1, config=config)])[name].result(60)
     assert refused.value.args[0].code() == code
     assert refused.value.args[0].str()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import socket
 import subprocess
-import time
 from collections import defaultdict
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from headrace.testing import broker_process
 from headrace.wire import codec
+from tests.support.clock import Stopwatch, wait_for
 from tests.support.effort import rounds
 
 pytestmark = pytest.mark.chaos
@@ -50,8 +50,8 @@ class Load:
             self.acknowledged[message.partition(), message.offset()] = int(message.value())
 
     def send_for(self, seconds: float) -> None:
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
+        watch = Stopwatch()
+        while not watch.has_run(seconds):
             for _ in range(20):
                 try:
                     self._producer.produce(
@@ -71,16 +71,18 @@ class Load:
 
 def read_everything(bootstrap: str, topic: str) -> dict[tuple[int, int], int]:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "check", "enable.auto.commit": False})
-    ends = {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=10)[1] for p in range(PARTITIONS)}
+    ends = {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=60)[1] for p in range(PARTITIONS)}
     consumer.assign([TopicPartition(topic, p, 0) for p in range(PARTITIONS)])
     found: dict[tuple[int, int], int] = {}
-    deadline = time.monotonic() + 60
-    while len(found) < sum(ends.values()):
-        assert time.monotonic() < deadline, f"only {len(found)} of {ends} can be read"
+
+    def all_read() -> bool:
         for message in consumer.consume(5000, 0.2):
             assert message.error() is None, message.error()
             assert (message.partition(), message.offset()) not in found
             found[message.partition(), message.offset()] = int(message.value())
+        return len(found) >= sum(ends.values())
+
+    wait_for(all_read, lambda: f"all records up to {ends}, read {len(found)}", poll=0)
     consumer.close()
     return found
 
@@ -89,7 +91,7 @@ def test_every_acknowledged_record_outlives_every_kill(tmp_path: Path) -> None:
     chance = random.Random(50)
     with broker_process(data_dir=tmp_path / "data") as running:
         admin = AdminClient({"bootstrap.servers": running.bootstrap})
-        admin.create_topics([NewTopic("kept", PARTITIONS, 1)])["kept"].result(10)
+        admin.create_topics([NewTopic("kept", PARTITIONS, 1)])["kept"].result(60)
         load = Load(running.bootstrap, "kept")
         load.send_for(0.3)
         for _ in range(KILLS):
@@ -133,7 +135,7 @@ def produce_code(port: int, topic: str, records: bytes) -> int:
         "timeout": 5000,
         "topic_data": [{"name": topic, "partition_data": [{"index": 0, "records": records}]}],
     }
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
         client.sendall(codec.encode_request(0, 9, 1, "t", body))
         with client.makefile("rb") as answers:
             frame = answers.read(int.from_bytes(answers.read(4), "big"))
@@ -148,7 +150,7 @@ def test_a_full_disk_refuses_writes_keeps_reading_and_recovers(small_disk: Path)
     settings = {"log.segment.bytes": "4194304", "log.index.size.max.bytes": "65536"}
     with broker_process(settings, data_dir=small_disk / "data") as running:
         admin = AdminClient({"bootstrap.servers": running.bootstrap})
-        admin.create_topics([NewTopic("full", 1, 1)])["full"].result(10)
+        admin.create_topics([NewTopic("full", 1, 1)])["full"].result(60)
         batch = build_batch([Record(b"k", b"v" * 500_000)])
         codes = [produce_code(running.port, "full", batch) for _ in range(60)]
         written = codes.count(0)
@@ -156,18 +158,12 @@ def test_a_full_disk_refuses_writes_keeps_reading_and_recovers(small_disk: Path)
         assert codes[-1] == 56, "KAFKA_STORAGE_ERROR"
         assert set(codes) == {0, 56}
         consumer = Consumer({"bootstrap.servers": running.bootstrap, "group.id": "g"})
-        assert consumer.get_watermark_offsets(TopicPartition("full", 0), timeout=10) == (0, written)
+        assert consumer.get_watermark_offsets(TopicPartition("full", 0), timeout=60) == (0, written)
         consumer.assign([TopicPartition("full", 0, 0)])
-        read = 0
-        deadline = time.monotonic() + 30
-        while read < written:
-            assert time.monotonic() < deadline, "what was written cannot be read"
-            read += len(consumer.consume(10, 0.2))
+        read: list[Message] = []
+        wait_for(lambda: read.extend(consumer.consume(10, 0.2)) or len(read) >= written, "all written records", poll=0)
         (small_disk / "filler").unlink()
-        deadline = time.monotonic() + 60
-        while produce_code(running.port, "full", batch) != 0:
-            assert time.monotonic() < deadline, "it does not come back"
-            time.sleep(0.2)
-        assert consumer.get_watermark_offsets(TopicPartition("full", 0), timeout=10) == (0, written + 1)
+        wait_for(lambda: produce_code(running.port, "full", batch) == 0, "a write after there is room", poll=0.2)
+        assert consumer.get_watermark_offsets(TopicPartition("full", 0), timeout=60) == (0, written + 1)
         consumer.close()
         assert running.stop() == 0

@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from headrace.testing import BrokerProcess, broker_process
+from tests.support.clock import Stopwatch
 from tests.support.effort import is_long
 from tests.support.exactly_once_copy import transform
 
@@ -72,16 +73,16 @@ def committed_count(bootstrap: str) -> int:
 def copy_through_kills(running: BrokerProcess, records: int, size: int, seed: int, patience: float) -> None:
     admin = AdminClient({"bootstrap.servers": running.bootstrap})
     for future in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in ("source", "target")]).values():
-        future.result(10)
+        future.result(60)
     sent = fill(running.bootstrap, records)
     copier = Copier(running.bootstrap, size)
     choice = random.Random(seed)
     # Three kills each, spread over the copying: each strikes once the group has got that far.
     strikes = sorted((choice.randrange(records * 8 // 10), who) for who in ("client", "broker") for _ in range(3))
-    deadline = time.monotonic() + patience
+    watch = Stopwatch()
     try:
         while strikes or committed_count(running.bootstrap) < records:
-            assert time.monotonic() < deadline, f"{copier.copied} of {records} copied, {len(strikes)} kills left"
+            assert not watch.has_run(patience), f"{copier.copied} of {records} copied, {len(strikes)} kills left"
             copier.keep_running()
             if not strikes:
                 time.sleep(0.1)

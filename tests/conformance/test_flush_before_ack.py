@@ -24,7 +24,7 @@ def log_of(running: RunningBroker, topic: str) -> Log:
 def create(running: RunningBroker, topic: str, **config: str) -> Log:
     settings = {name.replace("_", "."): value for name, value in config.items()}
     admin = AdminClient({"bootstrap.servers": running.bootstrap})
-    admin.create_topics([NewTopic(topic, 1, 1, config=settings)])[topic].result(10)
+    admin.create_topics([NewTopic(topic, 1, 1, config=settings)])[topic].result(60)
     return log_of(running, topic)
 
 
@@ -40,7 +40,7 @@ def test_what_is_acknowledged_is_on_the_disk(running: RunningBroker, topic: str,
     producer = Producer({"bootstrap.servers": running.bootstrap, "acks": acks})
     for _ in range(20):
         producer.produce(topic, b"x", on_delivery=acknowledged)
-        producer.flush(10)
+        producer.flush(60)
     assert [offset for offset, _ in synced_at_ack] == list(range(20))
     assert all(recovery_point > offset for offset, recovery_point in synced_at_ack)
 
@@ -49,7 +49,7 @@ def test_by_default_the_disk_is_left_to_the_system(running: RunningBroker, topic
     log = create(running, topic)
     producer = Producer({"bootstrap.servers": running.bootstrap})
     producer.produce(topic, b"x")
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
     assert log.recovery_point == 0
 
 
@@ -76,6 +76,6 @@ def test_writers_that_wait_together_share_one_fsync(
             producer.poll(0.01)
     assert all(len(producer) == 1 for producer in producers)  # nobody is answered before the disk
     held.set()
-    assert [producer.flush(10) for producer in producers] == [0] * 10
+    assert [producer.flush(60) for producer in producers] == [0] * 10
     assert len(flushes) <= 2  # the one that was held, and one for all who came meanwhile
     assert log.recovery_point == 10

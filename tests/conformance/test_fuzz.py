@@ -34,7 +34,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 class Client:
     def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=10)
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
 
     def ask(self, api_key: int, version: int, body: dict[str, Any]) -> Any:
         self.socket.sendall(codec.encode_request(api_key, version, 7, "fuzz", body))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import base64
-import time
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from headrace.testing import broker
 from tests.differential.servers import Server
+from tests.support.clock import wait_for
 
 CONSUMER_GROUP_HEARTBEAT, FIND_COORDINATOR, INCREMENTAL_ALTER_CONFIGS = 68, 10, 44
 BROKER = 4
@@ -40,20 +40,18 @@ def join(server: Server, group: str, member: str) -> tuple[int, int]:
 def test_the_assignment_interval_follows_the_dynamic_setting() -> None:
     with broker({"group.consumer.assignment.interval.ms": "600000"}) as running:
         admin = AdminClient({"bootstrap.servers": running.bootstrap})
-        admin.create_topics([NewTopic("orders", 4, 1)])["orders"].result(10)
+        admin.create_topics([NewTopic("orders", 4, 1)])["orders"].result(60)
         server = Server("headrace", running.port)
-        while server.ask(FIND_COORDINATOR, 4, {"key_type": 0, "coordinator_keys": ["a"]})["coordinators"][0][
-            "error_code"
-        ]:
-            time.sleep(0.01)
+        find = {"key_type": 0, "coordinator_keys": ["a"]}
+        wait_for(lambda: not server.ask(FIND_COORDINATOR, 4, find)["coordinators"][0]["error_code"], "the coordinator")
         assert join(server, "a", FIRST) == (2, 4)
         assert join(server, "a", SECOND) == (2, 0), "the next target is ten minutes away"
         setting = {"name": "group.consumer.assignment.interval.ms", "config_operation": 0, "value": "0"}
         everywhere = {"resource_type": BROKER, "resource_name": "", "configs": [setting]}
         server.ask(INCREMENTAL_ALTER_CONFIGS, 1, {"resources": [everywhere], "validate_only": False})
         groups = running.broker.parts.coordinators.groups
-        deadline = time.monotonic() + 10
-        while running.call(lambda: groups.settings.consumer_assignment_interval_ms):
-            assert time.monotonic() < deadline, "the broker never heard of the setting"
-            time.sleep(0.01)
+        wait_for(
+            lambda: not running.call(lambda: groups.settings.consumer_assignment_interval_ms),
+            "the broker to apply the setting",
+        )
         assert join(server, "a", FIRST)[0] == 3, "its second member is in the target now"

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from headrace.testing import RunningBroker, broker, broker_process
 from tests.reference.tools import kafka_tool
+from tests.support.clock import wait_for
 
 PROTOCOLS = {
     "range": {"partition.assignment.strategy": "range"},
@@ -41,19 +42,12 @@ def running() -> Iterator[RunningBroker]:
 
 def make_topic(bootstrap: str, topic: str, partitions: int, records: int) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(10)
+    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(60)
     producer = Producer({"bootstrap.servers": bootstrap})
     for n in range(records):
         producer.produce(topic, str(n).encode(), partition=n % partitions)
         producer.poll(0)
-    assert producer.flush(20) == 0
-
-
-def eventually(condition: Callable[[], bool], seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)
+    assert producer.flush(60) == 0
 
 
 class Owners:
@@ -81,6 +75,9 @@ class Owners:
     def shares(self) -> Counter[str]:
         with self._lock:
             return Counter(self._by_partition.values())
+
+    def wait_for_shares(self, expected: dict[str, int]) -> None:
+        wait_for(lambda: self.shares() == expected, lambda: f"{expected}, and they have {self.shares()}", poll=0.02)
 
 
 class Member(threading.Thread):
@@ -150,24 +147,24 @@ def test_every_record_reaches_the_group_and_no_partition_has_two_readers(
             for _ in range(20):
                 producer.produce(topic, str(produced).encode(), partition=produced % 6)
                 produced += 1
-            producer.flush(10)
+            producer.flush(60)
             time.sleep(0.01)
 
     load = threading.Thread(target=produce)
     members = [Member("a", bootstrap, topic, owners, seen, **PROTOCOLS[protocol])]
     load.start()
     try:
-        eventually(lambda: owners.shares() == {"a": 6})
+        owners.wait_for_shares({"a": 6})
         members += [Member(name, bootstrap, topic, owners, seen, **PROTOCOLS[protocol]) for name in ("b", "c")]
-        eventually(lambda: owners.shares() == {"a": 2, "b": 2, "c": 2})
+        owners.wait_for_shares({"a": 2, "b": 2, "c": 2})
         members[0].leave()
-        eventually(lambda: owners.shares() == {"b": 3, "c": 3})
+        owners.wait_for_shares({"b": 3, "c": 3})
         members.append(Member("d", bootstrap, topic, owners, seen, **PROTOCOLS[protocol]))
-        eventually(lambda: owners.shares() == {"b": 2, "c": 2, "d": 2})
+        owners.wait_for_shares({"b": 2, "c": 2, "d": 2})
     finally:
         stop.set()
         load.join(20)
-    eventually(lambda: len(seen) == produced)
+    wait_for(lambda: len(seen) == produced, "all records")
     for member in members:
         member.leave()
     assert not owners.problems
@@ -194,10 +191,10 @@ def test_what_a_killed_member_had_goes_to_the_others(bootstrap: str, topic: str,
         assert process.stdout.readline().strip() == "assigned 4"
         owners, seen = Owners(), Counter[bytes]()
         survivor = Member("s", bootstrap, topic, owners, seen, **PROTOCOLS[protocol])
-        eventually(lambda: owners.shares() == {"s": 2})
+        owners.wait_for_shares({"s": 2})
         process.send_signal(signal.SIGKILL)
         process.wait(10)
-        eventually(lambda: owners.shares() == {"s": 4})
+        owners.wait_for_shares({"s": 4})
         survivor.leave()
     finally:
         process.kill()
@@ -209,19 +206,22 @@ def test_a_group_moves_to_the_new_protocol_and_back_while_it_works(bootstrap: st
     owners, seen = Owners(), Counter[bytes]()
     # Not the sticky ones: librdkafka leaves user data in assignments, and Kafka refuses to move such a group, too.
     old = [Member(n, bootstrap, topic, owners, seen, **PROTOCOLS["range"]) for n in ("old-1", "old-2")]
-    eventually(lambda: owners.shares() == {"old-1": 2, "old-2": 2})
+    owners.wait_for_shares({"old-1": 2, "old-2": 2})
     new = Member("new", bootstrap, topic, owners, seen, **PROTOCOLS["consumer"])
-    eventually(lambda: set(owners.shares()) == {"old-1", "old-2", "new"} and sum(owners.shares().values()) == 4)
+    wait_for(
+        lambda: set(owners.shares()) == {"old-1", "old-2", "new"} and sum(owners.shares().values()) == 4,
+        lambda: f"three members with four partitions, and they have {owners.shares()}",
+    )
     admin = AdminClient({"bootstrap.servers": bootstrap})
     listed = {g.group_id: g.type.name for g in admin.list_consumer_groups().result().valid}
     assert listed[f"g-{topic}"] == "CONSUMER"
     old[0].leave()
-    eventually(lambda: owners.shares() == {"old-2": 2, "new": 2})
+    owners.wait_for_shares({"old-2": 2, "new": 2})
     new.leave()
-    eventually(lambda: owners.shares() == {"old-2": 4})
+    owners.wait_for_shares({"old-2": 4})
     listed = {g.group_id: g.type.name for g in admin.list_consumer_groups().result().valid}
     assert listed[f"g-{topic}"] == "CLASSIC"
-    eventually(lambda: len(seen) == 200)
+    wait_for(lambda: len(seen) == 200, "all records")
     old[1].leave()
     assert not owners.problems
 
@@ -235,10 +235,10 @@ def test_a_static_member_that_restarts_finds_its_partitions(bootstrap: str, topi
         return Member(name, bootstrap, topic, owners, seen, **PROTOCOLS[protocol], **{"group.instance.id": instance})
 
     one, two = member("one", "i-1"), member("two", "i-2")
-    eventually(lambda: owners.shares() == {"one": 2, "two": 2})
+    owners.wait_for_shares({"one": 2, "two": 2})
     one.leave()
     again = member("one-again", "i-1")
-    eventually(lambda: owners.shares() == {"one-again": 2, "two": 2})
+    owners.wait_for_shares({"one-again": 2, "two": 2})
     again.leave()
     two.leave()
     assert not owners.problems
@@ -267,17 +267,19 @@ def test_groups_and_offsets_outlive_the_broker(tmp_path: Path, end: str) -> None
             getattr(process, end)()
             process.start()
             # The same member goes on in the same group: no error reaches it, and its commits land.
-            deadline = time.monotonic() + 30
-            while True:
+
+            def is_committed(consumer: Consumer = consumer) -> bool:
                 consumer.poll(0.1)
                 try:
                     consumer.commit(offsets=[TopicPartition("orders", 1, 20)], asynchronous=False)
-                    break
-                except KafkaException as error:
-                    assert time.monotonic() < deadline, error
+                except KafkaException:
+                    return False
+                return True
+
+            wait_for(is_committed, "the commit to be taken", poll=0)
             consumer.close()
             reader = Consumer({**conf, "group.id": f"readers-{group_protocol}"})
-            kept = reader.committed([TopicPartition("orders", 0), TopicPartition("orders", 1)], timeout=10)
+            kept = reader.committed([TopicPartition("orders", 0), TopicPartition("orders", 1)], timeout=60)
             assert [(p.offset, p.metadata or "") for p in kept] == [(7, "half-way"), (20, "")]
             reader.close()
 
@@ -290,7 +292,7 @@ def test_a_stale_member_cannot_commit(bootstrap: str, topic: str) -> None:
     outsider.commit(offsets=[TopicPartition(topic, 0, 1)], asynchronous=False)
     owners = Owners()
     member = Member("m", bootstrap, topic, owners, Counter(), **PROTOCOLS["range"])
-    eventually(lambda: owners.shares() == {"m": 1})
+    owners.wait_for_shares({"m": 1})
     with pytest.raises(KafkaException) as refused:
         outsider.commit(offsets=[TopicPartition(topic, 0, 5)], asynchronous=False)
     assert refused.value.args[0].code() == KafkaError.UNKNOWN_MEMBER_ID
@@ -316,7 +318,8 @@ def test_the_consumer_groups_tool_sees_resets_and_deletes(bootstrap: str, topic:
     make_topic(bootstrap, topic, partitions=2, records=20)
     owners, seen = Owners(), Counter[bytes]()
     member = Member("reader", bootstrap, topic, owners, seen, **PROTOCOLS[protocol])
-    eventually(lambda: owners.shares() == {"reader": 2} and len(seen) == 20)
+    owners.wait_for_shares({"reader": 2})
+    wait_for(lambda: len(seen) == 20, "all records")
     group, server = f"g-{topic}", ("--bootstrap-server", bootstrap)
     lines = tool(GROUPS, *server, "--describe", "--group", group, "--members").splitlines()
     assert any("reader" in line and group in line for line in lines)
@@ -357,7 +360,7 @@ def test_kafka_reads_the_groups_log_from_disk_and_from_the_topic(running: Runnin
     for protocol in ("range", "consumer"):
         owners = Owners()
         member = Member(protocol, running.bootstrap, topic, owners, Counter(), **PROTOCOLS[protocol])
-        eventually(lambda owners=owners: sum(owners.shares().values()) == 1)  # type: ignore[misc]
+        wait_for(lambda owners=owners: sum(owners.shares().values()) == 1, "the partition to have an owner")
         member.leave()
     outsider = Consumer({"bootstrap.servers": running.bootstrap, "group.id": f"out-{topic}"})
     outsider.commit(offsets=[TopicPartition(topic, 0, 2)], asynchronous=False)

@@ -43,7 +43,7 @@ def refused(admin: JavaProgram, line: str) -> str:
 def test_an_administrator_removes_static_members(admin: JavaProgram, bootstrap: str, topic: str) -> None:
     topics = AdminClient({"bootstrap.servers": bootstrap})
     for future in topics.create_topics([NewTopic(name, 2, 1) for name in ("t", "u")]).values():
-        future.result(10)
+        future.result(60)
     client = Client(bootstrap)
     patient_find(client, topic)
     member, generation = static_member(client, topic, "one")

@@ -24,6 +24,7 @@ from headrace.storage.log import AppendOrigin, Log
 from headrace.storage.log_config import LogConfig
 from headrace.storage.log_dirs import LogDirs, StorageSettings
 from tests.reference import kafka as reference
+from tests.support.clock import wait_for
 from tests.support.logs import read_batches
 
 pytestmark = pytest.mark.skipif(not reference.available(), reason="Apache Kafka needs Java 17 (and Maven once)")
@@ -89,14 +90,14 @@ def consume(
         {"bootstrap.servers": bootstrap, "group.id": uuid.uuid4().hex, "isolation.level": isolation, "check.crcs": True}
     )
     consumer.assign([TopicPartition(topic, 0, 0)])
-    seen, deadline = [], time.monotonic() + 30
+    seen = []
     place = TopicPartition(topic, 0)
     marker = consumer.get_watermark_offsets(place, timeout=30)[1] - 1 if expected is None else -1
 
     def is_done() -> bool:
         return len(seen) >= expected if expected is not None else consumer.position([place])[0].offset >= marker
 
-    while not is_done() and time.monotonic() < deadline:
+    def is_read() -> bool:
         for message in consumer.consume(500, timeout=0.5):
             assert message.error() is None, message.error()
             seen.append(
@@ -108,6 +109,9 @@ def consume(
                     message.timestamp()[1],
                 )
             )
+        return is_done()
+
+    wait_for(is_read, lambda: f"{expected} records of {topic}, {len(seen)} are read", poll=0)
     # One more turn, to see that nothing follows.
     seen += [
         (m.offset(), m.key(), m.value(), list(m.headers() or []), m.timestamp()[1])
@@ -173,39 +177,35 @@ def produce_everything(bootstrap: str) -> None:
     compacted = {"cleanup.policy": "compact", "segment.bytes": "1048576", "min.cleanable.dirty.ratio": "0.01"}
     topics.append(NewTopic("compacted", 1, 1, config=compacted))
     for future in admin.create_topics(topics).values():
-        future.result(30)
+        future.result(60)
     for codec in CODECS:
         producer = Producer({"bootstrap.servers": bootstrap, "compression.type": codec, "linger.ms": 5})
         for at in range(1500):
             producer.produce(
                 f"plain-{codec}", key=b"%d" % at, value=b"some value %d " % at * 20, headers=[("n", b"%d" % at)]
             )
-        producer.flush(30)
+        producer.flush(60)
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "t", "compression.type": "lz4"})
     producer.init_transactions(30)
     for turn in range(6):
         producer.begin_transaction()
         for at in range(20):
             producer.produce("transacted", key=b"%d" % at, value=b"turn %d" % turn)
-        producer.flush(30)
+        producer.flush(60)
         producer.abort_transaction(30) if turn % 3 == 1 else producer.commit_transaction(30)
     for turn in range(16):
         producer.begin_transaction()
         for at in range(60):
             # Incompressible, or there would be no second segment to clean.
             producer.produce("compacted", key=b"%d" % (at * turn % 41), value=os.urandom(1500) if at % 9 else None)
-        producer.flush(30)
+        producer.flush(60)
         producer.abort_transaction(30) if turn % 3 == 1 else producer.commit_transaction(30)
 
 
 def wait_for_compaction(log_dir: Path) -> None:
     """Until Kafka's cleaner has been over the topic and says so."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        if re.search(r"^compacted 0 [1-9]", (log_dir / "cleaner-offset-checkpoint").read_text(), re.MULTILINE):
-            return
-        time.sleep(0.1)
-    raise AssertionError("Kafka's cleaner did not come by")
+    checkpoint = log_dir / "cleaner-offset-checkpoint"
+    wait_for(lambda: re.search(r"^compacted 0 [1-9]", checkpoint.read_text(), re.MULTILINE), "Kafka's cleaner")
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ def test_records_come_back_as_they_went(bootstrap: str, topic: str, codec: str |
         producer.send(topic, value=value, key=key, headers=headers, partition=0, timestamp_ms=1_700_000_000_000)
         for key, value, headers in sent
     ]
-    producer.flush(20)
+    producer.flush(60)
     assert [result.get(10).offset for result in results] == list(range(300))
     producer.close()
     consumer = KafkaConsumer(bootstrap_servers=bootstrap, consumer_timeout_ms=10_000, auto_offset_reset="earliest")
@@ -33,7 +33,7 @@ def test_a_group_commits_and_goes_on(bootstrap: str, topic: str) -> None:
     producer = KafkaProducer(bootstrap_servers=bootstrap)
     for n in range(20):
         producer.send(topic, str(n).encode())
-    producer.flush(20)
+    producer.flush(60)
     settings = {
         "bootstrap_servers": bootstrap,
         "group_id": f"g-{topic}",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +21,7 @@ from headrace.testing import RunningBroker, broker
 from tests.conformance.kafka_tool_calls import CALLS, Call
 from tests.conformance.kafka_tool_runs import CLASSES, TOOLS, check, fill, kafkas, ours_forked, ours_started
 from tests.reference.tools import KafkaTools, shared_tools
+from tests.support.clock import wait_for
 from tests.support.programs import Programs
 
 
@@ -116,10 +116,7 @@ def members(running: RunningBroker, kafka_tools: KafkaTools) -> None:
         settings = {"group.id": f"{protocol}-members", "group.protocol": protocol, "enable.auto.commit": False}
         consumer = Consumer({"bootstrap.servers": running.bootstrap, "client.id": "one", **settings})
         consumer.subscribe(["orders"])
-        deadline = time.monotonic() + 30
-        while not consumer.assignment():
-            assert time.monotonic() < deadline
-            consumer.poll(0.05)
+        wait_for(lambda c=consumer: [c.poll(0.05)] and c.assignment(), "an assignment", poll=0)
         consumer.commit(offsets=[TopicPartition("orders", 0, 1)], asynchronous=False)
         consumer.close()
     words = ["--reset-offsets", "--group", "queue-members", "--topic", "orders", "--to-latest", "--execute"]

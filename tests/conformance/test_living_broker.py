@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from headrace.net.replies import Pending
 from headrace.records.builder import Record, build_batch
 from headrace.testing import RunningBroker, broker
 from headrace.wire import codec
+from tests.support.clock import wait_for
 
 SETTINGS = {
     "log.retention.check.interval.ms": "100",
@@ -47,13 +48,13 @@ def admin(busy: RunningBroker) -> AdminClient:
 
 def create(admin: AdminClient, topic: str, **config: str) -> None:
     named = {name.replace("_", "."): value for name, value in config.items()}
-    admin.create_topics([NewTopic(topic, 1, 1, config=named)])[topic].result(10)
+    admin.create_topics([NewTopic(topic, 1, 1, config=named)])[topic].result(60)
 
 
 def alter(admin: AdminClient, kind: ResourceType, name: str, key: str, value: str) -> None:
     entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(kind, name, incremental_configs=[entry])
-    admin.incremental_alter_configs([resource])[resource].result(10)
+    admin.incremental_alter_configs([resource])[resource].result(60)
 
 
 def produce(busy: RunningBroker, topic: str, records: list[tuple[bytes | None, bytes]]) -> list[KafkaError]:
@@ -62,13 +63,13 @@ def produce(busy: RunningBroker, topic: str, records: list[tuple[bytes | None, b
     for key, value in records:
         producer.produce(topic, value, key, on_delivery=lambda error, _: failed.append(error) if error else None)
         producer.poll(0)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     return failed
 
 
 def watermarks(busy: RunningBroker, topic: str) -> tuple[int, int]:
     consumer = Consumer({"bootstrap.servers": busy.bootstrap, "group.id": "g"})
-    found: tuple[int, int] = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)
+    found: tuple[int, int] = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=60)
     consumer.close()
     return found
 
@@ -78,22 +79,18 @@ def read_all(busy: RunningBroker, topic: str) -> list[Message]:
     consumer = Consumer({"bootstrap.servers": busy.bootstrap, "group.id": "g", "enable.partition.eof": True})
     consumer.assign([TopicPartition(topic, 0, low)])
     found: list[Message] = []
-    deadline = time.monotonic() + 20
-    while True:
-        assert time.monotonic() < deadline, "the end of the partition is not told"
+
+    def at_end() -> bool:
         for message in consumer.consume(1000, 0.2):
             if message.error() is not None:
                 assert message.error().code() == KafkaError._PARTITION_EOF
-                consumer.close()
-                return found
+                return True
             found.append(message)
+        return False
 
-
-def until(condition: Callable[[], bool], seconds: float = 20) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to that"
-        time.sleep(0.05)
+    wait_for(at_end, f"the end of {topic}", poll=0)
+    consumer.close()
+    return found
 
 
 def segments(busy: RunningBroker, topic: str) -> list[Path]:
@@ -105,7 +102,7 @@ def test_retention_by_size_keeps_the_newest(busy: RunningBroker, admin: AdminCli
     assert produce(busy, topic, [(None, b"x" * 10_000)] * 500) == []
     assert len(segments(busy, topic)) >= 4
     alter(admin, ResourceType.TOPIC, topic, "retention.bytes", "1500000")
-    until(lambda: len(segments(busy, topic)) <= 3)
+    wait_for(lambda: len(segments(busy, topic)) <= 3, "retention by size")
     low, high = watermarks(busy, topic)
     assert high == 500
     assert low > 0
@@ -116,7 +113,7 @@ def test_retention_by_time_spares_the_active_segment(busy: RunningBroker, admin:
     create(admin, topic)
     assert produce(busy, topic, [(None, b"x" * 10_000)] * 300) == []
     alter(admin, ResourceType.TOPIC, topic, "retention.ms", "1")
-    until(lambda: len(segments(busy, topic)) == 1)
+    wait_for(lambda: len(segments(busy, topic)) == 1, "retention by time")
     assert watermarks(busy, topic)[1] == 300
 
 
@@ -124,17 +121,17 @@ def test_the_first_look_for_old_records_comes_after_the_initial_delay(tmp_path: 
     with broker(data_dir=tmp_path / "data") as running:
         producer = Producer({"bootstrap.servers": running.bootstrap})
         producer.produce(topic, b"of 2023", timestamp=1_700_000_000_000)
-        assert producer.flush(20) == 0
+        assert producer.flush(60) == 0
         assert watermarks(running, topic) == (0, 1)
     with broker({"log.initial.task.delay.ms": "10"}, data_dir=tmp_path / "data") as running:
-        until(lambda: watermarks(running, topic) == (1, 1))
+        wait_for(lambda: watermarks(running, topic) == (1, 1), "retention of the only record")
 
 
 def test_compaction_keeps_the_last_value_of_each_key(busy: RunningBroker, admin: AdminClient, topic: str) -> None:
     create(admin, topic, cleanup_policy="compact", min_cleanable_dirty_ratio="0.01")
     records = [(str(n % 10).encode(), str(n).encode() + b"." * 20_000) for n in range(300)]
     assert produce(busy, topic, records) == []
-    until(lambda: len(read_all(busy, topic)) < 150)
+    wait_for(lambda: len(read_all(busy, topic)) < 150, "compaction")
     last: dict[bytes, int] = {}
     previous = -1
     for message in read_all(busy, topic):
@@ -159,7 +156,8 @@ def test_the_topic_of_committed_offsets_stays_small(topic: str) -> None:
             def stored() -> int:
                 return sum(path.stat().st_size for path in running.data_dir.glob("__consumer_offsets-0/*.log"))
 
-            until(lambda: stored() < 1_100_000)  # of 3.2 million: the segment in use, and one record
+            # Of 3.2 million: the segment in use, and one record.
+            wait_for(lambda: stored() < 1_100_000, lambda: f"compaction, {stored()} bytes are stored")
             assert consumer.committed([TopicPartition(topic, 0)], 10)[0].offset == 799
         finally:
             consumer.close()
@@ -192,8 +190,8 @@ def test_a_brokers_setting_counts_at_once_for_topics_that_do_not_say_otherwise(
 def test_a_deleted_topic_is_gone_and_can_be_made_anew(busy: RunningBroker, admin: AdminClient, topic: str) -> None:
     create(admin, topic)
     assert produce(busy, topic, [(None, b"old")] * 5) == []
-    admin.delete_topics([topic])[topic].result(10)
-    until(lambda: not (busy.data_dir / f"{topic}-0").exists())
+    admin.delete_topics([topic])[topic].result(60)
+    wait_for(lambda: not (busy.data_dir / f"{topic}-0").exists(), "the log to be deleted")
     create(admin, topic)
     assert produce(busy, topic, [(None, b"new")]) == []
     assert [message.value() for message in read_all(busy, topic)] == [b"new"]
@@ -237,7 +235,7 @@ def test_a_record_that_comes_right_behind_a_long_poll_wakes_it(busy: RunningBrok
             busy.broker.parts.dispatcher.serve(memoryview(produce_frame), writing)
             return asyncio.ensure_future(waiting)
 
-        until(lambda: len(busy.call(by_port)) == 2)
+        wait_for(lambda: len(busy.call(by_port)) == 2, "two connections")
         task = busy.call(both)
-        until(task.done)
+        wait_for(task.done, "the task to end")
         assert task.result()[-1].length == len(batch)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,18 +14,12 @@ from headrace.records.builder import Record, build_batch
 from headrace.testing import broker_process
 from tests.conformance.test_crashes import produce_code
 from tests.reference.kafka import ROOT
+from tests.support.clock import wait_for
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
 
 TOPICS = [f"topic-{number}" for number in range(4)]
 BATCH = build_batch([Record(b"k", b"v" * 100)])
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
 
 
 def until_all_take(port: int, topics: list[str]) -> None:
@@ -37,7 +29,7 @@ def until_all_take(port: int, topics: list[str]) -> None:
         left[:] = [topic for topic in left if produce_code(port, topic, BATCH) != 0]
         return not left
 
-    until(none_left, f"no records are taken for {left}")
+    wait_for(none_left, lambda: f"a broker that takes records for {left}")
 
 
 def test_a_disk_that_fails_takes_only_its_partitions_along(tmp_path: Path) -> None:
@@ -47,14 +39,14 @@ def test_a_disk_that_fails_takes_only_its_partitions_along(tmp_path: Path) -> No
     with broker_process(settings, data_dir=good) as running:
         admin = AdminClient({"bootstrap.servers": running.bootstrap})
         for future in admin.create_topics([NewTopic(topic, 1, 1) for topic in TOPICS]).values():
-            future.result(30)
+            future.result(60)
         until_all_take(running.port, TOPICS)
         lost = [topic for topic in TOPICS if (bad / f"{topic}-0").exists()]
         assert len(lost) == 2, "the emptiest directory is chosen"
         # From now on nothing can be written below the directory any more.
         subprocess.run(["mount", "-t", "tmpfs", "-o", "ro,size=1m", "tmpfs", str(bad)], check=True)
         try:
-            until(lambda: produce_code(running.port, lost[0], BATCH) != 0, "the directory does not go offline")
+            wait_for(lambda: produce_code(running.port, lost[0], BATCH) != 0, "the directory to go offline")
             for topic in TOPICS:
                 # KAFKA_STORAGE_ERROR until the controller knows, then NOT_LEADER_OR_FOLLOWER: nobody leads.
                 assert produce_code(running.port, topic, BATCH) in ((56, 6) if topic in lost else (0,))
@@ -63,7 +55,7 @@ def test_a_disk_that_fails_takes_only_its_partitions_along(tmp_path: Path) -> No
             (broker,) = json.loads(told[told.index("{") :])["brokers"]
             errors = {Path(found["logDir"]).name: found["error"] for found in broker["logDirs"]}
             assert errors["bad"] is not None and errors["good"] is None
-            admin.create_topics([NewTopic("later", 1, 1)])["later"].result(30)
+            admin.create_topics([NewTopic("later", 1, 1)])["later"].result(60)
             until_all_take(running.port, ["later"])
             assert (good / "later-0").exists()
             assert running.stop() == 0

@@ -21,6 +21,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from headrace.testing import RunningBroker, broker
 from tests.conformance.test_kafkajs import PLACE, SOURCE
 from tests.conformance.test_kafkajs import project as project
+from tests.support.clock import wait_for
 from tests.support.effort import is_long, rounds
 from tests.support.group_watch import Load, MemberProcess, Told, problems_of
 from tests.support.java_client import compiled
@@ -89,7 +90,7 @@ def play(
 ) -> str:
     """Somebody dies, leaves or comes at every step; gives what happened, or fails."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(10)
+    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(60)
     choice = random.Random(f"{os.environ.get('HEADRACE_SEED', '0')}-{steps}")
     load = Load(bootstrap, topic, PARTITIONS, per_second=1_500)
     alive: dict[int, MemberProcess] = {}
@@ -111,7 +112,7 @@ def play(
             come(place)
         for _ in range(steps):
             # A step begins when the group has found itself after the last: everyone reads, or has nothing to read.
-            wait_for(lambda: all(each.has_partitions for each in alive.values()), alive)
+            wait_for_members(lambda: all(each.has_partitions for each in alive.values()), alive)
             time.sleep(choice.uniform(0, 0.5))  # at any moment of what goes on then
             place = choice.randrange(MEMBERS)
             if place not in alive:
@@ -122,7 +123,7 @@ def play(
                 come(place)  # a static one within its session
         load.stop()
         members = [*ended, *alive.values()]
-        wait_for(lambda: load.acknowledged <= values_read(members), alive)
+        wait_for_members(lambda: load.acknowledged <= values_read(members), alive)
     finally:
         load.stop()
         for place in list(alive):
@@ -143,13 +144,13 @@ def values_read(members: list[MemberProcess]) -> set[int]:
     return {told.value for member in members for told in list(member.story) if told.what == "read"}
 
 
-def wait_for(condition: Callable[[], bool], alive: dict[int, MemberProcess]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
+def wait_for_members(condition: Callable[[], bool], alive: dict[int, MemberProcess]) -> None:
+    def is_true() -> bool:
         gone = [each.name for each in alive.values() if each.process.poll() is not None]
         assert not gone, f"{gone} ended by themselves"
-        assert time.monotonic() < deadline, [(each.name, each.has_partitions, each.reads) for each in alive.values()]
-        time.sleep(0.05)
+        return condition()
+
+    wait_for(is_true, lambda: str([(each.name, each.has_partitions, each.reads) for each in alive.values()]))
 
 
 LONG = pytest.mark.skipif(not is_long(), reason="minutes of processes that come and go (HEADRACE_EFFORT=long)")
@@ -183,12 +184,12 @@ def test_members_of_kafkajs(bootstrap: str, topic: str, tmp_path: Path, project:
 @pytest.mark.needs("kafka")
 def test_a_second_process_with_the_same_instance_id_ends_the_first(bootstrap: str, topic: str, tmp_path: Path) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(10)
+    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(60)
     start = java_member(bootstrap, topic, tmp_path, "range", static=True)
     first = start(0, 0)
-    wait_for(lambda: first.has_partitions, {0: first})
+    wait_for_members(lambda: first.has_partitions, {0: first})
     second = start(0, 1)
-    wait_for(lambda: second.has_partitions and first.process.poll() is not None, {0: second})
+    wait_for_members(lambda: second.has_partitions and first.process.poll() is not None, {0: second})
     for member in (first, second):
         member.end(signal.SIGTERM)
     assert "FencedInstanceIdException" in (tmp_path / "0.0.err").read_text()

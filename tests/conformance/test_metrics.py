@@ -25,7 +25,7 @@ def scrape(running: RunningBroker) -> tuple[set[str], Samples]:
     """(names of all metrics, samples by name and labels)"""
     assert running.broker.watching is not None
     address = f"http://127.0.0.1:{running.broker.watching.endpoint.port}/metrics"
-    with urllib.request.urlopen(address, timeout=10) as answer:
+    with urllib.request.urlopen(address, timeout=60) as answer:
         text = answer.read().decode()
     names: set[str] = set()
     samples: Samples = {}
@@ -46,7 +46,7 @@ def test_traffic_logs_and_requests_are_counted(running: RunningBroker, topic: st
     producer = Producer({"bootstrap.servers": running.bootstrap})
     for _ in range(10):
         producer.produce(topic, bytes(1000))
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
     consumer = Consumer({"bootstrap.servers": running.bootstrap, "group.id": topic, "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
     assert len(consumer.consume(10, 10)) == 10

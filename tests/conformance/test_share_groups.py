@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +21,7 @@ from confluent_kafka.admin import (
 from headrace.testing import RunningBroker, broker_process
 from tests.reference.kafka import java_command, run_tool
 from tests.reference.tools import kafka_tool
+from tests.support.clock import wait_for
 
 pytestmark = pytest.mark.needs("kafka")
 
@@ -36,14 +36,14 @@ def tool(name: str, *arguments: str) -> str:
 
 def make_topic(bootstrap: str, topic: str, partitions: int = 2) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(10)
+    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(60)
 
 
 def produce(bootstrap: str, topic: str, count: int, first: int = 0) -> None:
     producer = Producer({"bootstrap.servers": bootstrap})
     for n in range(first, first + count):
         producer.produce(topic, f"r{n}".encode())
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
 
 
 def from_the_start(bootstrap: str, group: str, **settings: str) -> None:
@@ -101,15 +101,14 @@ def test_several_consumers_share_one_partition_and_get_each_record_once(bootstra
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) for _ in range(2)
     ]
     try:
-        deadline = time.monotonic() + 60
-        while (
-            "2" not in tool(GROUPS, "--bootstrap-server", bootstrap, "--describe", "--group", group, "--state").split()
-        ):
-            assert time.monotonic() < deadline, "two members never joined"
+        state = ("--bootstrap-server", bootstrap, "--describe", "--group", group, "--state")
+        wait_for(lambda: "2" in tool(GROUPS, *state).split(), "two members")
         for first in range(0, 1_000, 20):
             produce(bootstrap, topic, 20, first)
-        while offsets(bootstrap, group) != {"0": ("1000", "0")}:
-            assert time.monotonic() < deadline, f"not all were accepted: {offsets(bootstrap, group)}"
+        wait_for(
+            lambda: offsets(bootstrap, group) == {"0": ("1000", "0")},
+            lambda: f"all records to be accepted: {offsets(bootstrap, group)}",
+        )
         for member in members:
             member.terminate()
         shares = [[line for line in m.communicate(timeout=60)[0].splitlines() if line.startswith("r")] for m in members]
@@ -144,7 +143,7 @@ def test_a_member_says_for_each_record_what_becomes_of_it(bootstrap: str, topic:
     producer = Producer({"bootstrap.servers": bootstrap})
     for value in ("accept", "release", "renew", "reject"):
         producer.produce(topic, value)
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
     source = Path(__file__).with_name("share") / "ExplicitMember.java"
     done = run_tool(str(source), bootstrap, topic, group, "6", timeout=90)
     told = Counter(line.removeprefix("told ") for line in done.stdout.splitlines() if line.startswith("told "))
@@ -173,7 +172,7 @@ def test_aborted_records_are_handed_to_nobody(bootstrap: str, topic: str) -> Non
         producer.begin_transaction()
         for number in range(first, first + 3):
             producer.produce(topic, f"r{number}")
-        producer.flush(10)
+        producer.flush(60)
         ends(30)
     handed = consume(bootstrap, topic, group, "--max-messages", "6")
     assert handed == {f"r{number}": 1 for number in (0, 1, 2, 6, 7, 8)}
@@ -193,12 +192,12 @@ def test_a_changed_isolation_counts_from_the_next_record_on(bootstrap: str, topi
             ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in wanted.items()
         ]
         resource = ConfigResource(ResourceType.GROUP, group, incremental_configs=entries)
-        admin.incremental_alter_configs([resource])[resource].result(10)
+        admin.incremental_alter_configs([resource])[resource].result(60)
 
     def transaction(value: str, end: Callable[[float], object]) -> None:
         producer.begin_transaction()
         producer.produce(topic, value)
-        assert producer.flush(10) == 0
+        assert producer.flush(60) == 0
         end(30)
 
     set_isolation("read_uncommitted")

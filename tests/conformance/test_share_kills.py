@@ -18,6 +18,7 @@ from confluent_kafka import Producer
 from headrace.testing import broker_process
 from tests.conformance.test_share_groups import from_the_start, make_topic, offsets
 from tests.reference.kafka import java_command
+from tests.support.clock import PATIENCE_S, Stopwatch
 from tests.support.effort import is_long
 
 pytestmark = [
@@ -127,12 +128,13 @@ class Delivery:
 
 def wait_until_all_is_accepted(bootstrap: str) -> None:
     """As long as something is: members that were killed keep their partitions until their sessions are over (45 s)."""
-    stood, moved_at = offsets(bootstrap, "workers"), time.monotonic()
+    stood, since_move = offsets(bootstrap, "workers"), Stopwatch()
     while {lag for _, lag in stood.values()} != {"0"}:
         stands = offsets(bootstrap, "workers")
         if stands != stood:
-            stood, moved_at = stands, time.monotonic()
-        assert time.monotonic() < moved_at + 90, f"nobody goes on: {stood}"
+            stood = stands
+            since_move.restart()
+        assert not since_move.has_run(PATIENCE_S), f"no member accepts records: {stood}"
 
 
 def check(members: list[Member], ends: dict[int, int], *, counts: bool) -> None:

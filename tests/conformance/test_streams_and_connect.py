@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from headrace.testing import RunningBroker, broker
 from tests.reference import kafka
+from tests.support.clock import wait_for
 from tests.support.effort import is_long
 from tests.support.java_client import JavaProgram
 from tests.support.ports import free_port
@@ -35,7 +35,7 @@ def running() -> Iterator[RunningBroker]:
 def create(running: RunningBroker, *topics: str, partitions: int = 2) -> None:
     admin = AdminClient({"bootstrap.servers": running.bootstrap, "log_level": 0})
     for future in admin.create_topics([NewTopic(name, partitions, 1) for name in topics]).values():
-        future.result(10)
+        future.result(60)
 
 
 def updates(running: RunningBroker, topic: str) -> dict[str, list[int]]:
@@ -70,25 +70,26 @@ def test_the_word_count_of_kafka_streams_counts_each_word_once(running: RunningB
     def write(lines: int) -> None:
         for number in range(lines):
             producer.produce("lines", f"alpha beta{number % 3} gamma", partition=number % 2)
-        assert producer.flush(10) == 0
+        assert producer.flush(60) == 0
 
-    def wait_for(count: int) -> None:
-        deadline = time.monotonic() + 60
-        while updates(running, "counts").get("alpha", [0])[-1] < count:
-            assert time.monotonic() < deadline, updates(running, "counts")
-            time.sleep(0.2)
+    def wait_for_count(count: int) -> None:
+        wait_for(
+            lambda: updates(running, "counts").get("alpha", [0])[-1] >= count,
+            lambda: f"{count} words: {updates(running, 'counts')}",
+            poll=0.2,
+        )
 
     arguments = (running.bootstrap, "lines", "counts", str(tmp_path / "state"))
     write(300)
     first = JavaProgram("WordCount", *arguments, heap="256m")
     try:
-        wait_for(300)
+        wait_for_count(300)
         write(300)
     finally:
         # Killed in the middle of its work: what it had not committed is done again, and shown once.
         first.kill()
     with JavaProgram("WordCount", *arguments, heap="256m"):
-        wait_for(600)
+        wait_for_count(600)
     shown = updates(running, "counts")
     assert {word: counts[-1] for word, counts in shown.items()} == {
         "alpha": 600,
@@ -154,17 +155,21 @@ class ConnectWorker:
     def create_connector(self, name: str, config: dict[str, str]) -> None:
         self.insist("POST", "/connectors", {"name": name, "config": config})
 
-    def insist(self, method: str, path: str, body: Any = None, patience: float = 60) -> None:
+    def insist(self, method: str, path: str, body: Any = None) -> None:
         """Until it is taken: a worker refuses while it starts, and while its group rebalances or has no leader."""
-        deadline = time.monotonic() + patience
-        while True:
+        problem: Exception | None = None
+
+        def is_taken() -> bool:
+            nonlocal problem
             try:
                 self.call(method, path, body)
-                return
-            except (OSError, urllib.error.URLError) as problem:
-                assert self.process.poll() is None, self.output.read_text()[-3000:]
-                assert time.monotonic() < deadline, f"{problem}\n{self.output.read_text()[-3000:]}"
-                time.sleep(0.3)
+                return True
+            except (OSError, urllib.error.URLError) as error:
+                assert self.process.poll() is None, self._tail()
+                problem = error
+                return False
+
+        wait_for(is_taken, lambda: f"{method} {path}: {problem}\n{self._tail()}", poll=0.3)
 
     def pause(self) -> None:
         self.process.send_signal(signal.SIGSTOP)
@@ -173,10 +178,21 @@ class ConnectWorker:
         self.process.send_signal(signal.SIGCONT)
 
     def wait_for_any_of(self, *words: str) -> None:
-        deadline = time.monotonic() + 60
-        while not any(word in self.output.read_text() for word in words):
-            assert self.process.poll() is None and time.monotonic() < deadline, self.output.read_text()[-3000:]
-            time.sleep(0.1)
+        def is_said() -> bool:
+            assert self.process.poll() is None, self._tail()
+            return any(word in self.output.read_text() for word in words)
+
+        wait_for(is_said, lambda: f"{words}: {self._tail()}", poll=0.1)
+
+    def wait_for_lines(self, file: Path, count: int) -> None:
+        def are_there() -> bool:
+            assert self.process.poll() is None, self._tail()
+            return file.exists() and len(set(file.read_text().splitlines())) >= count
+
+        wait_for(are_there, lambda: f"{count} lines in {file}: {self._tail()}", poll=0.3)
+
+    def _tail(self) -> str:
+        return self.output.read_text()[-5000:]
 
     def kill(self) -> None:
         self.process.kill()
@@ -191,12 +207,12 @@ def test_kafka_connect_carries_a_file_through_a_topic_exactly_once(running: Runn
     workers = [ConnectWorker(running, tmp_path / "first")]
     try:
         create_copy(workers[0], source, target)
-        wait_for_lines(target, 100, workers[0])
+        workers[0].wait_for_lines(target, 100)
         # The first falls silent, the file grows, and a second goes on where the last transaction ended.
         workers[0].pause()
         append(source, lines[100:200])
         workers.append(ConnectWorker(running, tmp_path / "second"))
-        wait_for_lines(target, 200, workers[1])
+        workers[1].wait_for_lines(target, 200)
         # The first wakes up and would write what it believes to be its own: its producer was fenced.
         workers[0].resume()
         workers[0].wait_for_any_of("ProducerFencedException", "InvalidProducerEpochException")
@@ -207,12 +223,12 @@ def test_kafka_connect_carries_a_file_through_a_topic_exactly_once(running: Runn
             workers[1].kill()
             append(source, lines[200:300])
             workers[0].insist("POST", "/connectors/reads/tasks/0/restart")
-            wait_for_lines(target, 300, workers[0])
+            workers[0].wait_for_lines(target, 300)
             assert copied(running) == lines[:300]
             workers[0].kill()
             append(source, lines[300:])
             workers.append(ConnectWorker(running, tmp_path / "third"))
-            wait_for_lines(target, 400, workers[2])
+            workers[2].wait_for_lines(target, 400)
             assert copied(running) == lines
     finally:
         for worker in workers:
@@ -251,11 +267,3 @@ def create_copy(worker: ConnectWorker, source: Path, target: Path) -> None:
             "consumer.override.isolation.level": "read_committed",
         },
     )
-
-
-def wait_for_lines(file: Path, count: int, worker: ConnectWorker) -> None:
-    deadline = time.monotonic() + 90
-    while not file.exists() or len(set(file.read_text().splitlines())) < count:
-        assert worker.process.poll() is None, worker.output.read_text()[-3000:]
-        assert time.monotonic() < deadline, worker.output.read_text()[-5000:]
-        time.sleep(0.3)

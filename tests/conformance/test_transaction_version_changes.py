@@ -22,6 +22,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from headrace.testing import broker
 from tests.reference.kafka import ReferenceKafka
 from tests.reference.tools import kafka_tool
+from tests.support.clock import wait_for
 from tests.support.effort import is_long, rounds
 from tests.support.java_client import JavaProgram
 from tests.support.transactions import read_all
@@ -55,7 +56,7 @@ class Work:
         self.bootstrap = bootstrap
         self.topic = f"level-{uuid.uuid4().hex[:8]}"
         admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-        admin.create_topics([NewTopic(self.topic, PARTITIONS, 1)])[self.topic].result(20)
+        admin.create_topics([NewTopic(self.topic, PARTITIONS, 1)])[self.topic].result(60)
         self.java = JavaProgram("TransactionalClient")
         self.java.ask(f"open p bootstrap.servers={bootstrap} transactional.id={self.topic} max.block.ms=15000")
         self.java.ask("init p")
@@ -84,10 +85,11 @@ class Work:
     def check(self) -> None:
         """The markers of the last transaction may still be on their way: what must be there may come in a moment."""
         expected = [str(number) for _ in range(PARTITIONS) for number in self.committed], self.committed[-1]
-        deadline = time.monotonic() + 20
-        while (found := (read_all(self.bootstrap, self.topic), self._resumes())) != expected:
-            assert time.monotonic() < deadline, f"{found}, not {expected}"
-            time.sleep(0.2)
+
+        def found() -> tuple[list[str], int]:
+            return read_all(self.bootstrap, self.topic), self._resumes()
+
+        wait_for(lambda: found() == expected, lambda: f"{expected}, and not {found()}", poll=0.2)
 
     def _resumes(self) -> int:
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": f"g-{self.topic}", "log_level": 0})
@@ -145,12 +147,14 @@ def test_a_producer_that_keeps_its_connections_is_served_at_every_level(work: Wo
 
 
 def wait_for_more(work: Work, writer: Future[None], count: int) -> None:
-    wanted, deadline = work.begun + count, time.monotonic() + 30
-    while work.begun < wanted:
+    wanted = work.begun + count
+
+    def are_begun() -> bool:
         if writer.done():
             writer.result()
-        assert time.monotonic() < deadline, f"{work.begun} of {wanted} transactions"
-        time.sleep(0.02)
+        return work.begun >= wanted
+
+    wait_for(are_begun, lambda: f"{wanted} transactions, and there are {work.begun}")
 
 
 def test_a_producer_that_connects_again_changes_over(work: Work) -> None:
@@ -164,13 +168,13 @@ def test_a_producer_that_connects_again_changes_over(work: Work) -> None:
 
 def follow(work: Work, level: int) -> None:
     """Lets the broker close what is idle, until the epoch rises with every transaction (level 2) or stays (level 1)."""
-    deadline = time.monotonic() + 40
-    while True:
+
+    def follows() -> bool:
         time.sleep(SILENCE_S)
         work.transaction()
         before = work.epoch
         for _ in range(3):
             work.transaction()
-        if work.epoch - before == (3 if level == 2 else 0):
-            return
-        assert time.monotonic() < deadline, f"level {level}: epoch {before}, then {work.epoch}"
+        return work.epoch - before == (3 if level == 2 else 0)
+
+    wait_for(follows, f"the producer to work at level {level}")

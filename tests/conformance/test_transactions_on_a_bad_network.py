@@ -17,7 +17,7 @@ PARTITIONS = 2
 
 def create(bootstrap: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    admin.create_topics([NewTopic("t", PARTITIONS, 1)])["t"].result(10)
+    admin.create_topics([NewTopic("t", PARTITIONS, 1)])["t"].result(60)
 
 
 @pytest.mark.needs("kafka")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
 import uuid
-from collections.abc import Callable
 from typing import Any
 
 from tests.differential.admin_variants import (
@@ -265,18 +263,6 @@ _SUBSCRIPTION: list[Change] = [("interval.ms", "5000", SET), ("match", "client_i
 _UNSUBSCRIBED: list[Change] = [(key, None, REMOVE) for key, _, _ in _SUBSCRIPTION]
 
 
-def _subscribed(now: bool) -> Callable[[Server], None]:
-    """Until the broker knows of it: Kafka's hears of a change after its controller has answered."""
-
-    def wait(server: Server) -> None:
-        deadline = time.monotonic() + 20
-        while bool(server.ask(74, 0, {})["config_resources"]) is not now:
-            assert time.monotonic() < deadline, server.name
-            time.sleep(0.02)
-
-    return wait
-
-
 SUBSCRIPTIONS = [
     *[
         one
@@ -289,14 +275,14 @@ SUBSCRIPTIONS = [
         for one in _change(f"{key}={value}", METRICS, "s", key, value)
     ],
     Variant("subscribe", 44, 1, changes((METRICS, "s", _SUBSCRIPTION), validate_only=False)),
-    Variant("subscription", 32, 4, describe(METRICS, "s", None, synonyms=True), before=_subscribed(True)),
+    Variant("subscription", 32, 4, describe(METRICS, "s", None, synonyms=True)),
     Variant("subscription-of-one-key", 32, 2, describe(METRICS, "s", ["match"])),
     Variant("no-subscription", 32, 4, describe(METRICS, "nothing", None, synonyms=True, docs=True)),
     Variant("nameless-subscription", 32, 4, describe(METRICS, "", None)),
     Variant("subscriptions", 74, 0, {}),
     *[Variant(f"of-type-{kind}", 74, 1, {"resource_types": [kind]}) for kind in (BROKER, LOGGER, METRICS, GROUP)],
     Variant("unsubscribe", 44, 1, changes((METRICS, "s", _UNSUBSCRIBED), validate_only=False)),
-    Variant("no-subscriptions", 74, 0, {}, before=_subscribed(False)),
+    Variant("no-subscriptions", 74, 0, {}),
 ]
 
 DESCRIBE = [

@@ -20,7 +20,8 @@ from headrace.coordinators.group.core.classic.embedded_protocol import (
     write_assignment,
     write_subscription,
 )
-from tests.differential.histories import PATIENCE_S, History, Side, Step
+from tests.differential.histories import History, Side, Step
+from tests.support.clock import Stopwatch, wait_for
 from tests.support.group_requests import (
     BEAT,
     COMMIT,
@@ -65,18 +66,20 @@ class Script:
         if step.api == JOIN and not answer["error_code"]:
             self.generation, self.leader = answer["generation_id"], answer["leader"]
 
-    def until_answered(self) -> float:
-        """Waits for every waiting request; gives the seconds that it took."""
-        begun = time.monotonic()
-        while self.history.waiting:
-            self.history.wait_on(self._heard)
-            assert time.monotonic() < begun + 3 * PATIENCE_S, f"still waiting after\n{self.history}"
-        return time.monotonic() - begun
+    def until_answered(self) -> None:
+        """Waits for every waiting request."""
+
+        def none_waits() -> bool:
+            if self.history.waiting:
+                self.history.wait_on(self._heard)
+            return not self.history.waiting
+
+        wait_for(none_waits, lambda: f"answers after\n{self.history}", poll=0)
 
     def pass_time(self, milliseconds: int) -> None:
         """For what becomes of a group while nobody asks: time itself is what is waited for."""
-        until = time.monotonic() + milliseconds / 1000
-        while time.monotonic() < until:
+        watch = Stopwatch()
+        while not watch.has_run(milliseconds / 1000):
             self.history.wait_on(self._heard) if self.history.waiting else time.sleep(0.01)
 
     def is_known(self, name: str) -> bool:
@@ -217,11 +220,10 @@ class Script:
 
 def _patiently(side: Side, api: int, version: int, body: dict[str, Any]) -> Any:
     """Asked again while the coordinator is being made."""
-    deadline = time.monotonic() + 30
-    while True:
+
+    def taken() -> Any:
         answer = side.ask(api, version, body)
         told = answer.coordinators[0] if api == FIND else answer
-        if not int(told.error_code):
-            return answer
-        assert time.monotonic() < deadline, answer
-        time.sleep(0.05)
+        return answer if not int(told.error_code) else None
+
+    return wait_for(taken, f"{side.name} to take {body}")

@@ -10,6 +10,7 @@ from headrace.records.builder import Record, build_batch
 from headrace.records.compression import Codec
 from tests.differential.servers import Server
 from tests.differential.table import Body, Variant, create_topic, each_version
+from tests.support.clock import PATIENCE_S
 
 STAMP = 1_700_000_000_000
 UNKNOWN_ID = uuid.UUID(int=0x1234)
@@ -40,7 +41,7 @@ def by_id(body: Body) -> Any:
     return make
 
 
-def produce(name: str, body: Body, versions: range = range(3, 14), patience: float = 5) -> list[Variant]:
+def produce(name: str, body: Body, versions: range = range(3, 14), patience: float = PATIENCE_S) -> list[Variant]:
     return [Variant(name, 0, v, body if v < 13 else by_id(body), patience=patience) for v in versions]
 
 

@@ -21,20 +21,21 @@ from datetime import timedelta
 from typing import Any, Protocol
 
 from headrace.wire import codec
+from tests.differential import applied_changes
+from tests.differential.applied_changes import is_change
 from tests.differential.same_ids import SameIds, share_a_bucket
-from tests.differential.servers import differences
-from tests.support.group_requests import COMMIT, CONSUMER_DESCRIBE, DESCRIBE, LIST
+from tests.differential.servers import Server, differences
+from tests.support.clock import PATIENCE_S, Stopwatch
+from tests.support.group_requests import BEAT, COMMIT, CONSUMER_DESCRIBE, DESCRIBE, LIST
 
-# How long nothing must come from either broker until a request counts as waiting, and how much slower one may be.
+# How long nothing must come from either broker until a request counts as waiting (`History.take`).
 SETTLED_S = 0.06
-PATIENCE_S = 10.0
-NAMES_KNOWN_S = 0.5
 FORGOTTEN_S = 0.5
-# How much later than the other a broker may see that time is up, on a busy machine.
-LATER_S = 2.0
+# How long a difference stands until it counts, where the missing piece may be on its way, and how much later than the
+# other a broker may see that time is up. A busy machine needs seconds; a real difference costs them once.
+LATER_S = 20.0
 JOIN, SYNC, CONSUMER_BEAT = 11, 14, 68
 LOOKS = (DESCRIBE, CONSUMER_DESCRIBE, LIST)
-COMMITTED_S = 2.0
 # Words and times, and what names one broker only.
 NOT_COMPARED = {
     "throttle_time",
@@ -109,7 +110,13 @@ class Side:
     def ask(self, api: int, version: int, body: dict[str, Any]) -> Any:
         """Outside of the comparison."""
         with self.send(Step(api, version, body)) as client:
-            return self.read(client, api, version)
+            answer = self.read(client, api, version)
+        if is_change(api, body):
+            self.wait_until_applied()
+        return answer
+
+    def wait_until_applied(self) -> None:
+        applied_changes.wait_until_applied([Server(self.name, self.port).ask_once])
 
     @staticmethod
     def read(client: socket.socket, api: int, version: int) -> Any:
@@ -143,6 +150,10 @@ class Side:
         return answer
 
 
+def _heartbeat_of_nobody(group: str) -> dict[str, Any]:
+    return {"group_id": group, "generation_id": 0, "member_id": "nobody", "group_instance_id": None}
+
+
 def _exactly(client: socket.socket, count: int) -> bytes:
     data = b""
     while len(data) < count:
@@ -159,7 +170,8 @@ class Exchange:
     number: int
     sockets: list[socket.socket]
     answers: list[Any] = field(default_factory=lambda: [None, None])
-    since: float = 0.0
+    # Since the last answer came.
+    since: Stopwatch = field(default_factory=Stopwatch)
 
     @property
     def is_even(self) -> bool:
@@ -170,13 +182,13 @@ class Exchange:
         """Kafka never answers a join or sync whose member leaves or asks again; here it hears that it is out."""
         theirs, ours = self.answers
         let_go = theirs is None and ours is not None and self.step.api in (JOIN, SYNC) and ours.error_code in (25, 27)
-        return let_go and time.monotonic() > self.since + FORGOTTEN_S
+        return let_go and self.since.has_run(FORGOTTEN_S)
 
     @property
     def is_let_go(self) -> bool:
         theirs, ours = self.answers
         waited = theirs is not None and ours is None and self.step.api in (JOIN, SYNC) and theirs.error_code == 27
-        return waited and time.monotonic() > self.since + FORGOTTEN_S
+        return waited and self.since.has_run(FORGOTTEN_S)
 
     @property
     def is_over(self) -> bool:
@@ -216,19 +228,24 @@ class History:
         exchange = Exchange(step, len(self.lines), self._send(step))
         self.lines.append(f"{len(self.lines)}. {step}")
         self.waiting.append(exchange)
-        begun = time.monotonic()
+        watch, is_settled = Stopwatch(), False
         while True:
             self._read(heard)
-            passed = time.monotonic() - begun
             self.waiting = [each for each in self.waiting if not each.is_forgotten]
             uneven = [each for each in self.waiting if not each.is_even]
-            if not uneven and (exchange not in self.waiting or passed > SETTLED_S):
+            if not uneven and (exchange not in self.waiting or is_settled):
                 return
+            if not uneven and step.api in (JOIN, SYNC) and watch.has_run(SETTLED_S):
+                # Both coordinators answer in order: one that answers this has seen the step, and lets it wait.
+                for side in self.sides:
+                    side.ask(BEAT, 3, _heartbeat_of_nobody(step.body["group_id"]))
+                is_settled = True
             # A newcomer of the consumer protocol that finds a classic group full is refused by both, but Kafka sends
             # those who wait in that group to join again before it looks at the size: here they go on waiting.
             if self._refused_newcomer and any(each.is_let_go for each in uneven):
                 raise Tossed
-            if uneven and passed > PATIENCE_S:
+            assert uneven or not watch.has_run(PATIENCE_S), f"neither broker answers step {exchange.number} of\n{self}"
+            if uneven and watch.has_run(LATER_S):
                 late = uneven[0]
                 answered, silent = (0, 1) if late.answers[1] is None else (1, 0)
                 raise AssertionError(
@@ -241,7 +258,7 @@ class History:
         self._read(heard)
         self.waiting = [each for each in self.waiting if not each.is_forgotten]
         for late in [each for each in self.waiting if not each.is_even]:
-            assert time.monotonic() < late.since + LATER_S, f"step {late.number} is answered by one only in\n{self}"
+            assert not late.since.has_run(LATER_S), f"step {late.number} is answered by one only in\n{self}"
 
     def _send(self, step: Step) -> list[socket.socket]:
         kafka, ours = self.sides
@@ -269,11 +286,11 @@ class History:
             if exchange.step.newcomer and member_id and member_id not in side.names:
                 side.know(exchange.step.newcomer, member_id)
             exchange.answers[at] = raw
-            exchange.since = time.monotonic()
+            exchange.since.restart()
         for exchange in [each for each in self.waiting if each.is_over]:
             theirs, ours = self._shared(exchange)
-            looked_until = time.monotonic() + COMMITTED_S
-            while theirs != ours and exchange.step.api in LOOKS and time.monotonic() < looked_until:
+            watch = Stopwatch()
+            while theirs != ours and exchange.step.api in LOOKS and not watch.has_run(LATER_S):
                 # Kafka answers some requests (a join that only hears its id) before what they wrote is committed, and
                 # only shows what is.
                 time.sleep(0.05)
@@ -284,9 +301,12 @@ class History:
                 # A commit of which all is refused makes a group in Kafka's memory that it does not write down: others
                 # see it, and what becomes of it, when anything is written to the same partition.
                 raise Tossed
-            if theirs != ours and len(self.waiting) > 1 and time.monotonic() < exchange.since + NAMES_KNOWN_S:
+            if theirs != ours and len(self.waiting) > 1 and not exchange.since.has_run(LATER_S):
                 continue  # it may name a member whose own answer is still on its way
             self.waiting.remove(exchange)
+            if is_change(exchange.step.api, exchange.step.body):
+                for side in self.sides:
+                    side.wait_until_applied()
             if exchange.step.api == JOIN and theirs["leader"] != ours["leader"] and theirs["leader"] and ours["leader"]:
                 raise Tossed
             self.lines.append(f"   {exchange.number} -> {theirs}")

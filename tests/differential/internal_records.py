@@ -16,6 +16,7 @@ from headrace.kernel.ids import coordinator_partition
 from headrace.records.batch import batches
 from headrace.records.reader import read_records
 from tests.differential.servers import Server
+from tests.support.clock import PATIENCE_S, Stopwatch
 
 FETCH, LIST_OFFSETS, METADATA = 1, 2, 3
 Written = tuple[str, bytes, bytes | None]
@@ -96,16 +97,16 @@ class InternalTopic:
 
 
 def both_wrote(
-    kafka: InternalTopic, ours: InternalTopic, adjusted: Callable[..., list[Written]], patience_s: float = 5
+    kafka: InternalTopic, ours: InternalTopic, adjusted: Callable[..., list[Written]], patience_s: float = PATIENCE_S
 ) -> tuple[list[Written], list[Written]]:
     """What both have written, without an order: Kafka's within a step is that of its maps. Some of it may come after
     the answer, so an unequal state is looked at again.
     """
     theirs, mine = kafka.written(), ours.written()
-    deadline = time.monotonic() + patience_s
+    watch = Stopwatch()
     while True:
         both = adjusted(theirs, by="Kafka"), adjusted(mine, by="Headrace")
-        if both[0] == both[1] or time.monotonic() > deadline:
+        if both[0] == both[1] or watch.has_run(patience_s):
             return both
         time.sleep(0.02)
         theirs += kafka.written()

@@ -19,6 +19,7 @@ from headrace.coordinators.group.core.consumer.java_order import java_hash
 from headrace.kernel.ids import uuid_from_text
 from headrace.testing import RunningBroker
 from headrace.wire import codec
+from tests.support.clock import PATIENCE_S, Stopwatch
 from tests.support.group_requests import DESCRIBE
 
 if TYPE_CHECKING:
@@ -40,7 +41,9 @@ class SameIds:
     def follow(self, kafka: Side, step: Step, asked: socket.socket) -> None:
         """Call it between asking Kafka and asking Headrace."""
         self._next.clear()
-        member_id = _answered_id(asked, step) or self._described_id(kafka, step)
+        watch = Stopwatch()
+        while (member_id := _answered_id(asked, step)) is None and not (member_id := self._described_id(kafka, step)):
+            assert not watch.has_run(PATIENCE_S), f"Kafka neither answers nor shows the member of {step}"
         if member_id:
             self._met.add(member_id)
             found = _UUID.search(member_id)
@@ -53,9 +56,10 @@ class SameIds:
         return next((member_id for member_id in made_up if member_id not in self._met), "")
 
 
-def _answered_id(asked: socket.socket, step: Step) -> str:
+def _answered_id(asked: socket.socket, step: Step) -> str | None:
+    """None as long as there is no answer."""
     if not select.select([asked], [], [], ANSWERED_S)[0]:
-        return ""
+        return None
     (length,) = struct.unpack(">i", asked.recv(4, socket.MSG_PEEK | socket.MSG_WAITALL))
     frame = asked.recv(4 + length, socket.MSG_PEEK | socket.MSG_WAITALL)
     return str(codec.read_response(step.api, step.version, frame[4:])[1].member_id)

@@ -11,24 +11,35 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from headrace.wire import codec
+from tests.differential.applied_changes import is_change, wait_until_applied
+from tests.support.clock import PATIENCE_S
 
 CLOSED = "closed"
 NO_ANSWER = "no answer"
 
 
 class Server:
-    """One broker, by its port; a connection per request, so that no variant suffers from another."""
+    """One broker, by its port; a connection per request, so that no variant suffers from another. When `ask` returns
+    the answer to a change, the broker and its `peers` have applied it.
+    """
 
     def __init__(self, name: str, port: int) -> None:
         self.name = name
         self.port = port
+        self.peers: list[Server] = []
         # What earlier answers gave that later requests need: topic ids, producer ids, member ids, by name.
         self.known: dict[str, Any] = {}
 
-    def ask(self, api_key: int, version: int, body: dict[str, Any], *, patience: float = 15) -> Any:
+    def ask(self, api_key: int, version: int, body: dict[str, Any], *, patience: float = PATIENCE_S) -> Any:
+        answer = self.ask_once(api_key, version, body, patience)
+        if is_change(api_key, body):
+            wait_until_applied([self.ask_once, *(peer.ask_once for peer in self.peers)])
+        return answer
+
+    def ask_once(self, api_key: int, version: int, body: dict[str, Any], patience: float = PATIENCE_S) -> Any:
         return self.send(codec.encode_request(api_key, version, 7, "differential", body), api_key, version, patience)
 
-    def send(self, frame: bytes | bytearray, api_key: int, version: int, patience: float = 15) -> Any:
+    def send(self, frame: bytes | bytearray, api_key: int, version: int, patience: float = PATIENCE_S) -> Any:
         with socket.create_connection(("127.0.0.1", self.port), timeout=patience) as client:
             client.sendall(frame)
             try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +10,7 @@ from headrace.wire import codec
 from tests.differential.data_variants import UNKNOWN_ID, batch, produce_body
 from tests.differential.servers import Server, masked, plain, read_answer
 from tests.differential.table import Body, create_topic
+from tests.support.clock import PATIENCE_S, wait_for
 
 Places = list[tuple[str, list[tuple[int, int]]]]
 
@@ -53,7 +53,7 @@ def life_of_a_session(server: Server, version: int) -> Iterator[tuple[str, Any]]
     name = f"session-{version}"
     create_topic(server, name, 2)
     server.known[name] = server.topic_id(name)
-    with socket.create_connection(("127.0.0.1", server.port), timeout=15) as client:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S) as client:
 
         def fetch(session: int, epoch: int, places: Places | None = None, forgotten: Places | None = None) -> Any:
             body = _body(server, session, epoch, places or [], forgotten or [])
@@ -62,9 +62,10 @@ def life_of_a_session(server: Server, version: int) -> Iterator[tuple[str, Any]]
 
         # Kafka shows a leader a moment before it leads.
         everything: Places = [(name, [(0, 0), (1, 0)])]
-        deadline = time.monotonic() + 20
-        while any(one["error_code"] for one in fetch(0, -1, everything)["responses"][0]["partitions"]):
-            assert time.monotonic() < deadline, f"{server.name}: nobody leads {name}"
+        wait_for(
+            lambda: not any(one["error_code"] for one in fetch(0, -1, everything)["responses"][0]["partitions"]),
+            f"leaders of {name} on {server.name}",
+        )
         born = fetch(0, 0, [(name, [(0, 0), (1, 0)]), ("small", [(0, 0)])])
         yield "born", masked(born)
         first = born["session_id"]

@@ -9,6 +9,7 @@ from typing import Any
 
 from headrace.records.builder import Record, build_batch
 from tests.differential.histories import Side, Step
+from tests.support.clock import PATIENCE_S, Stopwatch, wait_for
 from tests.support.group_requests import SHARE_ACK, SHARE_BEAT, SHARE_FETCH
 
 PRODUCE, ALTER_CONFIGS, GROUP = 0, 44, 32
@@ -62,23 +63,26 @@ def begin(side: Side, group: str) -> None:
     resource = {"resource_type": GROUP, "resource_name": group, "configs": configs}
     answer = side.ask(ALTER_CONFIGS, 1, {"resources": [resource], "validate_only": False})
     assert not answer.responses[0].error_code, answer
-    partitions = partitions_of(group)
-    deadline = time.monotonic() + 30
     for member in MEMBERS:
-        epoch = 0
-        while True:
-            answer = side.ask(SHARE_BEAT, 1, heartbeat(group, member, epoch))
-            assert not answer.error_code and time.monotonic() < deadline, answer
-            assigned = answer.assignment.topic_partitions if answer.assignment is not None else ()
-            if assigned:
-                break
-            epoch = answer.member_epoch
-            time.sleep(0.05)
-    for partition in partitions:
-        _load(side, group, partition, deadline)
+        _join(side, group, member)
+    for partition in partitions_of(group):
+        _load(side, group, partition)
 
 
-def _load(side: Side, group: str, partition: Partition, deadline: float) -> None:
+def _join(side: Side, group: str, member: str) -> None:
+    epoch = 0
+
+    def has_partitions() -> bool:
+        nonlocal epoch
+        answer = side.ask(SHARE_BEAT, 1, heartbeat(group, member, epoch))
+        assert not answer.error_code, answer
+        epoch = answer.member_epoch
+        return answer.assignment is not None and bool(answer.assignment.topic_partitions)
+
+    wait_for(has_partitions, f"partitions of {member} in {group} on {side.name}")
+
+
+def _load(side: Side, group: str, partition: Partition) -> None:
     """Somebody takes of it and gives it back. Says so, and does not just leave: what a member that leaves has, Kafka
     gives back when it has answered.
     """
@@ -86,9 +90,10 @@ def _load(side: Side, group: str, partition: Partition, deadline: float) -> None
 
     def ask(api: int, body: dict[str, Any]) -> Any:
         answer = side.read(side.send(Step(api, 2, {**body, **visitor}, connection="visitor")), api, 2)
-        assert not answer.error_code and time.monotonic() < deadline, answer
+        assert not answer.error_code, answer
         return answer
 
+    watch = Stopwatch()
     taken: list[Any] = []
     for epoch in itertools.count():
         topics = topics_of({partition: []}) if epoch == 0 else []
@@ -96,6 +101,7 @@ def _load(side: Side, group: str, partition: Partition, deadline: float) -> None
         taken = [run for topic in answer.responses for found in topic.partitions for run in found.acquired_records]
         if taken:
             break
+        assert not watch.has_run(PATIENCE_S), f"{side.name} gives out no records to {group}"
     batches = [
         {"first_offset": run.first_offset, "last_offset": run.last_offset, "acknowledge_types": [RELEASE]}
         for run in taken

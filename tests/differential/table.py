@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from headrace.wire.apis import api_name
 from tests.differential.servers import Server
+from tests.support.clock import PATIENCE_S, wait_for
 
 Body = dict[str, Any]
 MakeBody = Callable[[Server], Body]
@@ -24,7 +24,7 @@ class Variant:
     only: Callable[[Any], Any] | None = None
     # Done on each server before, out of the comparison.
     before: Callable[[Server], None] | None = None
-    patience: float = 15
+    patience: float = PATIENCE_S
 
     @property
     def id(self) -> str:
@@ -52,19 +52,18 @@ def create_topic(server: Server, name: str, partitions: int = 1, configs: dict[s
     }
     answer = server.ask(19, 5, {"topics": [topic], "timeout": 10_000, "validate_only": False})
     assert answer["topics"][0]["error_code"] in (0, 36), answer
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
+
+    def has_leaders() -> bool:
         found = server.ask(3, 5, {"topics": [{"name": name}], "allow_auto_topic_creation": False})["topics"][0]
-        if len(found["partitions"]) == partitions and all(p["leader_id"] >= 0 for p in found["partitions"]):
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"{server.name}: topic {name} has no leaders")
+        return len(found["partitions"]) == partitions and all(p["leader_id"] >= 0 for p in found["partitions"])
+
+    wait_for(has_leaders, f"leaders of {name} on {server.name}")
 
 
 def wait_for_coordinators(server: Server) -> None:
     """Until both internal topics are there and their coordinators answer."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
+
+    def answer() -> bool:
         found = (
             server.ask(10, 2, {"key": "g", "key_type": 0})["error_code"],
             server.ask(10, 2, {"key": "t", "key_type": 1}),
@@ -76,10 +75,10 @@ def wait_for_coordinators(server: Server) -> None:
                 4,
                 {"transactional_id": "warm", "transaction_timeout": 60_000, "producer_id": -1, "producer_epoch": -1},
             )
-            if server.ask(12, 3, heartbeat)["error_code"] == 25 and begun["error_code"] == 0:
-                return
-        time.sleep(0.1)
-    raise AssertionError(f"{server.name}: the coordinators do not come up")
+            return bool(server.ask(12, 3, heartbeat)["error_code"] == 25 and begun["error_code"] == 0)
+        return False
+
+    wait_for(answer, f"the coordinators of {server.name}")
 
 
 def prepare(server: Server) -> None:

@@ -6,7 +6,6 @@ Only in `make chaos` (six brokers start); what decides is tested in `tests/unit/
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -20,7 +19,8 @@ from tests.differential.servers import Server, differences, masked
 from tests.differential.table import Body
 from tests.reference.kafka import ReferenceKafka
 from tests.support import zookeeper
-from tests.support.cluster import RunningCluster, wait_for
+from tests.support.clock import wait_for
+from tests.support.cluster import RunningCluster
 from tests.support.effort import is_long
 from tests.support.ports import free_port
 
@@ -44,8 +44,6 @@ SAME = {
 }
 TOPICS = {"orders": [[1, 2, 3], [2, 3, 1], [3, 1, 2]], "two": [[1, 2], [2, 1]], "solo": [[3]], "pair": [[3, 1], [1, 3]]}
 THROTTLED = "leader.replication.throttled.replicas"
-METADATA, DESCRIBE_CONFIGS, LIST_MOVES, DESCRIBE_CLUSTER, PAGES = 3, 32, 46, 60, 75
-LOOKING = {METADATA, DESCRIBE_CONFIGS, LIST_MOVES, DESCRIBE_CLUSTER, PAGES}
 Question = tuple[str, int, int, int, Body]  # name, broker, api key, version, body
 
 
@@ -182,13 +180,17 @@ def stopping(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Both, C
                 {number: Server("Headrace", broker.port) for number, broker in ours.brokers.items()},
             )
             for servers in both:
+                for server in servers.values():
+                    server.peers = [peer for peer in servers.values() if peer is not server]
                 prepare(servers)
 
             def stop() -> None:
                 nodes[3].stop()
                 ours.brokers[3].stop()
                 for servers in both:
-                    wait_for(lambda servers=servers: is_away(servers, 3), 30, "broker 3 to be away")
+                    for server in servers.values():
+                        server.peers = [peer for number, peer in servers.items() if peer is not server and number != 3]
+                    wait_for(lambda servers=servers: is_away(servers, 3), "broker 3 to be away")
 
             yield both, stop
     finally:
@@ -197,11 +199,11 @@ def stopping(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Both, C
 
 
 def prepare(servers: dict[int, Server]) -> None:
-    wait_for(lambda: len(servers[1].ask(3, 9, {**metadata(), "topics": []})["brokers"]) == 3, 60, "three brokers")
+    wait_for(lambda: len(servers[1].ask(3, 9, {**metadata(), "topics": []})["brokers"]) == 3, "three brokers")
     for name, lists in TOPICS.items():
         assert servers[1].ask(19, 5, assigned(name, *lists))["topics"][0]["error_code"] == 0
     for server in servers.values():
-        wait_for(lambda server=server: is_whole(server), 30, "all partitions to be led")
+        wait_for(lambda server=server: is_whole(server), "all partitions to be led")
 
 
 def is_whole(server: Server) -> bool:
@@ -233,14 +235,8 @@ def told(answer: Any) -> Any:
 def compare(both: Both, questions: list[Question]) -> None:
     found = []
     for name, at, api_key, version, body in questions:
-        deadline = time.monotonic() + 10
-        while True:
-            answers = [told(servers[at].ask(api_key, version, body)) for servers in both]
-            differ = differences(*answers)
-            # Brokers of Kafka hear of a change after its controller has answered: who looks looks again.
-            if not differ or api_key not in LOOKING or time.monotonic() > deadline:
-                break
-        found += [f"{name} ({api_key}, at {at}): {line}" for line in differ]
+        answers = [told(servers[at].ask(api_key, version, body)) for servers in both]
+        found += [f"{name} ({api_key}, at {at}): {line}" for line in differences(*answers)]
     assert not found, "\n".join(found)
 
 

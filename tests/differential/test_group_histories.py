@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import random
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -24,6 +23,7 @@ from tests.differential.histories import History, Model, Side, Step, Tossed, pla
 from tests.differential.same_ids import SameIds
 from tests.differential.share_history import ShareModel
 from tests.reference.kafka import ReferenceKafka
+from tests.support.clock import wait_for
 from tests.support.effort import rounds
 from tests.support.group_requests import (
     BEAT,
@@ -66,34 +66,25 @@ def prepare(side: Side) -> None:
     """Topics, and coordinators that are loaded, so that no answer is "ask again"."""
     for name in TOPICS:
         create_topic(side, name)
-    deadline = time.monotonic() + 60
-    for group in [f"warm-{number}" for number in range(40)]:
+
+    def is_loaded(group: str) -> bool:
         beat = {"group_id": group, "generation_id": 0, "member_id": "x", "group_instance_id": None}
-        while True:
-            found = side.ask(FIND, 4, {"key_type": 0, "coordinator_keys": [group]}).coordinators[0]
-            if not found.error_code and int(side.ask(BEAT, 3, beat).error_code) == 25:
-                break
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        found = side.ask(FIND, 4, {"key_type": 0, "coordinator_keys": [group]}).coordinators[0]
+        return not found.error_code and int(side.ask(BEAT, 3, beat).error_code) == 25
+
+    for group in [f"warm-{number}" for number in range(40)]:
+        wait_for(lambda group=group: is_loaded(group), f"the coordinator of {group} on {side.name}")
     side.know("<id of missing>", uuid.UUID(int=9))
 
 
 def create_topic(side: Side, name: str) -> None:
     topic = {"name": name, "num_partitions": TOPICS[name], "replication_factor": 1, "assignments": [], "configs": []}
     side.ask(CREATE_TOPICS, 5, {"topics": [topic], "timeout": 20_000, "validate_only": False})
-    deadline = time.monotonic() + 30
-    while not (found := ids_of_topics(side).get(name)):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    side.know(f"<id of {name}>", found)
+    side.know(f"<id of {name}>", wait_for(lambda: ids_of_topics(side).get(name), f"{name} on {side.name}"))
 
 
 def delete_topic(side: Side, name: str) -> None:
     side.ask(DELETE_TOPICS, 5, {"topic_names": [name], "timeout": 20_000})
-    deadline = time.monotonic() + 30
-    while name in ids_of_topics(side):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def ids_of_topics(side: Side) -> dict[str, uuid.UUID]:
@@ -209,10 +200,7 @@ def set_levels(side: Side, levels: dict[str, int]) -> None:
     answer = side.ask(UPDATE_FEATURES, 1, {"timeout": 20_000, "feature_updates": updates, "validate_only": False})
     assert not answer.error_code, answer
     wanted = {name: level for name, level in levels.items() if level}
-    deadline = time.monotonic() + 30
-    while {name: level for name, level in levels_of(side).items() if name in levels} != wanted:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    assert {name: level for name, level in levels_of(side).items() if name in levels} == wanted
 
 
 def levels_of(side: Side) -> dict[str, int]:

@@ -9,7 +9,6 @@ epochs of share groups, whose members get their partitions a heartbeat earlier h
 from __future__ import annotations
 
 import random
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -25,6 +24,7 @@ from tests.differential.servers import Server, differences, masked
 from tests.differential.table import create_topic, wait_for_coordinators
 from tests.reference.kafka import ReferenceKafka
 from tests.support import group_requests as asks
+from tests.support.clock import wait_for
 from tests.support.group_requests import Client
 
 pytestmark = pytest.mark.needs("kafka")
@@ -77,11 +77,15 @@ class Asker:
 
     def tries(self, api: int, version: int, body: dict[str, Any]) -> Any:
         """Until the coordinator is done with what was before (51)."""
-        deadline = time.monotonic() + 20
-        while int(getattr(answer := self.client.ask(api, version, body), "error_code", 0)) == 51:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-        return answer
+
+        def is_done() -> Any:
+            answer = self.client.ask(api, version, body)
+            return None if int(getattr(answer, "error_code", 0)) == 51 else answer
+
+        return wait_for(is_done, f"the coordinator of {self.server.name}", poll=0.01)
+
+    def delete_topic(self, name: str) -> None:
+        self.server.ask(DELETE_TOPICS, 5, {"topic_names": [name], "timeout": 20_000})
 
 
 Life = Callable[[Asker], Iterator[Any]]
@@ -188,7 +192,7 @@ def a_topic_that_is_deleted(a: Asker) -> Iterator[Any]:
     create_topic(a.server, a.group, 1)
     a.know_topic(a.group)
     yield a.commit(10, topics=("t", a.group))
-    a.client.ask(DELETE_TOPICS, 5, {"topic_names": [a.group], "timeout": 20_000})
+    a.delete_topic(a.group)
     yield "deleted"
     yield a.delete()
 
@@ -220,12 +224,9 @@ def queues_of_share_groups(a: Asker) -> Iterator[Any]:
     yield asks.share_beat(a.client, a.group, member, -1).error_code
     create_topic(a.server, a.group, 1)
     a.know_topic(a.group)
-    deadline = time.monotonic() + 20
-    while alter(0, topic=a.group).responses[0].partitions[0].error_code:  # Kafka's share coordinator hears of it later
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    assert not alter(0, topic=a.group).responses[0].partitions[0].error_code
     yield "of a new topic"
-    a.client.ask(DELETE_TOPICS, 5, {"topic_names": [a.group], "timeout": 20_000})
+    a.delete_topic(a.group)
     yield "deleted"
     yield forget("u")
     yield a.delete()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import random
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -20,6 +19,7 @@ from tests.differential.histories import mostly
 from tests.differential.servers import Server
 from tests.differential.transaction_life import CREATE_TOPICS, FIND_COORDINATOR, PARTITIONS, Life, StaysPrepared, Step
 from tests.reference.kafka import ReferenceKafka
+from tests.support.clock import wait_for
 from tests.support.effort import rounds
 
 pytestmark = pytest.mark.needs("kafka")
@@ -38,10 +38,10 @@ def servers(kafka_of_histories: ReferenceKafka) -> Iterator[tuple[Server, Server
 
 
 def find(server: Server, key_type: int) -> None:
-    deadline = time.monotonic() + 60
-    while server.ask(FIND_COORDINATOR, 2, {"key": "any", "key_type": key_type})["error_code"]:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    wait_for(
+        lambda: not server.ask(FIND_COORDINATOR, 2, {"key": "any", "key_type": key_type})["error_code"],
+        f"the coordinators of {server.name}",
+    )
 
 
 def create_topic(server: Server, name: str) -> None:
@@ -227,6 +227,4 @@ def test_whether_partitions_are_verified_can_be_changed_while_brokers_run(server
             resource = {"resource_type": 4, "resource_name": "", "configs": [config]}
             answer = server.ask(44, 1, {"resources": [resource], "validate_only": False})
             assert not answer["responses"][0]["error_code"], answer
-            deadline = time.monotonic() + 20
-            while (found := refusal(server)) != expected:  # a broker hears of it after the controller has answered
-                assert time.monotonic() < deadline, f"{server.name} answers {found} with {value}"
+            assert refusal(server) == expected, f"{server.name} with {value}"

@@ -18,6 +18,7 @@ from headrace.records.builder import Record, build_batch
 from headrace.records.control import read_control
 from headrace.records.reader import read_records
 from tests.differential.servers import Server
+from tests.support.clock import PATIENCE_S, Stopwatch
 
 PRODUCE, FETCH, LIST_OFFSETS, OFFSET_FETCH, FIND_COORDINATOR, CREATE_TOPICS, DELETE_RECORDS = 0, 1, 2, 9, 10, 19, 21
 INIT, ADD_PARTITIONS, ADD_OFFSETS, END, MARKERS, OFFSET_COMMIT = 22, 24, 25, 26, 27, 28
@@ -27,8 +28,8 @@ NOBODY = 999_999_999
 # Unknown partition, not leader (a topic just created), load in progress, not available, not coordinator, not enough
 # replicas (a transaction that cannot be verified yet), concurrent transactions: a client comes again.
 TRY_AGAIN = {3, 6, 14, 15, 16, 19, 51}
-PATIENCE_S = 20.0
-SETTLED_S = 5.0
+# Kafka that gives up never goes on, so this costs time where a history meets that case, which is rare.
+SETTLED_S = 20.0
 
 
 class StaysPrepared(Exception):
@@ -77,11 +78,11 @@ class Life:
 
     def take(self, step: Step) -> Any:
         """The answer, once it is not "come again" any more; a transaction that ends has ended then."""
-        deadline = time.monotonic() + PATIENCE_S
+        watch = Stopwatch()
         final = step.more.get("final", ())
         while True:
             answer = getattr(self, step.kind)(step)
-            if answer[0] not in TRY_AGAIN or answer[0] in final or time.monotonic() > deadline:
+            if answer[0] not in TRY_AGAIN or answer[0] in final or watch.has_run(PATIENCE_S):
                 break
             time.sleep(0.01)
         if step.kind in ("end", "init"):
@@ -95,9 +96,9 @@ class Life:
             self.take(Step("describe_producers", 0, partition=partition))
 
     def settle(self) -> None:
-        deadline = time.monotonic() + SETTLED_S
+        watch = Stopwatch()
         while any(state[1].startswith("Prepare") for state in self.state(Step("state", 1))[1]):
-            if time.monotonic() > deadline:
+            if watch.has_run(SETTLED_S):
                 raise StaysPrepared(f"{self.server.name}: {self.name} stays prepared")
             time.sleep(0.01)
 

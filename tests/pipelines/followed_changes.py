@@ -24,6 +24,7 @@ from typing import Any, Final
 
 from headrace.pipelines.databases import Database
 from headrace.testing.process import broker_process
+from tests.support.clock import wait_for
 
 ACCOUNTS: Final = "CREATE TABLE accounts (id INTEGER PRIMARY KEY, name TEXT, amount INTEGER)"
 _ALL: Final = "SELECT * FROM accounts ORDER BY id"
@@ -116,7 +117,6 @@ class FollowedTable:
         """Makes changes while the driver starts and works, and kills it within a batch that it began meanwhile."""
         process = self._start("follow")
         wanted = self._last_batch() + self.chance.randint(1, 3)
-        deadline = time.monotonic() + _START_TIMEOUT_S
         try:
             for _ in range(changes // 2 // _AT_ONCE):
                 self.accounts.change(_AT_ONCE)
@@ -124,10 +124,13 @@ class FollowedTable:
                 # A batch holds what came since the last one: there must be more for another one to begin.
                 self.accounts.change(_AT_ONCE)
                 before = self._last_batch()
-                while self._last_batch() < min(wanted, before + 1):
+                goal = min(wanted, before + 1)
+
+                def begun(goal: int = goal) -> bool:
                     assert process.poll() is None, self._tail()
-                    assert time.monotonic() < deadline, self._tail()
-                    time.sleep(0.01)
+                    return self._last_batch() >= goal
+
+                wait_for(begun, lambda goal=goal: f"batch {goal}: {self._tail()}", poll=0.01)
             time.sleep(self.chance.uniform(0, 0.5))
         finally:
             os.killpg(process.pid, signal.SIGKILL)

@@ -31,6 +31,7 @@ from headrace.records.batch import HEADER_BYTES
 from headrace.records.builder import Record, build_batch
 from tests.pipelines.copy_targets import CopyTarget, TopicTarget, copy_target
 from tests.pipelines.spark_cluster import SparkCluster
+from tests.support.clock import Stopwatch
 
 DRIVER, EXECUTOR, PYTHON, FREEZE = "driver", "executor", "python", "freeze"
 # A run may also fail by itself, when one task met four kills; Spark's checkpoint must carry it all the same.
@@ -155,7 +156,7 @@ def copy_with_kills(
     source = f"kills-{seed}-{target.name}"
     fill(client, source, rows, partitions)
     target.prepare(client, directory)
-    began = time.monotonic()
+    watch = Stopwatch()
     master = cluster.url if cluster is not None else "local[2]"
     arguments = target.job(bootstrap, source, directory, rows_per_batch)
     command = [sys.executable, str(Path(__file__).with_name("copy_job.py")), master, *arguments]
@@ -166,7 +167,7 @@ def copy_with_kills(
     lost = sum(1 for i in range(rows) if i not in seen)
     doubled = sum(count - 1 for count in seen.values())
     client.close()
-    return Outcome(rows, job.killed, lost, doubled, time.monotonic() - began, job.failed_runs)
+    return Outcome(rows, job.killed, lost, doubled, watch.seconds, job.failed_runs)
 
 
 def main() -> None:

@@ -7,12 +7,12 @@ import pwd
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from tests.support.clock import wait_for
 from tests.support.ports import free_port
 
 _START_TIMEOUT_S: Final = 120
@@ -70,15 +70,17 @@ def _running(folder: Path) -> Iterator[str]:
     process = subprocess.Popen(command, **quiet)
     url = f"postgresql://postgres@127.0.0.1:{port}/postgres"
     try:
-        deadline = time.monotonic() + _START_TIMEOUT_S
-        while True:
+
+        def serves() -> bool:
             try:
                 psycopg.connect(url).close()
-                break
             except psycopg.OperationalError:
-                if process.poll() is not None or time.monotonic() > deadline:
+                if process.poll() is not None:
                     raise
-                time.sleep(0.1)
+                return False
+            return True
+
+        wait_for(serves, "PostgreSQL to serve")
         yield url
     finally:
         process.terminate()

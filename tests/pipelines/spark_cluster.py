@@ -14,7 +14,6 @@ import signal
 import socket
 import subprocess
 import threading
-import time
 from pathlib import Path
 from types import TracebackType
 from typing import Final
@@ -22,6 +21,7 @@ from typing import Final
 import pyspark
 
 from headrace.pipelines.java import find_java
+from tests.support.clock import wait_for
 from tests.support.ports import free_port
 
 _START_TIMEOUT_S: Final = 120
@@ -79,13 +79,16 @@ class SparkCluster:
             )
 
     def _wait_for_master(self) -> None:
-        deadline = time.monotonic() + _START_TIMEOUT_S
-        while True:
+        def log() -> str:
+            return "a Spark master:\n" + (self.directory / "master.log").read_text()[-3000:]
+
+        def listens() -> bool:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
-                return
-            if self._processes[0].poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError("no Spark master:\n" + (self.directory / "master.log").read_text()[-3000:])
-            time.sleep(0.1)
+                return True
+            assert self._processes[0].poll() is None, log()
+            return False
+
+        wait_for(listens, log)
 
     def executors(self) -> list[int]:
         """The JVMs that run tasks."""

@@ -24,6 +24,7 @@ from headrace.pipelines.templates import TEMPLATES, init
 from headrace.records.builder import Record
 from tests.pipelines.conftest import Cluster
 from tests.pipelines.test_sink import values_of
+from tests.support.clock import wait_for
 
 _HEAD = """
 from pyspark import pipelines as dp
@@ -189,9 +190,7 @@ def test_a_running_pipeline_follows_new_records_and_stops_when_asked(spark: Any,
         with pytest.raises(PipelineError, match="stop it first"):
             reset(spec, "latest", flow=None, bootstrap=None, report=lambda _: None)
         fill(headrace, source, b"late")
-        deadline = time.monotonic() + 90
-        while b"LATE" not in values_of(headrace, target) and time.monotonic() < deadline:
-            time.sleep(0.1)
+        wait_for(lambda: b"LATE" in values_of(headrace, target), "the record in the target topic")
     finally:
         run.stop()
         watcher.join(60)
@@ -221,20 +220,15 @@ def careful(text):
     watcher = threading.Thread(target=run.supervise)
     watcher.start()
 
-    def until(reached: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 90
-        while not reached() and time.monotonic() < deadline:
-            time.sleep(0.05)
-
     try:
         fill(headrace, source, b"one")
-        until(lambda: run.flows[0].finished_batches > 0)
+        wait_for(lambda: run.flows[0].finished_batches > 0, "a finished batch")
         trouble.touch()
         fill(headrace, source, b"two")
-        until(lambda: bool(said))
+        wait_for(lambda: said, "the report of the failure")
         last = read_progress(headrace.bootstrap)["unlucky.copied"]
         trouble.unlink()
-        until(lambda: b"TWO" in values_of(headrace, target))
+        wait_for(lambda: b"TWO" in values_of(headrace, target), "the second record in the target topic")
     finally:
         run.stop()
         watcher.join(60)
@@ -268,9 +262,7 @@ def quick(name):
     try:
         for word in (b"one", b"two"):
             fill(headrace, source, word)
-            deadline = time.monotonic() + 60
-            while word.upper() not in values_of(headrace, target) and time.monotonic() < deadline:
-                time.sleep(0.05)
+            wait_for(lambda word=word: word.upper() in values_of(headrace, target), f"{word!r} in the target topic")
     finally:
         run.stop()
         watcher.join(60)

@@ -17,7 +17,8 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 import headrace.pipelines
 from tests.pipelines.spark_cluster import SparkCluster
-from tests.support.cluster import RunningCluster, wait_for
+from tests.support.clock import wait_for
+from tests.support.cluster import RunningCluster
 from tests.support.effort import is_long
 
 _INPUT, _OUTPUT = "streams-plaintext-input", "streams-wordcount-output"
@@ -99,16 +100,16 @@ def test_the_word_count_survives_an_executor_and_a_broker(tmp_path: Path) -> Non
 
         try:
             lines.start()
-            wait_for(lambda: counted(0), 300, "the first counts")
+            wait_for(lambda: counted(0), "the first counts", within=300)
             seen = sum(counts.latest.values())
             assert spark.kill_executor(random.Random(1))
             written = lines.counts.total()
-            wait_for(lambda: counted(written), 300, "counts after an executor was killed")
+            wait_for(lambda: counted(written), "counts after an executor was killed", within=300)
             brokers.brokers[brokers.leader(_OUTPUT)].kill()
             written_later = lines.counts.total()
-            wait_for(lambda: counted(written_later), 300, "counts after a broker was killed")
+            wait_for(lambda: counted(written_later), "counts after a broker was killed", within=300)
             lines.finish()
-            wait_for(lambda: counts.read() == dict(lines.counts), 300, "all words counted")
+            wait_for(lambda: counts.read() == dict(lines.counts), "all words counted", within=300)
             time.sleep(2)
             assert counts.read() == dict(lines.counts)
             print(f"\n{lines.lines} lines, {lines.counts.total()} words, {seen} of them before the first kill")

@@ -9,17 +9,18 @@ The jars stay in `.cache/` of the repository (about 95 files); `available()` say
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import shutil
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
+from tests.support.clock import wait_for
 from tests.support.ports import free_port
 
 VERSION = "4.3.0"
@@ -173,7 +174,7 @@ class ReferenceKafka:
         if done.returncode != 0:
             raise ReferenceUnavailable(f"Kafka's storage tool failed:\n{done.stdout}{done.stderr}")
 
-    def start(self, timeout: float = 60) -> ReferenceKafka:
+    def start(self) -> ReferenceKafka:
         self.format()
         command = [
             "java",
@@ -190,17 +191,20 @@ class ReferenceKafka:
                 stderr=out,
                 stdin=subprocess.DEVNULL,
             )
-        deadline = time.monotonic() + timeout
-        while time.monotonic() < deadline:
-            if self.process.poll() is not None:
-                raise ReferenceUnavailable(f"Kafka ended at its start:\n{self._tail()}")
-            try:
-                with socket.create_connection(("127.0.0.1", self.port), timeout=0.2):
-                    return self
-            except OSError:
-                time.sleep(0.05)
-        self.stop()
-        raise ReferenceUnavailable(f"Kafka did not listen within {timeout} s:\n{self._tail()}")
+        try:
+            wait_for(self._listens, lambda: f"Kafka to listen:\n{self._tail()}")
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def _listens(self) -> bool:
+        assert self.process is not None
+        if self.process.poll() is not None:
+            raise ReferenceUnavailable(f"Kafka ended at its start:\n{self._tail()}")
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
+            return True
+        return False
 
     def _tail(self) -> str:
         return (self.directory / "kafka.out").read_text(errors="replace")[-3000:]

@@ -50,7 +50,7 @@ class ChaosProxy:
 
     def __enter__(self) -> ChaosProxy:
         self._thread.start()
-        self.port = self._started.result(10)
+        self.port = self._started.result(60)
         return self
 
     def __exit__(

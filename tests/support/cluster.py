@@ -7,7 +7,6 @@ with RunningCluster(tmp_path) as cluster:
 from __future__ import annotations
 
 import signal
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +15,7 @@ from typing import Any, Final
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from headrace.testing.process import BrokerProcess
+from tests.support.clock import wait_for
 from tests.support.network import STORE, Network
 from tests.support.ports import free_port
 from tests.support.zookeeper import ZooKeeperServer
@@ -151,7 +151,7 @@ class RunningCluster:
     ) -> None:
         client = self.admin()
         futures = client.create_topics([NewTopic(name, partitions, replicas, config=dict(config or {}))])
-        futures[name].result(30)
+        futures[name].result(60)
 
     def metadata(self, topic: str) -> dict[int, Any]:
         """Partition → its metadata, as some broker that answers tells it."""
@@ -167,7 +167,7 @@ class RunningCluster:
         raise RuntimeError(f"no broker tells about {topic}: {last}")
 
     def leader(self, topic: str, partition: int = 0) -> int:
-        return int(wait_for(lambda: self._leader_or_none(topic, partition), 30, f"a leader of {topic}-{partition}"))
+        return int(wait_for(lambda: self._leader_or_none(topic, partition), f"a leader of {topic}-{partition}"))
 
     def _leader_or_none(self, topic: str, partition: int) -> int | None:
         try:
@@ -176,7 +176,7 @@ class RunningCluster:
             return None
         return leader if leader > 0 else None
 
-    def wait_in_sync(self, topic: str, timeout: float = 60) -> None:
+    def wait_in_sync(self, topic: str) -> None:
         def complete() -> bool:
             try:
                 partitions = self.metadata(topic)
@@ -184,15 +184,4 @@ class RunningCluster:
                 return False
             return all(p.leader > 0 and len(p.isrs) == len(p.replicas) for p in partitions.values())
 
-        wait_for(complete, timeout, f"all replicas of {topic} in sync")
-
-
-def wait_for(condition: Callable[[], Any], timeout: float, what: str) -> Any:
-    deadline = time.monotonic() + timeout
-    while True:
-        found = condition()
-        if found:
-            return found
-        if time.monotonic() > deadline:
-            raise AssertionError(f"{what}: not within {timeout:g} s")
-        time.sleep(0.1)
+        wait_for(complete, f"all replicas of {topic} in sync")

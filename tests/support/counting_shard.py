@@ -9,6 +9,7 @@ from typing import Any
 from headrace.coordinators.runtime.runtime import CoordinatorRuntime, Result
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.records.builder import Record
+from tests.support.clock import PATIENCE_S
 from tests.support.coordinator_logs import MemoryLog
 
 
@@ -66,7 +67,7 @@ def put(key: bytes, value: bytes, **more: Any) -> Callable[[Counters, int], Resu
 
 def on_loop(scenario: Callable[[], Awaitable[None]]) -> None:
     async def bounded() -> None:
-        await asyncio.wait_for(_as_coroutine(scenario), 10)
+        await asyncio.wait_for(_as_coroutine(scenario), PATIENCE_S)
 
     asyncio.run(bounded())
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import socket
 import struct
-import time
 import uuid
 from typing import Any
 
@@ -15,6 +14,7 @@ from headrace.coordinators.group.core.classic.embedded_protocol import (
     write_subscription,
 )
 from headrace.wire import codec
+from tests.support.clock import wait_for
 
 FIND, JOIN, SYNC, BEAT, LEAVE, COMMIT, FETCH = 10, 11, 14, 12, 13, 8, 9
 DESCRIBE, LIST, DELETE, OFFSET_DELETE, CONSUMER_BEAT, CONSUMER_DESCRIBE = 15, 16, 42, 47, 68, 69
@@ -86,13 +86,12 @@ class Client:
 
 def patient_find(client: Client, group: str) -> None:
     """Until the group's coordinator is there and loaded."""
-    deadline = time.monotonic() + 60
-    while True:
+
+    def is_loaded() -> bool:
         found = client.ask(FIND, 4, {"key_type": 0, "coordinator_keys": [group]}).coordinators[0]
-        if not found.error_code and int(beat(client, group, "nobody", 0).error_code) == UNKNOWN_MEMBER_ID:
-            return
-        assert time.monotonic() < deadline, found
-        time.sleep(0.05)
+        return not found.error_code and int(beat(client, group, "nobody", 0).error_code) == UNKNOWN_MEMBER_ID
+
+    wait_for(is_loaded, f"the coordinator of {group}")
 
 
 def join(client: Client, group: str, version: int = 5, **changes: Any) -> Any:

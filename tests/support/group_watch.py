@@ -105,7 +105,7 @@ class Load(threading.Thread):
                 )
                 number += 1
             self._producer.poll(0)
-        assert self._producer.flush(30) == 0
+        assert self._producer.flush(60) == 0
 
     def _delivered(self, error: object, message: object) -> None:
         if error is None:

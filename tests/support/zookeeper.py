@@ -10,11 +10,11 @@ import os
 import signal
 import socket
 import subprocess
-import time
 from pathlib import Path
 from types import TracebackType
 
 from headrace.coordination import zookeeper_server
+from tests.support.clock import wait_for
 from tests.support.ports import free_port
 
 
@@ -50,28 +50,29 @@ class ZooKeeperServer:
     def connect(self) -> str:
         return f"{self.host}:{self.port}"
 
-    def start(self, timeout: float = 30) -> ZooKeeperServer:
+    def start(self) -> ZooKeeperServer:
+        """Returns when it serves; one of an ensemble serves once it knows the ensemble's leader."""
+        self.launch()
+        try:
+            wait_for(self._serves, lambda: f"ZooKeeper to serve:\n{self._tail()}")
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def launch(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
         file = self.directory / "zoo.cfg"
         file.write_text(
             f"dataDir={self.directory / 'data'}\nclientPort={self.port}\nclientPortAddress={self.host}\n"
             f"tickTime={self.tick_ms}\nmaxClientCnxns=0\nadmin.enableServer=false\nminSessionTimeout=1000\n"
             "maxSessionTimeout=60000\n"
-            f"4lw.commands.whitelist=ruok,stat,srvr\n{self.extra}"
+            f"4lw.commands.whitelist=stat,srvr\n{self.extra}"
         )
         with (self.directory / "zookeeper.out").open("ab") as out:
             self.process = subprocess.Popen(
                 zookeeper_server.command(file, heap="128m"), stdout=out, stderr=out, stdin=subprocess.DEVNULL
             )
-        deadline = time.monotonic() + timeout
-        while time.monotonic() < deadline:
-            if self.process.poll() is not None:
-                raise RuntimeError(f"ZooKeeper ended at its start:\n{self._tail()}")
-            if self._is_ok():
-                return self
-            time.sleep(0.05)
-        self.stop()
-        raise RuntimeError(f"ZooKeeper did not answer within {timeout} s:\n{self._tail()}")
 
     def ask(self, command: str) -> str:
         """The answer to one of ZooKeeper's four-letter commands; empty when there is none."""
@@ -86,8 +87,10 @@ class ZooKeeperServer:
         except OSError:
             return ""
 
-    def _is_ok(self) -> bool:
-        return self.ask("ruok") == "imok"
+    def _serves(self) -> bool:
+        """It listens, and answers `ruok`, before it serves."""
+        assert self.process is not None and self.process.poll() is None, f"ZooKeeper ended:\n{self._tail()}"
+        return "Mode: " in self.ask("srvr")
 
     def _tail(self) -> str:
         return (self.directory / "zookeeper.out").read_text(errors="replace")[-3000:]
@@ -139,12 +142,10 @@ class ZooKeeperEnsemble:
 
     def __enter__(self) -> ZooKeeperEnsemble:
         for server in self.servers:
-            server.start()
-        deadline = time.monotonic() + 30
-        while not any("Mode: leader" in server.ask("srvr") for server in self.servers):
-            if time.monotonic() > deadline:
-                raise RuntimeError("the ensemble did not elect a leader within 30 s")
-            time.sleep(0.1)
+            server.launch()
+        wait_for(
+            lambda: all("Mode: " in server.ask("srvr") for server in self.servers), "the ensemble to elect a leader"
+        )
         return self
 
     def __exit__(

@@ -12,6 +12,7 @@ from headrace.broker import failed_disks
 from headrace.broker.failed_disks import FailedDisks
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.kernel.ids import TopicPartition
+from tests.support.clock import PATIENCE_S
 
 LOST = [TopicPartition("t", 1)]
 
@@ -43,7 +44,7 @@ def test_a_report_that_was_refused_is_made_again(monkeypatch: pytest.MonkeyPatch
         controller = Controller(refusals=2)
         disks = FailedDisks(controller, logs)
         disks.tell()
-        assert await asyncio.wait_for(controller.heard.get(), 10) == LOST
+        assert await asyncio.wait_for(controller.heard.get(), PATIENCE_S) == LOST
         assert controller.asked == 3
         await disks.close()
 
@@ -55,9 +56,9 @@ def test_a_new_registration_hears_of_it_again_and_whole_disks_are_not_mentioned(
         controller = Controller(refusals=0)
         disks = FailedDisks(controller, logs)
         disks.tell()
-        assert await asyncio.wait_for(controller.heard.get(), 10) == LOST
+        assert await asyncio.wait_for(controller.heard.get(), PATIENCE_S) == LOST
         disks.tell()
-        assert await asyncio.wait_for(controller.heard.get(), 10) == LOST
+        assert await asyncio.wait_for(controller.heard.get(), PATIENCE_S) == LOST
         whole = FailedDisks(controller, list)
         whole.tell()
         assert controller.asked == 2

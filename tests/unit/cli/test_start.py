@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 from headrace.cli.start import UsageError, parse_arguments
 from headrace.config import ConfigError
 from headrace.wire import codec
+from tests.support.clock import wait_for
 
 HEADRACE = [sys.executable, "-m", "headrace.cli", "start"]
 
@@ -99,11 +99,15 @@ def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
     command = [sys.executable, "-c", NEVER_STOPS, "--data", str(tmp_path / "data"), "--listen", "127.0.0.1:0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         first_line(process)
-        deadline = time.monotonic() + 20
-        while process.poll() is None and time.monotonic() < deadline:
+
+        def ended() -> bool:
             process.send_signal(signal.SIGTERM)
-            time.sleep(0.05)
-        process.kill()
+            return process.poll() is not None
+
+        try:
+            wait_for(ended, "the broker to end")
+        finally:
+            process.kill()
     assert process.returncode == 130
 
 

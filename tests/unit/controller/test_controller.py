@@ -24,6 +24,7 @@ from headrace.coordination.embedded import EmbeddedStore
 from headrace.coordination.store import BadVersion, Check, Create, Delete, Node, Op, Set
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.kernel.ids import TopicPartition
+from tests.support.clock import PATIENCE_S
 
 NONE = ErrorCode.none
 
@@ -61,7 +62,7 @@ async def cleared(cluster: Opened) -> None:
 
 
 async def active(cluster: Opened) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while not cluster.controller.is_active:  # noqa: ASYNC110 (nobody announces it)
             await asyncio.sleep(0.01)
 

@@ -14,7 +14,7 @@ from headrace.kernel.errors import ErrorCode
 from headrace.kernel.ids import TopicPartition
 from headrace.testing import RunningBroker, broker
 from headrace.wire import codec
-from tests.support.cluster import wait_for
+from tests.support.clock import wait_for
 from tests.support.zookeeper import ZooKeeperServer, available
 
 pytestmark = pytest.mark.skipif(not available(), reason="needs Java and a ZooKeeper server (pyspark carries one)")
@@ -148,7 +148,7 @@ def test_what_brokers_themselves_ask_reaches_the_controller(brokers: tuple[Runni
     assert loop is not None
 
     def run(ask: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(ask, loop).result(20)
+        return asyncio.run_coroutine_threadsafe(ask, loop).result(60)
 
     results = run(gateway.create_topics([NewTopic("asked", 2, 2), NewTopic("asked", 2, 2)]))
     assert [result.error for result in results] == [ErrorCode.invalid_request]
@@ -190,7 +190,7 @@ def test_a_failed_disk_costs_its_broker_the_leadership_of_what_lay_on_it(
         infos = view.current.topics["spread"].partitions
         return all((2 not in info.isr and info.leader == 1) for index, info in enumerate(infos) if index in hit)
 
-    wait_for(told, 10, "other leaders for what lay on the failed disk")
+    wait_for(told, "other leaders for what lay on the failed disk")
     after = view.current.topics["spread"].partitions
     spared = set(range(8)) - hit
     assert [(after[i].leader, after[i].isr) for i in spared] == [(before[i].leader, before[i].isr) for i in spared]

@@ -23,6 +23,7 @@ from headrace.controller.topic_operations import Growth
 from headrace.coordination.store import StoreFailed
 from headrace.coordination.zookeeper import ZooKeeperStore
 from headrace.kernel.errors import ErrorCode, Refused
+from tests.support.clock import PATIENCE_S, wait_on_loop
 from tests.support.zookeeper import ZooKeeperServer, available
 
 pytestmark = pytest.mark.skipif(not available(), reason="needs Java and a ZooKeeper server (pyspark carries one)")
@@ -57,7 +58,7 @@ class Member:
         return self.view.current
 
     async def start(self) -> Member:
-        await self.store.connect(10)
+        await self.store.connect(PATIENCE_S)
         await self.member.prepare()
         await self.member.start()
         return self
@@ -76,14 +77,8 @@ class Member:
         thief.stop()
         thief.close()
 
-    async def sees(self, condition: Callable[[ClusterImage], bool], timeout: float = 10) -> None:
+    async def sees(self, condition: Callable[[ClusterImage], bool], timeout: float = PATIENCE_S) -> None:
         assert await self.view.wait_until(condition, timeout), self.image
-
-
-async def until(condition: Callable[[], bool], timeout: float) -> None:
-    async with asyncio.timeout(timeout):
-        while not condition():  # noqa: ASYNC110 (a clock ends the lease, nobody announces it)
-            await asyncio.sleep(0.02)
 
 
 def cluster(
@@ -151,7 +146,7 @@ def test_allowing_unclean_elections_for_all_topics_ends_the_wait_for_a_leader(se
         assert answer.error is ErrorCode.none
         await first.stop()
         await second.sees(lambda image: image.topics["a"].partitions[0].leader == NO_LEADER)
-        await until(lambda: second.member.controller.is_active, 5)
+        await wait_on_loop(lambda: second.member.controller.is_active, "the second broker to be controller")
         assert second.member.controller.unclean_elections == 0
         allow = [KeyChange("unclean.leader.election.enable", 0, "true")]
         [result] = await second.member.controller.change_configs([("broker", "", allow)])
@@ -202,10 +197,10 @@ def test_zookeeper_away_ends_the_lease_and_back_renews_it(tmp_path: Path) -> Non
         async def use(members: list[Member]) -> None:
             await members[0].member.controller.create_topics([NewTopic("a", 2, 2)])
             own.kill()
-            await until(lambda: not any(member.member.lease_held() for member in members), 5)
+            await wait_on_loop(lambda: not any(member.member.lease_held() for member in members), "all leases to end")
             await asyncio.to_thread(own.start)
-            await until(lambda: all(member.member.lease_held() for member in members), 15)
-            await until(lambda: any(member.member.controller.is_active for member in members), 10)
+            await wait_on_loop(lambda: all(member.member.lease_held() for member in members), "all leases")
+            await wait_on_loop(lambda: any(member.member.controller.is_active for member in members), "a controller")
             active = next(m for m in members if m.member.controller.is_active)
             assert (await active.member.controller.create_topics([NewTopic("b", 2, 2)]))[0].error is ErrorCode.none
             for member in members:
@@ -250,7 +245,7 @@ def test_large_topics_with_long_names_fit_the_ensembles_limits(server: ZooKeeper
         assert members[1].image == await load_image(members[1].store)
         # Every partition moves at once.
         await members.pop().stop()
-        await members[0].sees(lambda image: all(info.leader == 1 for _, _, info in image.partitions()), 20)
+        await members[0].sees(lambda image: all(info.leader == 1 for _, _, info in image.partitions()))
         assert members[0].image == await load_image(members[0].store)
         await controller.delete_topics([(name, None) for name in members[0].image.topics])
         await controller.create_topics([NewTopic("probe")], validate_only=True)

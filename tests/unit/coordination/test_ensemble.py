@@ -10,6 +10,7 @@ import pytest
 
 from headrace.coordination.store import ConnectionLost, SessionEvent
 from headrace.coordination.zookeeper import ZooKeeperStore
+from tests.support.clock import PATIENCE_S
 from tests.support.zookeeper import ZooKeeperEnsemble, available
 
 pytestmark = pytest.mark.skipif(not available(), reason="needs Java and a ZooKeeper server (pyspark carries one)")
@@ -28,7 +29,7 @@ def test_a_session_outlives_the_ensembles_leader(tmp_path: Path) -> None:
             session = store.session_id
             leader = await asyncio.to_thread(ensemble.leader)
             await asyncio.to_thread(leader.kill)
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(PATIENCE_S):
                 while True:
                     try:
                         await store.set("/n", b"1")

@@ -14,7 +14,7 @@ import pytest
 from headrace.coordination.last_will import LastWill, end_session
 from headrace.coordination.store import NodeExists
 from headrace.coordination.zookeeper import ZooKeeperStore
-from tests.support.cluster import wait_for
+from tests.support.clock import wait_for
 from tests.support.ports import free_port
 from tests.support.zookeeper import ZooKeeperServer, available
 
@@ -74,7 +74,7 @@ def test_a_process_that_dies_is_gone_at_once(
     assert is_there(server)
     member.send_signal(by)
     member.wait(20)
-    wait_for(lambda: not is_there(server), 20, "the session to end")
+    wait_for(lambda: not is_there(server), "the session to end")
 
 
 def test_a_process_that_stands_still_is_left_alone(server: ZooKeeperServer, member: subprocess.Popen[str]) -> None:
@@ -93,7 +93,7 @@ def test_one_that_takes_its_leave_leaves_nobody_behind(server: ZooKeeperServer, 
     member.stdin.write("leave\n")
     member.stdin.flush()
     assert member.wait(20) == 0
-    wait_for(lambda: not Path(f"/proc/{companion}").exists(), 20, "the companion to end")
+    wait_for(lambda: not Path(f"/proc/{companion}").exists(), "the companion to end")
     assert not is_there(server)
 
 

@@ -22,6 +22,7 @@ from headrace.testing.simulation import virtual_loop
 from headrace.testing.simulation.network import SimulatedNetwork
 from headrace.testing.simulation.store import STORE_NODE, SimulatedStore, SimulatedZooKeeper
 from headrace.wire import codec
+from tests.support.clock import PATIENCE_S
 
 ALLOCATE_PRODUCER_IDS = 67
 
@@ -43,7 +44,7 @@ class Place:
     async def tidy(self) -> None:
         """Returns when no letter is left."""
         changed = asyncio.Event()
-        async with asyncio.timeout(10.0):
+        async with asyncio.timeout(PATIENCE_S):
             while await self.sender.children(paths.LETTERS, watch=changed.set):
                 await changed.wait()
                 changed.clear()

@@ -25,6 +25,7 @@ from headrace.coordination.store import (
     ensure_path,
 )
 from headrace.coordination.zookeeper import ZooKeeperStore
+from tests.support.clock import PATIENCE_S
 from tests.support.zookeeper import ZooKeeperServer, available
 
 OpenStore = Callable[[], contextlib.AbstractAsyncContextManager[Store]]
@@ -180,7 +181,7 @@ def test_a_watch_fires_once_on_the_next_change(open_store: OpenStore) -> None:
             seen.clear()
             changed.clear()
             await change
-            await asyncio.wait_for(changed.wait(), 5)
+            await asyncio.wait_for(changed.wait(), PATIENCE_S)
             await asyncio.sleep(0.02)
             return list(seen)
 

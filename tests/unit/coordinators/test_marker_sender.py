@@ -15,6 +15,7 @@ from headrace.coordinators.txn.marker_writer import EndMarker
 from headrace.coordinators.txn.verification_guards import VerificationGuards
 from headrace.kernel.errors import ErrorCode, NotLeader
 from headrace.kernel.ids import TopicPartition
+from tests.support.clock import PATIENCE_S
 
 HERE, THERE = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -69,7 +70,7 @@ class World:
     async def finished(self) -> None:
         task = self.sender.pending("id")
         if task is not None:
-            await asyncio.wait_for(task, 5)
+            await asyncio.wait_for(task, PATIENCE_S)
 
 
 def prepared(*places: TopicPartition) -> Transaction:

@@ -18,6 +18,7 @@ import pytest
 from headrace.net.connection import Connection
 from headrace.net.listener import CannotListen, ConnectionLimits, Listeners
 from headrace.net.replies import CLOSE, Pending, Reply
+from tests.support.clock import PATIENCE_S, Stopwatch, wait_on_loop
 
 
 def frame(body: bytes) -> bytes:
@@ -50,13 +51,8 @@ def echo(request: memoryview, connection: Connection) -> Reply:
     return frame(bytes(request))
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110 - the condition is a plain counter of the code under test
-        await asyncio.sleep(0.001)
-
-
 def run(test: Callable[[], Any]) -> None:
-    asyncio.run(asyncio.wait_for(test(), 20))
+    asyncio.run(asyncio.wait_for(test(), PATIENCE_S))
 
 
 def test_pipelined_frames_are_answered_in_order() -> None:
@@ -148,7 +144,7 @@ def test_overlapping_answers_leave_in_request_order_however_they_finish() -> Non
         async with serving(serve) as (_, port):
             reader, writer = await connect(port)
             writer.write(frame(b"a") + frame(b"b") + frame(b"c"))
-            await asyncio.wait_for(gates[b"b"].wait(), 5)
+            await asyncio.wait_for(gates[b"b"].wait(), PATIENCE_S)
             gates[b"a"].set()
             assert [await read_frame(reader) for _ in range(3)] == [b"a", b"b", b"c"]
             writer.close()
@@ -237,7 +233,7 @@ def test_a_promised_frame_takes_memory_only_as_it_comes() -> None:
         async with serving(echo) as (listeners, port):
             _, writer = await connect(port)
             writer.write(struct.pack(">i", 100 * 1024 * 1024) + b"x" * 100)
-            await until(lambda: listeners.traffic.bytes_in == 104)
+            await wait_on_loop(lambda: listeners.traffic.bytes_in == 104, "104 counted bytes")
             assert listeners.pool.lent_bytes <= 4 * 1024 * 1024
             writer.close()
 
@@ -252,7 +248,7 @@ def test_connections_beyond_the_limits_are_refused_and_room_comes_back() -> None
             assert await refused.read() == b""
             assert listeners.traffic.refused == 1
             kept[0][1].close()
-            await until(lambda: len(listeners.connections) == 1)
+            await wait_on_loop(lambda: len(listeners.connections) == 1, "one connection")
             reader, writer = await connect(port)
             writer.write(frame(b"in"))
             assert await read_frame(reader) == b"in"
@@ -304,12 +300,11 @@ def test_a_throttled_client_waits_and_others_do_not() -> None:
             long_throttled, short_throttled, other = [await connect(port) for _ in range(3)]
             long_throttled[1].write(frame(b"60000") + frame(b"a minute later"))
             assert await read_frame(long_throttled[0]) == b"60000"
-            loop = asyncio.get_running_loop()
-            started = loop.time()
+            watch = Stopwatch()
             short_throttled[1].write(frame(b"50") + frame(b"next"))
             assert await read_frame(short_throttled[0]) == b"50"
             assert await read_frame(short_throttled[0]) == b"next"
-            assert loop.time() - started >= 0.04
+            watch.at_least(0.05)
             other[1].write(frame(b"other"))
             assert await read_frame(other[0]) == b"other"
             assert served == [b"60000", b"50", b"next", b"other"]
@@ -376,7 +371,7 @@ def test_connections_have_the_send_buffer_that_was_asked_for(asked: int, there: 
     async def test() -> None:
         async with serving(echo, ConnectionLimits(send_buffer_bytes=asked)) as (listeners, port):
             _, writer = await connect(port)
-            await until(lambda: bool(listeners.connections))
+            await wait_on_loop(lambda: listeners.connections, "a connection")
             (connection,) = listeners.connections
             # Linux doubles what is asked for, for its own needs.
             assert connection._sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) == there

@@ -14,6 +14,7 @@ from headrace.net.buffers import BufferPool
 from headrace.net.connection import Connection
 from headrace.net.replies import CLOSE, Pending, Reply
 from headrace.net.traffic import Traffic
+from tests.support.clock import PATIENCE_S
 
 
 def frame(body: bytes) -> bytes:
@@ -53,7 +54,7 @@ async def received(client: socket.socket, size: int) -> bytes:
 
 
 def run(test: Callable[[], Any]) -> None:
-    asyncio.run(asyncio.wait_for(test(), 20))
+    asyncio.run(asyncio.wait_for(test(), PATIENCE_S))
 
 
 @pytest.mark.parametrize("at_once", [False, True])

@@ -14,6 +14,7 @@ from headrace.kernel.errors import ErrorCode
 from headrace.replication.fetcher import FetchSettings, LeaderFetcher
 from headrace.replication.leader_channel import ReplicaFetch
 from headrace.wire.replica_fetch import AnsweredPartition, FetchAnswer
+from tests.support.clock import PATIENCE_S
 
 TOPIC = uuid.UUID(int=5)
 
@@ -62,7 +63,7 @@ def following(check: Callable[[LeaderFetcher, Leader], Awaitable[None]]) -> None
         settings = FetchSettings(wait_max_ms=500, backoff_ms=1000)
         fetcher = LeaderFetcher(2, lambda: ("here", 1), lambda: (1, 7), settings, quiet, leader.open)  # type: ignore[arg-type]
         fetcher.add(partition(0, leader_epoch=0))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             await check(fetcher, leader)
         await fetcher.close()
 

@@ -18,6 +18,7 @@ from headrace.storage.files import CLEANED_SUFFIX, SWAP_SUFFIX
 from headrace.storage.log import Log
 from headrace.storage.log_config import LogConfig
 from headrace.storage.log_dirs import LogDirs, StorageSettings
+from tests.support.clock import PATIENCE_S
 from tests.support.compacted_logs import COMPACT, HOUR_MS, latest, put, visible
 from tests.support.logs import NOW_MS, directory_in_memory
 
@@ -119,7 +120,7 @@ def test_a_stop_ends_a_round_that_would_take_days_and_nothing_of_it_stays(tmp_pa
         running = asyncio.create_task(rounds.run_one(NOW_MS))
         await asyncio.sleep(0)
         rounds.stop()
-        assert await asyncio.wait_for(running, 30) is None
+        assert await asyncio.wait_for(running, PATIENCE_S) is None
         assert visible(log) == before
         assert not [path for path in log.directory.iterdir() if path.name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX))]
         dirs.close()

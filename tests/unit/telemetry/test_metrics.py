@@ -78,7 +78,7 @@ def test_a_metric_that_nobody_declared_is_a_bug() -> None:
 def get(port: int, path: str = "/metrics", accept: str = "") -> tuple[int, str, str]:
     request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers={"Accept": accept})
     try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             return answer.status, answer.headers["Content-Type"], answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.headers["Content-Type"], error.read().decode()

@@ -1,0 +1,82 @@
+"""The only clock that tests read: conditions that a test awaits, and durations that it compares.
+
+    wait_for(lambda: broker.is_up, "the broker to serve")       # fails with that sentence after PATIENCE_S
+    watch = Stopwatch()
+    watch.at_least(0.1)                                         # a lower bound, minus the grain of the clocks
+    watch.at_most(30, because="the request waits for nothing")  # an upper bound has a reason
+
+A busy machine stops any process for seconds. So a test awaits a condition for far longer than it ever takes, and
+compares a duration from above only where the alternative is several times longer. `tests/unit/tools/test_test_style.py`
+keeps other clocks out of the tests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+T = TypeVar("T")
+
+# Longer than any condition takes beside a load of ten times the processors, and well below pytest's limit for a test.
+PATIENCE_S: Final = 120.0
+# Timers of uvloop and of the JVM count whole milliseconds and round the moment they start at: one may end up to a
+# millisecond early by the clock of each side.
+GRAIN_S: Final = 0.005
+_POLL_S: Final = 0.05
+
+
+def wait_for(
+    condition: Callable[[], T], what: str | Callable[[], str], *, within: float = PATIENCE_S, poll: float = _POLL_S
+) -> T:
+    """The first true value of `condition`. `what` ends the sentence "waited for …", or gives it when the test fails.
+    `within` is shorter only where the condition would become true by itself later, for another reason.
+    """
+    watch = Stopwatch()
+    while not (found := condition()):
+        if watch.seconds > within:
+            raise AssertionError(_failure(what, within))
+        time.sleep(poll)
+    return found
+
+
+async def wait_on_loop(condition: Callable[[], T], what: str, *, within: float = PATIENCE_S) -> T:
+    """The same for a test on an event loop, which goes on meanwhile."""
+    watch = Stopwatch()
+    while not (found := condition()):
+        if watch.seconds > within:
+            raise AssertionError(_failure(what, within))
+        await asyncio.sleep(0.001)
+    return found
+
+
+def _failure(what: str | Callable[[], str], within: float) -> str:
+    return f"waited {within:g} s for {what if isinstance(what, str) else what()}"
+
+
+class Stopwatch:
+    """Runs from its construction on."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """For pacing and for figures that a test prints; a test compares with `at_least` and `at_most`."""
+        return time.monotonic() - self._began
+
+    def restart(self) -> None:
+        self._began = time.monotonic()
+
+    def has_run(self, seconds: float) -> bool:
+        """For loops that go on for a time."""
+        return self.seconds >= seconds
+
+    def at_least(self, seconds: float) -> None:
+        passed = self.seconds
+        assert passed >= seconds - GRAIN_S, f"{passed:.4f} s passed, and not {seconds:g} s"
+
+    def at_most(self, seconds: float, *, because: str) -> None:
+        passed = self.seconds
+        assert passed <= seconds, f"{passed:.1f} s passed, and not at most {seconds:g} s: {because}"
