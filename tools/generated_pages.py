@@ -17,7 +17,7 @@ GENERATORS = (
 
 def main(arguments: list[str]) -> int:
     there = [["-m", name] for name in GENERATORS if importlib.util.find_spec(name) is not None]
-    there.append([str(Path(__file__).with_name("message_types.py"))])
+    there += [[str(Path(__file__).with_name(name))] for name in ("message_types.py", "config_attributes.py")]
     return max(subprocess.run([sys.executable, *name, *arguments], check=False).returncode for name in there)
 
 

@@ -55,7 +55,7 @@ class TopicCreation:
         self._under_way: dict[str, asyncio.Task[bool]] = {}
 
     def is_enabled(self) -> bool:
-        return bool(self._config()["auto.create.topics.enable"])
+        return self._config().auto_create_topics_enable
 
     def begin(self, names: Iterable[str]) -> None:
         """Sets the creation of each going, unless it is under way already."""

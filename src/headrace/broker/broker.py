@@ -103,7 +103,7 @@ class Broker:
         known_id = _known_cluster_id(config)
         cluster_id = await answered("the cluster's id", lambda: prepare_store(store, known_id))
         self.config = config = await answered("a broker id", partial(_with_identity, config, store))
-        broker_id = int(config["broker.id"])
+        broker_id = config.broker_id
         image = await answered("the cluster's image", lambda: load_image(store))
         live = LiveConfig(config, broker_id)
         live.follow(ClusterImage(), image)
@@ -125,7 +125,7 @@ class Broker:
         self._housekeeping = Housekeeping(self.log_dirs, live, self.parts.replicated_up_to)
         await member.start(image)
         self._opened.append("member")
-        await self.watching.start(str(config["metrics.listen"]))
+        await self.watching.start(config.metrics_listen)
         self.connections.start()
         self._housekeeping.start()
         log.info("broker %d started in %.0f ms", broker_id, (time.perf_counter() - began) * 1000)
@@ -200,7 +200,7 @@ class Broker:
 
     def _own_info(self, broker_id: int, config: BrokerConfig) -> BrokerInfo:
         endpoints = tuple(Endpoint(one.name, one.host, one.port, one.protocol) for one in self.listeners.advertised)
-        return BrokerInfo(broker_id, -1, endpoints, config["broker.rack"], features=OWN_RANGES)
+        return BrokerInfo(broker_id, -1, endpoints, config.broker_rack, features=OWN_RANGES)
 
     # --- stopping ---
 
@@ -214,9 +214,9 @@ class Broker:
 
     async def _hand_over(self) -> None:
         """Leadership goes to others before the connections end; alone there is nobody to give it to."""
-        if self.config.stands_alone or not self.config["controlled.shutdown.enable"]:
+        if self.config.stands_alone or not self.config.controlled_shutdown_enable:
             return
-        view, broker_id = self.parts.gateway.view, int(self.config["broker.id"])
+        view, broker_id = self.parts.gateway.view, self.config.broker_id
         led = led_topics(view.current, broker_id)
         handing = asyncio.ensure_future(self.parts.gateway.controlled_shutdown(timeout=_HAND_OVER_WITHIN_S))
         try:
@@ -278,14 +278,14 @@ class Broker:
 
 async def _with_identity(config: BrokerConfig, store: Store) -> BrokerConfig:
     """A broker without an id takes the one its directory has; a new one is given one by its cluster, or 0 alone."""
-    if int(config["broker.id"]) >= 0:
+    if config.broker_id >= 0:
         return config
     known = _meta_properties(config)
     found = known.get("node.id", known.get("broker.id"))
     if found is None and not config.stands_alone:
-        if not config["broker.id.generation.enable"]:
+        if not config.broker_id_generation_enable:
             raise ConfigError("broker.id", "-1", "must be set, because broker.id.generation.enable is false")
-        found = str(await generated_broker_id(store, int(config["reserved.broker.max.id"])))
+        found = str(await generated_broker_id(store, config.reserved_broker_max_id))
     return config.with_static({"broker.id": found or str(_FIRST_BROKER_ID)})
 
 
@@ -306,19 +306,19 @@ def _meta_properties(config: BrokerConfig) -> dict[str, str]:
 
 def _limits(config: BrokerConfig) -> ConnectionLimits:
     overrides = {}
-    for pair in config["max.connections.per.ip.overrides"] or ():
+    for pair in config.max_connections_per_ip_overrides or ():
         address, _, count = str(pair).rpartition(":")
         if address and count.isdigit():
             overrides[address] = int(count)
     return ConnectionLimits(
-        max_frame_bytes=int(config["socket.request.max.bytes"]),
-        max_connections=int(config["max.connections"]),
-        max_connections_per_ip=int(config["max.connections.per.ip"]),
+        max_frame_bytes=config.socket_request_max_bytes,
+        max_connections=config.max_connections,
+        max_connections_per_ip=config.max_connections_per_ip,
         per_ip_overrides=overrides,
-        idle_ms=int(config["connections.max.idle.ms"]),
-        send_buffer_bytes=int(config["socket.send.buffer.bytes"]),
+        idle_ms=config.connections_max_idle_ms,
+        send_buffer_bytes=config.socket_send_buffer_bytes,
         # Kafka's default of 50 is small for clients that all come back at once after a restart.
-        backlog=max(ConnectionLimits.backlog, int(config["socket.listen.backlog.size"])),
+        backlog=max(ConnectionLimits.backlog, config.socket_listen_backlog_size),
     )
 
 

@@ -55,7 +55,7 @@ class Coordinators:
             view,
             broker_id,
             GroupSettings.from_config(config),
-            partition_count=int(config["offsets.topic.num.partitions"]),
+            partition_count=config.offsets_topic_num_partitions,
         )
         self.producer_ids = ProducerIds(allocate)
         guards = VerificationGuards()
@@ -66,13 +66,13 @@ class Coordinators:
             self.marker_writer,
             peers,
             TransactionSettings(
-                max_timeout_ms=int(config["transaction.max.timeout.ms"]),
-                id_expiration_ms=int(config["transactional.id.expiration.ms"]),
-                abort_interval_ms=int(config["transaction.abort.timed.out.transaction.cleanup.interval.ms"]),
-                expire_interval_ms=int(config["transaction.remove.expired.transaction.cleanup.interval.ms"]),
+                max_timeout_ms=config.transaction_max_timeout_ms,
+                id_expiration_ms=config.transactional_id_expiration_ms,
+                abort_interval_ms=config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
+                expire_interval_ms=config.transaction_remove_expired_transaction_cleanup_interval_ms,
             ),
-            partition_count=int(config["transaction.state.log.num.partitions"]),
-            load_bytes=int(config["transaction.state.log.load.buffer.size"]),
+            partition_count=config.transaction_state_log_num_partitions,
+            load_bytes=config.transaction_state_log_load_buffer_size,
         )
         self.verification = TransactionVerification(
             self.transactions,
@@ -81,14 +81,14 @@ class Coordinators:
             view,
             broker_id,
             peers,
-            verifies=bool(config["transaction.partition.verification.enable"]),
+            verifies=config.transaction_partition_verification_enable,
         )
 
         self.shares = Shares(config, view, partitions, broker_id, self.groups, creation, peers, catch_up)
 
     def settings_changed(self, config: BrokerConfig) -> None:
         self.groups.settings_changed(GroupSettings.from_config(config))
-        self.verification.verifies = bool(config["transaction.partition.verification.enable"])
+        self.verification.verifies = config.transaction_partition_verification_enable
 
     def follow(self, old: ClusterImage, new: ClusterImage) -> None:
         self.groups.follow(old, new)

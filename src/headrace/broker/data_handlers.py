@@ -40,16 +40,16 @@ def data_handlers(
     metering: Metering,
 ) -> list[Handler]:
     leaders = Leaders(view)
-    sessions = FetchSessions(int(config["max.incremental.fetch.session.cache.slots"]))
+    sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots)
     partitions.subscribe(lambda one: sessions.leads_more(time.monotonic_ns() // 1_000_000) if one.is_leader else None)
     return [
         Produce(partitions, leaders, TransactionGuard(partitions, coordinators.verification), metering),
-        Fetch(partitions, leaders, sessions, int(config["fetch.max.bytes"]), metering),
+        Fetch(partitions, leaders, sessions, config.fetch_max_bytes, metering),
         ListOffsets(partitions),
         OffsetForLeaderEpoch(partitions),
         DeleteRecords(partitions),
         Metadata(view, creation),
-        DescribeTopicPartitions(view, int(config["max.request.partition.size.limit"])),
+        DescribeTopicPartitions(view, config.max_request_partition_size_limit),
         DescribeCluster(view),
         DescribeProducers(partitions),
         DescribeQuorum(partitions),

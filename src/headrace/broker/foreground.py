@@ -31,7 +31,7 @@ _OBJECTS_BETWEEN_COLLECTIONS: Final = 20_000
 
 def serve_in_foreground(config: BrokerConfig, *, started: float, quiet: bool = False) -> int:
     """Runs until a signal; the exit code."""
-    set_up_logging("WARN" if quiet else str(config["log.level"]))
+    set_up_logging("WARN" if quiet else config.log_level)
     for warning in config.warnings:
         log.warning("%s", warning)
     allow_open_files()

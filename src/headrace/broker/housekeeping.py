@@ -66,11 +66,11 @@ class Housekeeping:
             "retention",
             self._interval("log.retention.check.interval.ms"),
             self._retention,
-            first_after_ms=self._config()["log.initial.task.delay.ms"],
+            first_after_ms=self._config().log_initial_task_delay_ms,
         )
         self._every("producer expiry", self._interval("producer.id.expiration.check.interval.ms"), self._expire)
         self._every("late deletions", lambda: _PURGE_EVERY_MS, self._purge)
-        if self._config()["log.cleaner.enable"]:
+        if self._config().log_cleaner_enable:
             self._every("compaction", self._interval("log.cleaner.backoff.ms"), self._compact)
 
     async def stop(self) -> None:
@@ -160,7 +160,7 @@ class Housekeeping:
             log.info("retention deleted %d segments", deleted)
 
     async def _expire(self) -> None:
-        self._log_dirs.expire_producers(now_ms(), int(self._config()["producer.id.expiration.ms"]))
+        self._log_dirs.expire_producers(now_ms(), self._config().producer_id_expiration_ms)
 
     async def _purge(self) -> None:
         # A large file takes its file system a while.

@@ -35,11 +35,11 @@ class Shares:
         self.states = ShareStateCoordinator(
             partitions,
             broker_id,
-            partition_count=int(config["share.coordinator.state.topic.num.partitions"]),
-            updates_per_snapshot=int(config["share.coordinator.snapshot.update.records.per.snapshot"]),
-            write_timeout_ms=int(config["share.coordinator.write.timeout.ms"]),
-            load_bytes=int(config["share.coordinator.load.buffer.size"]),
-            codec=Codec(config["share.coordinator.state.topic.compression.codec"]),
+            partition_count=config.share_coordinator_state_topic_num_partitions,
+            updates_per_snapshot=config.share_coordinator_snapshot_update_records_per_snapshot,
+            write_timeout_ms=config.share_coordinator_write_timeout_ms,
+            load_bytes=config.share_coordinator_load_buffer_size,
+            codec=Codec(config.share_coordinator_state_topic_compression_codec),
         )
         persister = Persister(self.states, view, broker_id, peers, creation.ensure)
         self.queues = Queues(
@@ -49,9 +49,7 @@ class Shares:
             lambda group: queue_settings(config, view.current.config_of("group", group)),
             catch_up,
         )
-        self.consumption = ShareConsumption(
-            self.queues, int(config["group.share.max.share.sessions"]), int(config["fetch.max.bytes"])
-        )
+        self.consumption = ShareConsumption(self.queues, config.group_share_max_share_sessions, config.fetch_max_bytes)
         self.beginning = Beginning(groups, persister)
         self.administration = ShareAdministration(groups, persister, view, partitions, peers)
 

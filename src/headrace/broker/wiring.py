@@ -104,10 +104,10 @@ def wire(
     config.subscribe(coordinators.settings_changed)
     view.subscribe(coordinators.follow)
     quotas = Quotas(
-        samples=int(config()["quota.window.num"]),
-        window_seconds=int(config()["quota.window.size.seconds"]),
-        controller_samples=int(config()["controller.quota.window.num"]),
-        controller_window_seconds=int(config()["controller.quota.window.size.seconds"]),
+        samples=config().quota_window_num,
+        window_seconds=config().quota_window_size_seconds,
+        controller_samples=config().controller_quota_window_num,
+        controller_window_seconds=config().controller_quota_window_size_seconds,
     )
     view.subscribe(lambda old, new: quotas.replace(new.quotas) if old.quotas is not new.quotas else None)
     _limit_connections(quotas, config())
@@ -132,7 +132,7 @@ def wire(
 
 
 def _limit_connections(quotas: Quotas, config: BrokerConfig) -> None:
-    per_second = int(config["max.connection.creation.rate"])
+    per_second = config.max_connection_creation_rate
     quotas.limit_all_connections(None if per_second == INT_MAX else per_second)
 
 

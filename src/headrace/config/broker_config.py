@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 from headrace.config.aliases import BROKER_ALIASES
-from headrace.config.key import ConfigError, Key, Update, Value
+from headrace.config.attributes import BrokerAttributes
+from headrace.config.key import ConfigError, Key, Update, Value, attribute_names
 from headrace.config.keys import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS
 from headrace.config.unknown_keys import refuse_unknown_protection, unknown_key_warning
 
@@ -28,6 +29,7 @@ _STANDING_ALONE = {
     "share.coordinator.state.topic.min.isr": "1",
 }
 _EMPTY: Mapping[str, str] = MappingProxyType({})
+_ATTRIBUTES = attribute_names(BROKER_KEYS, but="log.dirs")
 
 
 def load_broker_config(properties: Mapping[str, str]) -> BrokerConfig:
@@ -35,8 +37,9 @@ def load_broker_config(properties: Mapping[str, str]) -> BrokerConfig:
     return BrokerConfig(properties)
 
 
-class BrokerConfig:
-    """`config["num.partitions"]` is the typed value in force; `None` where nothing is set and there is no default."""
+class BrokerConfig(BrokerAttributes):
+    """`config.num_partitions` is the value of `num.partitions` in force: None where nothing is set and there is no
+    default. `config["num.partitions"]` is for callers that have the name of a key as text."""
 
     def __init__(
         self,
@@ -60,6 +63,7 @@ class BrokerConfig:
         check_together(self._values)
         self.topic_values: Mapping[str, Value] = {name: self._inherited(key) for name, key in TOPIC_KEYS.items()}
         self.group_values: Mapping[str, Value] = {name: self._inherited(key) for name, key in GROUP_KEYS.items()}
+        self.__dict__.update({name: self._values[key] for name, key in _ATTRIBUTES.items()})
 
     def __getitem__(self, name: str) -> Value:
         return self._values[name]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Enum, IntEnum
 from typing import Any
 
@@ -200,3 +200,8 @@ def _java_double(number: float) -> str:
             mantissa, _, exponent = short.partition("e")
             break
     return f"{mantissa}E{int(exponent)}"
+
+
+def attribute_names(keys: Iterable[str], but: str = "") -> dict[str, str]:
+    """`log_segment_bytes` → `log.segment.bytes`, for reading a configuration by attribute."""
+    return {name.replace(".", "_").replace("-", "_"): name for name in keys if name != but}

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from headrace.config.aliases import TOPIC_ALIASES
+from headrace.config.attributes import GroupAttributes, TopicAttributes
 from headrace.config.broker_config import BrokerConfig
-from headrace.config.key import ConfigError, Key, Value
+from headrace.config.key import ConfigError, Key, Value, attribute_names
 from headrace.config.keys import GROUP_KEYS, TOPIC_KEYS
 
+_TOPIC_ATTRIBUTES = attribute_names(TOPIC_KEYS)
+_GROUP_ATTRIBUTES = attribute_names(GROUP_KEYS)
 
-class TopicConfig:
-    """`config["retention.ms"]` is the typed value in force for the topic.
+
+class TopicConfig(TopicAttributes):
+    """`config.retention_ms` is the value of `retention.ms` in force for the topic.
 
     Overrides that are stored are trusted to have been validated; one that is not (written by another version) falls
     back to the broker's value rather than stop the partition.
@@ -35,6 +40,14 @@ class TopicConfig:
         # As in Kafka: a test's segment size, below the bound for people, wins.
         if "internal.segment.bytes" in self._own:
             self._own["segment.bytes"] = self._own["internal.segment.bytes"]
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, attribute: str) -> Value:
+            name = _TOPIC_ATTRIBUTES.get(attribute)
+            if name is None:
+                raise AttributeError(attribute)
+            return self[name]
 
     def __getitem__(self, name: str) -> Value:
         own = self._own
@@ -87,14 +100,22 @@ def validate_group_overrides(overrides: Mapping[str, str | None], broker: Broker
                 raise ConfigError(session, str(timeout), f"must be above {heartbeat} ({interval})")
 
 
-class GroupConfig:
-    """`config["consumer.session.timeout.ms"]`: the group's own value, else the broker's, within the broker's bounds."""
+class GroupConfig(GroupAttributes):
+    """`config.consumer_session_timeout_ms`: the group's own value, else the broker's, within the broker's bounds."""
 
     __slots__ = ("broker", "overrides")
 
     def __init__(self, broker: BrokerConfig, overrides: Mapping[str, str] | None = None) -> None:
         self.broker = broker
         self.overrides: Mapping[str, str] = MappingProxyType(dict(overrides or {}))
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, attribute: str) -> Value:
+            name = _GROUP_ATTRIBUTES.get(attribute)
+            if name is None:
+                raise AttributeError(attribute)
+            return self[name]
 
     def __getitem__(self, name: str) -> Value:
         text = self.overrides.get(name)

@@ -97,7 +97,7 @@ class Controller:
             if not overrides and plain is not None:
                 return plain
             settings = TopicConfig(config, overrides)
-            rules = TopicRules(int(settings["min.insync.replicas"]), bool(settings["unclean.leader.election.enable"]))
+            rules = TopicRules(settings.min_insync_replicas, settings.unclean_leader_election_enable)
             if not overrides:
                 plain = rules
             return rules
@@ -153,11 +153,11 @@ class Controller:
 
     async def _keep_balance(self, ledger: Ledger) -> None:
         while not ledger.deposed.is_set():
-            await asyncio.sleep(float(self._config()["leader.imbalance.check.interval.seconds"]))
+            await asyncio.sleep(self._config().leader_imbalance_check_interval_seconds)
             config = self._config()
-            if not config["auto.leader.rebalance.enable"] or len(ledger.image.brokers) < 2:
+            if not config.auto_leader_rebalance_enable or len(ledger.image.brokers) < 2:
                 continue
-            percent = int(config["leader.imbalance.per.broker.percentage"])
+            percent = config.leader_imbalance_per_broker_percentage
 
             def decide(image: ClusterImage, percent: int = percent) -> Decision[int]:
                 decided = rebalanced(image, percent, self.topic_rules(image))
@@ -179,7 +179,7 @@ class Controller:
         return await self._run(topic_operations.create_topics(topics, self._config(), validate_only=validate_only))
 
     async def delete_topics(self, topics: Sequence[tuple[str | None, UUID | None]]) -> list[TopicResult]:
-        enabled = bool(self._config()["delete.topic.enable"])
+        enabled = self._config().delete_topic_enable
         return await self._run(topic_operations.delete_topics(topics, enabled=enabled))
 
     async def create_partitions(self, growths: Sequence[Growth], *, validate_only: bool = False) -> list[TopicResult]:

@@ -50,8 +50,8 @@ def create_topics(asked: Sequence[NewTopic], config: BrokerConfig, *, validate_o
                     topic,
                     new_topic_id(),
                     _chance(image),
-                    default_partitions=int(config["num.partitions"]),
-                    default_factor=int(config["default.replication.factor"]),
+                    default_partitions=config.num_partitions,
+                    default_factor=config.default_replication_factor,
                 )
                 overrides = check_values("topic", topic.name, replaced(topic.configs, ErrorCode.invalid_config), config)
             except Fault as fault:

@@ -59,19 +59,19 @@ _CLOSE_WITHIN: Final = 2.0
 
 async def open_zookeeper(config: BrokerConfig) -> ZooKeeperStore:
     """The ensemble that `zookeeper.connect` names. Waits for it, as long as `zookeeper.connection.timeout.ms` says."""
-    session_ms = int(config["zookeeper.session.timeout.ms"])
-    connect_ms = config["zookeeper.connection.timeout.ms"]
-    user, password = config["zookeeper.digest.user"], config["zookeeper.digest.password"]
-    guarded = bool(config["zookeeper.set.acl"])
+    session_ms = config.zookeeper_session_timeout_ms
+    connect_ms = config.zookeeper_connection_timeout_ms
+    user, password = config.zookeeper_digest_user, config.zookeeper_digest_password
+    guarded = config.zookeeper_set_acl
     if guarded and not (user and password):
         raise ConfigError(
             "zookeeper.set.acl", "true", "needs zookeeper.digest.user and zookeeper.digest.password to guard nodes for"
         )
     store = ZooKeeperStore(
-        str(config["zookeeper.connect"]).replace(" ", ""),
+        (config.zookeeper_connect or "").replace(" ", ""),
         session_timeout=session_ms / 1000,
         guarded=guarded,
-        credentials=(str(user), str(password)) if user and password else None,
+        credentials=(user, password) if user and password else None,
     )
     await store.connect((session_ms if connect_ms is None else int(connect_ms)) / 1000)
     store.leave_a_will()

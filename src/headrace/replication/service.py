@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, Protocol
 
 from headrace.cluster.core.image import ClusterImage
 from headrace.cluster.view import ClusterView
@@ -25,10 +24,6 @@ from headrace.replication.partitions import LogConfigFor, Logs, Partitions
 from headrace.storage.log_config import LogConfig
 
 logger = logging.getLogger(__name__)
-
-
-class Settings(Protocol):
-    def __getitem__(self, name: str, /) -> Any: ...
 
 
 class Replication:
@@ -44,7 +39,7 @@ class Replication:
     @classmethod
     def for_broker(
         cls,
-        config: Settings,
+        config: BrokerConfig,
         logs: Logs,
         view: ClusterView,
         log_config_for: LogConfigFor,
@@ -53,15 +48,15 @@ class Replication:
         to_controller: Connect,
         lease_held: Callable[[], bool] = lambda: True,
     ) -> Replication:
-        max_lag_ms = int(config["replica.lag.time.max.ms"])
+        max_lag_ms = config.replica_lag_time_max_ms
         partitions = Partitions(
-            int(config["broker.id"]),
+            config.broker_id,
             logs,
             view,
             log_config_for,
             lease_held=lease_held,
             max_lag_ms=max_lag_ms,
-            serves_consumers_from_followers=str(config["replica.selector.class"]).endswith("RackAwareReplicaSelector"),
+            serves_consumers_from_followers=(config.replica_selector_class or "").endswith("RackAwareReplicaSelector"),
         )
         partitions.throttles.set_rates(config)
         isr_changes = ControllerIsrChanges(
@@ -69,16 +64,16 @@ class Replication:
         )
         partitions.isr_changes = isr_changes
         settings = FetchSettings(
-            wait_max_ms=int(config["replica.fetch.wait.max.ms"]),
-            min_bytes=int(config["replica.fetch.min.bytes"]),
-            max_bytes=int(config["replica.fetch.max.bytes"]),
-            response_max_bytes=int(config["replica.fetch.response.max.bytes"]),
-            backoff_ms=int(config["replica.fetch.backoff.ms"]),
-            socket_timeout_ms=int(config["replica.socket.timeout.ms"]),
+            wait_max_ms=config.replica_fetch_wait_max_ms,
+            min_bytes=config.replica_fetch_min_bytes,
+            max_bytes=config.replica_fetch_max_bytes,
+            response_max_bytes=config.replica_fetch_response_max_bytes,
+            backoff_ms=config.replica_fetch_backoff_ms,
+            socket_timeout_ms=config.replica_socket_timeout_ms,
         )
         return cls(partitions, Fetchers(partitions, view, listener, settings), isr_changes, min(500, max_lag_ms // 2))
 
-    def settings_changed(self, config: Settings) -> None:
+    def settings_changed(self, config: BrokerConfig) -> None:
         """The broker's dynamic settings changed."""
         self.partitions.throttles.set_rates(config)
         self.partitions.broker_config_changed()

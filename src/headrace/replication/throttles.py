@@ -7,9 +7,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.cluster.core.image import ClusterImage
+from headrace.config.attributes import BrokerAttributes
 from headrace.replication.core.throttle import UNLIMITED, RateLimit, ThrottledReplicas
 
 if TYPE_CHECKING:
@@ -27,9 +28,9 @@ class Throttles:
         self._limits = {LEADER: RateLimit(), FOLLOWER: RateLimit()}
         self._named: dict[tuple[str, str], tuple[Mapping[str, str] | None, ThrottledReplicas]] = {}
 
-    def set_rates(self, config: Any) -> None:
-        self._limits[LEADER].rate = int(config["leader.replication.throttled.rate"])
-        self._limits[FOLLOWER].rate = int(config["follower.replication.throttled.rate"])
+    def set_rates(self, config: BrokerAttributes) -> None:
+        self._limits[LEADER].rate = config.leader_replication_throttled_rate
+        self._limits[FOLLOWER].rate = config.follower_replication_throttled_rate
 
     @property
     def is_on(self) -> bool:

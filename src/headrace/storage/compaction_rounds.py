@@ -36,9 +36,9 @@ class CleanerSettings:
 
     @classmethod
     def from_broker_config(cls, broker: Any) -> CleanerSettings:
-        rate = float(broker["log.cleaner.io.max.bytes.per.second"])
+        rate = broker.log_cleaner_io_max_bytes_per_second
         # Kafka's default is the largest double: no limit.
-        return cls(int(broker["log.cleaner.dedupe.buffer.size"]), rate if rate < 1e18 else None)
+        return cls(broker.log_cleaner_dedupe_buffer_size, rate if rate < 1e18 else None)
 
 
 class CompactionRounds:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Any, Final, Protocol
+from typing import Final
 
+from headrace.config import TopicConfig
 from headrace.kernel.dataclass import dataclass
 from headrace.records.batch import TimestampType
 from headrace.records.compression import Codec
@@ -13,10 +14,6 @@ from headrace.records.validation import UNBOUNDED_MS, BatchRules
 DAY_MS: Final = 86_400_000
 COMPACT: Final = "compact"
 DELETE: Final = "delete"
-
-
-class TopicSettings(Protocol):
-    def __getitem__(self, name: str, /) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -83,12 +80,10 @@ class LogConfig:
         return DELETE in self.cleanup_policy
 
     @classmethod
-    def from_topic_config(cls, topic: TopicSettings) -> LogConfig:
-        """Reads every key by Kafka's name; the topic's settings already inherit from broker and default."""
-        policy = topic["cleanup.policy"]
-        policies = policy.split(",") if isinstance(policy, str) else policy
+    def from_topic_config(cls, topic: TopicConfig) -> LogConfig:
+        """The topic's configuration already inherits from the broker's and from the defaults."""
         return cls(
-            cleanup_policy=frozenset(str(word).strip() for word in policies),
+            cleanup_policy=frozenset(word.strip() for word in topic.cleanup_policy),
             **{name: topic[key] for name, key in _KEYS.items()},
         )
 

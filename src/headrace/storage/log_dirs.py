@@ -19,6 +19,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from headrace.config import BrokerConfig
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import Fault, StorageFault
 from headrace.kernel.ids import TopicPartition
@@ -36,7 +37,7 @@ from headrace.storage.log_config import LogConfig
 from headrace.storage.log_dir import LogDir
 from headrace.storage.promises import Promises
 from headrace.storage.recovery import Damage, Marks, Progress, open_log
-from headrace.storage.settings import BrokerSettings, StorageSettings
+from headrace.storage.settings import StorageSettings
 from headrace.storage.trash import Trash
 
 __all__ = ["DirectoryReport", "LogDirs", "StorageSettings"]
@@ -71,7 +72,7 @@ class LogDirs:
     @classmethod
     def open(
         cls,
-        config: StorageSettings | BrokerSettings,
+        config: StorageSettings | BrokerConfig,
         *,
         config_of: Callable[[str], LogConfig] = lambda topic: LogConfig(),
         cluster_id: str | None = None,

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
 
+from headrace.config import BrokerConfig
 from headrace.kernel.dataclass import dataclass
-
-
-class BrokerSettings(Protocol):
-    def __getitem__(self, name: str, /) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -20,23 +16,9 @@ class StorageSettings:
     threads_per_directory: int = 2
 
     @classmethod
-    def from_broker_config(cls, broker: BrokerSettings) -> StorageSettings:
-        directories = broker["log.dirs"] or broker["log.dir"]
-        if isinstance(directories, str):
-            directories = directories.split(",")
+    def from_broker_config(cls, config: BrokerConfig) -> StorageSettings:
         return cls(
-            [Path(str(directory).strip()) for directory in directories],
-            node_id=_node_id(broker),
-            threads_per_directory=broker["num.recovery.threads.per.data.dir"],
+            [Path(directory.strip()) for directory in config.log_dirs],
+            node_id=max(config.broker_id, 0),
+            threads_per_directory=config.num_recovery_threads_per_data_dir,
         )
-
-
-def _node_id(broker: BrokerSettings) -> int:
-    for name in ("node.id", "broker.id"):
-        try:
-            value = broker[name]
-        except KeyError:
-            continue
-        if value is not None and int(value) >= 0:
-            return int(value)
-    return 0

@@ -43,13 +43,17 @@ def _looked_up(tree: ast.AST) -> Iterator[str]:
 
 
 READ = {name for tree in TREES for name in _constants(tree)} | {name for t in CONFIG_TREES for name in _looked_up(t)}
-ATTRIBUTES = {node.attr for tree in TREES for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+ATTRIBUTES = {
+    node.attr for tree in [*TREES, *CONFIG_TREES] for node in ast.walk(tree) if isinstance(node, ast.Attribute)
+}
 
 
 def _is_read(key: Key) -> bool:
     if key.name in READ:
         return True
     field = key.name.replace(".", "_")
+    if key.name in BROKER_KEYS and field in ATTRIBUTES:
+        return True
     if key.name in TOPIC_KEYS and field in LogConfig.__dataclass_fields__:
         return field in ATTRIBUTES  # the log reads its topic's keys as fields of LogConfig
     bound = re.match(r"group\.(?P<kind>consumer|share|streams)\.(min|max)\.(?P<rest>.+)", key.name)

@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from headrace.cluster.core.image import ClusterImage, PartitionInfo
+from headrace.config import BrokerConfig
 from headrace.kernel.errors import (
     ErrorCode,
     FencedLeaderEpoch,
@@ -351,8 +352,9 @@ def test_deleting_records_waits_for_live_followers(broker: Broker) -> None:
 
 
 def test_a_throttle_holds_back_replicas_that_are_not_in_sync_only(broker: Broker) -> None:
-    rate = {"leader.replication.throttled.rate": 10, "follower.replication.throttled.rate": 10}
-    broker.throttles.set_rates(rate)
+    config = BrokerConfig({})
+    config.leader_replication_throttled_rate = config.follower_replication_throttled_rate = 10
+    broker.throttles.set_rates(config)
     broker.image = ClusterImage(configs={("topic", "t"): {"leader.replication.throttled.replicas": "0:1"}})
     partition = partition_on(broker, LED)
     append(partition, 1, 2)

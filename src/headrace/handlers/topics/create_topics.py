@@ -70,7 +70,7 @@ class CreateTopics(Handler):
             for topic in request.topics
         ]
         sizes = [(new, len(new.assignments) or new.partitions) for new in asked]
-        default = int(self.config()["num.partitions"])
+        default = self.config().num_partitions
         admitted, refused, wait_ms = self.metering.admit_mutations(
             context, ((new, default if size < 1 else size) for new, size in sizes), strict=context.version >= 6
         )

@@ -161,7 +161,7 @@ class SimulatedBroker:
 
     def _log_config(self, topic: str, image: ClusterImage) -> LogConfig:
         settings = TopicConfig(self._config, image.config_of("topic", topic))
-        return LogConfig(min_insync_replicas=int(settings["min.insync.replicas"]))
+        return LogConfig(min_insync_replicas=settings.min_insync_replicas)
 
     async def _join(self) -> None:
         """A broker that cannot join gives up, and is started again by whoever looks after it."""

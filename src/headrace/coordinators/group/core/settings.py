@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
-
+from headrace.config.attributes import BrokerAttributes
 from headrace.kernel.dataclass import dataclass
 from headrace.records.compression import Codec
-
-
-class TypedValues(Protocol):
-    def __getitem__(self, name: str, /) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,29 +45,28 @@ class GroupSettings:
     share_max_size: int = 200
 
     @classmethod
-    def from_config(cls, config: TypedValues) -> GroupSettings:
-        """`config` gives typed values by Kafka's names (a BrokerConfig)."""
+    def from_config(cls, config: BrokerAttributes) -> GroupSettings:
         return cls(
-            min_session_timeout_ms=config["group.min.session.timeout.ms"],
-            max_session_timeout_ms=config["group.max.session.timeout.ms"],
-            initial_rebalance_delay_ms=config["group.initial.rebalance.delay.ms"],
-            max_size=config["group.max.size"],
-            write_timeout_ms=config["offsets.commit.timeout.ms"],
-            codec=Codec(config["offsets.topic.compression.codec"]),
-            load_bytes=config["offsets.load.buffer.size"],
-            offset_metadata_max_bytes=config["offset.metadata.max.bytes"],
-            offsets_retention_ms=config["offsets.retention.minutes"] * 60_000,
-            offsets_retention_check_interval_ms=config["offsets.retention.check.interval.ms"],
-            consumer_session_timeout_ms=config["group.consumer.session.timeout.ms"],
-            consumer_heartbeat_interval_ms=config["group.consumer.heartbeat.interval.ms"],
-            consumer_assignment_interval_ms=config["group.consumer.assignment.interval.ms"],
-            consumer_max_size=config["group.consumer.max.size"],
-            consumer_assignors=tuple(dict.fromkeys(_short_name(name) for name in config["group.consumer.assignors"])),
-            share_session_timeout_ms=config["group.share.session.timeout.ms"],
-            share_heartbeat_ms=config["group.share.heartbeat.interval.ms"],
-            share_assignment_interval_ms=config["group.share.assignment.interval.ms"],
-            share_max_size=config["group.share.max.size"],
-            consumer_migration_policy=str(config["group.consumer.migration.policy"]).lower(),
+            min_session_timeout_ms=config.group_min_session_timeout_ms,
+            max_session_timeout_ms=config.group_max_session_timeout_ms,
+            initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+            max_size=config.group_max_size,
+            write_timeout_ms=config.offsets_commit_timeout_ms,
+            codec=Codec(config.offsets_topic_compression_codec),
+            load_bytes=config.offsets_load_buffer_size,
+            offset_metadata_max_bytes=config.offset_metadata_max_bytes,
+            offsets_retention_ms=config.offsets_retention_minutes * 60_000,
+            offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
+            consumer_session_timeout_ms=config.group_consumer_session_timeout_ms,
+            consumer_heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
+            consumer_assignment_interval_ms=config.group_consumer_assignment_interval_ms,
+            consumer_max_size=config.group_consumer_max_size,
+            consumer_assignors=tuple(dict.fromkeys(_short_name(name) for name in config.group_consumer_assignors)),
+            share_session_timeout_ms=config.group_share_session_timeout_ms,
+            share_heartbeat_ms=config.group_share_heartbeat_interval_ms,
+            share_assignment_interval_ms=config.group_share_assignment_interval_ms,
+            share_max_size=config.group_share_max_size,
+            consumer_migration_policy=config.group_consumer_migration_policy.lower(),
         )
 
     @property
