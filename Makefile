@@ -7,7 +7,7 @@ DONE := $(VENV)/.done
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check docs bench chaos simulate fuzz dist programs lock clean
+.PHONY: help setup run test quick check docs bench chaos simulate fuzz dist programs lock clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +40,13 @@ run: setup ## A broker on localhost:9092 and Spark counting words as they come, 
 
 test: setup programs check ## Checks, then every test, two at a time (tests/support/lanes.py); under 20 minutes on two cores
 	$(PYTEST) -n 2
+
+# Without Java and without Apache Kafka: every unit test that needs neither, and a broker used by four real programs.
+QUICK := tests/unit tests/conformance/test_confluent_kafka.py tests/conformance/test_aiokafka.py \
+  tests/conformance/test_transactions.py tests/cli/test_topics.py
+
+quick: setup ## The tests to run while working; under 90 seconds on two cores
+	HEADRACE_EFFORT=quick $(PYTEST) -n 2 -q -m "not needs and not chaos" $(QUICK)
 
 check: setup ## Style, types, layers, generated pages
 	$(BIN)/ruff check .

@@ -2,6 +2,7 @@
 
     @pytest.mark.needs("kcat")       a program of tests/system-programs.txt
     @pytest.mark.needs("kafka")      Apache Kafka itself (tests/reference): its jars and Java, or Java and Maven
+    @pytest.mark.needs("zookeeper")  a ZooKeeper server: Java, and the jars that pyspark carries
 
 Where one is missing, the test is skipped and the end of the run lists what to install. With CI=true it fails instead:
 there, everything must run. That holds for a fixture that skips by itself for want of Java, Maven or PostgreSQL too.
@@ -25,7 +26,7 @@ import hypothesis
 import pytest
 
 from tests.reference import kafka as reference
-from tests.support import lanes
+from tests.support import effort, lanes, zookeeper
 
 _ROOT = Path(__file__).resolve().parents[1]
 _MISSED = "missing program"
@@ -53,16 +54,18 @@ for _size in ("COLUMNS", "LINES"):
 
 # A busy machine is slow, and that says nothing of an example: a test that hangs has pytest's time limit.
 hypothesis.settings.register_profile("headrace", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
-hypothesis.settings.load_profile("headrace")
+hypothesis.settings.register_profile("quick", hypothesis.settings.get_profile("headrace"), max_examples=20)
+hypothesis.settings.load_profile("quick" if effort.is_quick() else "headrace")
 
 _system_programs = _load_tool("system_programs")
 _known = _system_programs.programs()
+_PROGRAMS_OF = {"kafka": reference.missing_programs, "zookeeper": zookeeper.missing_programs}
 
 
 def _missing(names: tuple[str, ...]) -> list[str]:
     wanted: list[str] = []
     for name in names:
-        wanted += reference.missing_programs() if name == "kafka" else [name]
+        wanted += _PROGRAMS_OF[name]() if name in _PROGRAMS_OF else [name]
     unlisted = [name for name in wanted if name not in _known]
     assert not unlisted, f"{', '.join(unlisted)}: not in tests/system-programs.txt"
     return [name for name in wanted if _known[name].path is None]

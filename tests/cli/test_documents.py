@@ -15,10 +15,9 @@ import pytest
 
 from tests.support.clock import wait_for
 from tests.support.ports import free_port
-from tests.support.zookeeper import available
 
 ROOT = Path(__file__).parents[2]
-pytestmark = pytest.mark.skipif(not available(), reason="needs Java and a ZooKeeper server")
+pytestmark = pytest.mark.needs("zookeeper")
 
 
 def listens(port: int) -> bool:

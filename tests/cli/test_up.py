@@ -14,9 +14,8 @@ import pytest
 from headrace.cli.reference import commands, examples
 from tests.cli.conftest import PROGRAMS, Run, environment
 from tests.support.clock import wait_for
-from tests.support.zookeeper import available
 
-pytestmark = pytest.mark.skipif(not available(), reason="needs Java and a ZooKeeper server")
+pytestmark = pytest.mark.needs("zookeeper")
 
 
 @pytest.fixture

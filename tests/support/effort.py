@@ -1,4 +1,6 @@
-"""How hard a proof tries: short in `make test`, long in `make chaos`, `make simulate` and `make fuzz`."""
+"""How hard a proof tries, by HEADRACE_EFFORT: `short` in `make test`, `long` in `make chaos`, `make simulate` and
+`make fuzz`, `quick` in `make quick`.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,11 @@ import os
 
 def is_long() -> bool:
     return os.environ.get("HEADRACE_EFFORT", "short") == "long"
+
+
+def is_quick() -> bool:
+    """Few random examples: a developer waits for the answer."""
+    return os.environ.get("HEADRACE_EFFORT", "short") == "quick"
 
 
 def rounds(*, short: int, long: int) -> int:

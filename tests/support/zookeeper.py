@@ -27,6 +27,10 @@ def available() -> bool:
     return True
 
 
+def missing_programs() -> list[str]:
+    return [] if available() else ["java"]
+
+
 class ZooKeeperServer:
     """One server. `pause` and `resume` freeze it, `kill` and `start` crash and restart it on the same data and port."""
 

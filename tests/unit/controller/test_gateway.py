@@ -15,9 +15,9 @@ from headrace.kernel.ids import TopicPartition
 from headrace.testing import RunningBroker, broker
 from headrace.wire import codec
 from tests.support.clock import wait_for
-from tests.support.zookeeper import ZooKeeperServer, available
+from tests.support.zookeeper import ZooKeeperServer
 
-pytestmark = pytest.mark.skipif(not available(), reason="needs Java and a ZooKeeper server (pyspark carries one)")
+pytestmark = pytest.mark.needs("zookeeper")
 
 CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS, INCREMENTAL, ENVELOPE, HEARTBEAT = 19, 20, 37, 44, 58, 63
 NONE = ErrorCode.none

@@ -24,9 +24,9 @@ from headrace.coordination.store import StoreFailed
 from headrace.coordination.zookeeper import ZooKeeperStore
 from headrace.kernel.errors import ErrorCode, Refused
 from tests.support.clock import PATIENCE_S, wait_on_loop
-from tests.support.zookeeper import ZooKeeperServer, available
+from tests.support.zookeeper import ZooKeeperServer
 
-pytestmark = pytest.mark.skipif(not available(), reason="needs Java and a ZooKeeper server (pyspark carries one)")
+pytestmark = pytest.mark.needs("zookeeper")
 
 
 @pytest.fixture(scope="module")

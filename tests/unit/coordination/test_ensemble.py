@@ -11,9 +11,9 @@ import pytest
 from headrace.coordination.store import ConnectionLost, SessionEvent
 from headrace.coordination.zookeeper import ZooKeeperStore
 from tests.support.clock import PATIENCE_S
-from tests.support.zookeeper import ZooKeeperEnsemble, available
+from tests.support.zookeeper import ZooKeeperEnsemble
 
-pytestmark = pytest.mark.skipif(not available(), reason="needs Java and a ZooKeeper server (pyspark carries one)")
+pytestmark = pytest.mark.needs("zookeeper")
 
 
 def test_a_session_outlives_the_ensembles_leader(tmp_path: Path) -> None:

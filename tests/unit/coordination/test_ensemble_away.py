@@ -9,10 +9,10 @@ import pytest
 
 from headrace.coordination.store import ConnectionLost, Node, SessionEvent, SessionExpired, StoreFailed
 from headrace.coordination.zookeeper import ZooKeeperStore
-from tests.support.zookeeper import ZooKeeperServer, available
+from tests.support.zookeeper import ZooKeeperServer
 
 
-@pytest.mark.skipif(not available(), reason="needs Java and a ZooKeeper server (pyspark carries one)")
+@pytest.mark.needs("zookeeper")
 def test_requests_wait_for_the_ensemble_to_come_back_and_are_not_kept_once_given_up(tmp_path: Path) -> None:
     async def use(server: ZooKeeperServer) -> None:
         store = ZooKeeperStore(server.connect, session_timeout=4)

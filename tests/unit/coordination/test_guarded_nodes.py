@@ -13,9 +13,9 @@ from kazoo.security import READ_ACL_UNSAFE, make_digest_acl
 from headrace.config import ConfigError, load_broker_config
 from headrace.coordination.store import StoreFailed
 from headrace.coordination.zookeeper import open_zookeeper
-from tests.support.zookeeper import ZooKeeperServer, available
+from tests.support.zookeeper import ZooKeeperServer
 
-pytestmark = pytest.mark.skipif(not available(), reason="needs Java and a ZooKeeper server (pyspark carries one)")
+pytestmark = pytest.mark.needs("zookeeper")
 
 
 @pytest.fixture

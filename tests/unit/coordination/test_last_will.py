@@ -16,9 +16,9 @@ from headrace.coordination.store import NodeExists
 from headrace.coordination.zookeeper import ZooKeeperStore
 from tests.support.clock import wait_for
 from tests.support.ports import free_port
-from tests.support.zookeeper import ZooKeeperServer, available
+from tests.support.zookeeper import ZooKeeperServer
 
-pytestmark = pytest.mark.skipif(not available(), reason="needs Java and a ZooKeeper server (pyspark carries one)")
+pytestmark = pytest.mark.needs("zookeeper")
 
 # Longer than any test waits: what is gone earlier did not time out.
 SESSION_S = 60.0

@@ -26,7 +26,7 @@ from headrace.coordination.store import (
 )
 from headrace.coordination.zookeeper import ZooKeeperStore
 from tests.support.clock import PATIENCE_S
-from tests.support.zookeeper import ZooKeeperServer, available
+from tests.support.zookeeper import ZooKeeperServer
 
 OpenStore = Callable[[], contextlib.AbstractAsyncContextManager[Store]]
 _numbers = itertools.count()
@@ -34,13 +34,11 @@ _numbers = itertools.count()
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
-    if not available():
-        pytest.skip("needs Java and a ZooKeeper server (pyspark carries one)")
     with ZooKeeperServer(tmp_path_factory.mktemp("zookeeper")) as running:
         yield running
 
 
-@pytest.fixture(params=["embedded", "zookeeper"])
+@pytest.fixture(params=["embedded", pytest.param("zookeeper", marks=pytest.mark.needs("zookeeper"))])
 def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> OpenStore:
     """Opens the same store again and again; each opening is another session."""
     if request.param == "embedded":
