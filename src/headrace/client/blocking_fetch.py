@@ -1,6 +1,7 @@
 """Reading one partition from an offset on, one answer ahead.
 
-    for chunk in FetchStream(client, ("clicks", 0), start, end):      # chunk.records: whole batches, as bytes
+    for record in fetched_records(client, ("clicks", 0), start, end):         # one by one
+    for chunk in FetchStream(client, ("clicks", 0), start, end, settings):    # chunk.records: whole batches, as bytes
 
 As soon as an answer is there, the offset after its last whole batch is known from the batch headers alone, and the next
 request leaves before the caller opens this one. So broker and worker work at the same time with one connection and no
@@ -23,6 +24,10 @@ from headrace.client.blocking import (
 )
 from headrace.client.blocking_connection import BlockingConnection
 from headrace.kernel.errors import CorruptBatch, ErrorCode, OffsetOutOfRange, Refused
+from headrace.records.batch import BatchView
+from headrace.records.builder import Record
+from headrace.records.reader import iter_records
+from headrace.records.visible import visible_batches
 
 _FETCH_KEY: Final = 1
 _FETCH_VERSION: Final = 11
@@ -41,6 +46,10 @@ class FetchedChunk:
     last_stable_offset: int
     log_start_offset: int
     aborted: tuple[tuple[int, int], ...]  # (producer id, first offset) of aborted transactions in reach
+
+    def batches(self, start: int, end: int) -> Iterator[BatchView]:
+        """Those that the isolation level of the fetch shows, with records from `start` to before `end` among others."""
+        return visible_batches(self.records, self.aborted, start, end)
 
 
 @dataclass(frozen=True)
@@ -182,3 +191,16 @@ class FetchStream:
             raise fault
         self.client.forget(fault)
         time.sleep(0.05)
+
+
+def fetched_records(
+    client: BlockingClient, partition: TopicPartitionPair, start: int, end: int, settings: FetchSettings
+) -> Iterator[Record]:
+    """Every record from `start` to before `end` that the isolation level shows. Raises CorruptBatch, FetchStalled and
+    what fetching raises."""
+    for chunk in FetchStream(client, partition, start, end, settings):
+        try:
+            for batch in chunk.batches(start, end):
+                yield from (record for record in iter_records(batch) if start <= record.offset < end)
+        except CorruptBatch as fault:
+            raise CorruptBatch(f"{partition[0]}-{partition[1]}: {fault.message}") from fault

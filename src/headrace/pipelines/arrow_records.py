@@ -14,28 +14,21 @@ CorruptBatch with its offset. Compressed batches are opened with an upper bound 
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-import crc32c
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.kernel.errors import CorruptBatch
-from headrace.records.compression import Codec, decompress
+from headrace.records.batch import CODEC_MASK, HEADER_BYTES, TIMESTAMP_TYPE_BIT
+from headrace.records.compression import decompress
+from headrace.records.visible import visible_batches
 
 Ints = npt.NDArray[np.int64]
 
-_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
-HEADER_BYTES: Final = _HEADER.size
-_CRC_FROM: Final = 21
-_CODEC_BITS: Final = 0x07
-_LOG_APPEND_TIME: Final = 0x08
-_TRANSACTIONAL: Final = 0x10
-_CONTROL: Final = 0x20
 # A length prefix, attributes, two deltas, two lengths and a header count: no record is shorter.
 _SMALLEST_RECORD: Final = 7
 _LARGEST_BATCH: Final = 1 << 30
@@ -66,6 +59,7 @@ class _Batch:
     """One data batch that is to be read: its record bytes, and what its records are relative to."""
 
     payload: memoryview
+    begin: int  # where the payload lies in the fetched bytes; -1 when it was compressed there
     base_offset: int
     base_timestamp_ms: int
     append_time_ms: int | None
@@ -79,77 +73,53 @@ class Decoder:
     topic: str
     partition: int
     include_headers: bool = False
-    read_committed: bool = False
     check_crc: bool = True
 
     def decode(
-        self, records: memoryview, start: int, end: int, aborted: tuple[tuple[int, int], ...] = ()
+        self, chunk: memoryview, start: int, end: int, aborted: tuple[tuple[int, int], ...] = ()
     ) -> Iterator[pa.RecordBatch]:
-        """Rows with start <= offset < end out of whole batches."""
+        """Rows with start <= offset < end out of whole batches, without those of the aborted transactions."""
+        try:
+            for group in self._groups(chunk, start, end, aborted):
+                yield from self._rows(chunk, group, start, end)
+        except CorruptBatch as fault:
+            raise CorruptBatch(f"{self.topic}-{self.partition}: {fault.message}") from fault
+
+    def _groups(
+        self, chunk: memoryview, start: int, end: int, aborted: tuple[tuple[int, int], ...]
+    ) -> Iterator[list[_Batch]]:
+        """Batches that are decoded together."""
         group: list[_Batch] = []
         size = 0
-        for batch in self._data_batches(records, start, end, aborted):
+        for batch in self._data_batches(chunk, start, end, aborted):
             if group and size + len(batch.payload) > _JOINED_BYTES:
-                yield from self._rows(group, start, end)
+                yield group
                 group, size = [], 0
             group.append(batch)
             size += len(batch.payload)
         if group:
-            yield from self._rows(group, start, end)
+            yield group
 
     def _data_batches(
-        self, records: memoryview, start: int, end: int, aborted: tuple[tuple[int, int], ...]
+        self, chunk: memoryview, start: int, end: int, aborted: tuple[tuple[int, int], ...]
     ) -> Iterator[_Batch]:
-        aborts = _Aborts(aborted) if self.read_committed else None
-        at = 0
-        while at + HEADER_BYTES <= len(records):
-            (base, length, _, magic, crc, attributes, last_delta, base_ts, max_ts, producer, _, _, count) = (
-                _HEADER.unpack_from(records, at)
-            )
-            stop = at + 12 + length
-            if magic != 2 or stop > len(records) or length < HEADER_BYTES - 12:
-                raise CorruptBatch(f"{self._name}: the batch at offset {base} is cut or not of format v2")
-            body, begin = records[at + _CRC_FROM : stop], at + HEADER_BYTES
-            at = stop
-            if base >= end:
-                return
-            if self.check_crc and crc32c.crc32c(body) != crc:
-                raise CorruptBatch(
-                    f"{self._name}: the batch at offset {base} fails its CRC-32C: its bytes were damaged"
-                )
-            if attributes & _CONTROL:
-                if aborts is not None:
-                    aborts.ended(producer, records[begin:stop])
+        for batch in visible_batches(chunk, aborted, start, end, check_crc=self.check_crc):
+            count, payload, begin = batch.record_count, batch.records_section, batch.position + HEADER_BYTES
+            if count <= 0:
                 continue
-            if aborts is not None and attributes & _TRANSACTIONAL and aborts.is_aborted(producer, base + last_delta):
-                continue
-            if base + last_delta < start or count <= 0:
-                continue
-            payload = records[begin:stop]
-            if attributes & _CODEC_BITS:
-                payload = memoryview(decompress(self._codec(attributes, base), payload, _LARGEST_BATCH))
+            if batch.attributes & CODEC_MASK:
+                payload, begin = memoryview(decompress(batch.codec, payload, _LARGEST_BATCH)), -1
             if count * _SMALLEST_RECORD > len(payload):
-                raise CorruptBatch(
-                    f"{self._name}: the batch at offset {base} claims {count} records in {len(payload)} bytes"
-                )
-            yield _Batch(payload, base, base_ts, max_ts if attributes & _LOG_APPEND_TIME else None, count)
+                raise CorruptBatch(f"batch at offset {batch.base_offset}: claims {count} records in {len(payload)} bytes")
+            append_time_ms = batch.max_timestamp_ms if batch.attributes & TIMESTAMP_TYPE_BIT else None
+            yield _Batch(payload, begin, batch.base_offset, batch.base_timestamp_ms, append_time_ms, count)
 
-    def _codec(self, attributes: int, base_offset: int) -> Codec:
-        try:
-            return Codec(attributes & _CODEC_BITS)
-        except ValueError:
-            raise CorruptBatch(f"{self._name}: the batch at offset {base_offset} has an unknown compression") from None
-
-    @property
-    def _name(self) -> str:
-        return f"{self.topic}-{self.partition}"
-
-    def _rows(self, group: list[_Batch], start: int, end: int) -> Iterator[pa.RecordBatch]:
-        buffer, begins = _one_buffer(group)
-        starts, ends = _walk(buffer, begins, group, self._name)
+    def _rows(self, chunk: memoryview, group: list[_Batch], start: int, end: int) -> Iterator[pa.RecordBatch]:
+        buffer, begins = _one_buffer(chunk, group)
+        starts, ends = _walk(buffer, begins, group)
         bytes_ = np.frombuffer(buffer, np.uint8)
         counts = np.array([batch.count for batch in group])
-        fields = _fields(bytes_, starts, ends, self._name)
+        fields = _fields(bytes_, starts, ends)
         offsets = fields.offset_delta + np.repeat(np.array([b.base_offset for b in group], np.int64), counts)
         base_ts = np.array(
             [b.base_timestamp_ms if b.append_time_ms is None else b.append_time_ms for b in group], np.int64
@@ -168,7 +138,7 @@ class Decoder:
             pa.array(kinds),
         ]
         if self.include_headers:
-            columns.append(_headers(bytes_, buffer, fields, ends, self._name))
+            columns.append(_headers(bytes_, buffer, fields, ends))
         rows = pa.RecordBatch.from_arrays(columns, schema=arrow_schema(self.include_headers))
         if offsets[0] < start or offsets[-1] >= end:
             rows = rows.filter(pa.array((offsets >= start) & (offsets < end)))
@@ -176,54 +146,19 @@ class Decoder:
             yield rows
 
 
-class _Aborts:
-    """Which transactional batches belong to transactions that were aborted, in log order."""
-
-    def __init__(self, aborted: tuple[tuple[int, int], ...]) -> None:
-        self._waiting = sorted(aborted, key=lambda entry: entry[1], reverse=True)
-        self._open: set[int] = set()
-
-    def is_aborted(self, producer: int, last_offset: int) -> bool:
-        while self._waiting and self._waiting[-1][1] <= last_offset:
-            self._open.add(self._waiting.pop()[0])
-        return producer in self._open
-
-    def ended(self, producer: int, records: memoryview) -> None:
-        # An abort marker's key is (version 0, type 0); a commit marker has type 1.
-        marker = bytes(records[:32])
-        key_at = _skip_varints(marker, 1 + _varint_length(marker, 0), 3)
-        if marker[key_at + 2 : key_at + 4] == b"\0\0":
-            self._open.discard(producer)
-
-
-def _varint_length(data: bytes, at: int) -> int:
-    length = 1
-    while data[at + length - 1] >= 0x80:
-        length += 1
-    return length
-
-
-def _skip_varints(data: bytes, at: int, count: int) -> int:
-    for _ in range(count):
-        at += _varint_length(data, at)
-    return at
-
-
-def _one_buffer(group: list[_Batch]) -> tuple[memoryview | bytes, list[int]]:
+def _one_buffer(chunk: memoryview, group: list[_Batch]) -> tuple[memoryview | bytes, list[int]]:
     """A buffer that holds every payload, and where each begins in it."""
-    first = group[0].payload
-    if all(batch.payload.obj is first.obj for batch in group):
-        whole = memoryview(first.obj)
-        origin = np.frombuffer(whole, np.uint8).ctypes.data
-        return whole, [np.frombuffer(b.payload, np.uint8).ctypes.data - origin for b in group]
-    begins, at = [], 0
-    for batch in group:
-        begins.append(at)
+    begins = [batch.begin for batch in group]
+    if min(begins) >= 0:
+        return chunk, begins
+    at = 0
+    for number, batch in enumerate(group):
+        begins[number] = at
         at += len(batch.payload)
     return b"".join(batch.payload for batch in group), begins
 
 
-def _walk(buffer: memoryview | bytes, begins: list[int], group: list[_Batch], name: str) -> tuple[Ints, Ints]:
+def _walk(buffer: memoryview | bytes, begins: list[int], group: list[_Batch]) -> tuple[Ints, Ints]:
     """Where each record's body begins and ends."""
     data = buffer if isinstance(buffer, bytes) else buffer.cast("B")
     bytes_ = np.frombuffer(buffer, np.uint8)
@@ -256,12 +191,12 @@ def _walk(buffer: memoryview | bytes, begins: list[int], group: list[_Batch], na
         except IndexError:
             at = stop + 1
         if at > stop:
-            raise CorruptBatch(f"{name}: a record in the batch at offset {batch.base_offset} is longer than its batch")
+            raise CorruptBatch(f"a record in the batch at offset {batch.base_offset} is longer than its batch")
         found.append(np.array(singly, np.int64))
     try:
         sizes, starts = _varints(bytes_, np.concatenate(found))
     except IndexError as error:
-        raise CorruptBatch(f"{name}: the length of a record never ends") from error
+        raise CorruptBatch("the length of a record never ends") from error
     return starts, starts + sizes
 
 
@@ -307,7 +242,7 @@ class _Fields:
     header_count: Ints
 
 
-def _fields(data: npt.NDArray[np.uint8], starts: Ints, ends: Ints, name: str) -> _Fields:
+def _fields(data: npt.NDArray[np.uint8], starts: Ints, ends: Ints) -> _Fields:
     try:
         timestamp_delta, at = _varints(data, starts + 1)
         offset_delta, at = _varints(data, at)
@@ -315,9 +250,9 @@ def _fields(data: npt.NDArray[np.uint8], starts: Ints, ends: Ints, name: str) ->
         value_length, value_at = _varints(data, key_at + np.maximum(key_length, 0))
         header_count, headers_at = _varints(data, value_at + np.maximum(value_length, 0))
     except IndexError as error:
-        raise CorruptBatch(f"{name}: a record runs past the end of its batch") from error
+        raise CorruptBatch("a record runs past the end of its batch") from error
     if (headers_at > ends).any() or (header_count < 0).any() or (key_length < -1).any() or (value_length < -1).any():
-        raise CorruptBatch(f"{name}: a record's key, value or header count is longer than the record")
+        raise CorruptBatch("a record's key, value or header count is longer than the record")
     return _Fields(timestamp_delta, offset_delta, key_at, key_length, value_at, value_length, headers_at, header_count)
 
 
@@ -352,16 +287,14 @@ def _gather(buffer: memoryview | bytes, at: Ints, length: Ints, kind: Any = None
     return spread.take(indices)
 
 
-def _headers(
-    data: npt.NDArray[np.uint8], buffer: memoryview | bytes, fields: _Fields, ends: Ints, name: str
-) -> pa.Array:
+def _headers(data: npt.NDArray[np.uint8], buffer: memoryview | bytes, fields: _Fields, ends: Ints) -> pa.Array:
     """The headers column. Spark's connector gives null, not an empty list, to a record without headers."""
     counts = fields.header_count
     if not counts.any():
         return pa.nulls(len(counts), HEADERS_TYPE)
     total = int(counts.sum())
     if (counts * 2 > ends - fields.headers_at).any():
-        raise CorruptBatch(f"{name}: a record claims more headers than it has bytes")
+        raise CorruptBatch("a record claims more headers than it has bytes")
     edges = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     key_at, key_length, value_at, value_length = (np.zeros(total, np.int64) for _ in range(4))
     at, left = fields.headers_at.copy(), counts.copy()
@@ -376,9 +309,9 @@ def _headers(
             left[rows] -= 1
             turn += 1
     except IndexError as error:
-        raise CorruptBatch(f"{name}: a header runs past the end of its batch") from error
+        raise CorruptBatch("a header runs past the end of its batch") from error
     if (at > ends).any() or (key_length < 0).any():
-        raise CorruptBatch(f"{name}: a header is longer than its record")
+        raise CorruptBatch("a header is longer than its record")
     keys = _gather(buffer, key_at, key_length).cast(pa.string())
     values = _gather(buffer, value_at, value_length)
     pairs = pa.StructArray.from_arrays([keys, values], fields=list(HEADERS_TYPE.value_type))

@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.live import Live
 
 from headrace.client.blocking import EARLIEST, LATEST, READ_COMMITTED, BlockingClient
-from headrace.client.blocking_fetch import FetchSettings, FetchStream
+from headrace.client.blocking_fetch import FetchSettings, fetched_records
 from headrace.kernel.errors import Fault
 from headrace.pipelines.demo_screen import (
     INPUT_TOPIC,
@@ -45,9 +45,7 @@ from headrace.pipelines.demo_text import LINES
 from headrace.pipelines.errors import PipelineError
 from headrace.pipelines.progress import write_records
 from headrace.pipelines.spec import BOOTSTRAP, load_spec
-from headrace.records.batch import batches
 from headrace.records.builder import Record
-from headrace.records.reader import read_records
 
 PIPELINE: Final = Path(__file__).parent / "wordcount"
 _SERVES: Final = re.compile(r"serves \S+://([^\s:]+):(\d+)")
@@ -109,14 +107,8 @@ class TopicReader:
 
     def read_new(self) -> list[Record]:
         end = self._client.list_offsets({self._partition: LATEST}, isolation=READ_COMMITTED)[self._partition]
-        found: list[Record] = []
         settings = FetchSettings(isolation=READ_COMMITTED, stall_timeout_s=10, max_wait_ms=50)
-        for chunk in FetchStream(self._client, self._partition, self._at, end, settings):
-            aborted = {producer for producer, _ in chunk.aborted}
-            for batch in batches(chunk.records):
-                if batch.is_control or (batch.is_transactional and batch.producer_id in aborted):
-                    continue
-                found += [record for record in read_records(batch) if self._at <= record.offset < end]
+        found = list(fetched_records(self._client, self._partition, self._at, end, settings))
         self._at = max(self._at, end)
         return found
 

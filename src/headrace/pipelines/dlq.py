@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.client.blocking import EARLIEST, LATEST, READ_COMMITTED, BlockingClient, TopicPartitionPair
-from headrace.client.blocking_fetch import FetchSettings, FetchStream
+from headrace.client.blocking_fetch import FetchSettings, fetched_records
 from headrace.client.blocking_produce import BatchProducer, Section, Transaction
 from headrace.kernel.ids import partition_for_key
 from headrace.pipelines.dlq_names import ERROR_HEADER, RETRIES_HEADER, SUFFIX, TOPIC_HEADER
 from headrace.pipelines.errors import PipelineError
-from headrace.records.batch import HEADER_BYTES, batches
+from headrace.records.batch import HEADER_BYTES
 from headrace.records.builder import Record, build_batch
-from headrace.records.reader import read_records
 
 _LETTERS_AT_ONCE: Final = 500
 
@@ -37,14 +36,8 @@ def _group(topic: str) -> str:
 
 
 def _read(client: BlockingClient, partition: TopicPartitionPair, start: int, end: int) -> list[Record]:
-    found: list[Record] = []
     settings = FetchSettings(isolation=READ_COMMITTED, stall_timeout_s=10)
-    for chunk in FetchStream(client, partition, start, end, settings):
-        aborted = {producer for producer, _ in chunk.aborted}
-        for batch in batches(chunk.records):
-            if not batch.is_control and not (batch.is_transactional and batch.producer_id in aborted):
-                found += [record for record in read_records(batch) if start <= record.offset < end]
-    return found
+    return list(fetched_records(client, partition, start, end, settings))
 
 
 def _header(record: Record, name: str) -> str | None:

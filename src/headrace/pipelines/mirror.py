@@ -26,13 +26,11 @@ from pyspark.pipelines.source_code_location import SourceCodeLocation
 from pyspark.sql import functions as f
 
 from headrace.client.blocking import EARLIEST, LATEST, READ_COMMITTED, BlockingClient, TopicPartitionPair
-from headrace.client.blocking_fetch import FetchSettings, FetchStream
+from headrace.client.blocking_fetch import FetchSettings, fetched_records
 from headrace.pipelines.brokers import as_options, in_configuration, security_of
 from headrace.pipelines.errors import OptionError, PipelineError, nearest
 from headrace.pipelines.graph import BatchSink, PipelineGraph
 from headrace.pipelines.spec import BOOTSTRAP, PipelineSpec
-from headrace.records.batch import batches
-from headrace.records.reader import read_records
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -240,13 +238,8 @@ def _first_copy(
 ) -> tuple[int, int] | None:
     """(offset, origin) of the first record from `start` on that was copied from this source partition."""
     settings = FetchSettings(isolation=READ_COMMITTED, stall_timeout_s=10, max_bytes=64 << 10)
-    for chunk in FetchStream(client, pair, start, end, settings):
-        for batch in batches(chunk.records):
-            if batch.is_control:
-                continue
-            for record in read_records(batch):
-                if record.offset >= start:
-                    for key, value in record.headers:
-                        if key == HEADER and value is not None and value.startswith(prefix):
-                            return record.offset, int(value[len(prefix) :])
+    for record in fetched_records(client, pair, start, end, settings):
+        for key, value in record.headers:
+            if key == HEADER and value is not None and value.startswith(prefix):
+                return record.offset, int(value[len(prefix) :])
     return None

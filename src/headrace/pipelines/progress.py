@@ -17,14 +17,13 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from headrace.client.blocking import EARLIEST, LATEST, BlockingClient, TopicPartitionPair
-from headrace.client.blocking_fetch import FetchSettings, FetchStream
+from headrace.client.blocking_fetch import FetchSettings, fetched_records
 from headrace.client.blocking_produce import BatchProducer, Section
 from headrace.client.blocking_security import Security
 from headrace.kernel.errors import Fault
 from headrace.pipelines.offsets import offsets_to_json
-from headrace.records.batch import HEADER_BYTES, batches
+from headrace.records.batch import HEADER_BYTES
 from headrace.records.builder import Record, build_batch
-from headrace.records.reader import read_records
 
 PROGRESS_TOPIC: Final = "__pipelines"
 RUNNING: Final = "running"
@@ -159,12 +158,7 @@ def read_topic(client: BlockingClient, partition: TopicPartitionPair) -> list[Re
     """Everything in one partition of a small topic."""
     start = client.list_offsets({partition: EARLIEST})[partition]
     end = client.list_offsets({partition: LATEST})[partition]
-    found: list[Record] = []
-    for chunk in FetchStream(client, partition, start, end, FetchSettings(stall_timeout_s=10)):
-        for batch in batches(chunk.records):
-            if not batch.is_control:
-                found += [r for r in read_records(batch) if start <= r.offset < end]
-    return found
+    return list(fetched_records(client, partition, start, end, FetchSettings(stall_timeout_s=10)))
 
 
 def read_progress(bootstrap: str, security: Security | None = None) -> dict[str, dict[str, Any]]:

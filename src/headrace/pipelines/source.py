@@ -29,7 +29,6 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from headrace.client.blocking import READ_COMMITTED
 from headrace.client.blocking_fetch import FetchSettings, FetchStalled, FetchStream
 from headrace.kernel.errors import Fault, OffsetOutOfRange
 from headrace.pipelines.errors import DataLossError, PipelineError
@@ -63,12 +62,7 @@ def read_range(options: SourceOptions, task: InputPartition) -> Iterator[Any]:
     if not isinstance(task, RangePartition):
         return
     client = client_for(options.cluster)
-    decoder = Decoder(
-        task.topic,
-        task.partition,
-        include_headers=options.include_headers,
-        read_committed=options.isolation == READ_COMMITTED,
-    )
+    decoder = Decoder(task.topic, task.partition, include_headers=options.include_headers)
     settings = FetchSettings(
         max_bytes=options.fetch_bytes,
         isolation=options.isolation,

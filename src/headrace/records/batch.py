@@ -230,8 +230,13 @@ def batches(buffer: memoryview) -> Iterator[BatchView]:
     """Every batch in `buffer`, one after the other; raises CorruptBatch at a torn or wrong one. The CRC is not
     checked.
     """
-    position = 0
-    while position < len(buffer):
-        size = check_extent(buffer, position)
-        yield BatchView(buffer, position)
+    position, there = 0, len(buffer)
+    while position < there:
+        if there - position < HEADER_BYTES:
+            check_extent(buffer, position)
+        batch = BatchView(buffer, position)
+        size = batch.batch_length + LOG_OVERHEAD_BYTES
+        if batch.magic != CURRENT_MAGIC or not HEADER_BYTES <= size <= there - position:
+            check_extent(buffer, position)
+        yield batch
         position += size

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from headrace.coordinators.share.core.handing_out import Acquired, LogBatch
-from headrace.records.batch import BatchView, batches
-from headrace.records.control import ControlType, read_control
-from headrace.records.reader import read_records
+from headrace.records.batch import batches
+from headrace.records.visible import AbortedTransactions
 
 
 def log_batches(data: bytes, offset: int, end: int) -> list[LogBatch]:
@@ -34,18 +33,8 @@ def spanning(data: bytes, acquired: Sequence[Acquired]) -> bytes:
 
 
 def aborted_batches(data: bytes, aborted: Iterable[Any]) -> Iterator[LogBatch]:
-    """Batches of transactions that were aborted: nobody is to get them."""
-    coming = sorted(aborted, key=lambda each: each.first_offset)
-    open_producers: set[int] = set()
+    """The batches of aborted transactions, which no member of the group gets."""
+    transactions = AbortedTransactions((each.producer_id, each.first_offset) for each in aborted)
     for batch in batches(memoryview(data)):
-        while coming and coming[0].first_offset <= batch.last_offset:
-            open_producers.add(coming.pop(0).producer_id)
-        if batch.is_control:
-            if _ends_aborted(batch):
-                open_producers.discard(batch.producer_id)
-        elif batch.is_transactional and batch.producer_id in open_producers:
+        if transactions.hides(batch):
             yield LogBatch(batch.base_offset, batch.last_offset)
-
-
-def _ends_aborted(batch: BatchView) -> bool:
-    return any(read_control(record).type is ControlType.ABORT for record in read_records(batch))

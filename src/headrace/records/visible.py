@@ -1,0 +1,80 @@
+"""Which batches of a fetched chunk a consumer gets to see. Every reader of committed records decides by this module.
+
+A broker answers a read_committed fetch with whole batches up to the last stable offset and with a list of aborted
+transactions: the producer id and the first offset of each that reaches into the range. The batches themselves do not
+say how their transaction ended. So a consumer follows the log: an aborted transaction is open from the first batch that
+reaches its first offset, whatever that batch is, until the abort marker of its producer. Data batches of a producer
+whose aborted transaction is open are hidden. Markers and other control batches are never shown.
+
+"Whatever that batch is" matters. A chunk may begin with the marker itself: a fetch that starts there, a chunk that was
+cut there, or a compacted log whose aborted records are gone. Opened only by data, the transaction would then outlive its
+marker and hide the next transaction of the same producer, which may be a committed one.
+
+Each chunk comes with a list of its own that covers it from its first offset on: nothing is carried from one chunk to
+the next, and a transaction may be on the lists of both. Epochs do not matter here: the marker of a transaction may have
+a higher one than its records (KIP-890), and a producer id has one open transaction at a time. A read_uncommitted fetch
+has no list, and everything but control batches is shown. Mirrors Kafka's CompletedFetch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from typing import Final
+
+from headrace.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchView, batches
+from headrace.records.control import ControlType, read_control
+from headrace.records.reader import iter_records
+
+END_OF_LOG: Final = 1 << 63
+
+
+class AbortedTransactions:
+    """The aborted transactions of one chunk, as (producer id, first offset) in any order."""
+
+    def __init__(self, aborted: Iterable[tuple[int, int]]) -> None:
+        self._upcoming = sorted(aborted, key=lambda entry: entry[1], reverse=True)
+        self._open: set[int] = set()
+
+    def hides(self, batch: BatchView) -> bool:
+        """Whether the batch holds records of an aborted transaction. To be asked of every batch of the chunk, control
+        batches too, in the order of the log."""
+        upcoming, open_ = self._upcoming, self._open
+        if upcoming:
+            last_offset = batch.last_offset
+            while upcoming and upcoming[-1][1] <= last_offset:
+                open_.add(upcoming.pop()[0])
+        if batch.producer_id not in open_:
+            return False
+        if batch.attributes & CONTROL_BIT:
+            if _is_abort_marker(batch):
+                open_.remove(batch.producer_id)
+            return False
+        return batch.attributes & TRANSACTIONAL_BIT != 0
+
+
+def _is_abort_marker(batch: BatchView) -> bool:
+    """Compaction leaves a control batch without records where it is the last batch of its producer."""
+    record = next(iter_records(batch), None)
+    return record is not None and read_control(record).type is ControlType.ABORT
+
+
+def visible_batches(
+    chunk: memoryview,
+    aborted: Collection[tuple[int, int]] = (),
+    start: int = 0,
+    end: int = END_OF_LOG,
+    *,
+    check_crc: bool = True,
+) -> Iterator[BatchView]:
+    """The batches of `chunk` that a consumer sees and that may hold offsets from `start` to before `end`. The first and
+    the last may also hold offsets outside. Raises CorruptBatch at a batch that is torn or fails its checksum.
+    """
+    transactions = AbortedTransactions(aborted)
+    for batch in batches(chunk):
+        if batch.base_offset >= end:
+            return
+        if check_crc:
+            batch.check_crc()
+        if (aborted and transactions.hides(batch)) or batch.attributes & CONTROL_BIT or batch.last_offset < start:
+            continue
+        yield batch
