@@ -32,6 +32,7 @@ from headrace.pipelines.options import SourceOptions
 from headrace.pipelines.source import RangePartition, read_range
 from headrace.storage.cleaner import Cleaner, dirt_of, install, prepare
 from headrace.testing import RunningBroker, broker
+from tests.support.clock import PATIENCE_S, Stopwatch
 from tests.support.effort import is_long, rounds
 from tests.support.transaction_logs import Headers, TransactionLog
 
@@ -97,7 +98,7 @@ class ConfluentReader:
         self.consumer.assign([TopicPartition(self.topic, 0, start)])
         found: list[int] = []
         while True:
-            message = self.consumer.poll(20)
+            message = self.consumer.poll(PATIENCE_S)
             assert message is not None, f"{self.topic} from {start}: no end after {found}"
             if message.error() is not None:
                 return found
@@ -119,9 +120,9 @@ async def visible_to_aiokafka(bootstrap: str, topic: str, starts: list[int], sta
         for start in starts:
             consumer.seek(place, start)
             seen[start] = []
-            deadline = time.monotonic() + 20
+            watch = Stopwatch()
             while await consumer.position(place) < stable:
-                assert time.monotonic() < deadline, f"{topic} from {start}: no end after {seen[start]}"
+                assert not watch.has_run(PATIENCE_S), f"{topic} from {start}: no end after {seen[start]}"
                 for message in (await consumer.getmany(place, timeout_ms=50)).get(place, ()):
                     seen[start].append(message.offset)
     finally:
@@ -169,7 +170,7 @@ def spark_source(bootstrap: str, topic: str, fetch_bytes: int) -> Reader:
 
 
 def wire_client(client: BlockingClient, topic: str, fetch_bytes: int) -> Reader:
-    settings = FetchSettings(isolation=READ_COMMITTED, max_bytes=fetch_bytes, stall_timeout_s=20)
+    settings = FetchSettings(isolation=READ_COMMITTED, max_bytes=fetch_bytes, stall_timeout_s=PATIENCE_S)
     return lambda start, end: [r.offset for r in fetched_records(client, (topic, 0), start, end, settings)]
 
 

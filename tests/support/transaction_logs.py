@@ -9,16 +9,16 @@ offsets of the records that are not in an open or aborted transaction. Compactio
 from __future__ import annotations
 
 import random
-import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.client.blocking import LATEST, READ_COMMITTED, BlockingClient, TopicPartitionPair
+from headrace.client.blocking import LATEST, READ_COMMITTED, READ_UNCOMMITTED, BlockingClient, TopicPartitionPair
 from headrace.client.blocking_connection import BlockingConnection
 from headrace.kernel.errors import ErrorCode
 from headrace.records.builder import Record, build_batch
 from headrace.records.compression import Codec
 from headrace.wire import codec
+from tests.support.clock import wait_for
 
 PRODUCE, INIT, ADD_PARTITIONS, END = 0, 22, 24, 26
 # What the two transaction versions speak: Produce, InitProducerId, EndTxn.
@@ -33,7 +33,6 @@ _TRY_AGAIN = {
     ErrorCode.not_leader_or_follower,
     ErrorCode.unknown_topic_or_partition,
 }
-_PATIENCE_S = 20.0
 _TIMEOUT_MS = 600_000
 _KEYS = 6
 Headers = tuple[tuple[str, bytes | None], ...]
@@ -140,15 +139,14 @@ def produce(
 
 
 def _asked(connect: Any, api: int, version: int, body: dict[str, Any], error_of: Any) -> Any:
-    deadline = time.monotonic() + _PATIENCE_S
-    while True:
+    def attempt() -> Any:
         connection: BlockingConnection = connect()
         _, answer = codec.read_response(api, version, connection.exchange_raw(api, version, body))
         code = error_of(answer)
-        if code is ErrorCode.none:
-            return answer
-        assert code in _TRY_AGAIN and time.monotonic() < deadline, f"API {api} v{version}: {code.name}"
-        time.sleep(0.002)
+        assert code is ErrorCode.none or code in _TRY_AGAIN, f"API {api} v{version}: {code.name}"
+        return answer if code is ErrorCode.none else None
+
+    return wait_for(attempt, f"an answer to API {api} v{version}", poll=0.002)
 
 
 class TransactionLog:
@@ -158,7 +156,7 @@ class TransactionLog:
         self.client, self.partition, self.headers = client, partition, headers
         self.choice = random.Random(seed)
         self.committed: set[int] = set()
-        self.end = 0
+        self.end = self.stable = 0
         self.producers = [
             WireProducer(client, partition, f"{partition[0]}-{partition[1]}-{number}", version)
             for number, version in enumerate((1, 2, 1, 2))
@@ -214,14 +212,17 @@ class TransactionLog:
 
     def settle(self) -> int:
         """The last stable offset, once every marker of a transaction that has ended is written."""
-        deadline = time.monotonic() + _PATIENCE_S
-        while True:
-            self.end = self.client.list_offsets({self.partition: LATEST})[self.partition]
-            stable = self.client.list_offsets({self.partition: LATEST}, isolation=READ_COMMITTED)[self.partition]
-            if stable == min((p.written[0] for p in self.producers if p.written), default=self.end):
-                return stable
-            assert time.monotonic() < deadline, f"{self.partition}: the last stable offset stays at {stable}"
-            time.sleep(0.002)
+
+        def is_settled() -> bool:
+            self.end = self._end(READ_UNCOMMITTED)
+            self.stable = self._end(READ_COMMITTED)
+            return self.stable == min((p.written[0] for p in self.producers if p.written), default=self.end)
+
+        wait_for(is_settled, lambda: f"the last stable offset of {self.partition}, which is {self.stable}", poll=0.002)
+        return self.stable
+
+    def _end(self, isolation: int) -> int:
+        return self.client.list_offsets({self.partition: LATEST}, isolation=isolation)[self.partition]
 
     def visible(self, stable: int) -> list[int]:
         """What a reader of committed records sees below the last stable offset, compaction apart."""
