@@ -110,7 +110,9 @@ class Decoder:
             if batch.attributes & CODEC_MASK:
                 payload, begin = memoryview(decompress(batch.codec, payload, _LARGEST_BATCH)), -1
             if count * _SMALLEST_RECORD > len(payload):
-                raise CorruptBatch(f"batch at offset {batch.base_offset}: claims {count} records in {len(payload)} bytes")
+                raise CorruptBatch(
+                    f"batch at offset {batch.base_offset}: claims {count} records in {len(payload)} bytes"
+                )
             append_time_ms = batch.max_timestamp_ms if batch.attributes & TIMESTAMP_TYPE_BIT else None
             yield _Batch(payload, begin, batch.base_offset, batch.base_timestamp_ms, append_time_ms, count)
 

@@ -7,8 +7,8 @@ reaches its first offset, whatever that batch is, until the abort marker of its 
 whose aborted transaction is open are hidden. Markers and other control batches are never shown.
 
 "Whatever that batch is" matters. A chunk may begin with the marker itself: a fetch that starts there, a chunk that was
-cut there, or a compacted log whose aborted records are gone. Opened only by data, the transaction would then outlive its
-marker and hide the next transaction of the same producer, which may be a committed one.
+cut there, or a compacted log whose aborted records are gone. Opened only by data, the transaction would then outlive
+its marker and hide the next transaction of the same producer, which may be a committed one.
 
 Each chunk comes with a list of its own that covers it from its first offset on: nothing is carried from one chunk to
 the next, and a transaction may be on the lists of both. Epochs do not matter here: the marker of a transaction may have
