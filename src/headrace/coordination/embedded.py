@@ -1,4 +1,4 @@
-"""The embedded store: a single broker's coordination store in two local files, crash-safe, with ZooKeeper's meaning.
+"""The embedded store: a single broker's coordination store in local files, crash-safe, with ZooKeeper's meaning.
 
 One process owns the directory (a lock file says so). A write is checked against the tree, appended to the journal, made
 durable by fsync in a thread, and only then applied and answered, so a reader never sees what a crash could take back.
@@ -25,12 +25,17 @@ from typing import Final
 
 from headrace.coordination.core.tree import Touched, Tree, parent_of
 from headrace.coordination.embedded_files import (
+    JOURNAL_FILE,
     JOURNAL_MAGIC,
-    decode_snapshot,
+    SNAPSHOT_FILE,
+    StoredTree,
+    Transaction,
     encode_entry,
     encode_snapshot,
-    read_journal,
+    mark_closed,
+    read_store,
     replace_file,
+    take_closed_mark,
 )
 from headrace.coordination.store import (
     ANY_VERSION,
@@ -60,7 +65,14 @@ def _parent_if_moved(op: Op) -> tuple[str, ...]:
 
 
 class EmbeddedStore:
-    def __init__(self, directory: Path, *, snapshot_after_bytes: int = SNAPSHOT_AFTER_BYTES) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        stored: StoredTree | None = None,
+        snapshot_after_bytes: int = SNAPSHOT_AFTER_BYTES,
+    ) -> None:
+        """`stored`: what `read_store` gave for this directory, where the caller has it already."""
         self._directory = directory
         self._snapshot_after_bytes = snapshot_after_bytes
         self._snapshot_bytes = 0
@@ -74,11 +86,11 @@ class EmbeddedStore:
         self._writer: asyncio.Task[None] | None = None
         self._data_watches: dict[str, list[Watch]] = {}
         self._child_watches: dict[str, list[Watch]] = {}
-        self._lock_fd = self._open()
+        self._lock_fd = self._open(stored)
 
     # --- opening -------------------------------------------------------------------------------------------------
 
-    def _open(self) -> int:
+    def _open(self, stored: StoredTree | None) -> int:
         self._directory.mkdir(parents=True, exist_ok=True)
         lock_fd = os.open(self._directory / "lock", os.O_RDWR | os.O_CREAT, 0o644)
         try:
@@ -90,42 +102,32 @@ class EmbeddedStore:
         try:
             os.ftruncate(lock_fd, 0)
             os.pwrite(lock_fd, f"{os.getpid()}\n".encode(), 0)
-            self._recover()
+            self._recover(stored or read_store(self._directory))
         except BaseException:
             os.close(lock_fd)
             raise
         return lock_fd
 
-    def _recover(self) -> None:
-        snapshot, journal = self._directory / "snapshot", self._directory / "journal"
-        if snapshot.exists():
-            data = snapshot.read_bytes()
-            self._snapshot_bytes = len(data)
-            self._tree, self._last_id = decode_snapshot(data, snapshot)
-        data = journal.read_bytes() if journal.exists() else b""
-        if data[: len(JOURNAL_MAGIC)] != JOURNAL_MAGIC:
-            # Shorter than its first eight bytes: a crash at birth. Anything else is not ours to overwrite.
-            if len(data) >= len(JOURNAL_MAGIC):
-                raise StoreFailed(f"{journal} is not a journal of the coordination store")
+    def _recover(self, stored: StoredTree | None) -> None:
+        journal = self._directory / JOURNAL_FILE
+        if stored is None:
             replace_file(journal, JOURNAL_MAGIC)
-            data = JOURNAL_MAGIC
-        end = len(JOURNAL_MAGIC)
-        for end, (transaction_id, session_id, ops) in read_journal(data):  # noqa: B007 (the last position is used below)
-            if transaction_id > self._last_id:
-                self._tree.commit(ops, transaction_id, session_id)
-                self._last_id = transaction_id
+            stored = StoredTree(Tree(), 0, 0, len(JOURNAL_MAGIC), len(JOURNAL_MAGIC))
+        self._tree, self._last_id, self._snapshot_bytes = stored.tree, stored.last_id, stored.snapshot_bytes
+        self._journal_end = stored.journal_end
+        take_closed_mark(self._directory)
         self._journal_fd = os.open(journal, os.O_RDWR)
-        if end < len(data):
-            logger.warning("journal %s: cut %d torn bytes at its end", journal, len(data) - end)
-            os.ftruncate(self._journal_fd, end)
+        if stored.journal_end < stored.journal_bytes:
+            torn = stored.journal_bytes - stored.journal_end
+            logger.warning("journal %s: cut %d torn bytes at its end", journal, torn)
+            os.ftruncate(self._journal_fd, stored.journal_end)
             os.fsync(self._journal_fd)
-        os.lseek(self._journal_fd, end, os.SEEK_SET)
-        self._journal_end = end
+        os.lseek(self._journal_fd, stored.journal_end, os.SEEK_SET)
         # The session takes a transaction id of its own, so that it is new in every run of the process.
         ends = [Delete(path) for path in self._tree.ephemerals()]
         self._last_id += 1
         self._session_id = self._last_id
-        self._append(encode_entry(self._last_id, self._session_id, ends))
+        self._append(encode_entry([Transaction(self._last_id, self._session_id, ends)]))
         os.fsync(self._journal_fd)
         self._tree.commit(ends, self._last_id, self._session_id)
 
@@ -197,7 +199,6 @@ class EmbeddedStore:
             # Operations of one round are checked against the tree as it is: those that touch what an earlier one of the
             # round touches wait for the next round, so that no check runs against a state that is not durable.
             taken: list[tuple[Sequence[Op], asyncio.Future[None]]] = []
-            entries = bytearray()
             written: set[str] = set()
             for at, (ops, done) in enumerate(waiting):
                 if done.cancelled():
@@ -215,18 +216,22 @@ class EmbeddedStore:
                 written.update(
                     path for op in ops if not isinstance(op, Check) for path in (op.path, *_parent_if_moved(op))
                 )
-                entries += encode_entry(self._last_id + len(taken), self._session_id, ops)
             if taken:
-                await self._commit(taken, bytes(entries))
+                await self._commit(taken)
         if self._failure is not None:
             for _, done in self._pending:
                 if not done.done():
                     done.set_exception(self._failure)
             self._pending = []
 
-    async def _commit(self, taken: list[tuple[Sequence[Op], asyncio.Future[None]]], entries: bytes) -> None:
+    async def _commit(self, taken: list[tuple[Sequence[Op], asyncio.Future[None]]]) -> None:
         try:
-            self._append(entries)
+            self._append(
+                encode_entry(
+                    Transaction(self._last_id + number, self._session_id, ops)
+                    for number, (ops, _) in enumerate(taken, 1)
+                )
+            )
         except OSError as error:
             self._refuse(taken, error, for_good=error.errno != errno.ENOSPC)
             return
@@ -273,7 +278,9 @@ class EmbeddedStore:
         """
         snapshot = encode_snapshot(self._tree, self._last_id)
         try:
-            await asyncio.get_running_loop().run_in_executor(None, replace_file, self._directory / "snapshot", snapshot)
+            await asyncio.get_running_loop().run_in_executor(
+                None, replace_file, self._directory / SNAPSHOT_FILE, snapshot
+            )
             self._snapshot_bytes = len(snapshot)
             os.ftruncate(self._journal_fd, len(JOURNAL_MAGIC))
             os.lseek(self._journal_fd, len(JOURNAL_MAGIC), os.SEEK_SET)
@@ -295,6 +302,10 @@ class EmbeddedStore:
             if self._writer is not None:
                 await self._writer
             self._failure = StoreFailed(f"coordination store {self._directory} is closed")
+            try:
+                mark_closed(self._directory, self._last_id)
+            except OSError as error:
+                logger.warning("coordination store %s: closed without its mark (%s)", self._directory, error)
         if self._journal_fd >= 0:
             os.close(self._journal_fd)
             os.close(self._lock_fd)

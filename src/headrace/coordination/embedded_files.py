@@ -1,32 +1,39 @@
-"""The two files of the embedded store: a snapshot of the tree and the journal of what came after it.
+"""The files of the embedded store: a snapshot of the tree, the journal of later changes, the mark of a clean close.
 
     snapshot   MAGIC · transaction id · node count · nodes · CRC-32C of all before
                written tmp → fsync → rename → fsync dir
     journal    MAGIC · entries, each: length · CRC-32C of the payload · payload
-               payload: transaction id · session · operations
+               payload: one or more transactions, each: transaction id · session · operations
+    closed     the last transaction id, written by a clean close and removed by the next opening
 
-A crash may leave a torn last entry: reading stops at the first entry that is short or fails its checksum, and the
-file is cut there; nobody was told that entry had happened. A snapshot is complete or absent by the rename. Entries
-that are already in the snapshot (a crash between writing it and emptying the journal) are skipped by their
-transaction id.
+Everything that one fsync covers is one entry of the journal. So a crash can leave only one torn entry, the last, and it
+was never acknowledged: `read_store` ends before it. A bad entry with a good one behind it is damage, and so is a
+journal that ends before the transaction that `closed` names. `read_store` then raises StoreFailed: the topics that only
+the lost part names would otherwise look like deleted topics. A snapshot is complete or absent by the rename. Entries
+that are already in the snapshot (a crash between writing it and emptying the journal) are skipped by their transaction
+id.
 """
 
 from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from headrace.coordination.core.tree import Tree, parent_of
 from headrace.coordination.store import Check, Create, Delete, Node, Op, Set, StoreFailed
 from headrace.kernel.checksum import crc32c
+from headrace.kernel.dataclass import dataclass
 
+SNAPSHOT_FILE: Final = "snapshot"
+JOURNAL_FILE: Final = "journal"
+CLOSED_FILE: Final = "closed"
 SNAPSHOT_MAGIC: Final = b"HRSNAP01"
 JOURNAL_MAGIC: Final = b"HRJRNL01"
 _ENTRY: Final = struct.Struct(">II")
-_PAYLOAD: Final = struct.Struct(">QQI")
+_TRANSACTION: Final = struct.Struct(">QQI")
 _OP: Final = struct.Struct(">BHIi")
 _NODE: Final = struct.Struct(">HIiQQ")
 _SNAPSHOT_HEAD: Final = struct.Struct(">QI")
@@ -36,54 +43,124 @@ _EPHEMERAL: Final = 4
 MAX_ENTRY_BYTES: Final = 256 << 20
 
 
-def encode_entry(transaction_id: int, session_id: int, ops: Sequence[Op]) -> bytes:
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    id: int
+    session_id: int
+    ops: Sequence[Op]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTree:
+    """What the files of a store say."""
+
+    tree: Tree
+    last_id: int
+    snapshot_bytes: int
+    # Where the last good entry ends, and how long the file is: what lies between was torn by a crash.
+    journal_end: int
+    journal_bytes: int
+
+
+def encode_entry(transactions: Iterable[Transaction]) -> bytes:
     payload = bytearray()
-    count = 0
-    for op in ops:
-        if isinstance(op, Check):
-            continue
-        kind = _EPHEMERAL if isinstance(op, Create) and op.ephemeral else _KINDS[type(op)]
-        path = op.path.encode()
-        data = b"" if isinstance(op, Delete) else op.data
-        payload += _OP.pack(kind, len(path), len(data), 0) + path + data
-        count += 1
-    payload[:0] = _PAYLOAD.pack(transaction_id, session_id, count)
+    for transaction in transactions:
+        ops = [op for op in transaction.ops if not isinstance(op, Check)]
+        payload += _TRANSACTION.pack(transaction.id, transaction.session_id, len(ops))
+        for op in ops:
+            kind = _EPHEMERAL if isinstance(op, Create) and op.ephemeral else _KINDS[type(op)]
+            path = op.path.encode()
+            data = b"" if isinstance(op, Delete) else op.data
+            payload += _OP.pack(kind, len(path), len(data), 0) + path + data
     return _ENTRY.pack(len(payload), crc32c(payload)) + bytes(payload)
 
 
-def decode_payload(payload: bytes) -> tuple[int, int, list[Op]]:
-    transaction_id, session_id, count = _PAYLOAD.unpack_from(payload, 0)
-    at = _PAYLOAD.size
-    ops: list[Op] = []
-    for _ in range(count):
-        kind, path_length, data_length, _reserved = _OP.unpack_from(payload, at)
-        at += _OP.size
-        path = payload[at : at + path_length].decode()
-        at += path_length
-        data = payload[at : at + data_length]
-        at += data_length
-        if kind in (_KINDS[Create], _EPHEMERAL):
-            ops.append(Create(path, data, ephemeral=kind == _EPHEMERAL))
-        elif kind == _KINDS[Set]:
-            ops.append(Set(path, data))
-        else:
-            ops.append(Delete(path))
-    return transaction_id, session_id, ops
+def _decode_payload(payload: bytes) -> Iterator[Transaction]:
+    at = 0
+    while at < len(payload):
+        transaction_id, session_id, count = _TRANSACTION.unpack_from(payload, at)
+        at += _TRANSACTION.size
+        ops: list[Op] = []
+        for _ in range(count):
+            kind, path_length, data_length, _reserved = _OP.unpack_from(payload, at)
+            at += _OP.size
+            path = payload[at : at + path_length].decode()
+            at += path_length
+            data = payload[at : at + data_length]
+            at += data_length
+            if kind in (_KINDS[Create], _EPHEMERAL):
+                ops.append(Create(path, data, ephemeral=kind == _EPHEMERAL))
+            elif kind == _KINDS[Set]:
+                ops.append(Set(path, data))
+            else:
+                ops.append(Delete(path))
+        yield Transaction(transaction_id, session_id, ops)
 
 
-def read_journal(data: bytes) -> Iterator[tuple[int, tuple[int, int, list[Op]]]]:
-    """(position after the entry, entry) for every whole entry from the start."""
+def _entry_end(data: bytes, at: int) -> int | None:
+    """Where the entry that begins at `at` ends; None when there is no whole one."""
+    if at + _ENTRY.size > len(data):
+        return None
+    length, crc = _ENTRY.unpack_from(data, at)
+    end = at + _ENTRY.size + length
+    # The checksum of nothing is zero, so a tail of zeros would pass for entries without a transaction.
+    if length < _TRANSACTION.size or length > MAX_ENTRY_BYTES or end > len(data):
+        return None
+    return end if crc32c(data[at + _ENTRY.size : end]) == crc else None
+
+
+def read_store(directory: Path) -> StoredTree | None:
+    """None when no store was begun in `directory`. Changes nothing. Raises StoreFailed for a damaged store."""
+    snapshot, journal = directory / SNAPSHOT_FILE, directory / JOURNAL_FILE
+    data = _content(journal)
+    folded = _content(snapshot)
+    tree, last_id = (Tree(), 0) if folded is None else decode_snapshot(folded, snapshot)
+    closed_at = _closed_at(directory)
+    if data is None:
+        if folded is None and closed_at is None:
+            return None
+        raise StoreFailed(f"{journal} is missing")
+    if data[: len(JOURNAL_MAGIC)] != JOURNAL_MAGIC:
+        raise StoreFailed(f"{journal} is not a journal of the coordination store")
     at = len(JOURNAL_MAGIC)
-    while at + _ENTRY.size <= len(data):
-        length, crc = _ENTRY.unpack_from(data, at)
-        end = at + _ENTRY.size + length
-        if length > MAX_ENTRY_BYTES or end > len(data):
-            return
-        payload = data[at + _ENTRY.size : end]
-        if crc32c(payload) != crc:
-            return
-        yield end, decode_payload(payload)
+    while (end := _entry_end(data, at)) is not None:
+        for transaction in _decode_payload(data[at + _ENTRY.size : end]):
+            if transaction.id > last_id:
+                tree.commit(transaction.ops, transaction.id, transaction.session_id)
+                last_id = transaction.id
         at = end
+    if any(_entry_end(data, later) is not None for later in range(at + 1, len(data))):
+        raise StoreFailed(f"{journal} is damaged at byte {at}, and later entries are whole")
+    if closed_at is not None and last_id < closed_at:
+        raise StoreFailed(
+            f"{journal} is damaged at byte {at}: it ends with transaction {last_id}, "
+            f"but the store was closed after transaction {closed_at}"
+        )
+    return StoredTree(tree, last_id, len(folded or b""), at, len(data))
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def _closed_at(directory: Path) -> int | None:
+    text = _content(directory / CLOSED_FILE)
+    return int(text) if text is not None and text.strip().isdigit() else None
+
+
+def mark_closed(directory: Path, last_id: int) -> None:
+    replace_file(directory / CLOSED_FILE, f"{last_id}\n".encode())
+
+
+def take_closed_mark(directory: Path) -> None:
+    try:
+        (directory / CLOSED_FILE).unlink()
+    except FileNotFoundError:
+        return
+    fsync_directory(directory)
 
 
 def encode_snapshot(tree: Tree, transaction_id: int) -> bytes:
@@ -100,7 +177,7 @@ def decode_snapshot(data: bytes, where: Path) -> tuple[Tree, int]:
     if data[: len(SNAPSHOT_MAGIC)] != SNAPSHOT_MAGIC or len(data) < len(SNAPSHOT_MAGIC) + _SNAPSHOT_HEAD.size + 4:
         raise StoreFailed(f"{where} is not a snapshot of the coordination store")
     if crc32c(data[:-4]) != struct.unpack(">I", data[-4:])[0]:
-        raise StoreFailed(f"{where} is damaged (its checksum does not match): restore it from a copy")
+        raise StoreFailed(f"{where} is damaged (its checksum does not match)")
     transaction_id, count = _SNAPSHOT_HEAD.unpack_from(data, len(SNAPSHOT_MAGIC))
     at = len(SNAPSHOT_MAGIC) + _SNAPSHOT_HEAD.size
     tree = Tree()

@@ -13,7 +13,9 @@ from headrace.coordination.embedded import EmbeddedStore
 from headrace.coordination.store import Create, NodeExists, Set, StoreFailed
 
 
-def filled(directory: Path, *, writes: int = 20, snapshot_after_bytes: int = 1 << 20) -> None:
+def filled(directory: Path, *, writes: int = 20, snapshot_after_bytes: int = 1 << 20, killed: bool = False) -> None:
+    """`killed`: the files as a killed process leaves them, without the mark of a clean close."""
+
     async def fill() -> None:
         store = EmbeddedStore(directory, snapshot_after_bytes=snapshot_after_bytes)
         await store.create("/n", b"0")
@@ -22,6 +24,8 @@ def filled(directory: Path, *, writes: int = 20, snapshot_after_bytes: int = 1 <
         await store.close()
 
     asyncio.run(fill())
+    if killed:
+        (directory / "closed").unlink()
 
 
 def last_number(directory: Path) -> int:
@@ -44,33 +48,103 @@ def last_number(directory: Path) -> int:
     return asyncio.run(look())
 
 
-def test_a_journal_cut_at_any_byte_gives_the_writes_before_the_cut(tmp_path: Path) -> None:
+def with_journal(whole: Path, data: bytes) -> Path:
+    """A copy of the store with another journal."""
+    copy = whole.with_name("copy")
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(whole, copy)
+    (copy / "journal").write_bytes(data)
+    return copy
+
+
+def test_after_a_kill_a_journal_cut_at_any_byte_gives_the_writes_before_the_cut(tmp_path: Path) -> None:
     whole = tmp_path / "whole"
-    filled(whole)
-    size = (whole / "journal").stat().st_size
-    seen = []
-    for length in range(0, size + 1, 7):
-        cut = tmp_path / "cut"
-        shutil.copytree(whole, cut)
-        os.truncate(cut / "journal", length)
-        seen.append(last_number(cut))
-        shutil.rmtree(cut)
+    filled(whole, killed=True)
+    data = (whole / "journal").read_bytes()
+    seen = [last_number(with_journal(whole, data[:length])) for length in range(8, len(data) + 1, 7)]
     assert seen == sorted(seen)
     assert set(seen) >= set(range(20))
 
 
-def test_a_flipped_byte_ends_the_journal_there(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "tail", [bytes(7), bytes(8), bytes(4096), b"\xff" * 100, os.urandom(3000)], ids=lambda tail: f"{len(tail)} bytes"
+)
+def test_after_a_kill_a_tail_of_zeros_or_garbage_is_cut(tmp_path: Path, tail: bytes) -> None:
+    whole = tmp_path / "whole"
+    filled(whole, killed=True)
+    data = (whole / "journal").read_bytes()
+    assert last_number(with_journal(whole, data + tail)) == 20
+
+
+def test_after_a_clean_close_a_journal_cut_at_any_byte_is_refused(tmp_path: Path) -> None:
     whole = tmp_path / "whole"
     filled(whole)
     data = (whole / "journal").read_bytes()
-    for position in range(8, len(data), 13):
-        bad = tmp_path / "bad"
-        shutil.copytree(whole, bad)
+    for length in range(0, len(data), 7):
+        with pytest.raises(StoreFailed, match=r"journal is (damaged at byte|not a journal)"):
+            EmbeddedStore(with_journal(whole, data[:length]))
+    assert last_number(with_journal(whole, data)) == 20
+
+
+def test_a_flipped_byte_is_refused_and_the_file_left_as_it_is(tmp_path: Path) -> None:
+    whole = tmp_path / "whole"
+    filled(whole)
+    data = (whole / "journal").read_bytes()
+    for position in range(0, len(data), 5):
         damaged = bytearray(data)
         damaged[position] ^= 0x40
-        (bad / "journal").write_bytes(damaged)
-        assert last_number(bad) < 20
-        shutil.rmtree(bad)
+        bad = with_journal(whole, bytes(damaged))
+        with pytest.raises(StoreFailed, match=r"journal is (damaged at byte|not a journal)"):
+            EmbeddedStore(bad)
+        assert (bad / "journal").read_bytes() == damaged
+
+
+def test_after_a_kill_a_flipped_byte_before_the_last_entry_is_refused(tmp_path: Path) -> None:
+    """In the last entry it looks like the torn write of a crash, which was never acknowledged."""
+    whole, shorter = tmp_path / "whole", tmp_path / "shorter"
+    filled(whole, killed=True)
+    filled(shorter, writes=19, killed=True)
+    data = (whole / "journal").read_bytes()
+    last_entry_at = (shorter / "journal").stat().st_size
+    assert data[:last_entry_at] == (shorter / "journal").read_bytes()
+    for position in range(8, len(data), 5):
+        damaged = bytearray(data)
+        damaged[position] ^= 0x40
+        bad = with_journal(whole, bytes(damaged))
+        if position >= last_entry_at:
+            assert last_number(bad) == 19
+            continue
+        with pytest.raises(StoreFailed, match="journal is damaged at byte"):
+            EmbeddedStore(bad)
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_missing_journal_is_refused(tmp_path: Path, killed: bool) -> None:
+    filled(tmp_path / "s", snapshot_after_bytes=1, killed=killed)
+    (tmp_path / "s" / "journal").unlink()
+    with pytest.raises(StoreFailed, match="journal is missing"):
+        EmbeddedStore(tmp_path / "s")
+
+
+def test_writes_of_one_fsync_are_torn_together(tmp_path: Path) -> None:
+    """A disk may write the later pages of a round before the earlier ones: then none of the round has happened."""
+
+    async def use() -> None:
+        store = EmbeddedStore(tmp_path / "s")
+        for number in range(8):
+            await store.create(f"/{number}", b"")
+        before = (tmp_path / "s" / "journal").stat().st_size
+        await asyncio.gather(*(store.create(f"/{i}/child", bytes(3000)) for i in range(8)))
+        # Not closed: this is what a power cut leaves.
+        data = bytearray((tmp_path / "s" / "journal").read_bytes())
+        data[before : before + 4096] = bytes(4096)
+        torn = with_journal(tmp_path / "s", bytes(data))
+        await store.close()
+        found = EmbeddedStore(torn)
+        assert [await found.children(f"/{number}") for number in range(8)] == [[]] * 8
+        await found.close()
+
+    asyncio.run(use())
 
 
 def test_a_crash_between_snapshot_and_emptying_the_journal_changes_nothing(tmp_path: Path) -> None:
