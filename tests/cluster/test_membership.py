@@ -201,7 +201,7 @@ def test_a_directory_of_another_cluster_is_refused(cluster: RunningCluster, tmp_
     (tmp_path / "data" / "meta.properties").write_text("version=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAA\nnode.id=7\n")
     code, said = start(cluster, tmp_path / "data", "broker.id=7")
     assert code == 1
-    assert "the data directory belongs to cluster AAAAAAAAAAAAAAAAAAAAAA" in said
+    assert f"log directory {tmp_path / 'data'} belongs to cluster AAAAAAAAAAAAAAAAAAAAAA, ZooKeeper at " in said
     assert "Traceback" not in said
 
 

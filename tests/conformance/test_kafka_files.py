@@ -249,7 +249,9 @@ def test_we_open_what_a_real_node_wrote(
         (copy / ".kafka_cleanshutdown").unlink()
         (copy / "recovery-point-offset-checkpoint").write_text("0\n0\n")
     dirs = LogDirs.open(StorageSettings([copy], node_id=1))
-    assert dirs.all_clean is clean and not dirs.damages and dirs.directories[0].cluster_id == "HeadraceReference00000"
+    assert dirs.all_clean is clean and not dirs.damages
+    identity = dirs.directories[0].identity
+    assert identity is not None and identity.cluster_id == "HeadraceReference00000"
     for topic, expected in seen.items():
         log = dirs.log(topic, 0)
         assert log is not None and log.topic_id is not None

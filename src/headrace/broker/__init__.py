@@ -2,6 +2,7 @@
 
 `foreground`     a broker as the one thing its process does
 `broker`         what is started and stopped, in which order
+`identity`       whose the log directories are, and the store of their topics; `core.ownership` decides
 `wiring`         the handlers and what each is given
 `live_config`    the broker's settings with the dynamic ones laid over
 `housekeeping`   the clock's work: flush, checkpoints, retention, compaction, expiry

@@ -1,6 +1,7 @@
 """One broker: what is started and stopped, in which order.
 
-    bind ─► store ─► image ─► logs recovered ─► parts wired ─► registered and accepted ─► listening ─► housekeeping
+    bind ─► directories locked, owner checked ─► store ─► image ─► logs recovered ─► parts wired
+         ─► registered and accepted ─► listening ─► housekeeping
 
 The ports are bound first, so that a taken one costs nothing, and listened on last, so that nobody is answered by half a
 broker. A registered broker may be made leader, so its logs are open before. Stopping goes the other way round, and ends
@@ -13,13 +14,13 @@ import asyncio
 import logging
 import time
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from headrace.broker.failed_disks import FailedDisks
 from headrace.broker.farewell import led_topics, until_nobody_sends_clients
 from headrace.broker.first_questions import answered
 from headrace.broker.housekeeping import Housekeeping, now_ms
+from headrace.broker.identity import FIRST_BROKER_ID, Claim
 from headrace.broker.live_config import LiveConfig
 from headrace.broker.recovery_news import RecoveryNews
 from headrace.broker.watching import Watching
@@ -32,12 +33,11 @@ from headrace.cluster.view import ClusterView
 from headrace.config import BrokerConfig, ConfigError, Listener, resolve_listeners
 from headrace.config import Listeners as ListenerSettings
 from headrace.controller.member import ClusterMember, prepare_store
-from headrace.kernel.errors import Fault, StorageFault
+from headrace.kernel.errors import Fault
 from headrace.net.connection import Connection
 from headrace.net.listener import CannotListen, ConnectionLimits, Listeners
 from headrace.net.replies import Reply
 from headrace.replication.service import topic_log_config
-from headrace.storage.checkpoints import META_PROPERTIES_FILE, CorruptFile, read_properties
 from headrace.storage.log_dir import LogDir
 from headrace.storage.log_dirs import LogDirs
 
@@ -46,9 +46,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headrace.broker")
 
-# Kafka's tools list partitions by directory names, so the broker's own state has a name that is none.
-_STORE_DIRECTORY: Final = ".coordination"
-_FIRST_BROKER_ID: Final = 0
 _HAND_OVER_WITHIN_S: Final = 15.0
 # Without the store another controller may still answer, but not for long: our session is about to end anyway.
 _HAND_OVER_WITHOUT_STORE_S: Final = 2.0
@@ -68,6 +65,7 @@ class Broker:
         self.log_dirs: LogDirs
         self.parts: Parts
         self.watching: Watching | None = None
+        self._claim: Claim | None = None
         self._store: Store | None = None
         self._housekeeping: Housekeeping | None = None
         self._failed: asyncio.Event = asyncio.Event()
@@ -80,7 +78,7 @@ class Broker:
         """Raises CannotStart; then nothing of it runs."""
         try:
             await self._start()
-        except (CannotListen, ConfigError, Fault, CorruptFile) as problem:
+        except (CannotListen, ConfigError, Fault) as problem:
             await self._undo()
             raise CannotStart(str(problem)) from problem
         except OSError as problem:
@@ -98,16 +96,15 @@ class Broker:
         self.connections = Listeners(self._serve, _limits(config), loop)
         self.listeners = self._bind(resolve_listeners(config))
         self._opened.append("connections")
-        self._store = store = await self._open_store(config)
-        self._opened.append("store")
-        known_id = _known_cluster_id(config)
-        cluster_id = await answered("the cluster's id", lambda: prepare_store(store, known_id))
-        self.config = config = await answered("a broker id", partial(_with_identity, config, store))
+        self._claim = claim = Claim(config)
+        self._store = store = await self._open_store(config, claim)
+        cluster_id = await answered("the cluster's id", lambda: prepare_store(store, claim.owner.cluster_id))
+        self.config = config = await answered("a broker id", partial(_with_id, config, claim, store))
         broker_id = config.broker_id
         image = await answered("the cluster's image", lambda: load_image(store))
         live = LiveConfig(config, broker_id)
         live.follow(ClusterImage(), image)
-        self.log_dirs = await self._open_logs(live, image, cluster_id)
+        self.log_dirs = await self._open_logs(live, image, cluster_id, claim)
         self._opened.append("logs")
         view = ClusterView()
         live.subscribe(self._limits_changed)
@@ -149,25 +146,28 @@ class Broker:
                 raise CannotListen(f"{problem}{_who_listens(listener)}") from None
         return settings.with_ports(ports)
 
-    async def _open_store(self, config: BrokerConfig) -> Store:
+    async def _open_store(self, config: BrokerConfig, claim: Claim) -> Store:
+        """The store that the topics of the log directories are in. Where it is another, nothing has been written."""
         if config.stands_alone:
-            from headrace.coordination.embedded import EmbeddedStore
-
-            return EmbeddedStore(Path(config.log_dirs[0]) / _STORE_DIRECTORY)
-        from headrace.coordination.adoption import adopt_embedded
+            store = claim.open_embedded()
+            self._opened.append("store")
+            return store
         from headrace.coordination.zookeeper import open_zookeeper
 
-        store = await open_zookeeper(config)
-        await adopt_embedded(store, Path(config.log_dirs[0]) / _STORE_DIRECTORY)
-        return store
+        self._store = zookeeper = await open_zookeeper(config)
+        self._opened.append("store")
+        await claim.settle(zookeeper)
+        return zookeeper
 
-    async def _open_logs(self, live: LiveConfig, image: ClusterImage, cluster_id: str) -> LogDirs:
+    async def _open_logs(self, live: LiveConfig, image: ClusterImage, cluster_id: str, claim: Claim) -> LogDirs:
         log_config_for = topic_log_config(live)
         log_dirs = await asyncio.to_thread(
             LogDirs.open,
             live(),
             config_of=lambda topic: log_config_for(topic, image),
+            directories=claim.directories,
             cluster_id=cluster_id,
+            home=claim.home,
             now_ms=now_ms(),
             on_progress=RecoveryNews().progressed,
         )
@@ -271,37 +271,23 @@ class Broker:
             self._member = None
         if "logs" in opened:
             await asyncio.to_thread(self.log_dirs.close, clean=clean, broker_epoch=epoch)
+        elif self._claim is not None:
+            self._claim.release()
         if "store" in opened and self._store is not None:
             await self._store.close()
             self._store = None
 
 
-async def _with_identity(config: BrokerConfig, store: Store) -> BrokerConfig:
+async def _with_id(config: BrokerConfig, claim: Claim, store: Store) -> BrokerConfig:
     """A broker without an id takes the one its directory has; a new one is given one by its cluster, or 0 alone."""
     if config.broker_id >= 0:
         return config
-    known = _meta_properties(config)
-    found = known.get("node.id", known.get("broker.id"))
+    found = claim.known_id
     if found is None and not config.stands_alone:
         if not config.broker_id_generation_enable:
             raise ConfigError("broker.id", "-1", "must be set, because broker.id.generation.enable is false")
-        found = str(await generated_broker_id(store, config.reserved_broker_max_id))
-    return config.with_static({"broker.id": found or str(_FIRST_BROKER_ID)})
-
-
-def _known_cluster_id(config: BrokerConfig) -> str | None:
-    return _meta_properties(config).get("cluster.id")
-
-
-def _meta_properties(config: BrokerConfig) -> dict[str, str]:
-    for directory in config.log_dirs:
-        try:
-            found = read_properties(Path(directory) / META_PROPERTIES_FILE)
-        except CorruptFile as wrong:
-            raise StorageFault(f"{wrong}: repair or remove the file") from None
-        if found:
-            return found
-    return {}
+        found = await generated_broker_id(store, config.reserved_broker_max_id)
+    return config.with_static({"broker.id": str(FIRST_BROKER_ID if found is None else found)})
 
 
 def _limits(config: BrokerConfig) -> ConnectionLimits:

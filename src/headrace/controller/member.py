@@ -131,6 +131,11 @@ async def prepare_store(store: Store, known_cluster_id: str | None = None) -> st
         try:
             await store.multi(ops)
         except NodeExists:
+            if await store.exists(paths.INCOMING) is not None:
+                raise Refused(
+                    ErrorCode.inconsistent_cluster_id,
+                    "another broker is moving its state to this ensemble: wait until it serves, or use another chroot",
+                ) from None
             # Another broker is doing the same, or a part was there before: one by one, the id last.
             for path in (*paths.PERSISTENT,):
                 await ensure_path(store, path)

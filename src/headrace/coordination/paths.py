@@ -1,6 +1,8 @@
 """The node layout. Kafka's names where Kafka had a node for the thing, so that people and tools recognise them.
 
 /cluster/id                                  cluster id
+/cluster/incoming                            the cluster whose state is being moved here from an embedded store
+/cluster/moved                               where the state went that was moved from here to an embedded store
 /cluster/image                               version of the newest change
 /cluster/changes/<version>                   what changed in that version (the last few are kept)
 /cluster/brokers/<id>                        registrations that the controller has accepted
@@ -20,6 +22,8 @@ from typing import Final
 from urllib.parse import quote, unquote
 
 CLUSTER_ID: Final = "/cluster/id"
+INCOMING: Final = "/cluster/incoming"
+MOVED: Final = "/cluster/moved"
 IMAGE: Final = "/cluster/image"
 CHANGES: Final = "/cluster/changes"
 ACCEPTED_BROKERS: Final = "/cluster/brokers"

@@ -37,7 +37,6 @@ from headrace.coordination.store import (
     Create,
     Delete,
     Node,
-    NodeExists,
     NoNode,
     Op,
     SessionEvent,
@@ -46,6 +45,7 @@ from headrace.coordination.store import (
     StoreFailed,
     StoreFault,
     Watch,
+    ensure_path,
 )
 from headrace.coordination.waiting import until
 
@@ -126,8 +126,6 @@ class ZooKeeperStore:
         try:
             async with asyncio.timeout(timeout):
                 await self._connected.wait()
-                if self._chroot:
-                    await self._make_chroot()
         except TimeoutError:
             await self.close()
             raise StoreFailed(
@@ -137,23 +135,19 @@ class ZooKeeperStore:
         except BaseException:
             await self.close()
             raise
+        self._client.chroot = self._chroot
         self._heartbeat = asyncio.create_task(self._beat(), name="zookeeper heartbeat")
 
-    async def _make_chroot(self) -> None:
-        made = ""
-        for part in self._chroot.strip("/").split("/"):
-            made += "/" + part
-            while True:
-                try:
-                    # Looked at first: a parent that others guard refuses to make a node even where there is one.
-                    if await self.exists(made) is None:
-                        await self.create(made, b"")
-                    break
-                except NodeExists:
-                    break
-                except (ConnectionLost, SessionExpired):
-                    await asyncio.sleep(_PAUSE)
-        self._client.chroot = self._chroot
+    async def make_chroot(self) -> None:
+        """Makes the node that all others are under, where it is missing. `connect` does not: a client that only reads
+        changes nothing, and without a chroot every node is missing."""
+        if not self._chroot:
+            return
+        self._client.chroot = ""
+        try:
+            await ensure_path(self, self._chroot)
+        finally:
+            self._client.chroot = self._chroot
 
     def leave_a_will(self) -> None:
         """From now on the session ends with this process, however that dies (`last_will`)."""

@@ -13,27 +13,26 @@ import os
 import socket
 import threading
 import uuid
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from headrace.kernel.errors import StorageFault
-from headrace.kernel.ids import TopicPartition, uuid_from_text, uuid_to_text
+from headrace.kernel.ids import TopicPartition
 from headrace.storage.checkpoints import (
     ABORTED_FILE,
     HIGH_WATERMARK_FILE,
     LOG_START_FILE,
-    META_PROPERTIES_FILE,
     RECOVERY_POINT_FILE,
     CorruptFile,
     KnownAborted,
     read_aborted,
     read_offsets,
-    read_properties,
     write_aborted,
     write_offsets,
-    write_properties,
 )
 from headrace.storage.files import is_no_space, sync_directory, write_small_file
+from headrace.storage.identity import Identity, StoreHome, read_identity, write_identity
 from headrace.storage.log import Log
 from headrace.storage.recovery import Marks
 
@@ -51,9 +50,7 @@ class DirectoryInUse(StorageFault):
 class LogDir:
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.directory_id: uuid.UUID | None = None
-        self.cluster_id: str | None = None
-        self.node_id: int | None = None
+        self.identity: Identity | None = None
         self.offline_reason: str | None = None
         self.was_clean = False
         self.previous_broker_epoch = -1
@@ -75,6 +72,9 @@ class LogDir:
     # --- lock ----------------------------------------------------------------------------------------------------
 
     def lock(self, holder: str) -> None:
+        """Twice is once. Raises DirectoryInUse."""
+        if self._lock_fd >= 0:
+            return
         self.path.mkdir(parents=True, exist_ok=True)
         real = self.path.resolve()
         fd = os.open(self.path / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -101,27 +101,56 @@ class LogDir:
 
     # --- identity ------------------------------------------------------------------------------------------------
 
-    def load_identity(self) -> None:
-        properties = read_properties(self.path / META_PROPERTIES_FILE)
-        self.cluster_id = properties.get("cluster.id")
-        node_id = properties.get("node.id", properties.get("broker.id"))
-        try:
-            self.node_id = None if node_id is None else int(node_id)
-            directory_id = properties.get("directory.id")
-            self.directory_id = None if directory_id is None else uuid_from_text(directory_id)
-        except ValueError as wrong:
-            raise CorruptFile(f"{self.path / META_PROPERTIES_FILE}: {wrong}") from None
+    def claim(self, holder: str) -> None:
+        """Locks the directory and reads whose it is. One whose disk does not answer goes offline.
 
-    def save_identity(self, *, node_id: int, cluster_id: str | None) -> None:
-        if self.directory_id is None:
-            self.directory_id = uuid.uuid4()
-        if self.node_id == node_id and self.cluster_id == cluster_id and (self.path / META_PROPERTIES_FILE).exists():
+        Raises DirectoryInUse and CorruptFile.
+        """
+        try:
+            self.lock(holder)
+            self.identity = read_identity(self.path)
+        except OSError as error:
+            self.take_offline(f"{error.strerror} on {error.filename or self.path}")
+
+    def check_owner(self, node_id: int, cluster_id: str | None) -> None:
+        """Claims the directory for that broker. Raises StorageFault when it is another's."""
+        try:
+            self.claim(f"headrace broker {node_id}")
+        except CorruptFile as wrong:
+            raise StorageFault(f"{wrong}: restore the file from a copy") from None
+        if self.identity is None:
             return
-        self.node_id, self.cluster_id = node_id, cluster_id
-        properties = {"node.id": str(node_id), "directory.id": uuid_to_text(self.directory_id), "version": "1"}
-        if cluster_id is not None:
-            properties["cluster.id"] = cluster_id
-        write_properties(self.path / META_PROPERTIES_FILE, properties)
+        known = self.identity.cluster_id
+        if cluster_id is not None and known not in (None, cluster_id):
+            raise StorageFault(f"log directory {self.path} belongs to cluster {known}, this broker to {cluster_id}")
+        if self.identity.node_id != node_id:
+            raise StorageFault(
+                f"log directory {self.path} belongs to broker {self.identity.node_id}, this is {node_id}"
+            )
+
+    def take_over(self, node_id: int, cluster_id: str | None, home: StoreHome | None) -> None:
+        """The first writes to a directory whose owner was checked."""
+        if not self.is_online:
+            return
+        known = self.identity.cluster_id if self.identity is not None else None
+        try:
+            self.save_identity(node_id=node_id, cluster_id=cluster_id or known, home=home)
+            self.take_clean_mark()
+        except OSError as error:
+            self.take_offline(f"{error.strerror} on {error.filename or self.path}")
+
+    def save_identity(self, *, node_id: int, cluster_id: str | None, home: StoreHome | None = None) -> None:
+        """`home`: None leaves it as it is. The same kind of store as before keeps its date."""
+        known = self.identity
+        if home is None:
+            home = known.home if known is not None else None
+        elif known is not None and known.home is not None and known.home.kind == home.kind:
+            home = replace(home, since=known.home.since)
+        directory_id = known.directory_id if known is not None else uuid.uuid4()
+        identity = Identity(node_id, cluster_id, directory_id, home)
+        if identity != known:
+            write_identity(self.path, identity)
+            self.identity = identity
 
     # --- clean shutdown ------------------------------------------------------------------------------------------
 

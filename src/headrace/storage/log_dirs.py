@@ -13,7 +13,7 @@ import contextlib
 import shutil
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -23,7 +23,7 @@ from headrace.config import BrokerConfig
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import Fault, StorageFault
 from headrace.kernel.ids import TopicPartition
-from headrace.storage.checkpoints import CorruptFile, write_topic_id
+from headrace.storage.checkpoints import write_topic_id
 from headrace.storage.closing import close_logs
 from headrace.storage.files import (
     DELETED_DIR_SUFFIX,
@@ -32,6 +32,7 @@ from headrace.storage.files import (
     is_no_space,
     partition_of_directory,
 )
+from headrace.storage.identity import StoreHome
 from headrace.storage.log import DELETED, Log
 from headrace.storage.log_config import LogConfig
 from headrace.storage.log_dir import LogDir
@@ -56,9 +57,14 @@ class DirectoryReport:
 
 
 class LogDirs:
-    def __init__(self, settings: StorageSettings, config_of: Callable[[str], LogConfig]) -> None:
+    def __init__(
+        self,
+        settings: StorageSettings,
+        config_of: Callable[[str], LogConfig],
+        directories: Sequence[LogDir] | None = None,
+    ) -> None:
         self.settings = settings
-        self.directories = [LogDir(path) for path in settings.directories]
+        self.directories = list(directories or map(LogDir, settings.directories))
         self.trash = Trash()
         # Set by a broker that serves: from then on new logs begin in memory.
         self.promises: Promises | None = None
@@ -75,20 +81,26 @@ class LogDirs:
         config: StorageSettings | BrokerConfig,
         *,
         config_of: Callable[[str], LogConfig] = lambda topic: LogConfig(),
+        directories: Sequence[LogDir] | None = None,
         cluster_id: str | None = None,
+        home: StoreHome | None = None,
         now_ms: int = 0,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> LogDirs:
         """Locks, identifies and recovers every directory. One that cannot be used goes offline; with none left it
         raises.
 
-        A directory in use, or of another cluster or broker, is a mistake of whoever started us and always raises.
+        A directory in use, or of another cluster or broker, is a mistake in the settings and always raises.
+        `directories`: those of `config`, where the caller has claimed them already.
         """
         settings = config if isinstance(config, StorageSettings) else StorageSettings.from_broker_config(config)
-        dirs = cls(settings, config_of)
+        dirs = cls(settings, config_of, directories)
         try:
+            # All are checked before any is written to.
             for directory in dirs.directories:
-                dirs._prepare(directory, cluster_id)
+                directory.check_owner(settings.node_id, cluster_id)
+            for directory in dirs.directories:
+                directory.take_over(settings.node_id, cluster_id, home)
             if not any(directory.is_online for directory in dirs.directories):
                 reasons = "; ".join(f"{d.path}: {d.offline_reason}" for d in dirs.directories)
                 raise StorageFault(f"no log directory can be used ({reasons})")
@@ -98,28 +110,6 @@ class LogDirs:
                 directory.unlock()
             raise
         return dirs
-
-    def _prepare(self, directory: LogDir, cluster_id: str | None) -> None:
-        try:
-            directory.lock(f"headrace broker {self.settings.node_id}")
-            directory.load_identity()
-            self._check_identity(directory, cluster_id)
-            directory.save_identity(node_id=self.settings.node_id, cluster_id=cluster_id or directory.cluster_id)
-            directory.take_clean_mark()
-        except OSError as error:
-            directory.take_offline(f"{error.strerror} on {error.filename or directory.path}")
-        except CorruptFile as wrong:
-            raise StorageFault(f"{wrong}: repair or remove the file") from None
-
-    def _check_identity(self, directory: LogDir, cluster_id: str | None) -> None:
-        if cluster_id is not None and directory.cluster_id not in (None, cluster_id):
-            raise StorageFault(
-                f"log directory {directory.path} belongs to cluster {directory.cluster_id}, this broker to {cluster_id}"
-            )
-        if directory.node_id not in (None, self.settings.node_id):
-            raise StorageFault(
-                f"log directory {directory.path} belongs to broker {directory.node_id}, this is {self.settings.node_id}"
-            )
 
     def _recover_all(self, now_ms: int, on_progress: Callable[[Progress], None] | None) -> None:
         jobs: list[tuple[LogDir, TopicPartition, Path, Marks]] = []
@@ -369,9 +359,8 @@ class LogDirs:
             except OSError:
                 total = usable = -1
             logs = tuple(self._logs_in(directory))
-            reports.append(
-                DirectoryReport(directory.path, directory.directory_id, directory.offline_reason, total, usable, logs)
-            )
+            directory_id = directory.identity.directory_id if directory.identity is not None else None
+            reports.append(DirectoryReport(directory.path, directory_id, directory.offline_reason, total, usable, logs))
         return reports
 
     def close(self, *, clean: bool = True, broker_epoch: int = -1) -> None:

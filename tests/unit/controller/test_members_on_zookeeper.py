@@ -59,6 +59,7 @@ class Member:
 
     async def start(self) -> Member:
         await self.store.connect(PATIENCE_S)
+        await self.store.make_chroot()
         await self.member.prepare()
         await self.member.start()
         return self

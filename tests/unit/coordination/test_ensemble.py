@@ -22,6 +22,7 @@ def test_a_session_outlives_the_ensembles_leader(tmp_path: Path) -> None:
         async def use() -> None:
             store = ZooKeeperStore(f"{ensemble.connect}/c", session_timeout=10)
             await store.connect(20)
+            await store.make_chroot()
             events: list[SessionEvent] = []
             store.on_session(events.append)
             await store.create("/live", b"", ephemeral=True)

@@ -35,6 +35,7 @@ def test_guarded_nodes_can_be_read_by_all_and_changed_by_the_cluster(server: Zoo
     async def use() -> None:
         one = await open_zookeeper(load_broker_config(settings))
         other = await open_zookeeper(load_broker_config(settings))
+        await one.make_chroot()
         await one.create("/a", b"1")
         await other.set("/a", b"2")
         stranger = KazooClient(hosts=server.connect)
@@ -71,10 +72,13 @@ def test_a_path_that_is_there_is_used_where_its_parent_takes_no_more(server: Zoo
 
     async def use() -> None:
         store = await open_zookeeper(load_broker_config({**settings, "zookeeper.connect": f"{server.connect}/orders"}))
+        await store.make_chroot()
         await store.create("/a", b"1")
         await store.close()
+        other = await open_zookeeper(load_broker_config({**settings, "zookeeper.connect": f"{server.connect}/others"}))
         with pytest.raises(StoreFailed, match=r"/others: .*zookeeper\.digest\.user"):
-            await open_zookeeper(load_broker_config({**settings, "zookeeper.connect": f"{server.connect}/others"}))
+            await other.make_chroot()
+        await other.close()
 
     asyncio.run(use())
 

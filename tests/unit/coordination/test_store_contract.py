@@ -57,6 +57,7 @@ def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> OpenStore:
     async def zookeeper() -> AsyncIterator[Store]:
         store = ZooKeeperStore(running.connect + chroot, session_timeout=6)
         await store.connect(10)
+        await store.make_chroot()
         yield store
         await store.close()
 

@@ -1,0 +1,343 @@
+"""Whether a broker may serve its log directories with the coordination store that its settings name.
+
+Logs belong to topics, and topics are nodes of one coordination store. A broker that serves logs with another store
+finds topics without logs and logs without topics, and the next producer makes a new topic of an old name. So before
+anything is written, on disk or in ZooKeeper, three questions are answered from what the directories and the store say:
+
+1. `agree`: do all directories belong to one broker of one cluster, and to the configured broker id?
+2. `check_alone`: is the store of these directories the embedded one, and is it there?
+3. `check_ensemble`: is the store the ZooKeeper ensemble that the settings name, or may the embedded one move there?
+
+Every "no" is a StorageFault whose message names the directory, its owner and the way out. docs/durability.md has the
+table of all cases. Pure: `broker.identity` reads the facts and carries out the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+
+from headrace.kernel.dataclass import dataclass
+from headrace.kernel.errors import StorageFault
+from headrace.storage.identity import EMBEDDED, MOVING, ZOOKEEPER, StoreHome
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFacts:
+    """An embedded store that a directory holds. One that never got as far as a cluster id does not count as a store."""
+
+    path: str
+    cluster_id: str | None = None
+    broker_ids: tuple[int, ...] = ()
+    damage: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryFacts:
+    path: str
+    node_id: int | None = None
+    cluster_id: str | None = None
+    home: StoreHome | None = None
+    identity_damage: str | None = None
+    offline_reason: str | None = None
+    logs: int = 0
+    store: StoreFacts | None = None
+
+    @property
+    def owner_id(self) -> int | None:
+        """The broker, as meta.properties says, or else the embedded store of the directory."""
+        if self.node_id is None and self.store is not None and len(self.store.broker_ids) == 1:
+            return self.store.broker_ids[0]
+        return self.node_id
+
+    @property
+    def owner_cluster_id(self) -> str | None:
+        if self.cluster_id is None and self.store is not None:
+            return self.store.cluster_id
+        return self.cluster_id
+
+
+@dataclass(frozen=True, slots=True)
+class EnsembleFacts:
+    """What ZooKeeper says. `incoming`: the cluster whose state is being moved there; `moved`: where its state went;
+    `has_nodes`: whether any node of a cluster is there."""
+
+    connect: str
+    cluster_id: str | None = None
+    incoming: str | None = None
+    moved: str | None = None
+    has_nodes: bool = False
+    has_topics: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """What all directories of a start agree on. `path` is the one that messages name, `paths` are all of them."""
+
+    path: str
+    paths: tuple[str, ...]
+    node_id: int | None
+    cluster_id: str | None
+    home: StoreHome | None
+    store: StoreFacts | None
+    logs: int
+    offline: str
+
+    @property
+    def kind(self) -> str | None:
+        """Which store it is; for a directory that does not say so, the embedded one where there is one."""
+        if self.home is not None:
+            return self.home.kind
+        return EMBEDDED if self.store is not None else None
+
+    @property
+    def connect(self) -> str:
+        return self.home.connect if self.home is not None else ""
+
+    @property
+    def in_zookeeper(self) -> str:
+        """Where its state went, as far as the directory says."""
+        since = f" since {self.home.since}" if self.home is not None and self.home.since else ""
+        return f"in ZooKeeper{f' at {self.connect}' if self.connect else ''}{since}"
+
+    @property
+    def connect_setting(self) -> str:
+        return f"zookeeper.connect={self.connect or 'the address of the ensemble, with its chroot'}"
+
+    @property
+    def standalone(self) -> str:
+        """The command that makes these directories serve alone."""
+        return f"headrace log standalone {' '.join(self.paths)}"
+
+
+class Step(Enum):
+    """What a start with ZooKeeper does once nothing speaks against it."""
+
+    SERVE = "the ensemble holds the state already, or both are new"
+    MOVE = "the state of the embedded store moves to the ensemble"
+    PUT_AWAY = "it has been moved: only the embedded store is still to be put away"
+
+
+# --- all directories together ----------------------------------------------------------------------------------------
+
+
+def agree(directories: Sequence[DirectoryFacts], broker_id: int | None) -> Owner:
+    """`broker_id` is the configured one, None when a broker may have any. Raises StorageFault."""
+    if all(one.offline_reason is not None for one in directories):
+        reasons = "; ".join(f"{one.path}: {one.offline_reason}" for one in directories)
+        raise StorageFault(f"no log directory can be used ({reasons})")
+    for one in directories:
+        if one.identity_damage is not None:
+            raise StorageFault(
+                f"{one.identity_damage}. Restore the file from a copy, or write it anew"
+                f"{_lines(_first_id(directories, broker_id), _first_cluster(directories))}"
+            )
+    _refuse_two_brokers(directories)
+    _refuse_two_clusters(directories)
+    stores = [one.store for one in directories if one.store is not None]
+    if len(stores) > 1:
+        raise StorageFault(
+            f"{stores[0].path} and {stores[1].path} both hold a coordination store, and a broker has one: "
+            "name only the directories of one broker in log.dirs, or move the store that is not wanted elsewhere"
+        )
+    for one in directories:
+        if broker_id is not None and one.owner_id not in (None, broker_id):
+            raise StorageFault(
+                f"log directory {one.path} belongs to broker {one.owner_id}, but broker.id={broker_id} is configured: "
+                f"set broker.id={one.owner_id}, or give broker {broker_id} a log directory of its own"
+            )
+        if one.node_id is None and one.store is None and one.logs:
+            _refuse_unnamed(one, _first_id(directories, broker_id), _first_cluster(directories))
+    named = next((one for one in directories if one.owner_cluster_id or one.node_id is not None), directories[0])
+    return Owner(
+        named.path,
+        tuple(one.path for one in directories),
+        _first_id(directories, None),
+        _first_cluster(directories),
+        _home(directories),
+        stores[0] if stores else None,
+        sum(one.logs for one in directories),
+        "; ".join(f"{one.path} is offline: {one.offline_reason}" for one in directories if one.offline_reason),
+    )
+
+
+def _refuse_two_brokers(directories: Sequence[DirectoryFacts]) -> None:
+    owned = [one for one in directories if one.owner_id is not None]
+    for one in owned[1:]:
+        if one.owner_id != owned[0].owner_id:
+            raise StorageFault(
+                f"log directory {owned[0].path} belongs to broker {owned[0].owner_id} and {one.path} to broker "
+                f"{one.owner_id}: name only the directories of one broker in log.dirs"
+            )
+    for one in owned:
+        if one.store is not None and one.store.broker_ids and one.owner_id not in one.store.broker_ids:
+            raise StorageFault(
+                f"log directory {one.path} belongs to broker {one.owner_id}, but the store in it ({one.store.path}) to "
+                f"broker {one.store.broker_ids[0]}: restore the file or the directory that was replaced from a copy"
+            )
+
+
+def _refuse_two_clusters(directories: Sequence[DirectoryFacts]) -> None:
+    owned = [one for one in directories if one.owner_cluster_id is not None]
+    for one in owned[1:]:
+        if one.owner_cluster_id != owned[0].owner_cluster_id:
+            raise StorageFault(
+                f"log directory {owned[0].path} belongs to cluster {owned[0].owner_cluster_id} and {one.path} to "
+                f"cluster {one.owner_cluster_id}: name only the directories of one broker in log.dirs"
+            )
+    for one in owned:
+        if one.store is not None and one.store.cluster_id not in (None, one.owner_cluster_id):
+            raise StorageFault(
+                f"log directory {one.path} belongs to cluster {one.owner_cluster_id}, but the store in it "
+                f"({one.store.path}) to cluster {one.store.cluster_id}: restore the file or the directory that was "
+                "replaced from a copy"
+            )
+
+
+def _refuse_unnamed(one: DirectoryFacts, node_id: int | None, cluster_id: str | None) -> None:
+    raise StorageFault(
+        f"{one.path} holds {_logs(one.logs)}, but no meta.properties that names their broker and cluster. "
+        f"Restore the file from a copy, or write it if you know the owner{_lines(node_id, cluster_id)}. "
+        f"`headrace log standalone {one.path}` makes a broker of its own from the logs"
+    )
+
+
+def _lines(node_id: int | None, cluster_id: str | None) -> str:
+    broker = "the broker's id" if node_id is None else node_id
+    return f" with the lines version=1, node.id={broker} and cluster.id={cluster_id or 'the id of the cluster'}"
+
+
+def _first_id(directories: Sequence[DirectoryFacts], otherwise: int | None) -> int | None:
+    return next((one.owner_id for one in directories if one.owner_id is not None), otherwise)
+
+
+def _first_cluster(directories: Sequence[DirectoryFacts]) -> str | None:
+    return next((one.owner_cluster_id for one in directories if one.owner_cluster_id is not None), None)
+
+
+def _home(directories: Sequence[DirectoryFacts]) -> StoreHome | None:
+    """A move writes "moving" everywhere before it begins, and the new store everywhere when it is done."""
+    homes = [one.home for one in directories if one.home is not None]
+    for kind in (MOVING, ZOOKEEPER, EMBEDDED):
+        for home in homes:
+            if home.kind == kind:
+                return home
+    return None
+
+
+# --- alone -----------------------------------------------------------------------------------------------------------
+
+
+def check_alone(owner: Owner) -> None:
+    """Raises StorageFault unless the embedded store holds the topics of these directories, or nothing is there yet."""
+    back = f"`{owner.standalone} --zookeeper {owner.connect or 'HOST:PORT/CHROOT'}`"
+    if owner.kind == MOVING:
+        raise StorageFault(
+            f"{owner.path} is half moved: its state has been on its way {owner.in_zookeeper}. "
+            f"Start with {owner.connect_setting} to finish the move, or serve alone again with {back}"
+        )
+    if owner.kind == ZOOKEEPER:
+        raise StorageFault(
+            f"log directory {owner.path} belongs to broker {owner.node_id} of cluster {owner.cluster_id}, whose topics "
+            f"are {owner.in_zookeeper}: start with {owner.connect_setting}. "
+            f"{back} brings them back, if this broker is the only one of its cluster"
+        )
+    _refuse_damaged_store(owner)
+    if owner.store is not None or not (owner.logs or owner.offline):
+        return
+    if owner.kind == EMBEDDED or owner.offline:
+        _refuse_missing_store(owner)
+    raise StorageFault(
+        f"log directory {owner.path} belongs to broker {owner.node_id} of cluster {owner.cluster_id}, and the topics "
+        f"of its {_logs(owner.logs)} are not known here: set zookeeper.connect to the ensemble of that cluster. "
+        f"`{owner.standalone}` makes a broker of its own from the logs"
+    )
+
+
+def _refuse_damaged_store(owner: Owner) -> None:
+    if owner.store is not None and owner.store.damage is not None:
+        raise StorageFault(
+            f"the coordination store of this broker is damaged: {owner.store.damage}. Restore {owner.store.path} "
+            f"from a copy. Without one, `{owner.standalone}` makes it anew from what can be read and from the logs"
+        )
+
+
+def _refuse_missing_store(owner: Owner) -> None:
+    if owner.offline:
+        raise StorageFault(
+            "the coordination store of this broker is in none of the log directories that can be read, "
+            f"and {owner.offline}"
+        )
+    raise StorageFault(
+        f"the coordination store of broker {owner.node_id} is in none of its log directories, so the topics of its "
+        f"{_logs(owner.logs)} in {owner.path} are not known: name all its directories in log.dirs, or restore "
+        f".coordination from a copy. Without one, `{owner.standalone}` makes it anew from the logs"
+    )
+
+
+# --- with ZooKeeper --------------------------------------------------------------------------------------------------
+
+
+def check_ensemble(owner: Owner, ensemble: EnsembleFacts) -> Step:
+    """What to do. Raises StorageFault when the ensemble is another's, or lost what these directories need."""
+    if ensemble.moved is not None:
+        raise StorageFault(
+            f"the state of cluster {ensemble.cluster_id} in ZooKeeper at {ensemble.connect} was moved away "
+            f"({ensemble.moved}): start that broker without zookeeper.connect, or choose an empty chroot"
+        )
+    if owner.kind in (EMBEDDED, MOVING):
+        _refuse_damaged_store(owner)
+    if owner.kind == EMBEDDED and owner.store is None and owner.logs:
+        _refuse_missing_store(owner)
+    if ensemble.cluster_id is None:
+        return _in_empty_ensemble(owner, ensemble)
+    if owner.cluster_id not in (None, ensemble.cluster_id):
+        raise StorageFault(
+            f"log directory {owner.path} belongs to cluster {owner.cluster_id}, ZooKeeper at {ensemble.connect} to "
+            f"cluster {ensemble.cluster_id}: point zookeeper.connect at the right ensemble and chroot"
+            f"{_was_at(owner)}, or choose another log.dirs"
+        )
+    if owner.store is None or owner.kind == ZOOKEEPER:
+        return Step.SERVE
+    if owner.kind == MOVING:
+        return Step.PUT_AWAY
+    raise StorageFault(
+        f"{owner.store.path} and ZooKeeper at {ensemble.connect} both hold the state of cluster {ensemble.cluster_id}: "
+        "start without zookeeper.connect to use the first, or move that directory elsewhere to use ZooKeeper"
+    )
+
+
+def _in_empty_ensemble(owner: Owner, ensemble: EnsembleFacts) -> Step:
+    if ensemble.incoming not in (None, owner.cluster_id):
+        raise StorageFault(
+            f"the state of cluster {ensemble.incoming} is being moved to ZooKeeper at {ensemble.connect}: "
+            "wait for that broker, start it again if it was stopped, or choose another chroot"
+        )
+    moves = owner.store is not None and owner.kind != ZOOKEEPER
+    if ensemble.incoming is None and (ensemble.has_nodes if moves else ensemble.has_topics):
+        raise StorageFault(
+            f"ZooKeeper at {ensemble.connect} holds nodes of a cluster but no /cluster/id: restore that node, "
+            "or choose an empty chroot"
+        )
+    if moves:
+        if owner.kind == MOVING and owner.connect != ensemble.connect and ensemble.incoming is None:
+            raise StorageFault(
+                f"{owner.path} is half moved: its state has been on its way {owner.in_zookeeper}. "
+                f"Start with {owner.connect_setting} to finish the move, not with {ensemble.connect}"
+            )
+        return Step.MOVE
+    if owner.cluster_id is not None and (owner.logs or owner.kind is not None):
+        raise StorageFault(
+            f"ZooKeeper at {ensemble.connect} holds no cluster, but log directory {owner.path} belongs to cluster "
+            f"{owner.cluster_id}: point zookeeper.connect at the right ensemble and chroot{_was_at(owner)}. "
+            f"If ZooKeeper lost its data, `{owner.standalone}` makes a broker of its own from the logs"
+        )
+    return Step.SERVE
+
+
+def _was_at(owner: Owner) -> str:
+    return f" (this directory was last served with {owner.connect})" if owner.connect else ""
+
+
+def _logs(count: int) -> str:
+    return "1 log" if count == 1 else f"{count} logs"

@@ -1,0 +1,87 @@
+"""Whose a log directory is: its `meta.properties`.
+
+Kafka's keys name the broker, the cluster and the directory itself. Three keys of our own, which Kafka ignores, name the
+coordination store that holds the topics of the logs here (`headrace.store`, `headrace.store.since`,
+`headrace.zookeeper.connect`): without that store the logs belong to no topic, so a start with another store must not
+happen by mistake.
+"""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from typing import Final
+
+from headrace.kernel.dataclass import dataclass
+from headrace.kernel.ids import uuid_from_text, uuid_to_text
+from headrace.storage.checkpoints import META_PROPERTIES_FILE, CorruptFile, read_properties, write_properties
+
+# The values of headrace.store. While a broker moves its state from the one store to the other, both may hold it.
+EMBEDDED: Final = "embedded"
+MOVING: Final = "moving"
+ZOOKEEPER: Final = "zookeeper"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreHome:
+    """The coordination store of a log directory, and since when it is that one."""
+
+    kind: str
+    since: str
+    connect: str = ""  # of ZooKeeper, with the chroot
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """`home` is None in directories of Apache Kafka, and of Headrace before it wrote the key."""
+
+    node_id: int
+    cluster_id: str | None
+    directory_id: uuid.UUID
+    home: StoreHome | None = None
+
+
+def read_identity(directory: Path) -> Identity | None:
+    """None without a file. Raises CorruptFile when the file does not name a broker."""
+    path = directory / META_PROPERTIES_FILE
+    if not path.exists():
+        return None
+    properties = read_properties(path)
+    node_id = properties.get("node.id", properties.get("broker.id"))
+    if node_id is None:
+        raise CorruptFile(f"{path}: has no node.id")
+    try:
+        directory_id = properties.get("directory.id")
+        return Identity(
+            int(node_id),
+            properties.get("cluster.id") or None,
+            uuid.uuid4() if directory_id is None else uuid_from_text(directory_id),
+            _home(properties),
+        )
+    except ValueError as wrong:
+        raise CorruptFile(f"{path}: {wrong}") from None
+
+
+def _home(properties: dict[str, str]) -> StoreHome | None:
+    kind = properties.get("headrace.store")
+    if kind is None:
+        return None
+    if kind not in (EMBEDDED, MOVING, ZOOKEEPER):
+        raise ValueError(f"headrace.store={kind}: must be {EMBEDDED}, {MOVING} or {ZOOKEEPER}")
+    return StoreHome(kind, properties.get("headrace.store.since", ""), properties.get("headrace.zookeeper.connect", ""))
+
+
+def write_identity(directory: Path, identity: Identity) -> None:
+    properties = {
+        "node.id": str(identity.node_id),
+        "directory.id": uuid_to_text(identity.directory_id),
+        "version": "1",
+    }
+    if identity.cluster_id is not None:
+        properties["cluster.id"] = identity.cluster_id
+    if identity.home is not None:
+        properties["headrace.store"] = identity.home.kind
+        properties["headrace.store.since"] = identity.home.since
+        if identity.home.connect:
+            properties["headrace.zookeeper.connect"] = identity.home.connect
+    write_properties(directory / META_PROPERTIES_FILE, properties)
