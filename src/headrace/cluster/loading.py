@@ -45,15 +45,28 @@ async def load_image(store: Store) -> ClusterImage:
     """The whole image at the newest version."""
     for _ in range(10):
         before = await stored_version(store)
-        image = await _load_nodes(store, before)
+        image, torn = await _load_nodes(store, before)
         after = await stored_version(store)
         try:
             for version, changes in await load_changes(store, before, after):
                 image = apply(image, changes, version)
         except ChangesGone:
             continue  # slower than the controller writes; once more from the start
+        _check_deleted(torn, image)
         return image
     raise StoreFailed("the cluster changes faster than this broker can read it: ten attempts in a row were overtaken")
+
+
+def _check_deleted(torn: Sequence[tuple[str, UUID, int]], image: ClusterImage) -> None:
+    """A topic that lacks a node was deleted while we read. If not, its nodes are damaged, and a broker must not take it
+    for a topic that is not there: it would give up the logs.
+    """
+    for name, topic_id, index in torn:
+        if topic_id not in image.deleted_topics:
+            raise StoreFailed(
+                f"topic {name} has no node {paths.partition_state(name, index)} in the coordination store and was not "
+                "deleted: restore the node, or delete the topic's nodes to give up the topic"
+            )
 
 
 async def load_newer(store: Store, image: ClusterImage) -> ClusterImage:
@@ -84,18 +97,20 @@ async def _gather_existing(wanted: Sequence[str], store: Store) -> list[bytes | 
     return found
 
 
-async def _load_nodes(store: Store, version: int) -> ClusterImage:
+async def _load_nodes(store: Store, version: int) -> tuple[ClusterImage, list[tuple[str, UUID, int]]]:
+    """The image as the nodes tell it, and the topics (with id and partition) that lack a partition's node."""
     cluster_id = codecs.from_json((await store.get(paths.CLUSTER_ID)).data)["id"]
     head = await store.exists(paths.IMAGE)
     value = {} if head is None else codecs.from_json(head.data)
     accepted = await store.children(paths.ACCEPTED_BROKERS)
     rows = await _gather_existing([f"{paths.ACCEPTED_BROKERS}/{name}" for name in accepted], store)
     brokers = [codecs.decode_accepted(row) for row in rows if row is not None]
-    topics = {topic.name: topic for topic in await _load_topics(store)}
+    whole, torn = await _load_topics(store)
+    topics = {topic.name: topic for topic in whole}
     features = await store.children(paths.FEATURES)
     levels = await _gather_existing([paths.feature(name) for name in features], store)
     producer_ids = await store.exists(paths.PRODUCER_IDS)
-    return ClusterImage(
+    image = ClusterImage(
         version=version,
         cluster_id=cluster_id,
         controller_id=value.get("controller", -1),
@@ -112,9 +127,10 @@ async def _load_nodes(store: Store, version: int) -> ClusterImage:
         features={name: codecs.from_json(data)["level"] for name, data in zip(features, levels, strict=True) if data},
         next_producer_id=0 if producer_ids is None else codecs.decode_next_producer_id(producer_ids.data),
     )
+    return image, torn
 
 
-async def _load_topics(store: Store) -> list[TopicInfo]:
+async def _load_topics(store: Store) -> tuple[list[TopicInfo], list[tuple[str, UUID, int]]]:
     names = await store.children(paths.TOPICS)
     going = set(await store.children(paths.DELETE_TOPICS))
     names = [name for name in names if name not in going]
@@ -128,18 +144,21 @@ async def _load_topics(store: Store) -> list[TopicInfo]:
             wanted.extend(paths.partition_state(name, index) for index in range(len(topic[1]["partitions"])))
     states = iter(await _gather_existing(wanted, store))
     topics: list[TopicInfo] = []
+    torn: list[tuple[str, UUID, int]] = []
     for name, topic_id, raw in decoded:
         infos: list[PartitionInfo] = []
-        whole = True
+        missing: int | None = None
         for index in range(len(raw["partitions"])):  # type: ignore[arg-type]
             state = next(states)
             if state is None:
-                whole = False  # deleted while we read: its deletion is in a change list that is replayed next
+                missing = index if missing is None else missing
             else:
                 infos.append(codecs.decode_partition(index, raw, state))
-        if whole:
+        if missing is None:
             topics.append(TopicInfo(name, topic_id, tuple(infos), name in INTERNAL_TOPICS))
-    return topics
+        else:
+            torn.append((name, topic_id, missing))
+    return topics, torn
 
 
 async def _load_configs(store: Store) -> dict[tuple[str, str], dict[str, str]]:

@@ -194,9 +194,19 @@ class Leadership:
             logger.info("finishing the deletion of topic %s", name)
             await ledger.clear_topic(name)
         for name in await self._store.children(paths.TOPICS):
-            if name not in ledger.image.topics:
+            if name in ledger.image.topics:
+                continue
+            node = await self._store.exists(paths.topic(name))
+            if node is None or codecs.decode_topic(node.data) is None:
                 logger.info("clearing the unfinished topic %s", name)
                 await ledger.clear_topic(name)
+            else:
+                logger.error(
+                    "topic %s is in the coordination store, but no controller created it: restart the brokers to use it, "
+                    "or remove %s",
+                    name,
+                    paths.topic(name),
+                )
 
 
 async def registered_brokers(

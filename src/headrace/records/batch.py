@@ -25,6 +25,8 @@ HEADER_BYTES: Final = 61
 LOG_OVERHEAD_BYTES: Final = 12
 # Readers that look for a boundary need only base offset, length, magic and last offset delta.
 CRC_START: Final = 21
+LEADER_EPOCH_AT: Final = 12
+RECORD_COUNT_AT: Final = 57
 CURRENT_MAGIC: Final = 2
 
 CODEC_MASK: Final = 0x07

@@ -6,8 +6,12 @@ subscribes.
 
 A broker acts on an image only once the image knows it by its present broker epoch: an older one may still call it the
 leader of partitions whose last records it lost when it went down. When it registers anew it gives up every leadership
-at once and waits to be told again, in a higher leader epoch. Logs on disk that no image names are left alone, with a
-warning: a wrong guess would delete data. Owned by the event loop.
+at once and waits to be told again, in a higher leader epoch.
+
+A log is deleted when the image says that its topic was deleted or that its replica moved to other brokers. A log that
+the image merely does not claim (topic unknown, or of another id) is set aside as a stray: the image may be the one that
+is wrong, because someone emptied or restored ZooKeeper. An image of another cluster is never acted on. Owned by the
+event loop.
 """
 
 from __future__ import annotations
@@ -16,12 +20,14 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
 from typing import Final, Protocol
 
 from headrace.cluster.core.delta import ImageDelta, diff
 from headrace.cluster.core.image import ClusterImage, PartitionInfo, TopicInfo
 from headrace.cluster.view import ClusterView
 from headrace.kernel.errors import ErrorCode, Fault, StorageFault, UnknownPartition, UnknownTopicId
+from headrace.kernel.ids import uuid_to_text
 from headrace.replication.core.isr import UNKNOWN_BROKER_EPOCH, IsrProposal
 from headrace.replication.core.leader import ReadableReplica, not_led_here, preferred_read_replica
 from headrace.replication.partition import Partition
@@ -34,6 +40,7 @@ logger = logging.getLogger(__name__)
 
 LogConfigFor = Callable[[str, ClusterImage], LogConfig]
 DEFAULT_MAX_LAG_MS: Final = 30_000
+_VANISHED: Final = "the cluster's image no longer has its topic, and no deletion of the topic was seen"
 
 
 class IsrChanges(Protocol):
@@ -51,6 +58,7 @@ class Logs(Protocol):
     def logs(self) -> Collection[Log]: ...
     def create(self, topic: str, partition: int, topic_id: uuid.UUID, config: LogConfig, *, now_ms: int = 0) -> Log: ...
     def delete(self, topic: str, partition: int, *, now_ms: int = 0) -> object: ...
+    def set_aside(self, topic: str, partition: int, reason: str, *, now_ms: int = 0) -> Path | None: ...
 
 
 class _NobodyToAsk:
@@ -185,14 +193,22 @@ class Partitions:
             return
         if image.version <= self._applied.version:
             return
-        delta = diff(self._applied, image)
         first = self._applied.version < 0
+        if not first and image.cluster_id != self._applied.cluster_id:
+            logger.error(
+                "the coordination store now belongs to cluster %s, this broker to %s: its image is not followed; stop "
+                "the broker and check zookeeper.connect",
+                image.cluster_id,
+                self._applied.cluster_id,
+            )
+            return
+        delta = diff(self._applied, image)
         self._applied = image
         if delta.brokers_joined or delta.brokers_left:
             self.live_brokers = {b.id: b.epoch for b in image.brokers.values() if not b.fenced and not b.shutting_down}
         for topic in delta.deleted:
             for index in range(len(topic.partitions)):
-                self._drop(topic.name, index)
+                self._drop(topic, index, None if topic.id in image.deleted_topics else _VANISHED)
         # By a lower min.insync.replicas nobody may commit who leads no more; by a higher one nobody may begin to commit
         # with a set that is too small for it. So leadership that ended goes first, then settings, then the rest.
         self._step_down_where_others_lead(delta)
@@ -204,7 +220,7 @@ class Partitions:
             for partition in self.all():
                 partition.brokers_changed(self.live_brokers)
         if first:
-            self._warn_of_strays(image)
+            self._set_strays_aside(image)
 
     def _step_down_where_others_lead(self, delta: ImageDelta) -> None:
         for topic, index, _, info in delta.changed:
@@ -235,7 +251,7 @@ class Partitions:
     ) -> None:
         key = (topic.name, index)
         if self.broker_id not in info.replicas:
-            self._drop(*key)
+            self._drop(topic, index)
             return
         partition = self._by_name.get(key)
         if partition is None:
@@ -258,8 +274,8 @@ class Partitions:
     def _open_log(self, topic: TopicInfo, index: int, config: LogConfig) -> Log:
         log = self._logs.log(topic.name, index)
         if log is not None and log.topic_id is not None and log.topic_id != topic.id:
-            logger.warning("%s-%d on disk belongs to an older topic of that name: deleted", topic.name, index)
-            self._logs.delete(topic.name, index, now_ms=self.wall_ms())
+            newer = uuid_to_text(topic.id)
+            self._give_up(log, f"it belongs to an older topic: the cluster's {topic.name} has the id {newer}")
             log = None
         if log is None or log.topic_id is None:
             return self._logs.create(topic.name, index, topic.id, config, now_ms=self.wall_ms())
@@ -267,16 +283,32 @@ class Partitions:
             log.update_config(config)
         return log
 
-    def _drop(self, topic: str, index: int) -> None:
-        self._offline.pop((topic, index), None)
-        partition = self._by_name.pop((topic, index), None)
+    def _drop(self, topic: TopicInfo, index: int, reason_to_keep: str | None = None) -> None:
+        """This broker holds the partition no more. Its log is deleted, or set aside where there is a reason to."""
+        self._offline.pop((topic.name, index), None)
+        partition = self._by_name.pop((topic.name, index), None)
         if partition is None:
             return
         if partition.topic_id is not None:
             self._by_id.pop((partition.topic_id.bytes, index), None)
         partition.close()
         self._tell(partition)
-        self._logs.delete(topic, index, now_ms=self.wall_ms())
+        if reason_to_keep is None:
+            self._logs.delete(topic.name, index, now_ms=self.wall_ms())
+        else:
+            self._give_up(partition.log, reason_to_keep)
+
+    def _give_up(self, log: Log, reason: str) -> None:
+        """Raises StorageFault when the log can neither be used nor be moved."""
+        if log.topic_id is not None and log.topic_id in self._applied.deleted_topics:
+            self._logs.delete(log.topic, log.partition, now_ms=self.wall_ms())
+            return
+        place = self._logs.set_aside(log.topic, log.partition, reason, now_ms=self.wall_ms())
+        if place is not None:
+            logger.warning(
+                "%s-%d with offsets %d to %d is set aside, no record is deleted: %s. See `headrace log strays ls %s`; %s",
+                log.topic, log.partition, log.log_start_offset, log.log_end_offset, reason, place.parent, place.name,
+            )  # fmt: skip
 
     def _tell(self, partition: Partition) -> None:
         for callback in tuple(self._subscribers):
@@ -285,20 +317,21 @@ class Partitions:
             except Exception:
                 logger.exception("a subscriber failed on the new role of %r", partition)
 
-    def _warn_of_strays(self, image: ClusterImage) -> None:
-        strays = [
-            f"{log.topic}-{log.partition}"
-            for log in self._logs.logs()
-            if (log.topic, log.partition) not in self._by_name
-        ]
-        if strays:
-            shown = ", ".join(sorted(strays)[:10])
-            logger.warning(
-                "%d logs on disk belong to no topic of this cluster and are left alone: %s (were the topics deleted "
-                "while this broker was away? then stop it and remove the directories)",
-                len(strays),
-                shown,
-            )
+    def _set_strays_aside(self, image: ClusterImage) -> None:
+        for log in tuple(self._logs.logs()):
+            if (log.topic, log.partition) in self._by_name or log.offline_reason is not None:
+                continue
+            info = image.partition(log.topic, log.partition)
+            if info is None:
+                reason = f"the cluster has no topic {log.topic} with a partition {log.partition}"
+            else:
+                reason = (
+                    f"this broker has no replica of the partition: its replicas are on brokers {list(info.replicas)}"
+                )
+            try:
+                self._give_up(log, reason)
+            except StorageFault as fault:
+                logger.error("%s-%d cannot be set aside: %s", log.topic, log.partition, fault.message)
 
     def tick(self) -> None:
         """Called every few hundred milliseconds: followers that fell behind leave their sets."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -24,9 +26,11 @@ DELETED_SUFFIX: Final = ".deleted"
 CLEANED_SUFFIX: Final = ".cleaned"
 SWAP_SUFFIX: Final = ".swap"
 DELETED_DIR_SUFFIX: Final = "-delete"
-FUTURE_DIR_SUFFIX: Final = "-future"
 STRAY_DIR_SUFFIX: Final = "-stray"
 HINT_SUFFIXES: Final = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+
+_MARKED: Final = re.compile(r"(?P<topic>\S+)-(?P<index>\d+)\.[0-9a-f]{32}(?P<suffix>-delete|-stray)")
+_LONGEST_NAME: Final = 255
 
 # No space is a state that ends, everything else that a disk says is not.
 _NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -61,6 +65,20 @@ def partition_of_directory(name: str) -> TopicPartition | None:
     if not dash or not topic or not index.isascii() or not index.isdigit():
         return None
     return TopicPartition(topic, int(index))
+
+
+def marked_directory_name(partition: TopicPartition, suffix: str) -> str:
+    """Kafka's name for a partition's directory that is out of use: `topic-0.<32 hex digits>-delete` or `…-stray`.
+
+    Only a topic name that would make it too long for a file system is shortened.
+    """
+    rest = f"-{partition.partition}.{uuid.uuid4().hex}{suffix}"
+    return partition.topic[: _LONGEST_NAME - len(rest)] + rest
+
+
+def partition_of_marked_directory(name: str, suffix: str) -> TopicPartition | None:
+    found = _MARKED.fullmatch(name)
+    return None if found is None or found["suffix"] != suffix else TopicPartition(found["topic"], int(found["index"]))
 
 
 def sync_directory(directory: Path) -> None:

@@ -10,7 +10,6 @@ One owner: the event loop. `flush_due` and `close` do disk work that may run in 
 from __future__ import annotations
 
 import contextlib
-import shutil
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -20,18 +19,13 @@ from functools import partial
 from pathlib import Path
 
 from headrace.config import BrokerConfig
-from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import Fault, StorageFault
-from headrace.kernel.ids import TopicPartition
+from headrace.kernel.ids import TopicPartition, uuid_to_text
 from headrace.storage.checkpoints import write_topic_id
 from headrace.storage.closing import close_logs
-from headrace.storage.files import (
-    DELETED_DIR_SUFFIX,
-    FUTURE_DIR_SUFFIX,
-    STRAY_DIR_SUFFIX,
-    is_no_space,
-    partition_of_directory,
-)
+from headrace.storage.directory_contents import deleted_in, logs_in, outdated_cuts_in
+from headrace.storage.directory_report import DirectoryReport
+from headrace.storage.files import DELETED_DIR_SUFFIX, is_no_space, marked_directory_name
 from headrace.storage.identity import StoreHome
 from headrace.storage.log import DELETED, Log
 from headrace.storage.log_config import LogConfig
@@ -39,21 +33,10 @@ from headrace.storage.log_dir import LogDir
 from headrace.storage.promises import Promises
 from headrace.storage.recovery import Damage, Marks, Progress, open_log
 from headrace.storage.settings import StorageSettings
+from headrace.storage.strays import Stray, owner_of, set_aside, strays_in
 from headrace.storage.trash import Trash
 
 __all__ = ["DirectoryReport", "LogDirs", "StorageSettings"]
-
-
-@dataclass(frozen=True, slots=True)
-class DirectoryReport:
-    """One directory for DescribeLogDirs."""
-
-    path: Path
-    directory_id: uuid.UUID | None
-    offline_reason: str | None
-    total_bytes: int
-    usable_bytes: int
-    logs: tuple[Log, ...]
 
 
 class LogDirs:
@@ -116,7 +99,8 @@ class LogDirs:
         for directory in self.directories:
             if directory.is_online:
                 marks = directory.marks()
-                for path, partition in self._partition_directories(directory, now_ms):
+                self.trash.put([*deleted_in(directory.path), *outdated_cuts_in(directory, now_ms)], now_ms)
+                for path, partition in logs_in(directory.path):
                     jobs.append((directory, partition, path, marks.get(partition, Marks())))
         threads = max(1, self.settings.threads_per_directory * len(self.directories))
         with ThreadPoolExecutor(threads, thread_name_prefix="log-recovery") as pool:
@@ -130,17 +114,6 @@ class LogDirs:
                     f"{partition} is in {self._logs[partition].directory} and in {path}: remove one of them"
                 )
             self._add(partition, log, directory)
-
-    def _partition_directories(self, directory: LogDir, now_ms: int) -> Iterator[tuple[Path, TopicPartition]]:
-        for path in sorted(directory.path.iterdir()):
-            if not path.is_dir():
-                continue
-            if path.name.endswith(DELETED_DIR_SUFFIX):
-                self.trash.put([path], now_ms)
-            elif not path.name.endswith((FUTURE_DIR_SUFFIX, STRAY_DIR_SUFFIX)):
-                partition = partition_of_directory(path.name)
-                if partition is not None and not _is_kraft_metadata(partition):
-                    yield path, partition
 
     def _recover(
         self,
@@ -202,6 +175,7 @@ class LogDirs:
             # After a crash the new log must not be taken for the one of that name that was deleted.
             self._checkpoint(home)
         path = home.path / str(key)
+        self._check_owner(path, key, topic_id, now_ms)
         if self.promises is not None and not path.exists():
             log = self.promises.log(
                 path, key, config, topic_id, now_ms=now_ms, trash=self.trash, on_disk_fault=partial(self._failed, home)
@@ -223,14 +197,22 @@ class LogDirs:
                 on_disk_fault=lambda error: self._failed(home, error),
             )
         except OSError as error:
-            raise self._creation_fault(home, key, error) from error
+            raise self._fault(f"cannot create {key} in {home.path}", home, error) from error
         self._add(key, log, home)
         return log
 
-    def _creation_fault(self, home: LogDir, key: TopicPartition, error: OSError) -> StorageFault:
+    def _check_owner(self, path: Path, key: TopicPartition, topic_id: uuid.UUID | None, now_ms: int) -> None:
+        """A directory that came here while the broker ran, with the log of another topic, is not written into."""
+        if topic_id is None or not path.exists():
+            return
+        owner = owner_of(path)
+        if owner not in (None, topic_id):
+            set_aside(path, key, f"another topic of that name was created (id {uuid_to_text(topic_id)})", now_ms=now_ms)
+
+    def _fault(self, what: str, home: LogDir, error: OSError) -> StorageFault:
         if not is_no_space(error):
             self._failed(home, error)
-        return StorageFault(f"cannot create {key} in {home.path}: {error.strerror}")
+        return StorageFault(f"{what}: {error.strerror}")
 
     def _choose(self, wanted: Path | None) -> LogDir:
         online = [directory for directory in self.directories if directory.is_online]
@@ -251,25 +233,50 @@ class LogDirs:
     def delete(self, topic: str, partition: int, *, now_ms: int = 0) -> bool:
         """The log is gone at once for everybody; its files after file.delete.delay.ms."""
         key = TopicPartition(topic, partition)
-        log = self._logs.pop(key, None)
+        log = self._logs.get(key)
         if log is None:
             return False
-        home = self._home.pop(key)
         log.offline_reason = DELETED
-        log.close(clean=False)
-        for forget in self.when_deleted:
-            forget(key, home)
+        home = self._take_out(key)
         if log.is_promised:
             return True
-        # Kafka's name for it; cut so that the longest topic name still fits into a file name.
-        suffix = f".{uuid.uuid4().hex}{DELETED_DIR_SUFFIX}"
-        renamed = log.directory.with_name(str(key)[: 255 - len(suffix)] + suffix)
+        renamed = log.directory.with_name(marked_directory_name(key, DELETED_DIR_SUFFIX))
         try:
             log.directory.rename(renamed)
         except OSError as error:
-            raise self._creation_fault(home, key, error) from error
+            raise self._fault(f"cannot delete {key} from {home.path}", home, error) from error
         self.trash.put([renamed], now_ms + log.config.file_delete_delay_ms)
         return True
+
+    def set_aside(self, topic: str, partition: int, reason: str, *, now_ms: int = 0) -> Path | None:
+        """The log is gone at once for everybody; its files stay on the disk as a stray, whose place this gives.
+
+        A log that never held a record is deleted: there is nothing in it to keep.
+        """
+        key = TopicPartition(topic, partition)
+        log = self._logs[key]
+        if log.log_end_offset == 0:
+            self.delete(topic, partition, now_ms=now_ms)
+            return None
+        home = self._take_out(key)
+        try:
+            offsets = log.log_start_offset, log.log_end_offset
+            return set_aside(log.directory, key, reason, offsets=offsets, now_ms=now_ms)
+        except OSError as error:
+            raise self._fault(f"cannot set {key} aside in {home.path}", home, error) from error
+
+    def _take_out(self, key: TopicPartition) -> LogDir:
+        """Closes the log, cleanly unless it is to be deleted. From here on a thread that still holds it and misses its
+        files does not take that for a failed disk.
+        """
+        log, home = self._logs.pop(key), self._home.pop(key)
+        try:
+            log.close(clean=not log.is_deleted)
+        finally:
+            log.offline_reason = DELETED
+            for forget in self.when_deleted:
+                forget(key, home)
+        return home
 
     # --- timers of the shell -------------------------------------------------------------------------------------
 
@@ -342,6 +349,10 @@ class LogDirs:
     def directory_of(self, log: Log) -> LogDir:
         return self._home[TopicPartition(log.topic, log.partition)]
 
+    def strays(self) -> list[Stray]:
+        """In the directories that are online."""
+        return [stray for directory in self.directories if directory.is_online for stray in strays_in(directory.path)]
+
     @property
     def offline(self) -> list[LogDir]:
         return [directory for directory in self.directories if not directory.is_online]
@@ -352,16 +363,7 @@ class LogDirs:
         return all(directory.was_clean for directory in self.directories)
 
     def describe(self) -> list[DirectoryReport]:
-        reports = []
-        for directory in self.directories:
-            try:
-                total, _, usable = shutil.disk_usage(directory.path)
-            except OSError:
-                total = usable = -1
-            logs = tuple(self._logs_in(directory))
-            directory_id = directory.identity.directory_id if directory.identity is not None else None
-            reports.append(DirectoryReport(directory.path, directory_id, directory.offline_reason, total, usable, logs))
-        return reports
+        return [DirectoryReport.of(directory, self._logs_in(directory)) for directory in self.directories]
 
     def close(self, *, clean: bool = True, broker_epoch: int = -1) -> None:
         """Cleanly: all logs sealed and synced, checkpoints and the clean-shutdown mark written. Else only let go."""
@@ -384,7 +386,3 @@ class LogDirs:
         except OSError as error:
             if not is_no_space(error):
                 self._failed(directory, error)
-
-
-def _is_kraft_metadata(partition: TopicPartition) -> bool:
-    return partition.topic == "__cluster_metadata"

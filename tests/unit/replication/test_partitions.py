@@ -164,16 +164,18 @@ def test_a_topic_made_again_under_its_old_name_starts_empty(setting: Setting) ->
     assert setting.partitions.led("t", 0).topic_id == other
 
 
-def test_a_log_of_an_older_topic_found_on_disk_is_not_used(setting: Setting) -> None:
+def test_a_log_of_an_older_topic_found_on_disk_is_not_used_and_set_aside(setting: Setting) -> None:
     stale = setting.logs.create("t", 0, uuid.uuid4(), LogConfig())
     setting.publish(led())
     assert setting.partitions.led("t", 0).log is not stale
+    assert setting.logs.strays == [stale]
 
 
-def test_logs_that_no_image_names_are_left_alone(setting: Setting) -> None:
-    setting.logs.create("stray", 0, uuid.uuid4(), LogConfig())
+def test_logs_that_no_image_names_are_set_aside(setting: Setting) -> None:
+    unclaimed = setting.logs.create("stray", 0, uuid.uuid4(), LogConfig())
     setting.publish(led())
-    assert setting.logs.log("stray", 0) is not None
+    assert setting.logs.log("stray", 0) is None
+    assert setting.logs.strays == [unclaimed]
 
 
 def test_a_changed_setting_reaches_log_and_leadership(setting: Setting) -> None:

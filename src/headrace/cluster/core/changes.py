@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from headrace.cluster.core.image import BrokerInfo, ClusterImage, PartitionInfo, QuotaEntity, TopicInfo
 from headrace.kernel.dataclass import dataclass
+
+# A broker acts on a deletion when it applies the image, moments after it was replayed. What is forgotten before that is
+# set aside and not deleted.
+DELETIONS_REMEMBERED: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +164,7 @@ def _replay(draft: _Draft, change: Change) -> None:
         case TopicDeleted(name, topic_id):
             known = draft.topic(name)
             draft.table("topic_names").pop(topic_id, None)
+            _remember(draft.table("deleted_topics"), topic_id, name)
             # A topic of the same name made after this deletion has another id and stays.
             if known is not None and known.id == topic_id:
                 del draft.table("topics")[name]
@@ -183,6 +188,12 @@ def _replay(draft: _Draft, change: Change) -> None:
             draft.fields["next_producer_id"] = next_id
         case FeatureSet(name, level):
             _put(draft.table("features"), name, level)
+
+
+def _remember(deleted: dict[UUID, str], topic_id: UUID, name: str) -> None:
+    deleted[topic_id] = name
+    while len(deleted) > DELETIONS_REMEMBERED:
+        del deleted[next(iter(deleted))]
 
 
 def _put(table: dict[Any, Any], key: Any, value: Any) -> None:

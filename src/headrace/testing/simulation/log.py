@@ -191,6 +191,7 @@ class SimulatedLogs:
         self._watcher = watcher
         self._logs: dict[tuple[str, int], SimulatedLog] = {}
         self.failed: set[int] = set()  # disks that give and take nothing any more
+        self.strays: list[SimulatedLog] = []
         self._made = 0
 
     def log(self, topic: str, partition: int) -> SimulatedLog | None:
@@ -213,6 +214,10 @@ class SimulatedLogs:
         log = self._logs.pop((topic, partition), None)
         if log is not None:
             log.offline_reason = "deleted"
+
+    def set_aside(self, topic: str, partition: int, reason: str, *, now_ms: int = 0) -> None:
+        self.strays.append(self._logs[topic, partition])
+        self.delete(topic, partition, now_ms=now_ms)
 
     def fail(self, disk: int) -> list[SimulatedLog]:
         """What lies on that disk can be neither read nor written. Gives the logs it takes along."""

@@ -1,0 +1,232 @@
+"""Strays: logs that no topic of the cluster claims, and what recovery cut from a log. A person decides about them.
+
+A stray is a directory of its own in the log directory, with a note of when and why it was set aside:
+
+    orders-0.0f3c…-stray/stray.json          topic, topic id, cluster id, offsets, time, reason
+    orders-0.0f3c…-stray/…0.log, …           kind `log`: the files of the log as they were
+    orders-0.0f3c…-stray/…0.log.…512.cut     kind `cut`: bytes that recovery cut from the log, from byte 512 on
+
+The name is Kafka's own for such a directory. Apache Kafka loads it, serves nothing of it and never deletes it. A
+directory with any other name (`strays/`) makes Kafka refuse the whole log directory. Kafka ignores the note, and it does
+not take a `.cut` file for a segment, so it does not cut the bytes a second time.
+
+A stray of the kind `log` is never removed by the broker. One of the kind `cut` is removed by the first clean start that
+is at least `CUTS_KEPT_MS` later: the broker has then been stopped in peace, and people had a week to look.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final
+
+from headrace.kernel.dataclass import dataclass
+from headrace.kernel.errors import CorruptBatch
+from headrace.kernel.ids import TopicPartition, uuid_from_text, uuid_to_text
+from headrace.records.batch import RECORD_COUNT_AT
+from headrace.storage.checkpoints import META_PROPERTIES_FILE, CorruptFile, read_properties, read_topic_id
+from headrace.storage.core.salvage import good_batches
+from headrace.storage.files import (
+    LOG_SUFFIX,
+    STRAY_DIR_SUFFIX,
+    SharedFile,
+    marked_directory_name,
+    offset_of_file,
+    partition_of_marked_directory,
+    sync_directory,
+    write_small_file,
+)
+from headrace.storage.places import BatchPlace, walk
+
+NOTE_FILE: Final = "stray.json"
+CUT_SUFFIX: Final = ".cut"
+CUTS_KEPT_MS: Final = 7 * 24 * 3600 * 1000
+
+
+class StrayKind(StrEnum):
+    LOG = "log"
+    CUT = "cut"
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What is known about a stray. The offsets are the first one and the one after the last."""
+
+    kind: StrayKind
+    topic: str
+    partition: int
+    topic_id: uuid.UUID | None
+    cluster_id: str | None
+    set_aside_ms: int
+    reason: str
+    first_offset: int
+    end_offset: int
+
+    def to_json(self) -> bytes:
+        topic_id = None if self.topic_id is None else uuid_to_text(self.topic_id)
+        fields = {
+            "version": 1,
+            "kind": self.kind.value,
+            "topic": self.topic,
+            "partition": self.partition,
+            "topic_id": topic_id,
+            "cluster_id": self.cluster_id,
+            "set_aside_ms": self.set_aside_ms,
+            "reason": self.reason,
+            "first_offset": self.first_offset,
+            "end_offset": self.end_offset,
+        }
+        return json.dumps(fields, indent=2).encode() + b"\n"
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Note:
+        """Raises ValueError, KeyError or TypeError for what is no note."""
+        fields: dict[str, Any] = json.loads(data)
+        topic_id = fields["topic_id"]
+        return cls(
+            StrayKind(fields["kind"]),
+            str(fields["topic"]),
+            int(fields["partition"]),
+            None if topic_id is None else uuid_from_text(topic_id),
+            fields["cluster_id"],
+            int(fields["set_aside_ms"]),
+            str(fields["reason"]),
+            int(fields["first_offset"]),
+            int(fields["end_offset"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Stray:
+    """A stray on the disk. It has no note when Apache Kafka set it aside, or when the note is damaged."""
+
+    path: Path
+    named: TopicPartition
+    note: Note | None
+
+    @property
+    def topic(self) -> str:
+        return self.named.topic if self.note is None else self.note.topic
+
+    @property
+    def partition(self) -> int:
+        return self.named.partition
+
+    @property
+    def kind(self) -> StrayKind:
+        return StrayKind.LOG if self.note is None else self.note.kind
+
+    @property
+    def reason(self) -> str:
+        return "unknown: it has no note (did Apache Kafka set it aside?)" if self.note is None else self.note.reason
+
+    @property
+    def topic_id(self) -> uuid.UUID | None:
+        return owner_of(self.path) if self.note is None else self.note.topic_id
+
+    def size_bytes(self) -> int:
+        return sum(file.stat().st_size for file in self.path.iterdir() if file.is_file())
+
+    def count_records(self) -> int:
+        """Of its whole batches, without the markers of transactions."""
+        if self.kind is StrayKind.CUT:
+            found = (batch for file in self.cut_files() for batch in good_batches(memoryview(file.read_bytes())))
+            return sum(batch.record_count for batch in found if not batch.is_control)
+        return count_records(self.path)
+
+    def cut_files(self) -> list[Path]:
+        """In the order of their offsets."""
+        return sorted(self.path.glob("*" + CUT_SUFFIX))
+
+
+def count_records(directory: Path) -> int:
+    """Of the log in `directory`, up to its first bad byte. Reads the headers of its batches only."""
+    count = 0
+    for file, place in _places_in(directory):
+        if not place.is_control:
+            count += int.from_bytes(os.pread(file.fileno(), 4, place.position + RECORD_COUNT_AT), "big")
+    return count
+
+
+def offsets_in(directory: Path) -> tuple[int, int]:
+    """The first offset of the log in `directory`, and the one after its last good batch."""
+    bases = [offset_of_file(path.name) for path in _data_files(directory)]
+    first = end = min((base for base in bases if base is not None), default=0)
+    for _, place in _places_in(directory):
+        end = place.last_offset + 1
+    return first, end
+
+
+def _data_files(directory: Path) -> list[Path]:
+    return sorted(path for path in directory.glob("*" + LOG_SUFFIX) if offset_of_file(path.name) is not None)
+
+
+def _places_in(directory: Path) -> Iterator[tuple[SharedFile, BatchPlace]]:
+    for path in _data_files(directory):
+        file = SharedFile(path, os.O_RDONLY)
+        try:
+            for place in walk(file, 0, path.stat().st_size):
+                yield file, place
+        except CorruptBatch:
+            return
+
+
+def strays_in(log_dir: Path) -> list[Stray]:
+    found = []
+    for path in sorted(log_dir.iterdir()):
+        named = partition_of_marked_directory(path.name, STRAY_DIR_SUFFIX)
+        if named is not None and path.is_dir():
+            found.append(Stray(path, named, _read_note(path)))
+    return found
+
+
+def _read_note(directory: Path) -> Note | None:
+    try:
+        return Note.from_json((directory / NOTE_FILE).read_bytes())
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def cluster_id_of(log_dir: Path) -> str | None:
+    try:
+        return read_properties(log_dir / META_PROPERTIES_FILE).get("cluster.id")
+    except CorruptFile:
+        return None
+
+
+def owner_of(directory: Path) -> uuid.UUID | None:
+    """The id of the topic that the log in `directory` belongs to; None when no readable file says it."""
+    try:
+        return read_topic_id(directory)
+    except CorruptFile:
+        return None
+
+
+def set_aside(
+    directory: Path, partition: TopicPartition, reason: str, *, now_ms: int, offsets: tuple[int, int] | None = None
+) -> Path:
+    """Takes the directory of a log out of use, with a note. Nothing may have it open for writing. Gives its new place.
+
+    `offsets` are the first offset and the one after the last; without them the files tell. The note comes first: a
+    crash in between leaves a log in its place with a file that no broker looks at.
+    """
+    log_dir = directory.parent
+    first_offset, end_offset = offsets or offsets_in(directory)
+    cluster_id, topic_id = cluster_id_of(log_dir), owner_of(directory)
+    note = Note(StrayKind.LOG, *partition, topic_id, cluster_id, now_ms, reason, first_offset, end_offset)
+    write_small_file(directory / NOTE_FILE, note.to_json())
+    target = log_dir / marked_directory_name(partition, STRAY_DIR_SUFFIX)
+    directory.rename(target)
+    sync_directory(log_dir)
+    return target
+
+
+def remove_stray(stray: Stray) -> None:
+    """For good."""
+    shutil.rmtree(stray.path)
+    sync_directory(stray.path.parent)
