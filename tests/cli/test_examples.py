@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import uuid
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -13,7 +14,7 @@ from confluent_kafka import Producer
 from headrace.cli.reference import commands, examples, main
 from headrace.testing import RunningBroker, broker
 from tests.cli.conftest import environment
-from tests.support.logs import a_batch, append, open_at
+from tests.support.logs import NOW_MS, a_batch, append, open_at, open_dirs
 
 # Run elsewhere: a cluster in test_up.py, what needs Spark in tests/pipelines/test_help_examples.py.
 ELSEWHERE = ("up", "pipeline", "mirror", "demo")
@@ -79,6 +80,11 @@ def run(example: str, name: str, bootstrap: str, home: Path) -> subprocess.Compl
         log = open_at(home / "data" / "orders-0")
         append(log, a_batch(3))
         log.close()
+    if name.startswith("log strays"):
+        dirs = open_dirs(home / "data")
+        append(dirs.create("payments", 0, uuid.uuid4()), a_batch(3))
+        dirs.set_aside("payments", 0, "a test needs it", now_ms=NOW_MS)
+        dirs.close()
     if name == "start":
         # It says so when it serves, and goes on until it is told to stop; then it ends well.
         stop = "server=$!; until grep -q . out; do sleep 0.1; done; kill $server; wait $server"

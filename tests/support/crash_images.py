@@ -82,8 +82,8 @@ class Original:
 
     def image(self, name: str = "image") -> Path:
         image = self.images / name
-        if image.exists():
-            shutil.rmtree(image)
+        for outdated in [image, *self.images.glob("*-stray")]:
+            shutil.rmtree(outdated, ignore_errors=True)
         shutil.copytree(self.directory, image)
         return image
 

@@ -48,8 +48,8 @@ def a_batch(
     )
 
 
-def open_dirs(*paths: Path, config: LogConfig | None = None, **options: object) -> LogDirs:
-    settings = StorageSettings(paths, node_id=1)
+def open_dirs(*paths: Path, config: LogConfig | None = None, node_id: int = 1, **options: object) -> LogDirs:
+    settings = StorageSettings(paths, node_id=node_id)
     return LogDirs.open(settings, config_of=lambda topic: config or LogConfig(), **options)  # type: ignore[arg-type]
 
 

@@ -1,13 +1,17 @@
-"""`headrace log dump|verify|recover DIR`: what lies in a log directory, whether it is whole, and making it so."""
+"""`headrace log dump|verify|recover DIR`: what lies in a log directory, whether it is whole, and making it so.
+`headrace log strays` is in `log_strays`.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headrace.cli.log_strays import app as strays_app
 from headrace.cli.output import Format, show, show_one, size_text
 from headrace.kernel.errors import Fault
 from headrace.kernel.ids import uuid_to_text
@@ -17,7 +21,12 @@ from headrace.storage import inspection
 from headrace.storage.checkpoints import LEADER_EPOCH_FILE, CorruptFile, read_topic_id
 from headrace.storage.files import INDEX_SUFFIX, LOG_SUFFIX, SNAPSHOT_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX
 
+if TYPE_CHECKING:
+    from headrace.storage.recovery import Damage
+
 app = typer.Typer(help="Look into log directories, check them, repair them.", no_args_is_help=True)
+
+app.add_typer(strays_app, name="strays")
 
 Directory = Annotated[
     Path, typer.Argument(help="A partition's directory, or a broker's log directory with many.", exists=True)
@@ -112,13 +121,15 @@ def recover(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     output: Output = Format.TABLE,
 ) -> None:
-    """Do what a broker does after a crash: cut at the first bad byte, rebuild the rest. The broker must be down.
+    """Do what a broker does after a crash: cut at the first bad byte, rebuild the rest. The broker must be stopped.
+
+    What is cut is kept, unless it is a torn last batch: headrace log strays ls.
 
     $ headrace log recover data/orders-0 --yes
     """
     from headrace.storage.files import partition_of_directory
     from headrace.storage.log_config import LogConfig
-    from headrace.storage.recovery import Damage, open_log
+    from headrace.storage.recovery import open_log
 
     partitions = _partitions(directory)
     _refuse_if_in_use({partition.parent for partition in partitions})
@@ -130,14 +141,23 @@ def recover(
         assert name is not None, path
         found = inspection.verify(path).problems
         damages: list[Damage] = []
-        log = open_log(path, name, LogConfig(), clean=False, on_damage=damages.append)
+        log = open_log(path, name, LogConfig(), clean=False, now_ms=_now_ms(), on_damage=damages.append)
         log.close()
-        cut = "; ".join(f"{d.path.name} from byte {d.position}: {d.reason}" for d in damages)
+        cut = "; ".join(_cut_text(damage) for damage in damages)
         row = {"partition": path.name, "first_offset": log.log_start_offset, "end_offset": log.log_end_offset}
         hints = [problem for problem in found if problem.path.suffix != LOG_SUFFIX]
         made_anew = "; ".join(f"{p.path.name} at byte {p.position}: {p.what}" for p in hints)
         rows.append({**row, "cut": cut or "nothing", "made_anew": made_anew or "nothing"})
     show(rows, output)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _cut_text(damage: Damage) -> str:
+    kept = "a torn last batch" if damage.kept is None else f"kept in {damage.kept.name}"
+    return f"{damage.path.name} from byte {damage.position}: {damage.reason} ({damage.size_bytes} bytes, {kept})"
 
 
 def _refuse_if_in_use(parents: set[Path]) -> None:

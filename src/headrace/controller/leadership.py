@@ -202,8 +202,8 @@ class Leadership:
                 await ledger.clear_topic(name)
             else:
                 logger.error(
-                    "topic %s is in the coordination store, but no controller created it: restart the brokers to use it, "
-                    "or remove %s",
+                    "topic %s is in the coordination store, but no controller created it: restart the brokers to use "
+                    "it, or remove %s",
                     name,
                     paths.topic(name),
                 )

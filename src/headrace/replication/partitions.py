@@ -305,10 +305,9 @@ class Partitions:
             return
         place = self._logs.set_aside(log.topic, log.partition, reason, now_ms=self.wall_ms())
         if place is not None:
-            logger.warning(
-                "%s-%d with offsets %d to %d is set aside, no record is deleted: %s. See `headrace log strays ls %s`; %s",
-                log.topic, log.partition, log.log_start_offset, log.log_end_offset, reason, place.parent, place.name,
-            )  # fmt: skip
+            what = f"{log.topic}-{log.partition} (offsets {log.log_start_offset} to {log.log_end_offset - 1})"
+            look = f"headrace log strays ls {place.parent}"
+            logger.warning("%s is set aside as %s, its records are kept: %s; see %s", what, place.name, reason, look)
 
     def _tell(self, partition: Partition) -> None:
         for callback in tuple(self._subscribers):

@@ -21,6 +21,7 @@ from headrace.storage.files import tolerated_no_space
 from headrace.storage.log import Log
 from headrace.storage.places import scan
 from headrace.storage.producer_state import ProducerState
+from headrace.storage.recovery_cuts import RecoveryCuts
 from headrace.storage.segment import Segment
 
 
@@ -34,11 +35,19 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """The first byte that could not be trusted, and why; everything from there on was cut."""
+    """The first byte that could not be trusted, and why. Everything from there on was cut; `kept` is the stray that
+    holds it, None for a torn last batch.
+    """
 
     path: Path
     position: int
     reason: str
+    size_bytes: int = 0
+    kept: Path | None = None
+
+    def __str__(self) -> str:
+        where = "a torn last batch, not kept" if self.kept is None else f"kept in {self.kept}"
+        return f"{self.path}: cut {self.size_bytes} bytes from byte {self.position} on ({self.reason}); {where}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +68,12 @@ class Checking:
         segments: list[Segment],
         on_progress: Callable[[Progress], None] | None,
         on_damage: Callable[[Damage], None] | None,
+        *,
+        now_ms: int,
     ) -> None:
         self.log = log
         self.segments = segments
+        self._cuts = RecoveryCuts(log, now_ms)
         self._on_progress = on_progress
         self._on_damage = on_damage
         self._gap: _Gap | None = None
@@ -73,8 +85,8 @@ class Checking:
         self._begin_at(first, base, log_start_offset)
         for at, segment in enumerate(everything[first:], start=first):
             if segment.base_offset < expected:
-                if self._blame_gap(segment.base_offset, f"offsets go on at {segment.base_offset} after it"):
-                    self._remove(everything[at:])
+                goes_back = f"offsets go on at {segment.base_offset} after it"
+                if self._blame_gap(segment.base_offset, goes_back, everything[at:]):
                     self.segments = everything[:at]
                     self.check_from(first, log_start_offset)
                     return
@@ -82,12 +94,12 @@ class Checking:
                 break
             good_bytes, expected, reason, offset = self._check(segment)
             if reason is not None:
-                self._remove(everything[at + 1 :])
-                if offset is not None and self._blame_gap(offset, reason):
+                later = everything[at + 1 :]
+                if offset is not None and self._blame_gap(offset, reason, later):
                     self.segments = everything[: at + 1]
                     self.check_from(first, log_start_offset)
                     return
-                self._cut(segment, good_bytes, reason)
+                self._cut(segment, good_bytes, reason, later, is_end=not any(one.size_bytes for one in later))
             self.segments.append(segment)
             segment.seal()
             if self._on_progress is not None:
@@ -95,6 +107,7 @@ class Checking:
                 self._on_progress(Progress(partition, at - first + 1, len(everything) - first))
             if reason is not None:
                 break
+        self._cuts.finish(expected)
         # What was checked is known only to this pass; the snapshot makes it the next start's knowledge too, and where
         # there is no space for one, the next start reads again.
         with tolerated_no_space():
@@ -144,26 +157,38 @@ class Checking:
             return position, expected, torn.message, None
         return position, expected, None, None
 
-    def _blame_gap(self, offset: int, reason: str) -> bool:
-        """Cuts at the batch behind the last gap when `offset` would have followed well without it."""
+    def _blame_gap(self, offset: int, reason: str, later: list[Segment]) -> bool:
+        """Cuts at the batch behind the last gap when `offset` would have followed well without it. The segments from
+        there up to the `later` ones are to be checked again.
+        """
         gap = self._gap
         if gap is None or offset < gap.expected_offset:
             return False
-        self._cut(gap.segment, gap.position, f"a gap after offset {gap.expected_offset - 1}: {reason}")
+        reason = f"a gap after offset {gap.expected_offset - 1}: {reason}"
+        self._cut(gap.segment, gap.position, reason, later, is_end=False)
         return True
 
-    def _cut(self, segment: Segment, position: int, reason: str) -> None:
+    def _cut(self, segment: Segment, position: int, reason: str, later: list[Segment], *, is_end: bool) -> None:
+        """Everything is kept before anything is cut, and the `later` segments go before the end of this one: a crash in
+        between must not leave them behind a hole, which would pass for one that compaction left.
+        """
+        kept = self._cuts.keep_tail(segment, position, reason, is_end=is_end)
+        self._remove(later)
+        self._tell(Damage(segment.path, position, reason, segment.size_bytes - position, kept))
         os.ftruncate(segment.file.fileno(), position)
         os.fsync(segment.file.fileno())
         segment.size_bytes = position
-        if self._on_damage is not None:
-            self._on_damage(Damage(segment.path, position, reason))
 
     def _remove(self, segments: list[Segment]) -> None:
         for segment in segments:
-            if self._on_damage is not None:
-                self._on_damage(Damage(segment.path, 0, "follows a damaged batch"))
+            reason = "follows a damaged batch"
+            kept = self._cuts.keep_segment(segment, reason)
+            self._tell(Damage(segment.path, 0, reason, segment.size_bytes, kept))
             segment.remove()
+
+    def _tell(self, damage: Damage) -> None:
+        if self._on_damage is not None:
+            self._on_damage(damage)
 
 
 def index_again(segment: Segment, position: int, batch: BatchView, producers: ProducerState) -> None:

@@ -33,8 +33,9 @@ from headrace.storage.log_dir import LogDir
 from headrace.storage.promises import Promises
 from headrace.storage.recovery import Damage, Marks, Progress, open_log
 from headrace.storage.settings import StorageSettings
-from headrace.storage.strays import Stray, owner_of, set_aside, strays_in
+from headrace.storage.strays import Stray, set_aside, strays_in
 from headrace.storage.trash import Trash
+from headrace.storage.unopened_log import owner_of
 
 __all__ = ["DirectoryReport", "LogDirs", "StorageSettings"]
 

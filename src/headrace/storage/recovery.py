@@ -81,7 +81,7 @@ def open_log(
     epochs_sound = log.leader_epochs.load()
     suspect = _first_suspect(segments, marks, clean=clean)
     if suspect is not None:
-        checking = Checking(log, segments, on_progress, on_damage)
+        checking = Checking(log, segments, on_progress, on_damage, now_ms=now_ms)
         checking.check_from(suspect, marks.log_start_offset)
         segments = checking.segments
     if not segments:

@@ -7,8 +7,8 @@ A stray is a directory of its own in the log directory, with a note of when and 
     orders-0.0f3c…-stray/…0.log.…512.cut     kind `cut`: bytes that recovery cut from the log, from byte 512 on
 
 The name is Kafka's own for such a directory. Apache Kafka loads it, serves nothing of it and never deletes it. A
-directory with any other name (`strays/`) makes Kafka refuse the whole log directory. Kafka ignores the note, and it does
-not take a `.cut` file for a segment, so it does not cut the bytes a second time.
+directory with any other name (`strays/`) makes Kafka refuse the whole log directory. Kafka ignores the note, and it
+does not take a `.cut` file for a segment, so it does not cut the bytes a second time.
 
 A stray of the kind `log` is never removed by the broker. One of the kind `cut` is removed by the first clean start that
 is at least `CUTS_KEPT_MS` later: the broker has then been stopped in peace, and people had a week to look.
@@ -17,31 +17,24 @@ is at least `CUTS_KEPT_MS` later: the broker has then been stopped in peace, and
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import uuid
-from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
 from headrace.kernel.dataclass import dataclass
-from headrace.kernel.errors import CorruptBatch
 from headrace.kernel.ids import TopicPartition, uuid_from_text, uuid_to_text
-from headrace.records.batch import RECORD_COUNT_AT
-from headrace.storage.checkpoints import META_PROPERTIES_FILE, CorruptFile, read_properties, read_topic_id
+from headrace.storage.checkpoints import META_PROPERTIES_FILE, CorruptFile, read_properties
 from headrace.storage.core.salvage import good_batches
 from headrace.storage.files import (
-    LOG_SUFFIX,
     STRAY_DIR_SUFFIX,
-    SharedFile,
     marked_directory_name,
-    offset_of_file,
     partition_of_marked_directory,
     sync_directory,
     write_small_file,
 )
-from headrace.storage.places import BatchPlace, walk
+from headrace.storage.unopened_log import count_records, offsets_in, owner_of
 
 NOTE_FILE: Final = "stray.json"
 CUT_SUFFIX: Final = ".cut"
@@ -55,7 +48,8 @@ class StrayKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What is known about a stray. The offsets are the first one and the one after the last."""
+    """What is known about a stray. The offsets are the first one and the one after the last; of a cut only the first is
+    known, until someone looks for whole batches in it."""
 
     kind: StrayKind
     topic: str
@@ -65,7 +59,7 @@ class Note:
     set_aside_ms: int
     reason: str
     first_offset: int
-    end_offset: int
+    end_offset: int | None
 
     def to_json(self) -> bytes:
         topic_id = None if self.topic_id is None else uuid_to_text(self.topic_id)
@@ -97,7 +91,7 @@ class Note:
             int(fields["set_aside_ms"]),
             str(fields["reason"]),
             int(fields["first_offset"]),
-            int(fields["end_offset"]),
+            None if fields["end_offset"] is None else int(fields["end_offset"]),
         )
 
 
@@ -139,41 +133,20 @@ class Stray:
             return sum(batch.record_count for batch in found if not batch.is_control)
         return count_records(self.path)
 
+    def offsets(self) -> tuple[int, int]:
+        """The first offset and the one after the last; of a cut those of the whole batches that are found in it."""
+        if self.kind is StrayKind.LOG:
+            first, end = offsets_in(self.path)
+            return (first, end) if self.note is None else (max(first, self.note.first_offset), end)
+        first = end = 0 if self.note is None else self.note.first_offset
+        for file in self.cut_files():
+            for batch in good_batches(memoryview(file.read_bytes())):
+                end = max(end, batch.next_offset)
+        return first, end
+
     def cut_files(self) -> list[Path]:
         """In the order of their offsets."""
         return sorted(self.path.glob("*" + CUT_SUFFIX))
-
-
-def count_records(directory: Path) -> int:
-    """Of the log in `directory`, up to its first bad byte. Reads the headers of its batches only."""
-    count = 0
-    for file, place in _places_in(directory):
-        if not place.is_control:
-            count += int.from_bytes(os.pread(file.fileno(), 4, place.position + RECORD_COUNT_AT), "big")
-    return count
-
-
-def offsets_in(directory: Path) -> tuple[int, int]:
-    """The first offset of the log in `directory`, and the one after its last good batch."""
-    bases = [offset_of_file(path.name) for path in _data_files(directory)]
-    first = end = min((base for base in bases if base is not None), default=0)
-    for _, place in _places_in(directory):
-        end = place.last_offset + 1
-    return first, end
-
-
-def _data_files(directory: Path) -> list[Path]:
-    return sorted(path for path in directory.glob("*" + LOG_SUFFIX) if offset_of_file(path.name) is not None)
-
-
-def _places_in(directory: Path) -> Iterator[tuple[SharedFile, BatchPlace]]:
-    for path in _data_files(directory):
-        file = SharedFile(path, os.O_RDONLY)
-        try:
-            for place in walk(file, 0, path.stat().st_size):
-                yield file, place
-        except CorruptBatch:
-            return
 
 
 def strays_in(log_dir: Path) -> list[Stray]:
@@ -192,17 +165,13 @@ def _read_note(directory: Path) -> Note | None:
         return None
 
 
+def write_note(directory: Path, note: Note) -> None:
+    write_small_file(directory / NOTE_FILE, note.to_json())
+
+
 def cluster_id_of(log_dir: Path) -> str | None:
     try:
         return read_properties(log_dir / META_PROPERTIES_FILE).get("cluster.id")
-    except CorruptFile:
-        return None
-
-
-def owner_of(directory: Path) -> uuid.UUID | None:
-    """The id of the topic that the log in `directory` belongs to; None when no readable file says it."""
-    try:
-        return read_topic_id(directory)
     except CorruptFile:
         return None
 
@@ -219,7 +188,7 @@ def set_aside(
     first_offset, end_offset = offsets or offsets_in(directory)
     cluster_id, topic_id = cluster_id_of(log_dir), owner_of(directory)
     note = Note(StrayKind.LOG, *partition, topic_id, cluster_id, now_ms, reason, first_offset, end_offset)
-    write_small_file(directory / NOTE_FILE, note.to_json())
+    write_note(directory, note)
     target = log_dir / marked_directory_name(partition, STRAY_DIR_SUFFIX)
     directory.rename(target)
     sync_directory(log_dir)

@@ -91,8 +91,8 @@ class ClusterImage:
     fenced_brokers: Mapping[int, BrokerInfo] = field(default_factory=dict)
     topics: Mapping[str, TopicInfo] = field(default_factory=dict)
     topic_names: Mapping[UUID, str] = field(default_factory=dict)
-    # Topics whose deletion this image has replayed, oldest first. An image that was read whole has none, so a topic that
-    # is missing from it may have been deleted, or its nodes may be lost: only what stands here was deleted for certain.
+    # Topics whose deletion this image has replayed, oldest first. An image that was read whole has none: a topic that
+    # is missing from it may have been deleted, or its nodes may be lost. What stands here was deleted for certain.
     deleted_topics: Mapping[UUID, str] = field(default_factory=dict, compare=False)
     configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=dict)
     quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=dict)

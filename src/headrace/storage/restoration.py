@@ -1,0 +1,178 @@
+"""Putting a stray back into use, while no broker has the log directory open.
+
+The log of a partition is moved back to its place, or to the same partition of another topic. Its place must be free, or
+hold a log without a record: then that log's topic takes over the records. A log that changes its topic begins a new
+history of leader epochs, because the epochs of the old topic could be higher than the new topic's and would then be
+taken for the future. What recovery cut has no place in its old log any more, so its whole batches are copied into the
+empty log of another topic, with their offsets; the stray stays.
+
+In each step the records are in one place at least: files inside the stray are prepared first, then it is renamed.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from pathlib import Path
+from typing import Final
+
+from headrace.kernel.dataclass import dataclass
+from headrace.kernel.errors import ErrorCode, Refused
+from headrace.kernel.ids import TopicPartition
+from headrace.records.batch import LEADER_EPOCH_AT, BatchView
+from headrace.storage.checkpoints import (
+    LEADER_EPOCH_FILE,
+    LOG_START_FILE,
+    PARTITION_METADATA_FILE,
+    read_offsets,
+    write_epochs,
+    write_offsets,
+    write_topic_id,
+)
+from headrace.storage.core.salvage import good_batches
+from headrace.storage.files import (
+    DELETED_DIR_SUFFIX,
+    LOG_SUFFIX,
+    file_stem,
+    marked_directory_name,
+    sync_directory,
+    sync_file,
+    write_small_file,
+)
+from headrace.storage.strays import NOTE_FILE, Stray, StrayKind
+from headrace.storage.unopened_log import data_files, offsets_in, owner_of, places_in
+
+_FIRST_EPOCH: Final = 0
+_EPOCH: Final = struct.Struct(">i")
+
+
+class CannotRestore(Refused):
+    """The message says what to do instead."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.invalid_request, message)
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """Where the records are now. `adopted`: they belong to another topic id than before."""
+
+    directory: Path
+    first_offset: int
+    end_offset: int
+    adopted: bool
+
+
+def destination(stray: Stray, to_topic: str | None = None) -> TopicPartition:
+    """Which partition's log the stray becomes. Raises CannotRestore."""
+    log_dir = stray.path.parent
+    place = TopicPartition(to_topic or stray.topic, stray.partition)
+    if stray.kind is StrayKind.CUT and place.topic == stray.topic:
+        raise CannotRestore(
+            f"{stray.path.name} was cut from {place}, which has gone on since: its records cannot go back there. "
+            "Create another topic, stop the broker, and restore with --to TOPIC"
+        )
+    if (log_dir / str(place)).exists():
+        _check_empty(log_dir / str(place), stray, place)
+    elif place.topic != stray.topic:
+        raise CannotRestore(
+            f"{log_dir} holds no log of {place}: start the broker, create topic {place.topic} with at least "
+            f"{place.partition + 1} partitions (the replica of partition {place.partition} on this broker), stop the "
+            "broker and restore again"
+        )
+    return place
+
+
+def restore(stray: Stray, to_topic: str | None = None) -> Restored:
+    """The caller holds the lock of the log directory. Raises CannotRestore, OSError."""
+    place = destination(stray, to_topic)
+    target = stray.path.parent / str(place)
+    return _copy_batches(stray, place, target) if stray.kind is StrayKind.CUT else _move_back(stray, place, target)
+
+
+def _check_empty(target: Path, stray: Stray, place: TopicPartition) -> None:
+    if not any(path.stat().st_size for path in data_files(target)):
+        return
+    first, end = offsets_in(target)
+    raise CannotRestore(
+        f"{place} holds records already (offsets {first} to {end - 1}), and {stray.path.name} is not put over them: "
+        f"create another topic with at least {place.partition + 1} partitions, stop the broker, and restore with "
+        "--to TOPIC"
+    )
+
+
+def _move_back(stray: Stray, place: TopicPartition, target: Path) -> Restored:
+    log_dir = stray.path.parent
+    first, end = stray.offsets()
+    new_owner = owner_of(target) if target.exists() else stray.topic_id
+    adopted = new_owner != stray.topic_id
+    if adopted:
+        _begin_epochs_again(stray.path, first)
+        if new_owner is None:
+            (stray.path / PARTITION_METADATA_FILE).unlink(missing_ok=True)
+        else:
+            write_topic_id(stray.path, new_owner)
+    if target.exists():
+        # The broker removes it at its next start, as it does with every deleted log.
+        target.rename(log_dir / marked_directory_name(place, DELETED_DIR_SUFFIX))
+    _note_log_start(log_dir, place, first if first > offsets_in(stray.path)[0] else None)
+    stray.path.rename(target)
+    sync_directory(log_dir)
+    (target / NOTE_FILE).unlink(missing_ok=True)
+    return Restored(target, first, end, adopted)
+
+
+def _begin_epochs_again(directory: Path, first_offset: int) -> None:
+    """The leader epoch is outside the checksum of a batch."""
+    for file, place in places_in(directory, os.O_RDWR):
+        os.pwrite(file.fileno(), _EPOCH.pack(_FIRST_EPOCH), place.position + LEADER_EPOCH_AT)
+    for path in data_files(directory):
+        sync_file(path)
+    write_epochs(directory / LEADER_EPOCH_FILE, [(_FIRST_EPOCH, first_offset)])
+
+
+def _note_log_start(log_dir: Path, place: TopicPartition, first_offset: int | None) -> None:
+    """Where records at the beginning of the first segment had been deleted, they stay deleted."""
+    starts = read_offsets(log_dir / LOG_START_FILE)
+    after = {name: offset for name, offset in starts.items() if name != place}
+    if first_offset is not None:
+        after[place] = first_offset
+    if after != starts:
+        write_offsets(log_dir / LOG_START_FILE, after)
+
+
+def _copy_batches(stray: Stray, place: TopicPartition, target: Path) -> Restored:
+    found = _whole_batches(stray)
+    if not found:
+        raise CannotRestore(f"{stray.path.name} holds no whole batch: there is no record to restore")
+    first, end = found[0][0].base_offset, found[-1][-1].next_offset
+    empty = [path for path in target.iterdir() if path.name.startswith(tuple(p.stem for p in data_files(target)))]
+    for batches in found:
+        data = bytearray()
+        for batch in batches:
+            start = len(data)
+            data += batch.data
+            _EPOCH.pack_into(data, start + LEADER_EPOCH_AT, _FIRST_EPOCH)
+        path = target / (file_stem(batches[0].base_offset) + LOG_SUFFIX)
+        write_small_file(path, bytes(data))
+        empty = [one for one in empty if one != path]
+    for path in empty:
+        path.unlink()
+    write_epochs(target / LEADER_EPOCH_FILE, [(_FIRST_EPOCH, first)])
+    _note_log_start(stray.path.parent, place, None)
+    return Restored(target, first, end, adopted=True)
+
+
+def _whole_batches(stray: Stray) -> list[list[BatchView]]:
+    """Of each file with any, in rising order of offsets: what a flipped bit put out of order is left out."""
+    found: list[list[BatchView]] = []
+    expected = -1
+    for file in stray.cut_files():
+        kept = []
+        for batch in good_batches(memoryview(file.read_bytes())):
+            if batch.base_offset >= expected:
+                kept.append(batch)
+                expected = batch.next_offset
+        if kept:
+            found.append(kept)
+    return found
