@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import urllib.request
 import uuid
 from pathlib import Path
 
@@ -134,3 +135,17 @@ def test_a_broker_whose_store_lost_a_topic_says_that_it_set_the_log_aside(tmp_pa
         assert stray.count_records() == 100
         assert "precious-0 (offsets 0 to 99) is set aside as precious-0." in running.output
         assert f"headrace log strays ls {data}" in running.output
+
+
+def test_the_doctor_and_the_metrics_name_strays(data: Path) -> None:
+    with broker({"metrics.listen": "127.0.0.1:0"}, data_dir=data) as running:
+        command = [str(Path(sys.executable).with_name("headrace")), "doctor", "-b", running.bootstrap, "-o", "json"]
+        ran = subprocess.run([*command, "--watch-lag", "0"], capture_output=True, text=True, timeout=60, check=False)
+        [row] = [row for row in json.loads(ran.stdout) if row["check"] == "strays"]
+        assert row["state"] == "warn" and "holds 1 stray (" in row["found"] and "precious-0" in row["found"]
+        assert row["do"] == f"see headrace log strays ls {data}, then restore or rm each"
+        address = f"http://127.0.0.1:{running.broker.watching.endpoint.port}/metrics"
+        with urllib.request.urlopen(address, timeout=10) as answer:
+            text = answer.read().decode()
+    [stray] = strays_in(data)
+    assert "headrace_stray_logs 1" in text and f"headrace_stray_bytes {stray.size_bytes()}" in text

@@ -122,6 +122,8 @@ class Watching:
             lambda: [((p.topic, str(p.index)), len(p.log.segments)) for p in parts.partitions.all()],
         )
         self.metrics.provide("kafka_log_logmanager_offlinelogdirectorycount", lambda: len(log_dirs.offline))
+        self.metrics.provide("headrace_stray_logs", lambda: len(log_dirs.strays()))
+        self.metrics.provide("headrace_stray_bytes", lambda: sum(stray.size_bytes() for stray in log_dirs.strays()))
 
     def _provide_replicas(self, parts: Parts) -> None:
         provide, partitions, changes = self.metrics.provide, parts.partitions, self._changes

@@ -10,6 +10,7 @@ from headrace.cli.checks.groups import groups, lag, transactions
 from headrace.cli.checks.machines import clocks, disks
 from headrace.cli.checks.reach import advertised, reach
 from headrace.cli.checks.replicas import replicas
+from headrace.cli.checks.strays import strays
 from headrace.client.cluster_client import ClusterClient, parse_bootstrap
 from headrace.kernel.errors import Fault
 
@@ -40,6 +41,7 @@ async def examine(address: str, patience: Patience, *, protocol: str = "PLAINTEX
                 "advertised addresses": lambda: advertised(client),
                 "replicas": lambda: replicas(client),
                 "disks": lambda: disks(client, patience.min_free_percent),
+                "strays": lambda: strays(client),
                 "clocks": lambda: clocks(client),
                 "groups": lambda: groups(client, address),
                 "transactions": lambda: transactions(client),

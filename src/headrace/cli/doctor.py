@@ -27,7 +27,7 @@ def doctor(
     output: Output = Format.TABLE,
     timeout: Timeout = 5.0,
 ) -> None:
-    """Check addresses, protocol, replicas, groups, lag, disks and clocks. Exits with 1 when something is broken.
+    """Check addresses, protocol, replicas, groups, lag, disks, strays, clocks. Exits with 1 when something is broken.
 
     $ headrace doctor
 
