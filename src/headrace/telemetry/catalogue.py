@@ -56,9 +56,7 @@ _METRICS = (
     Metric("kafka_log_log_logendoffset", _G, "Offset that the next record gets", _PARTITION),
     Metric("kafka_log_log_numlogsegments", _G, "Segments of a partition's log", _PARTITION),
     Metric("kafka_log_logmanager_offlinelogdirectorycount", _G, "Log directories that failed"),
-    Metric(
-        "headrace_stray_logs", _G, "Logs and pieces of logs that no topic serves: see `headrace log strays`"
-    ),
+    Metric("headrace_stray_logs", _G, "Logs and pieces of logs that no topic serves: see `headrace log strays`"),
     Metric("headrace_stray_bytes", _G, "Bytes that they hold on disk"),
     Metric("kafka_server_replicamanager_partitioncount", _G, "Replicas on this broker"),
     Metric("kafka_server_replicamanager_leadercount", _G, "Partitions that this broker leads"),
