@@ -22,6 +22,7 @@ from headrace.cli.connecting import (
     key_values,
     sure,
 )
+from headrace.cli.internal_topics import loss, refusal
 from headrace.cli.output import Format, show, show_one, size_text
 from headrace.cli.sizing import Demand
 from headrace.cli.sizing import plan as plan_topic
@@ -147,6 +148,9 @@ def grow(
 @app.command()
 def rm(
     topics: SomeTopics,
+    internal: Annotated[
+        bool, typer.Option("--internal", help="Delete internal topics too. The command says what is lost.")
+    ] = False,
     dry_run: DryRun = False,
     yes: Yes = False,
     bootstrap: Bootstrap = None,
@@ -158,10 +162,15 @@ def rm(
     """
 
     async def action(client: ClusterClient) -> None:
-        rows = await topic_rows(client, await existing_topics(client, topics))
-        for row in rows:
+        found = await existing_topics(client, topics)
+        why_not = None if internal else refusal(topics, "--internal")
+        if why_not is not None:
+            raise Failed(why_not)
+        for row in await topic_rows(client, found):
             what = f"topic {row['topic']}: {row['partitions']} partitions, {row['records']} records"
-            typer.echo(f"{'would delete' if dry_run else 'deleting'} {what}")
+            lost = loss(row["topic"])
+            also = "" if lost is None else f", and with them {lost}"
+            typer.echo(f"{'would delete' if dry_run else 'deleting'} {what}{also}")
         if dry_run:
             return
         sure(f"Delete {', '.join(topics)} for good?", yes)

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from headrace.cli.internal_topics import refusal
 from headrace.cli.kafka_tools.options import Arguments, Option, properties
 from headrace.cli.kafka_tools.running import CONNECTION, Tool, ToolFailed, answer_error
 from headrace.client.cluster_client import ClusterClient
@@ -50,6 +51,7 @@ OPTIONS = (
     Option("if-exists", "Do nothing when the topic does not exist."),
     Option("if-not-exists", "Do nothing when the topic exists already."),
     Option("exclude-internal", "Leave out internal topics."),
+    Option("delete-internal", "With --delete, delete internal topics too; without it they are refused."),
     Option("topics-with-overrides", "Only topics with configurations of their own."),
     Option("under-replicated-partitions", "Only partitions that lack in-sync replicas."),
     Option("unavailable-partitions", "Only partitions without a leader."),
@@ -80,6 +82,8 @@ def check(arguments: Arguments) -> None:
         misplaced += [*_FILTERS, "topics-with-overrides", "topic-id"]
     if action in ("create", "list"):
         misplaced.append("if-exists")
+    if action != "delete":
+        misplaced.append("delete-internal")
     for name in misplaced:
         if arguments.given(name):
             arguments.refuse(name, action)
@@ -198,6 +202,9 @@ async def delete(arguments: Arguments, client: ClusterClient) -> None:
     _ensure_found(names, arguments)
     if not names:
         return
+    why_not = None if arguments["delete-internal"] else refusal(names, "--delete-internal")
+    if why_not is not None:
+        raise ToolFailed(why_not)
     body = {
         "topics": [{"name": name, "topic_id": None} for name in names],
         "topic_names": names,

@@ -1,0 +1,46 @@
+"""Topics in which brokers and tools keep their own state: which they are, and what is lost when one is deleted.
+
+A broker deletes such a topic when it is asked to, as Kafka does. The commands ask for a flag of its own first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from headrace.kernel.ids import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
+
+_LOST: Final = {
+    GROUP_METADATA_TOPIC: "the committed offsets and members of every group: consumers begin again at "
+    "auto.offset.reset, and so read records twice or skip them",
+    TRANSACTION_STATE_TOPIC: "the state of every transaction: open ones never end (readers of committed records wait "
+    "behind them until each is aborted by hand), and transactional producers are no longer fenced",
+    SHARE_GROUP_STATE_TOPIC: "what every share group has acknowledged: share groups begin again",
+    "_schemas": "every schema of the schema registry: records that were written with them can no longer be decoded",
+    "__pipelines": "which batches every exactly-once pipeline has written: a restarted pipeline may write rows twice",
+    "connect-configs": "the configuration of every connector of Kafka Connect",
+    "connect-offsets": "the positions of every source connector of Kafka Connect: they read their sources again",
+    "connect-status": "the state of every connector and task of Kafka Connect",
+}
+_OTHERS: Final = re.compile(r"__.*|_confluent.*|.*\.internal")
+
+
+def loss(topic: str) -> str | None:
+    """What is lost with the topic, when it is an internal one; None for a topic of users."""
+    if topic in _LOST:
+        return _LOST[topic]
+    return "the state that a program keeps in it" if _OTHERS.fullmatch(topic) else None
+
+
+def refusal(topics: Iterable[str], flag: str) -> str | None:
+    """Why these topics are not deleted without the flag; None when no internal one is among them."""
+    internal = {topic: lost for topic in topics if (lost := loss(topic)) is not None}
+    if not internal:
+        return None
+    each = "; ".join(f"{topic} holds {lost}" for topic, lost in internal.items())
+    one = len(internal) == 1
+    return (
+        f"{'an internal topic is' if one else 'internal topics are'} not deleted without {flag}, and no topic was "
+        f"deleted. {each}. Give {flag} to delete {'it' if one else 'them'} all the same"
+    )
