@@ -15,10 +15,10 @@ from typing import Any, Protocol
 from benchmarks import load
 from benchmarks.load import CREATE_TOPICS, METADATA, PRODUCE, PRODUCE_VERSION, Wire
 from benchmarks.report import Row
+from headrace.net.free_ports import free_port
 from headrace.wire import codec
 from tests.reference.kafka import ReferenceKafka
 from tests.support.cluster import RunningCluster
-from tests.support.ports import free_port
 
 SESSION_MS = "6000"
 ROWS = {

@@ -14,8 +14,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from headrace.net.free_ports import free_port
 from tests.reference.kafka import ReferenceKafka
-from tests.support.ports import free_port
 
 HEADRACE = Path(sys.executable).with_name("headrace")
 _SOURCES = Path(__file__).parent.parent / "src"

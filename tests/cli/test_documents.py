@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from headrace.net.free_ports import free_port
 from tests.support.clock import wait_for
-from tests.support.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.needs("zookeeper")

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from headrace.net.free_ports import free_port
 from headrace.testing.process import BrokerProcess
 from tests.support import zookeeper
 from tests.support.clock import Stopwatch, wait_for
 from tests.support.cluster import RunningCluster
 from tests.support.effort import is_long
-from tests.support.ports import free_port
 from tests.support.zookeeper import ZooKeeperServer
 
 pytestmark = [

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
+from headrace.net.free_ports import free_port
 from headrace.testing.process import broker_process
 from tests.cluster.supervised_reader import PROGRAM, SupervisedReader
 from tests.support.clock import wait_for
 from tests.support.effort import is_long
-from tests.support.ports import free_port
 
 TICKS = 3
 LAST = "read 0 9 p/9"

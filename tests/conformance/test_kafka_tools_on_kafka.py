@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from headrace.client.cluster_client import ClusterClient
 from headrace.kernel.errors import ErrorCode
+from headrace.net.free_ports import free_port
 from headrace.records.builder import Record, build_batch
 from headrace.testing import broker
 from tests.conformance.kafka_tool_calls import CALLS, Call
@@ -22,7 +23,6 @@ from tests.pipelines.secured_kafka import Certificates
 from tests.reference.kafka import KEEPS_OLD_RECORDS, ReferenceKafka
 from tests.reference.tools import KafkaTools, shared_tools
 from tests.support.clock import PATIENCE_S, Stopwatch
-from tests.support.ports import free_port
 from tests.support.programs import Programs
 
 pytestmark = pytest.mark.needs("kafka", "openssl")

@@ -15,9 +15,9 @@ from pathlib import Path
 import pexpect
 import pytest
 
+from headrace.net.free_ports import free_port
 from headrace.pipelines import demo
 from tests.support.effort import is_long
-from tests.support.ports import free_port
 from tests.support.readme import README, ROOT, TOUR, moved, python_block, steps
 
 

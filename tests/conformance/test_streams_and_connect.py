@@ -15,12 +15,12 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from headrace.net.free_ports import free_port
 from headrace.testing import RunningBroker, broker
 from tests.reference import kafka
 from tests.support.clock import wait_for
 from tests.support.effort import is_long
 from tests.support.java_client import JavaProgram
-from tests.support.ports import free_port
 from tests.support.transactions import read_all
 
 pytestmark = [pytest.mark.needs("kafka"), pytest.mark.needs("javac")]

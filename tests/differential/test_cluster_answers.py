@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from headrace.net.free_ports import free_port
 from tests.differential.admin_corners import changes, election, features, move
 from tests.differential.admin_variants import BROKER, TOPIC, creation, describe, growth, without_configs
 from tests.differential.data_variants import batch
@@ -22,7 +23,6 @@ from tests.support import zookeeper
 from tests.support.clock import wait_for
 from tests.support.cluster import RunningCluster
 from tests.support.effort import is_long
-from tests.support.ports import free_port
 
 pytestmark = [
     pytest.mark.chaos,

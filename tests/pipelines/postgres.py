@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from headrace.net.free_ports import free_port
 from tests.support.clock import wait_for
-from tests.support.ports import free_port
 
 _START_TIMEOUT_S: Final = 120
 

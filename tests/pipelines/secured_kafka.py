@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from headrace.net.free_ports import free_port
 from tests.reference.kafka import ReferenceKafka
-from tests.support.ports import free_port
 
 USER, PASSWORD = "ann", 'it is "quoted"'
 _MODULES: Final = "org.apache.kafka.common.security"

@@ -20,9 +20,9 @@ from typing import Final
 
 import pyspark
 
+from headrace.net.free_ports import free_port
 from headrace.pipelines.java import find_java
 from tests.support.clock import wait_for
-from tests.support.ports import free_port
 
 _START_TIMEOUT_S: Final = 120
 _MASTER: Final = "org.apache.spark.deploy.master.Master"

@@ -20,8 +20,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
+from headrace.net.free_ports import free_port
 from tests.support.clock import wait_for
-from tests.support.ports import free_port
 
 VERSION = "4.3.0"
 ROOT = Path(__file__).resolve().parents[2]

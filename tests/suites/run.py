@@ -23,10 +23,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from headrace.net.free_ports import free_port
 from headrace.testing import BrokerProcess
 from tests.reference.kafka import ReferenceKafka
 from tests.suites.three import BROKERS, three_brokers
-from tests.support.ports import free_port
 
 HERE = Path(__file__).resolve().parent
 CACHE = HERE.parents[1] / ".cache" / "suites"

@@ -18,9 +18,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from headrace.net.free_ports import free_port
 from tests.reference.kafka import ReferenceKafka
 from tests.support.cluster import ClusterBroker
-from tests.support.ports import free_port
 from tests.support.zookeeper import ZooKeeperServer
 
 # `min.insync.replicas` stays 1: many suites write to topics of one replica.

@@ -14,10 +14,10 @@ from typing import Any, Final
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from headrace.net.free_ports import free_port
 from headrace.testing.process import BrokerProcess
 from tests.support.clock import wait_for
 from tests.support.network import STORE, Network
-from tests.support.ports import free_port
 from tests.support.zookeeper import ZooKeeperServer
 
 SESSION_TIMEOUT_MS: Final = 3000

@@ -14,8 +14,8 @@ from pathlib import Path
 from types import TracebackType
 
 from headrace.coordination import zookeeper_server
+from headrace.net.free_ports import free_port
 from tests.support.clock import wait_for
-from tests.support.ports import free_port
 
 
 def available() -> bool:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from headrace.cli.kafka_tools.running import ToolFailed as Failed
+from headrace.net.free_ports import free_port
 
 _START_S: Final = 60
 _STOP_S: Final = 20
@@ -41,8 +42,8 @@ class Cluster:
         self, brokers: int, directory: Path, port: int, zookeeper_port: int, settings: Mapping[str, str]
     ) -> None:
         self.directory = directory
-        self._ports = [_free_port() if port == 0 else port + at for at in range(brokers)]
-        self._zookeeper_port = zookeeper_port or _free_port()
+        self._ports = [free_port() if port == 0 else port + at for at in range(brokers)]
+        self._zookeeper_port = zookeeper_port or free_port()
         factor = min(3, brokers)
         self._settings = {
             "default.replication.factor": str(factor),
@@ -142,12 +143,6 @@ class Cluster:
                         member.process.wait()
                     break
                 time.sleep(0.02)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((_HOST, 0))
-        return int(probe.getsockname()[1])
 
 
 def _refuse_taken(port: int) -> None:

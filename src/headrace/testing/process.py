@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from headrace.net.free_ports import free_port
 from headrace.testing.in_process import TEST_SETTINGS
 
 _SERVES: Final = re.compile(r"serves \S+://([^:]+):(\d+)")
@@ -30,12 +31,12 @@ class BrokerProcess:
         data_dir: Path,
         *,
         host: str = "127.0.0.1",
-        port: int = 0,
+        port: int | None = None,
         within: Sequence[str] = (),
     ) -> None:
         self.settings = {**TEST_SETTINGS, **settings}
         self.data_dir = data_dir
-        self.host, self.port = host, port
+        self.host, self.port = host, free_port() if port is None else port
         self._within = within
         self.log_file = data_dir.parent / f"{data_dir.name}.log"
         self.process: subprocess.Popen[str] | None = None

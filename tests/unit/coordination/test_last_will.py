@@ -14,8 +14,8 @@ import pytest
 from headrace.coordination.last_will import LastWill, end_session
 from headrace.coordination.store import NodeExists
 from headrace.coordination.zookeeper import ZooKeeperStore
+from headrace.net.free_ports import free_port
 from tests.support.clock import wait_for
-from tests.support.ports import free_port
 from tests.support.zookeeper import ZooKeeperServer
 
 pytestmark = pytest.mark.needs("zookeeper")
