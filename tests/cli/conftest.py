@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ import pytest
 
 from headrace.testing import RunningBroker, broker
 from tests.reference.kafka import KEEPS_OLD_RECORDS
+from tests.support.names import unique
 from tests.support.programs import Programs
 
 PROGRAMS = Path(sys.executable).parent
@@ -79,7 +79,7 @@ def topic(running: RunningBroker) -> str:
     """A topic of three partitions of its own."""
     from confluent_kafka.admin import AdminClient, NewTopic
 
-    name = f"orders-{uuid.uuid4().hex[:8]}"
+    name = unique("orders")
     admin = AdminClient({"bootstrap.servers": running.bootstrap})
     admin.create_topics([NewTopic(name, 3, 1)])[name].result(60)
     return name

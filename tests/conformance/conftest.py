@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 
 import pytest
 
 from headrace.testing import RunningBroker, broker
+from tests.support.names import unique
 
 
 @pytest.fixture(scope="module")
@@ -23,4 +23,4 @@ def bootstrap(running: RunningBroker) -> str:
 
 @pytest.fixture
 def topic() -> str:
-    return f"t-{uuid.uuid4().hex[:12]}"
+    return unique("t")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Iterator
 
 import pytest
@@ -18,6 +17,7 @@ from headrace.testing import RunningBroker, broker
 from tests.reference.tools import kafka_tool
 from tests.support.clock import wait_for
 from tests.support.java_client import JavaError, JavaProgram
+from tests.support.names import unique
 from tests.support.transactions import read_all
 
 pytestmark = [pytest.mark.needs("kafka"), pytest.mark.needs("javac")]
@@ -37,7 +37,7 @@ def java() -> Iterator[JavaProgram]:
 
 @pytest.fixture
 def topic(running: RunningBroker) -> str:
-    name = f"java-{uuid.uuid4().hex[:8]}"
+    name = unique("java")
     admin = AdminClient({"bootstrap.servers": running.bootstrap})
     admin.create_topics([NewTopic(name, 3, 1)])[name].result(60)
     return name
@@ -49,7 +49,7 @@ def producer(running: RunningBroker, java: JavaProgram, topic: str) -> str:
 
 
 def open_producer(running: RunningBroker, java: JavaProgram, transactional_id: str, **settings: str) -> str:
-    name = f"p{uuid.uuid4().hex[:8]}"
+    name = unique("p")
     options = {
         "bootstrap.servers": running.bootstrap,
         "transactional.id": transactional_id,

@@ -26,6 +26,7 @@ from headrace.storage.log_dirs import LogDirs, StorageSettings
 from tests.reference import kafka as reference
 from tests.support.clock import wait_for
 from tests.support.logs import read_batches
+from tests.support.names import unique
 
 pytestmark = pytest.mark.skipif(not reference.available(), reason="Apache Kafka needs Java 17 (and Maven once)")
 
@@ -87,7 +88,7 @@ def consume(
 ) -> list[tuple[int, bytes, bytes, list[tuple[str, bytes]], int]]:
     """So many records and what follows them; without a number, all before the marker that ends the log."""
     consumer = Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": uuid.uuid4().hex, "isolation.level": isolation, "check.crcs": True}
+        {"bootstrap.servers": bootstrap, "group.id": unique("reader"), "isolation.level": isolation, "check.crcs": True}
     )
     consumer.assign([TopicPartition(topic, 0, 0)])
     seen = []

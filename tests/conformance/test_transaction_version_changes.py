@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import threading
 import time
-import uuid
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -25,6 +24,7 @@ from tests.reference.tools import kafka_tool
 from tests.support.clock import wait_for
 from tests.support.effort import is_long, rounds
 from tests.support.java_client import JavaProgram
+from tests.support.names import unique
 from tests.support.transactions import read_all
 
 pytestmark = [
@@ -54,7 +54,7 @@ class Work:
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
-        self.topic = f"level-{uuid.uuid4().hex[:8]}"
+        self.topic = unique("level")
         admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
         admin.create_topics([NewTopic(self.topic, PARTITIONS, 1)])[self.topic].result(60)
         self.java = JavaProgram("TransactionalClient")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import Iterator
 
 import pytest
@@ -16,6 +15,7 @@ from kafka import KafkaProducer
 
 from headrace.testing import RunningBroker, broker
 from tests.support.clock import PATIENCE_S, wait_for
+from tests.support.names import unique
 from tests.support.transactions import read_all, transactional_producer
 
 QUICK_ABORTS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "100"}
@@ -29,7 +29,7 @@ def running() -> Iterator[RunningBroker]:
 
 @pytest.fixture
 def topic(running: RunningBroker) -> str:
-    name = f"txn-{uuid.uuid4().hex[:8]}"
+    name = unique("txn")
     admin = AdminClient({"bootstrap.servers": running.bootstrap})
     admin.create_topics([NewTopic(name, 3, 1)])[name].result(60)
     return name

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -18,6 +17,7 @@ from tests.differential.histories import History, Side
 from tests.differential.test_group_histories import only_of, prepare
 from tests.reference.kafka import ReferenceKafka
 from tests.support.effort import is_long
+from tests.support.names import unique
 
 pytestmark = pytest.mark.needs("kafka")
 
@@ -39,5 +39,5 @@ def sides(kafka_of_histories: ReferenceKafka) -> Iterator[tuple[Side, Side]]:
 
 @pytest.mark.parametrize("life", LIVES, ids=lambda life: life.__name__)
 def test_every_step_is_answered_as_kafka_answers_it(sides: tuple[Side, Side], life: Callable[[Script], None]) -> None:
-    group = f"{life.__name__}-{random.randrange(10**9)}"
+    group = unique(life.__name__)
     life(Script(History(*sides, adjust=only_of(group)), group))

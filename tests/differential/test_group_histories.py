@@ -37,6 +37,7 @@ from tests.support.group_requests import (
     SHARE_FETCH,
     SHARE_OFFSETS,
 )
+from tests.support.names import unique
 
 pytestmark = pytest.mark.needs("kafka")
 
@@ -136,7 +137,7 @@ def test_every_step_is_answered_as_kafka_answers_it(sides: tuple[Side, Side], ki
     first, tossed = int(os.environ.get("HEADRACE_SEED", "0")), 0
     count = rounds(short=5, long=200)
     for seed in range(first, first + count):
-        group = f"{kind}-{seed}-{random.randrange(10**9)}"
+        group = unique(f"{kind}-{seed}")
         try:
             play(history_of(sides, kind, group), MODELS[kind](random.Random(f"{kind}-{seed}"), group), STEPS)
         except Tossed:
@@ -148,7 +149,7 @@ def test_every_step_is_answered_as_kafka_answers_it(sides: tuple[Side, Side], ki
 
 @pytest.mark.parametrize("corner", CORNERS)
 def test_corners_of_the_consumer_protocol_look_as_in_kafka(sides: tuple[Side, Side], corner: str) -> None:
-    group = f"{corner}-{random.randrange(10**9)}"
+    group = unique(corner)
     history = History(*sides, adjust=only_of(group))
     for step in CORNERS[corner](group):
         history.take(step, lambda *_: None)
@@ -156,7 +157,7 @@ def test_corners_of_the_consumer_protocol_look_as_in_kafka(sides: tuple[Side, Si
 
 def test_requests_of_a_feature_at_level_zero_are_refused_as_kafka_refuses_them(sides: tuple[Side, Side]) -> None:
     """And come back when the level is raised; groups live on meanwhile."""
-    group = f"features-{random.randrange(10**9)}"
+    group = unique("features")
     model = ConsumerModel(random.Random(0), group)
     history = History(*sides, adjust=only_of(group))
     member = model.members["a"]

@@ -8,7 +8,6 @@ epochs of share groups, whose members get their partitions a heartbeat earlier h
 
 from __future__ import annotations
 
-import random
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -26,6 +25,7 @@ from tests.reference.kafka import ReferenceKafka
 from tests.support import group_requests as asks
 from tests.support.clock import wait_for
 from tests.support.group_requests import Client
+from tests.support.names import unique
 
 pytestmark = pytest.mark.needs("kafka")
 
@@ -280,7 +280,7 @@ def without_what_differs(written: list[Written], *, by: str) -> list[Written]:
     ids=lambda life: life.__name__,
 )
 def test_both_write_the_same_bytes(servers: tuple[Server, Server], life: Life) -> None:
-    group = f"{life.__name__}-{random.randrange(10**9)}"
+    group = unique(life.__name__)
     kafka, ours = (Asker(server, group) for server in servers)
     for step, answers in enumerate(zip(life(kafka), life(ours), strict=True)):
         told = [masked(asker.client.told(answer)) for asker, answer in zip((kafka, ours), answers, strict=True)]

@@ -21,6 +21,7 @@ from tests.differential.transaction_life import CREATE_TOPICS, FIND_COORDINATOR,
 from tests.reference.kafka import ReferenceKafka
 from tests.support.clock import wait_for
 from tests.support.effort import rounds
+from tests.support.names import unique
 
 pytestmark = pytest.mark.needs("kafka")
 
@@ -190,7 +191,7 @@ def test_every_step_is_answered_as_kafka_answers_it(servers: tuple[Server, Serve
 
 def live(servers: tuple[Server, Server], seed: int, protocol: str) -> None:
     choice = random.Random(f"{seed}-{protocol}")
-    name = f"{protocol[0]}{seed}x{random.randrange(10**9)}"
+    name = unique(f"{protocol[0]}{seed}x")
     for server in servers:
         create_topic(server, name)
     kafka, ours = lives = [Life(server, name) for server in servers]
@@ -216,7 +217,7 @@ def live(servers: tuple[Server, Server], seed: int, protocol: str) -> None:
 def test_whether_partitions_are_verified_can_be_changed_while_brokers_run(servers: tuple[Server, Server]) -> None:
     def refusal(server: Server) -> int:
         """How a batch is answered whose partition nobody has added to the transaction."""
-        life = Life(server, f"v{random.randrange(10**9)}")
+        life = Life(server, unique("v"))
         create_topic(server, life.name)
         life.take(Step("init", 5))
         return int(life.take(Step("produce", 9, 0, 0))[0])

@@ -6,8 +6,8 @@
     watch.at_most(30, because="the request waits for nothing")  # an upper bound has a reason
 
 A busy machine stops any process for seconds. So a test awaits a condition for far longer than it ever takes, and
-compares a duration from above only where the alternative is several times longer. `tests/unit/tools/test_test_style.py`
-keeps other clocks out of the tests.
+compares a duration from above only where the alternative is several times longer. No test reads another clock
+(`tests/unit/tools/test_clocks_of_tests.py`).
 """
 
 from __future__ import annotations

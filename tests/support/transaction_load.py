@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from confluent_kafka import KafkaException, Producer
 
 from tests.support.java_client import JavaError, JavaProgram
+from tests.support.names import unique
 
 COMMITTED, ABORTED, UNKNOWN = "committed", "aborted", "unknown"
 
@@ -43,7 +44,7 @@ class TransactionLoad:
         with JavaProgram("TransactionalClient") as java:
             while more():
                 if not opened:
-                    opened = f"{self.name}{random.randrange(10**9)}"
+                    opened = unique(self.name)
                     options = [f"bootstrap.servers={self.bootstrap}", f"transactional.id={self.name}", *settings]
                     java.ask(f"open {opened} {' '.join(options)}")
                     try:

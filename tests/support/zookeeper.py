@@ -16,6 +16,7 @@ from types import TracebackType
 from headrace.coordination import zookeeper_server
 from headrace.net.free_ports import free_port
 from tests.support.clock import wait_for
+from tests.support.names import unique
 
 
 def available() -> bool:
@@ -53,6 +54,10 @@ class ZooKeeperServer:
     @property
     def connect(self) -> str:
         return f"{self.host}:{self.port}"
+
+    def chroot(self) -> str:
+        """The address of an empty tree that is one test's own."""
+        return f"{self.connect}/{unique('test')}"
 
     def start(self) -> ZooKeeperServer:
         """Returns when it serves; one of an ensemble serves once it knows the ensemble's leader."""

@@ -45,6 +45,7 @@ class Member:
     def __init__(
         self, connect: str, broker_id: int, port: int = 0, *, clean: bool = True, session_s: float = SESSION_S
     ) -> None:
+        self.connect = connect
         self.config = load_broker_config({"broker.id": str(broker_id), "zookeeper.connect": connect})
         self.store = ZooKeeperStore(connect, session_timeout=session_s)
         self.view = ClusterView()
@@ -84,16 +85,16 @@ class Member:
 
 def cluster(
     server: ZooKeeperServer,
-    chroot: str,
     size: int,
     use: Callable[[list[Member]], Awaitable[None]],
     session_s: float = SESSION_S,
 ) -> None:
     async def run() -> None:
         members: list[Member] = []
+        tree = server.chroot()
         try:
             for broker_id in range(1, size + 1):
-                member = Member(f"{server.connect}/{chroot}", broker_id, session_s=session_s)
+                member = Member(tree, broker_id, session_s=session_s)
                 members.append(await member.start())
             await use(members)
         finally:
@@ -116,7 +117,7 @@ def test_the_first_broker_is_controller_and_all_see_the_same_image(server: ZooKe
             assert member.image == first.image == await load_image(member.store)
         assert {info.leader for info in first.image.topics["a"].partitions} == {1, 2, 3}
 
-    cluster(server, "same", 3, use)
+    cluster(server, 3, use)
 
 
 def test_when_the_controller_stops_another_takes_over_and_moves_its_leadership(server: ZooKeeperServer) -> None:
@@ -128,12 +129,12 @@ def test_when_the_controller_stops_another_takes_over_and_moves_its_leadership(s
             await member.sees(lambda image: 1 not in image.brokers and image.controller_id in (2, 3))
             for info in member.image.topics["a"].partitions:
                 assert info.leader in (2, 3) and set(info.isr) == {2, 3}
-        back = await Member(f"{server.connect}/stops", 1).start()
+        back = await Member(gone.connect, 1).start()
         members.append(back)
         info = back.image.partition("a", 0)
         assert info is not None and 1 not in info.isr  # it joins by catching up, not by being there
 
-    cluster(server, "stops", 3, use)
+    cluster(server, 3, use)
 
 
 def test_allowing_unclean_elections_for_all_topics_ends_the_wait_for_a_leader(server: ZooKeeperServer) -> None:
@@ -156,7 +157,7 @@ def test_allowing_unclean_elections_for_all_topics_ends_the_wait_for_a_leader(se
         assert (info.leader, info.isr) == (2, (2,))
         assert second.member.controller.unclean_elections == 1
 
-    cluster(server, "unclean", 2, use)
+    cluster(server, 2, use)
 
 
 def test_a_controller_whose_session_ended_is_deposed_and_comes_back_as_another(server: ZooKeeperServer) -> None:
@@ -173,15 +174,15 @@ def test_a_controller_whose_session_ended_is_deposed_and_comes_back_as_another(s
         await first.sees(lambda image: image.version >= members[1].image.version)
         assert all(info.leader == 2 for info in first.image.topics["a"].partitions)
 
-    cluster(server, "expired", 2, use)
+    cluster(server, 2, use)
 
 
 def test_a_broker_id_that_is_in_use_is_refused_and_the_holder_named(server: ZooKeeperServer) -> None:
     async def use(members: list[Member]) -> None:
         listener = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
         port = listener.sockets[0].getsockname()[1]
-        holder = await Member(f"{server.connect}/twins", 7, port).start()
-        twin = Member(f"{server.connect}/twins", 7)
+        holder = await Member(members[0].connect, 7, port).start()
+        twin = Member(members[0].connect, 7)
         with pytest.raises(Refused, match=f"broker.id=7 is already used by the broker at 127.0.0.1:{port}"):
             await twin.start()
         await twin.stop()
@@ -189,7 +190,7 @@ def test_a_broker_id_that_is_in_use_is_refused_and_the_holder_named(server: ZooK
         await holder.stop()
         listener.close()
 
-    cluster(server, "twins", 1, use)
+    cluster(server, 1, use)
 
 
 def test_zookeeper_away_ends_the_lease_and_back_renews_it(tmp_path: Path) -> None:
@@ -207,7 +208,7 @@ def test_zookeeper_away_ends_the_lease_and_back_renews_it(tmp_path: Path) -> Non
             for member in members:
                 await member.sees(lambda image: "b" in image.topics)
 
-        cluster(own, "away", 2, use, SHORT_SESSION_S)
+        cluster(own, 2, use, SHORT_SESSION_S)
 
 
 def test_zookeeper_absent_at_the_start_is_waited_for_and_then_named() -> None:
@@ -224,7 +225,7 @@ def test_another_clusters_directory_is_refused(server: ZooKeeperServer) -> None:
         with pytest.raises(Refused, match=r"zookeeper\.connect"):
             await members[0].member.prepare("some-other-cluster")
 
-    cluster(server, "foreign", 1, use)
+    cluster(server, 1, use)
 
 
 def test_brokers_without_an_id_are_given_different_ones(server: ZooKeeperServer) -> None:
@@ -232,7 +233,7 @@ def test_brokers_without_an_id_are_given_different_ones(server: ZooKeeperServer)
         asked = [generated_broker_id(member.store, 1000) for member in members for _ in range(3)]
         assert sorted(await asyncio.gather(*asked)) == [1001, 1002, 1003, 1004, 1005, 1006]
 
-    cluster(server, "numbered", 2, use)
+    cluster(server, 2, use)
 
 
 def test_large_topics_with_long_names_fit_the_ensembles_limits(server: ZooKeeperServer) -> None:
@@ -252,4 +253,4 @@ def test_large_topics_with_long_names_fit_the_ensembles_limits(server: ZooKeeper
         await controller.create_topics([NewTopic("probe")], validate_only=True)
         assert await members[0].store.children("/brokers/topics") == []
 
-    cluster(server, "large", 2, use)
+    cluster(server, 2, use)

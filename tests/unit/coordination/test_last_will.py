@@ -15,7 +15,7 @@ from headrace.coordination.last_will import LastWill, end_session
 from headrace.coordination.store import NodeExists
 from headrace.coordination.zookeeper import ZooKeeperStore
 from headrace.net.free_ports import free_port
-from tests.support.clock import wait_for
+from tests.support.clock import PATIENCE_S, wait_for
 from tests.support.zookeeper import ZooKeeperServer
 
 pytestmark = pytest.mark.needs("zookeeper")
@@ -28,7 +28,8 @@ from headrace.coordination.zookeeper import ZooKeeperStore
 
 async def live():
     store = ZooKeeperStore(sys.argv[1], session_timeout={SESSION_S})
-    await store.connect(20)
+    await store.connect({PATIENCE_S})
+    await store.make_chroot()
     store.leave_a_will()
     await store.create("/live", b"", ephemeral=True)
     print("ready", flush=True)
@@ -46,9 +47,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer
 
 
 @pytest.fixture
-def member(server: ZooKeeperServer) -> Iterator[subprocess.Popen[str]]:
+def tree(server: ZooKeeperServer) -> str:
+    return server.chroot()
+
+
+@pytest.fixture
+def member(tree: str) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
-        [sys.executable, "-c", MEMBER, server.connect], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", MEMBER, tree], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     with process:
         assert process.stdout is not None and process.stdout.readline() == "ready\n"
@@ -56,10 +62,10 @@ def member(server: ZooKeeperServer) -> Iterator[subprocess.Popen[str]]:
         process.kill()
 
 
-def is_there(server: ZooKeeperServer) -> bool:
+def is_there(tree: str) -> bool:
     async def look() -> bool:
-        store = ZooKeeperStore(server.connect, session_timeout=10)
-        await store.connect(20)
+        store = ZooKeeperStore(tree, session_timeout=10)
+        await store.connect(PATIENCE_S)
         found = await store.exists("/live")
         await store.close()
         return found is not None
@@ -68,23 +74,21 @@ def is_there(server: ZooKeeperServer) -> bool:
 
 
 @pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM])
-def test_a_process_that_dies_is_gone_at_once(
-    server: ZooKeeperServer, member: subprocess.Popen[str], by: signal.Signals
-) -> None:
-    assert is_there(server)
+def test_a_process_that_dies_is_gone_at_once(tree: str, member: subprocess.Popen[str], by: signal.Signals) -> None:
+    assert is_there(tree)
     member.send_signal(by)
-    member.wait(20)
-    wait_for(lambda: not is_there(server), "the session to end")
+    member.wait(PATIENCE_S)
+    wait_for(lambda: not is_there(tree), "the session to end", within=SESSION_S / 2)
 
 
-def test_a_process_that_stands_still_is_left_alone(server: ZooKeeperServer, member: subprocess.Popen[str]) -> None:
+def test_a_process_that_stands_still_is_left_alone(tree: str, member: subprocess.Popen[str]) -> None:
     member.send_signal(signal.SIGSTOP)
-    assert is_there(server)
-    assert is_there(server), "looked at by two sessions, one after the other, and still there"
+    assert is_there(tree)
+    assert is_there(tree), "looked at by two sessions, one after the other, and still there"
     member.send_signal(signal.SIGCONT)
 
 
-def test_one_that_takes_its_leave_leaves_nobody_behind(server: ZooKeeperServer, member: subprocess.Popen[str]) -> None:
+def test_graceful_close_stops_the_companion_process(tree: str, member: subprocess.Popen[str]) -> None:
     children = Path(f"/proc/{member.pid}/task/{member.pid}/children")
     if not children.exists():
         pytest.skip("children are listed by Linux")
@@ -92,15 +96,16 @@ def test_one_that_takes_its_leave_leaves_nobody_behind(server: ZooKeeperServer, 
     assert member.stdin is not None
     member.stdin.write("leave\n")
     member.stdin.flush()
-    assert member.wait(20) == 0
+    assert member.wait(PATIENCE_S) == 0
     wait_for(lambda: not Path(f"/proc/{companion}").exists(), "the companion to end")
-    assert not is_there(server)
+    assert not is_there(tree)
 
 
 def test_a_session_that_ended_long_ago_harms_nobody(server: ZooKeeperServer) -> None:
     async def use() -> None:
-        store = ZooKeeperStore(server.connect, session_timeout=10)
-        await store.connect(20)
+        store = ZooKeeperStore(server.chroot(), session_timeout=10)
+        await store.connect(PATIENCE_S)
+        await store.make_chroot()
         await store.create("/kept", b"", ephemeral=True)
         assert end_session(server.connect, 5.0, 4711, b"\0" * 16)
         with pytest.raises(NodeExists):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
@@ -29,7 +28,6 @@ from tests.support.clock import PATIENCE_S
 from tests.support.zookeeper import ZooKeeperServer
 
 OpenStore = Callable[[], contextlib.AbstractAsyncContextManager[Store]]
-_numbers = itertools.count()
 
 
 @pytest.fixture(scope="module")
@@ -51,12 +49,12 @@ def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> OpenStore:
 
         return embedded
     running: ZooKeeperServer = request.getfixturevalue("server")
-    chroot = f"/test/{next(_numbers)}"
+    tree = running.chroot()
 
     @contextlib.asynccontextmanager
     async def zookeeper() -> AsyncIterator[Store]:
-        store = ZooKeeperStore(running.connect + chroot, session_timeout=6)
-        await store.connect(10)
+        store = ZooKeeperStore(tree, session_timeout=6)
+        await store.connect(PATIENCE_S)
         await store.make_chroot()
         yield store
         await store.close()
