@@ -1,0 +1,107 @@
+"""Figures about the structure of the code, so that a change can be compared with what was before.
+
+    python tools/code_figures.py [ROOT]      ROOT is a checkout; the current one by default
+
+Generated modules (`wire/messages`, `config/attributes.py`) are left out of the counts.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+_GENERATED = ("wire/messages/", "config/attributes.py")
+_RIDDLES = re.compile(r"\b(nobody|whoever|is told|are told|those that|somebody)\b", re.IGNORECASE)
+_BRANCHES = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.ExceptHandler, ast.IfExp, ast.comprehension, ast.Assert)
+
+
+def modules(source: Path) -> list[Path]:
+    found = sorted(source.rglob("*.py"))
+    return [path for path in found if not any(part in path.as_posix() for part in _GENERATED)]
+
+
+def complexity(function: ast.AST) -> int:
+    """McCabe's number: one more than the branches, boolean operators counted by their operands."""
+    count = 1
+    for node in ast.walk(function):
+        if isinstance(node, _BRANCHES):
+            count += 1
+        elif isinstance(node, ast.BoolOp):
+            count += len(node.values) - 1
+    return count
+
+
+def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def broad_excepts(tree: ast.AST) -> int:
+    return sum(
+        isinstance(node, ast.ExceptHandler)
+        and (node.type is None or (isinstance(node.type, ast.Name) and node.type.id in ("Exception", "BaseException")))
+        for node in ast.walk(tree)
+    )
+
+
+def uses_of_any(tree: ast.AST) -> int:
+    return sum(isinstance(node, ast.Name) and node.id == "Any" for node in ast.walk(tree))
+
+
+def unmapped(source: Path) -> list[str]:
+    """Modules and packages that their package's `__init__` does not name."""
+    missing: list[str] = []
+    for init in source.rglob("__init__.py"):
+        if any(part in init.as_posix() for part in _GENERATED):
+            continue
+        words = set(re.findall(r"\w+", ast.get_docstring(ast.parse(init.read_text())) or ""))
+        inside = [p.stem for p in init.parent.glob("*.py") if p.stem not in ("__init__", "__main__")]
+        inside += [p.name for p in init.parent.iterdir() if (p / "__init__.py").exists()]
+        missing += [f"{init.parent.relative_to(source)}/{name}" for name in inside if name not in words]
+    return sorted(missing)
+
+
+def figures(root: Path) -> dict[str, object]:
+    source = root / "src" / "headrace"
+    paths = modules(source)
+    texts = {path: path.read_text() for path in paths}
+    trees = {path: ast.parse(text) for path, text in texts.items()}
+    lines = sum(text.count("\n") for text in texts.values())
+    any_count = {path: uses_of_any(tree) for path, tree in trees.items()}
+    folders = Counter(str(path.parent.relative_to(source)) for path in paths if path.name != "__init__.py")
+    every = [function for tree in trees.values() for function in functions(tree)]
+    constructors = [f for f in every if f.name == "__init__"]
+    pages = [*root.glob("*.md"), *(root / "docs").rglob("*.md")]
+    prose = "\n".join(page.read_text() for page in pages)
+    helps = "\n".join(re.findall(r'help="[^"]*"', "\n".join(texts.values())))
+    return {
+        "lines of code": lines,
+        "Any per thousand lines": round(1000 * sum(any_count.values()) / lines, 1),
+        "Any in handlers/": sum(n for path, n in any_count.items() if "/handlers/" in path.as_posix()),
+        "broad excepts": sum(broad_excepts(tree) for tree in trees.values()),
+        "constructors with more than 7 arguments": sum(
+            len(f.args.args) + len(f.args.kwonlyargs) - 1 > 7 for f in constructors
+        ),
+        "functions with complexity above 10": sum(complexity(f) > 10 for f in every),
+        "files above 400 lines": sum(text.count("\n") > 400 for text in texts.values()),
+        "folders above 20 files": {name: n for name, n in folders.items() if n > 20},
+        "modules on no map": len(unmapped(source)),
+        "words of riddles in documentation": len(_RIDDLES.findall(prose)),
+        "words of riddles in help texts": len(_RIDDLES.findall(helps)),
+    }
+
+
+def main(arguments: list[str]) -> int:
+    root = Path(arguments[0]) if arguments else Path(__file__).resolve().parents[1]
+    for name, value in figures(root).items():
+        print(f"{name:<42} {value}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
