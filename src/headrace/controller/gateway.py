@@ -15,7 +15,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 from uuid import UUID
 
 from headrace.client.errors import NoAnswer, Unreachable
@@ -74,17 +74,17 @@ class ControllerGateway:
 
     async def serve(
         self,
-        request: Any,
+        request: object,
         header: RequestHeader,
         principal: str,
         peer_host: str,
-        locally: Callable[[], Awaitable[dict[str, Any]]],
+        locally: Callable[[], Awaitable[Reply]],
         *,
         timeout: float = DEFAULT_TIMEOUT_SECONDS,
-    ) -> dict[str, Any]:
+    ) -> Reply:
         """The answer to a client's request, made here if this broker is the controller, otherwise by the controller."""
 
-        async def remotely(connection: ControllerConnection, left: float) -> dict[str, Any]:
+        async def remotely(connection: ControllerConnection, left: float) -> Reply:
             frame = codec.encode_request(*header, plain(request))
             body = {
                 "request_data": bytes(frame[4:]),
@@ -97,8 +97,7 @@ class ControllerGateway:
             if answer.error_code != ErrorCode.none or answer.response_data is None:
                 raise Refused(ErrorCode(answer.error_code), "the controller could not open the envelope")
             data = bytes(answer.response_data)
-            inner: dict[str, Any] = plain(codec.read_response(header.api_key, header.api_version, data)[1])
-            return inner
+            return cast("Reply", plain(codec.read_response(header.api_key, header.api_version, data)[1]))
 
         return await self._to_controller(locally, remotely, timeout)
 

@@ -6,7 +6,7 @@ controller itself.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 from uuid import UUID
 
 from headrace.cluster.view import ClusterView
@@ -18,6 +18,15 @@ from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
 from headrace.wire.apis import ApiKey
 
+if TYPE_CHECKING:
+    from headrace.wire.messages.alter_partition import (
+        AlterPartitionRequest,
+        AlterPartitionResponse,
+        RequestPartitionData,
+        ResponsePartitionData,
+        ResponseTopicData,
+    )
+
 
 @dataclass(frozen=True)
 class AlterPartition(Handler):
@@ -28,7 +37,7 @@ class AlterPartition(Handler):
     versions: ClassVar[range] = range(2, 4)
     is_advertised: ClassVar[bool] = False
 
-    async def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+    async def serve(self, request: AlterPartitionRequest, context: RequestContext) -> AlterPartitionResponse:
         image = self.view.current
         reports: list[IsrReport] = []
         asked: list[tuple[UUID | None, int, str | None]] = []
@@ -36,20 +45,22 @@ class AlterPartition(Handler):
             name = None if topic.topic_id is None else image.topic_names.get(topic.topic_id)
             for data in topic.partitions:
                 asked.append((topic.topic_id, int(data.partition_index), name))
-                if name is not None:
+                if name is not None and topic.topic_id is not None:
                     reports.append(_report(name, topic.topic_id, data))
         answers = iter(
             await self.controller.alter_partitions(int(request.broker_id), int(request.broker_epoch), reports)
         )
-        topics: dict[UUID | None, list[dict[str, Any]]] = {}
+        topics: dict[UUID | None, list[ResponsePartitionData]] = {}
         for topic_id, index, name in asked:
             answer = IsrAnswer(ErrorCode.unknown_topic_id) if name is None else next(answers)
             topics.setdefault(topic_id, []).append(_row(index, answer))
-        rows = [{"topic_id": topic_id, "partitions": partitions} for topic_id, partitions in topics.items()]
+        rows: list[ResponseTopicData] = [
+            {"topic_id": topic_id, "partitions": partitions} for topic_id, partitions in topics.items()
+        ]
         return {"throttle_time": 0, "error_code": 0, "topics": rows}
 
 
-def _report(name: str, topic_id: UUID, data: Any) -> IsrReport:
+def _report(name: str, topic_id: UUID, data: RequestPartitionData) -> IsrReport:
     if data.new_isr_with_epochs:
         members = [(int(member.broker_id), int(member.broker_epoch)) for member in data.new_isr_with_epochs]
     else:
@@ -58,7 +69,7 @@ def _report(name: str, topic_id: UUID, data: Any) -> IsrReport:
     return IsrReport(name, int(data.partition_index), *epochs, members, topic_id)
 
 
-def _row(index: int, answer: IsrAnswer) -> dict[str, Any]:
+def _row(index: int, answer: IsrAnswer) -> ResponsePartitionData:
     info = answer.info
     return {
         "partition_index": index,

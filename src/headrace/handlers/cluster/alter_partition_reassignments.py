@@ -6,7 +6,7 @@ v1  the caller may forbid a change of the replication factor. A null replica lis
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from headrace.controller.gateway import ControllerGateway
 from headrace.controller.results import PartitionResult
@@ -18,6 +18,14 @@ from headrace.kernel.ids import TopicPartition
 from headrace.wire.apis import ApiKey
 from headrace.wire.codec import millis
 
+if TYPE_CHECKING:
+    from headrace.wire.messages.alter_partition_reassignments import (
+        AlterPartitionReassignmentsRequest,
+        AlterPartitionReassignmentsResponse,
+        ReassignablePartitionResponse,
+        ReassignableTopicResponse,
+    )
+
 
 @dataclass(frozen=True)
 class AlterPartitionReassignments(Handler):
@@ -26,7 +34,9 @@ class AlterPartitionReassignments(Handler):
     api_key: ClassVar[ApiKey] = ApiKey.ALTER_PARTITION_REASSIGNMENTS
     versions: ClassVar[range] = range(2)
 
-    async def serve(self, request: Any, context: RequestContext) -> Any:
+    async def serve(
+        self, request: AlterPartitionReassignmentsRequest, context: RequestContext
+    ) -> AlterPartitionReassignmentsResponse:
         if millis(request.timeout) <= 0:
             return _answer(request, {}, ErrorCode.request_timed_out)
         return await self.gateway.serve(
@@ -38,24 +48,26 @@ class AlterPartitionReassignments(Handler):
             timeout=millis(request.timeout) / 1000,
         )
 
-    async def _alter(self, request: Any) -> dict[str, Any]:
+    async def _alter(self, request: AlterPartitionReassignmentsRequest) -> AlterPartitionReassignmentsResponse:
         targets: dict[TopicPartition, Sequence[int] | None] = {}
         for topic in request.topics:
             for partition in topic.partitions:
                 replicas = None if partition.replicas is None else tuple(map(int, partition.replicas))
                 targets[TopicPartition(str(topic.name), int(partition.partition_index))] = replicas
-        allowed = bool(getattr(request, "allow_replication_factor_change", True))
+        allowed = request.allow_replication_factor_change
         results = await self.gateway.controller.alter_reassignments(targets, allow_replication_factor_change=allowed)
         return _answer(request, {result.partition: result for result in results})
 
 
 def _answer(
-    request: Any, results: Mapping[TopicPartition, PartitionResult], otherwise: ErrorCode = ErrorCode.none
-) -> dict[str, Any]:
+    request: AlterPartitionReassignmentsRequest,
+    results: Mapping[TopicPartition, PartitionResult],
+    otherwise: ErrorCode = ErrorCode.none,
+) -> AlterPartitionReassignmentsResponse:
     """A row for each partition as it was asked for, from `results` or, where it has none, with the code for all."""
-    rows = []
+    rows: list[ReassignableTopicResponse] = []
     for topic in request.topics:
-        partitions = []
+        partitions: list[ReassignablePartitionResponse] = []
         for asked in topic.partitions:
             index = int(asked.partition_index)
             result = results.get(TopicPartition(str(topic.name), index))
@@ -64,7 +76,7 @@ def _answer(
         rows.append({"name": topic.name, "partitions": partitions})
     return {
         "throttle_time": 0,
-        "allow_replication_factor_change": bool(getattr(request, "allow_replication_factor_change", True)),
+        "allow_replication_factor_change": request.allow_replication_factor_change,
         "error_code": int(otherwise),
         "error_message": None if rows else "",
         "responses": rows,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from headrace.config import BrokerConfig
 from headrace.handlers.dispatch.context import RequestContext
@@ -19,6 +19,15 @@ from headrace.handlers.dispatch.handler import Handler
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
 from headrace.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from headrace.wire.messages.alter_replica_log_dirs import (
+        AlterReplicaLogDirPartitionResult,
+        AlterReplicaLogDirsRequest,
+        AlterReplicaLogDirsResponse,
+        AlterReplicaLogDirTopicResult,
+    )
+
 
 # Where the replica of a partition lies, or None when it is not on this broker.
 DirectoryOf = Callable[[str, int], Path | None]
@@ -32,15 +41,17 @@ class AlterReplicaLogDirs(Handler):
     api_key: ClassVar[ApiKey] = ApiKey.ALTER_REPLICA_LOG_DIRS
     versions: ClassVar[range] = range(1, 3)
 
-    def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
-        topics: dict[str, list[dict[str, Any]]] = {}
+    def serve(self, request: AlterReplicaLogDirsRequest, context: RequestContext) -> AlterReplicaLogDirsResponse:
+        topics: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
         for directory in request.dirs:
             for topic in directory.topics:
                 rows = topics.setdefault(str(topic.name), [])
                 for index in topic.partitions:
                     code = self._answer(directory.path, str(topic.name), int(index))
                     rows.append({"partition_index": int(index), "error_code": int(code)})
-        results = [{"topic_name": name, "partitions": rows} for name, rows in topics.items()]
+        results: list[AlterReplicaLogDirTopicResult] = [
+            {"topic_name": name, "partitions": rows} for name, rows in topics.items()
+        ]
         return {"throttle_time": 0, "results": results}
 
     def _answer(self, path: str, topic: str, index: int) -> ErrorCode:

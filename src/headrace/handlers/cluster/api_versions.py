@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, ClassVar, Final, Protocol
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
@@ -18,6 +18,10 @@ from headrace.handlers.dispatch.table import HandlerTable
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
 from headrace.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from headrace.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
 
@@ -35,7 +39,7 @@ class KnowsFeatures(Protocol):
     def __call__(self) -> Features: ...
 
 
-def unsupported_version_answer(versions: range) -> dict[str, Any]:
+def unsupported_version_answer(versions: range) -> ApiVersionsResponse:
     return {
         "error_code": int(ErrorCode.unsupported_version),
         "api_keys": [{"api_key": 18, "min_version": versions.start, "max_version": versions.stop - 1}],
@@ -50,7 +54,7 @@ class ApiVersions(Handler):
     api_key: ClassVar[ApiKey] = ApiKey.API_VERSIONS
     versions: ClassVar[range] = range(5)
 
-    def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+    def serve(self, request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
         version = context.version
         if version >= 3 and not (
             _SOFTWARE.match(request.client_software_name) and _SOFTWARE.match(request.client_software_version)

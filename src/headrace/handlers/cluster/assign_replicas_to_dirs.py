@@ -7,7 +7,7 @@ taken note of by not objecting.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from headrace.cluster.view import ClusterView
 from headrace.controller.controller import Controller
@@ -19,6 +19,15 @@ from headrace.kernel.errors import ErrorCode
 from headrace.kernel.ids import TopicPartition
 from headrace.wire.apis import ApiKey
 
+if TYPE_CHECKING:
+    from headrace.wire.messages.assign_replicas_to_dirs import (
+        AssignReplicasToDirsRequest,
+        AssignReplicasToDirsResponse,
+        ResponseDirectoryData,
+        ResponsePartitionData,
+        ResponseTopicData,
+    )
+
 
 @dataclass(frozen=True)
 class AssignReplicasToDirs(Handler):
@@ -29,21 +38,25 @@ class AssignReplicasToDirs(Handler):
     versions: ClassVar[range] = range(1)
     is_advertised: ClassVar[bool] = False
 
-    async def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+    async def serve(
+        self, request: AssignReplicasToDirsRequest, context: RequestContext
+    ) -> AssignReplicasToDirsResponse:
         names = self.view.current.topic_names
         lost: list[TopicPartition] = []
         full: list[TopicPartition] = []
-        directories: list[dict[str, Any]] = []
+        directories: list[ResponseDirectoryData] = []
         for directory in request.directories:
-            topics: list[dict[str, Any]] = []
+            topics: list[ResponseTopicData] = []
             for topic in directory.topics:
-                name = names.get(topic.topic_id)
+                name = None if topic.topic_id is None else names.get(topic.topic_id)
                 code = ErrorCode.unknown_topic_id if name is None else ErrorCode.none
                 indexes = [int(partition.partition_index) for partition in topic.partitions]
                 if name is not None and directory.id_ in (LOST_DIRECTORY, FULL_DIRECTORY):
                     named = lost if directory.id_ == LOST_DIRECTORY else full
                     named += [TopicPartition(name, index) for index in indexes]
-                rows = [{"partition_index": index, "error_code": int(code)} for index in indexes]
+                rows: list[ResponsePartitionData] = [
+                    {"partition_index": index, "error_code": int(code)} for index in indexes
+                ]
                 topics.append({"topic_id": topic.topic_id, "partitions": rows})
             directories.append({"id_": directory.id_, "topics": topics})
         await self.controller.replicas_lost(int(request.broker_id), int(request.broker_epoch), lost, full)

@@ -6,7 +6,7 @@ more than whether the broker is known.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from headrace.cluster.view import ClusterView
 from headrace.controller.controller import Controller
@@ -14,6 +14,9 @@ from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.kernel.dataclass import dataclass
 from headrace.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from headrace.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,7 @@ class BrokerHeartbeat(Handler):
     versions: ClassVar[range] = range(2)
     is_advertised: ClassVar[bool] = False
 
-    async def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+    async def serve(self, request: BrokerHeartbeatRequest, context: RequestContext) -> BrokerHeartbeatResponse:
         may_stop = False
         if request.want_shut_down:
             may_stop = await self.controller.controlled_shutdown(int(request.broker_id), int(request.broker_epoch))

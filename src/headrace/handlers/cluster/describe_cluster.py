@@ -5,7 +5,7 @@ v1 endpoint type (brokers only here: a controller has no listener of its own) ·
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from headrace.cluster.view import ClusterView
 from headrace.handlers.dispatch.context import RequestContext
@@ -14,6 +14,14 @@ from headrace.handlers.security.authorized_operations import CLUSTER_OPERATIONS,
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
 from headrace.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from headrace.wire.messages.describe_cluster import (
+        DescribeClusterBroker,
+        DescribeClusterRequest,
+        DescribeClusterResponse,
+    )
+
 
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
@@ -26,15 +34,15 @@ class DescribeCluster(Handler):
     api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_CLUSTER
     versions: ClassVar[range] = range(3)
 
-    def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
-        endpoint_type = getattr(request, "endpoint_type", _BROKERS)
+    def serve(self, request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
+        endpoint_type = request.endpoint_type
         if endpoint_type == _CONTROLLERS:
             return _refusal(ErrorCode.mismatched_endpoint_type, "this is a broker's endpoint, not a controller's")
         if endpoint_type != _BROKERS:
             return _refusal(ErrorCode.unsupported_endpoint_type, f"endpoint type {endpoint_type}: must be 1 or 2")
         image = self.view.current
-        with_fenced = getattr(request, "include_fenced_brokers", False)
-        brokers = []
+        with_fenced = request.include_fenced_brokers
+        brokers: list[DescribeClusterBroker] = []
         fenced = image.fenced_brokers.values() if with_fenced else ()
         for broker in (*image.brokers.values(), *fenced):
             endpoint = broker.endpoint(context.listener)
@@ -60,7 +68,7 @@ class DescribeCluster(Handler):
         }
 
 
-def _refusal(code: ErrorCode, message: str) -> dict[str, Any]:
+def _refusal(code: ErrorCode, message: str) -> DescribeClusterResponse:
     return {
         "error_code": int(code),
         "error_message": message,

@@ -5,7 +5,7 @@ v2 flexible · v3 top-level error · v4 total and usable bytes (KIP-827) · v5 c
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
@@ -15,6 +15,14 @@ from headrace.storage.log import Log
 from headrace.storage.log_dirs import DirectoryReport, LogDirs
 from headrace.wire.apis import ApiKey
 
+if TYPE_CHECKING:
+    from headrace.wire.messages.describe_log_dirs import (
+        DescribeLogDirsPartition,
+        DescribeLogDirsRequest,
+        DescribeLogDirsResponse,
+        DescribeLogDirsResult,
+    )
+
 
 @dataclass(frozen=True)
 class DescribeLogDirs(Handler):
@@ -23,13 +31,13 @@ class DescribeLogDirs(Handler):
     api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_LOG_DIRS
     versions: ClassVar[range] = range(1, 6)
 
-    def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+    def serve(self, request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
         wanted = None
         if request.topics is not None:
             wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
         return {"error_code": 0, "results": [self._directory(report, wanted) for report in self.log_dirs.describe()]}
 
-    def _directory(self, report: DirectoryReport, wanted: set[tuple[str, int]] | None) -> dict[str, Any]:
+    def _directory(self, report: DirectoryReport, wanted: set[tuple[str, int]] | None) -> DescribeLogDirsResult:
         if report.offline_reason is not None:
             return {
                 "error_code": int(ErrorCode.kafka_storage_error),
@@ -38,7 +46,7 @@ class DescribeLogDirs(Handler):
                 "total_bytes": -1,
                 "usable_bytes": -1,
             }
-        topics: dict[str, list[dict[str, Any]]] = {}
+        topics: dict[str, list[DescribeLogDirsPartition]] = {}
         for log in report.logs:
             if wanted is None or (log.topic, log.partition) in wanted:
                 topics.setdefault(log.topic, []).append(_partition(log))
@@ -52,7 +60,7 @@ class DescribeLogDirs(Handler):
         }
 
 
-def _partition(log: Log) -> dict[str, Any]:
+def _partition(log: Log) -> DescribeLogDirsPartition:
     return {
         "partition_index": log.partition,
         "partition_size": log.size_bytes,

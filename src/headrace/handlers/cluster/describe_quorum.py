@@ -12,7 +12,7 @@ and the time when it was caught up is now, by the clock of its machine.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
@@ -24,6 +24,16 @@ from headrace.replication.partition import Partition
 from headrace.replication.partitions import Partitions
 from headrace.wire.apis import ApiKey
 
+if TYPE_CHECKING:
+    from headrace.wire.messages.describe_quorum import (
+        DescribeQuorumRequest,
+        DescribeQuorumResponse,
+        ReplicaState,
+        ResponsePartitionData,
+        ResponseTopicData,
+    )
+
+
 _RAFT_LOG: Final = CLUSTER_METADATA_TOPIC
 
 
@@ -34,11 +44,11 @@ class DescribeQuorum(Handler):
     api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_QUORUM
     versions: ClassVar[range] = range(3)
 
-    def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+    def serve(self, request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:
         if not request.topics or any(topic.topic_name == _RAFT_LOG for topic in request.topics):
             why = "there is no Raft quorum here: cluster state lives in the coordination store"
             raise Refused(ErrorCode.unsupported_version, why)
-        topics = [
+        topics: list[ResponseTopicData] = [
             {
                 "topic_name": topic.topic_name,
                 "partitions": [self._answer(topic.topic_name, one.partition_index) for one in topic.partitions],
@@ -47,7 +57,7 @@ class DescribeQuorum(Handler):
         ]
         return {"error_code": 0, "error_message": None, "topics": topics, "nodes": []}
 
-    def _answer(self, topic: str, index: int) -> dict[str, Any]:
+    def _answer(self, topic: str, index: int) -> ResponsePartitionData:
         try:
             return _described(self.partitions.led(topic, index), self.partitions.wall_ms())
         except Fault as fault:
@@ -57,7 +67,7 @@ class DescribeQuorum(Handler):
             }  # fmt: skip
 
 
-def _described(partition: Partition, wall_ms: int) -> dict[str, Any]:
+def _described(partition: Partition, wall_ms: int) -> ResponsePartitionData:
     isr = partition.check_leads()
     now_ms = partition.around.monotonic_ms()
     ahead_ms = wall_ms - now_ms
@@ -76,7 +86,7 @@ def _described(partition: Partition, wall_ms: int) -> dict[str, Any]:
     }
 
 
-def _replica(broker: int, log_end: int, fetched_at_ms: int, caught_up_at_ms: int, ahead_ms: int) -> dict[str, Any]:
+def _replica(broker: int, log_end: int, fetched_at_ms: int, caught_up_at_ms: int, ahead_ms: int) -> ReplicaState:
     """Times of the wall clock, -1 for what never happened under this leader."""
     return {
         "replica_id": broker,

@@ -6,7 +6,7 @@ v0  preferred only · v1 election type · v2 flexible. No topics given means eve
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from headrace.controller.core.partition_states import Election
 from headrace.controller.gateway import ControllerGateway
@@ -19,6 +19,11 @@ from headrace.kernel.ids import TopicPartition
 from headrace.wire.apis import ApiKey
 from headrace.wire.codec import millis
 
+if TYPE_CHECKING:
+    from headrace.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, ReplicaElectionResult
+    from headrace.wire.messages.elect_leaders import PartitionResult as PartitionResultRow
+
+
 _ELECTIONS = {0: Election.PREFERRED, 1: Election.UNCLEAN}
 
 
@@ -29,7 +34,7 @@ class ElectLeaders(Handler):
     api_key: ClassVar[ApiKey] = ApiKey.ELECT_LEADERS
     versions: ClassVar[range] = range(3)
 
-    async def serve(self, request: Any, context: RequestContext) -> Any:
+    async def serve(self, request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
         if millis(request.timeout) <= 0:
             return self.refuse(request, context, int(ErrorCode.request_timed_out), None)
         return await self.gateway.serve(
@@ -41,13 +46,15 @@ class ElectLeaders(Handler):
             timeout=millis(request.timeout) / 1000,
         )
 
-    def refuse(self, request: Any, context: RequestContext, error_code: int, message: str | None) -> dict[str, Any]:
+    def refuse(
+        self, request: ElectLeadersRequest, context: RequestContext, error_code: int, message: str | None
+    ) -> ElectLeadersResponse:
         # v0 has no error at its top, so every partition carries it; later versions carry both.
         results = [PartitionResult(p, ErrorCode(error_code), message) for p in _asked(request) or ()]
         return {"throttle_time": 0, "error_code": error_code, "replica_election_results": _rows(results)}
 
-    async def _elect(self, request: Any) -> dict[str, Any]:
-        election = _ELECTIONS.get(int(getattr(request, "election_type", 0)))
+    async def _elect(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
+        election = _ELECTIONS.get(request.election_type)
         if election is None:
             why = f"election type {request.election_type}: must be 0 (preferred) or 1 (unclean)"
             raise Refused(ErrorCode.invalid_request, why)
@@ -61,14 +68,14 @@ class ElectLeaders(Handler):
         return {"throttle_time": 0, "error_code": 0, "replica_election_results": rows}
 
 
-def _asked(request: Any) -> list[TopicPartition] | None:
+def _asked(request: ElectLeadersRequest) -> list[TopicPartition] | None:
     if request.topic_partitions is None:
         return None
     return [TopicPartition(str(t.topic), int(p)) for t in request.topic_partitions for p in t.partitions]
 
 
-def _rows(results: Sequence[PartitionResult]) -> list[dict[str, Any]]:
-    topics: dict[str, list[dict[str, Any]]] = {}
+def _rows(results: Sequence[PartitionResult]) -> list[ReplicaElectionResult]:
+    topics: dict[str, list[PartitionResultRow]] = {}
     for result in results:
         topics.setdefault(result.partition.topic, []).append(
             {

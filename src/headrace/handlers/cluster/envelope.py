@@ -6,7 +6,7 @@ that have their place at the controller are opened, and only while this broker i
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from headrace.controller.controller import Controller
 from headrace.handlers.dispatch.context import RequestContext
@@ -17,8 +17,27 @@ from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.wire.apis import ApiKey
 
+if TYPE_CHECKING:
+    from headrace.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
+
+
 # What Kafka lets through: the requests that change the cluster.
-FORWARDED: Final = frozenset({19, 20, 33, 37, 43, 44, 45, 46, 49, 51, 57, 64})
+FORWARDED: Final = frozenset(
+    {
+        ApiKey.CREATE_TOPICS,
+        ApiKey.DELETE_TOPICS,
+        ApiKey.ALTER_CONFIGS,
+        ApiKey.CREATE_PARTITIONS,
+        ApiKey.ELECT_LEADERS,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        ApiKey.ALTER_CLIENT_QUOTAS,
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+        ApiKey.UPDATE_FEATURES,
+        ApiKey.UNREGISTER_BROKER,
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -30,7 +49,7 @@ class Envelope(Handler):
     versions: ClassVar[range] = range(1)
     is_advertised: ClassVar[bool] = False
 
-    async def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+    async def serve(self, request: EnvelopeRequest, context: RequestContext) -> EnvelopeResponse:
         if not self.controller.is_active:
             return {"response_data": None, "error_code": int(ErrorCode.not_controller)}
         principal = bytes(request.request_principal or b"").decode(errors="replace") or context.principal

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
 
 from headrace.cluster.view import ClusterView
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.kernel.dataclass import dataclass
 from headrace.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from headrace.wire.messages.list_partition_reassignments import (
+        ListPartitionReassignmentsRequest,
+        ListPartitionReassignmentsResponse,
+        OngoingPartitionReassignment,
+        OngoingTopicReassignment,
+    )
 
 
 @dataclass(frozen=True)
@@ -18,15 +27,19 @@ class ListPartitionReassignments(Handler):
     api_key: ClassVar[ApiKey] = ApiKey.LIST_PARTITION_REASSIGNMENTS
     versions: ClassVar[range] = range(1)
 
-    def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+    def serve(
+        self, request: ListPartitionReassignmentsRequest, context: RequestContext
+    ) -> ListPartitionReassignmentsResponse:
         image = self.view.current
         if request.topics is None:
-            asked = {name: range(len(topic.partitions)) for name, topic in image.topics.items()}
+            asked: dict[str, Sequence[int]] = {
+                name: range(len(topic.partitions)) for name, topic in image.topics.items()
+            }
         else:
             asked = {str(topic.name): topic.partition_indexes for topic in request.topics}
-        topics = []
+        topics: list[OngoingTopicReassignment] = []
         for name, indexes in asked.items():
-            rows = []
+            rows: list[OngoingPartitionReassignment] = []
             for index in indexes:
                 info = image.partition(name, int(index))
                 if info is not None and info.is_reassigning:

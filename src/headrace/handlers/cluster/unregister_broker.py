@@ -6,13 +6,16 @@ refused, where Kafka forgets it although it runs on: it would register again at 
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from headrace.controller.gateway import ControllerGateway
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.kernel.dataclass import dataclass
 from headrace.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from headrace.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
 
 @dataclass(frozen=True)
@@ -22,11 +25,11 @@ class UnregisterBroker(Handler):
     api_key: ClassVar[ApiKey] = ApiKey.UNREGISTER_BROKER
     versions: ClassVar[range] = range(1)
 
-    async def serve(self, request: Any, context: RequestContext) -> Any:
+    async def serve(self, request: UnregisterBrokerRequest, context: RequestContext) -> UnregisterBrokerResponse:
         return await self.gateway.serve(
             request, context.header, context.principal, context.peer_host, lambda: self._unregister(request)
         )
 
-    async def _unregister(self, request: Any) -> dict[str, Any]:
+    async def _unregister(self, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
         await self.gateway.controller.unregister_broker(int(request.broker_id))
         return {"throttle_time": 0, "error_code": 0, "error_message": None}

@@ -6,9 +6,8 @@ in Kafka.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from headrace.controller.core.features import UPGRADE
 from headrace.controller.gateway import ControllerGateway
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
@@ -16,6 +15,13 @@ from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
 from headrace.wire.apis import ApiKey
 from headrace.wire.codec import millis
+
+if TYPE_CHECKING:
+    from headrace.wire.messages.update_features import (
+        UpdatableFeatureResult,
+        UpdateFeaturesRequest,
+        UpdateFeaturesResponse,
+    )
 
 
 @dataclass(frozen=True)
@@ -25,7 +31,7 @@ class UpdateFeatures(Handler):
     api_key: ClassVar[ApiKey] = ApiKey.UPDATE_FEATURES
     versions: ClassVar[range] = range(3)
 
-    async def serve(self, request: Any, context: RequestContext) -> Any:
+    async def serve(self, request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
         return await self.gateway.serve(
             request,
             context.header,
@@ -35,22 +41,19 @@ class UpdateFeatures(Handler):
             timeout=max(0.05, millis(request.timeout) / 1000),
         )
 
-    async def _update(self, request: Any, context: RequestContext) -> dict[str, Any]:
-        updates = [(str(u.feature), int(u.max_version_level), _upgrade_type(u)) for u in request.feature_updates]
-        validate_only = bool(getattr(request, "validate_only", False))
-        results = await self.gateway.controller.update_features(updates, validate_only=validate_only)
+    async def _update(self, request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
+        updates = [(str(u.feature), int(u.max_version_level), int(u.upgrade_type)) for u in request.feature_updates]
+        results = await self.gateway.controller.update_features(updates, validate_only=request.validate_only)
         first = next((result for result in results if result.error is not ErrorCode.none), None)
         if first is not None:
             why = f"The update failed for all features since the following feature had an error: {first.message}"
             return _answer(first.error, why, [])
         # Kafka writes the name of "no error" into the message; before v2 each feature has a row.
-        rows = [{"feature": result.name, "error_code": 0, "error_message": "NONE"} for result in results]
+        rows: list[UpdatableFeatureResult] = [
+            {"feature": result.name, "error_code": 0, "error_message": "NONE"} for result in results
+        ]
         return _answer(ErrorCode.none, None, rows)
 
 
-def _upgrade_type(update: Any) -> int:
-    return int(getattr(update, "upgrade_type", UPGRADE))
-
-
-def _answer(error: ErrorCode, message: str | None, rows: list[dict[str, Any]]) -> dict[str, Any]:
+def _answer(error: ErrorCode, message: str | None, rows: list[UpdatableFeatureResult]) -> UpdateFeaturesResponse:
     return {"throttle_time": 0, "error_code": int(error), "error_message": message, "results": rows}

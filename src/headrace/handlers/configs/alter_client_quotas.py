@@ -4,13 +4,21 @@ own result.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from headrace.controller.gateway import ControllerGateway
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.kernel.dataclass import dataclass
 from headrace.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from headrace.wire.messages.alter_client_quotas import (
+        AlterClientQuotasRequest,
+        AlterClientQuotasResponse,
+        RequestEntryData,
+        ResponseEntryData,
+    )
 
 
 @dataclass(frozen=True)
@@ -20,15 +28,17 @@ class AlterClientQuotas(Handler):
     api_key: ClassVar[ApiKey] = ApiKey.ALTER_CLIENT_QUOTAS
     versions: ClassVar[range] = range(2)
 
-    async def serve(self, request: Any, context: RequestContext) -> Any:
+    async def serve(self, request: AlterClientQuotasRequest, context: RequestContext) -> AlterClientQuotasResponse:
         return await self.gateway.serve(
             request, context.header, context.principal, context.peer_host, lambda: self._alter(request)
         )
 
-    def refuse(self, request: Any, context: RequestContext, error_code: int, message: str) -> dict[str, Any]:
+    def refuse(
+        self, request: AlterClientQuotasRequest, context: RequestContext, error_code: int, message: str
+    ) -> AlterClientQuotasResponse:
         return {"throttle_time": 0, "entries": [_row(entry, error_code, message) for entry in request.entries]}
 
-    async def _alter(self, request: Any) -> dict[str, Any]:
+    async def _alter(self, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
         asked = [
             (
                 [(str(part.entity_type), part.entity_name) for part in entry.entity],
@@ -37,7 +47,7 @@ class AlterClientQuotas(Handler):
             for entry in request.entries
         ]
         results = await self.gateway.controller.alter_quotas(asked, validate_only=request.validate_only)
-        rows: list[dict[str, Any]] = []
+        rows: list[ResponseEntryData] = []
         for entry, (error, message) in zip(request.entries, results, strict=True):
             row = _row(entry, int(error), message)
             if row not in rows:  # An entity that is given twice is refused once.
@@ -45,7 +55,7 @@ class AlterClientQuotas(Handler):
         return {"throttle_time": 0, "entries": rows}
 
 
-def _row(entry: Any, error_code: int, message: str | None) -> dict[str, Any]:
+def _row(entry: RequestEntryData, error_code: int, message: str | None) -> ResponseEntryData:
     return {
         "error_code": error_code,
         "error_message": message,

@@ -5,9 +5,9 @@ Old: what a request leaves out is reset. Newer clients use IncrementalAlterConfi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol, TypeVar, cast
 
 from headrace.controller.gateway import ControllerGateway
 from headrace.controller.results import ResourceResult
@@ -17,6 +17,16 @@ from headrace.handlers.dispatch.handler import Handler
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
 from headrace.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    from headrace.wire.messages.alter_configs import (
+        AlterConfigsRequest,
+        AlterConfigsResourceResponse,
+        AlterConfigsResponse,
+    )
+
 
 _INVALID: Final = int(ErrorCode.invalid_request)
 
@@ -29,8 +39,8 @@ class AlterConfigs(Handler):
     api_key: ClassVar[ApiKey] = ApiKey.ALTER_CONFIGS
     versions: ClassVar[range] = range(3)
 
-    async def serve(self, request: Any, context: RequestContext) -> Any:
-        others, rows = refused_here(request, self.broker_id)
+    async def serve(self, request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
+        others, rows = refused_here(request.resources, self.broker_id)
         for resource in tuple(others):
             if int(resource.resource_type) == BROKER_LOGGER:
                 others.remove(resource)
@@ -38,8 +48,9 @@ class AlterConfigs(Handler):
                 rows.append(resource_row(BROKER_LOGGER, resource.resource_name, _INVALID, why))
         return await alter_the_rest(self.gateway, request, context, others, rows, self.serve_at_controller)
 
-    async def serve_at_controller(self, request: Any, context: RequestContext) -> dict[str, Any]:
-        asked, rows = [], []
+    async def serve_at_controller(self, request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
+        asked: list[tuple[str, str, dict[str, str | None]]] = []
+        rows: list[AlterConfigsResourceResponse] = []
         for resource in request.resources:
             kind, name = int(resource.resource_type), str(resource.resource_name)
             if len({str(config.name) for config in resource.configs}) != len(resource.configs):
@@ -49,16 +60,31 @@ class AlterConfigs(Handler):
         results = await self.gateway.controller.replace_configs(asked, validate_only=request.validate_only)
         return {"throttle_time": 0, "responses": rows + [row_of(result) for result in results]}
 
-    def refuse(self, request: Any, context: RequestContext, error_code: int, message: str) -> dict[str, Any]:
-        return refused_resources(request, error_code, message)
+    def refuse(
+        self, request: AlterConfigsRequest, context: RequestContext, error_code: int, message: str
+    ) -> AlterConfigsResponse:
+        return refused_resources(request.resources, error_code, message)
 
 
-def refused_here(request: Any, broker_id: int) -> tuple[list[Any], list[dict[str, Any]]]:
+class NamedResource(Protocol):
+    """A resource as AlterConfigs and IncrementalAlterConfigs both name it."""
+
+    resource_type: int
+    resource_name: str
+
+
+Resource = TypeVar("Resource", bound=NamedResource)
+Request = TypeVar("Request")
+
+
+def refused_here(
+    resources: Sequence[Resource], broker_id: int
+) -> tuple[list[Resource], list[AlterConfigsResourceResponse]]:
     """(resources that may go on to the controller, answers for those that may not)."""
-    keys = [(int(resource.resource_type), str(resource.resource_name)) for resource in request.resources]
-    going: list[Any] = []
-    rows: list[dict[str, Any]] = []
-    for (kind, name), resource in zip(keys, request.resources, strict=True):
+    keys = [(int(resource.resource_type), str(resource.resource_name)) for resource in resources]
+    going: list[Resource] = []
+    rows: list[AlterConfigsResourceResponse] = []
+    for (kind, name), resource in zip(keys, resources, strict=True):
         if keys.count((kind, name)) > 1:
             rows.append(resource_row(kind, name, _INVALID, "Each resource must appear at most once."))
         elif kind not in NAMES:
@@ -74,12 +100,12 @@ def refused_here(request: Any, broker_id: int) -> tuple[list[Any], list[dict[str
 
 async def alter_the_rest(
     gateway: ControllerGateway,
-    request: Any,
+    request: Request,
     context: RequestContext,
-    resources: Sequence[Any],
-    rows: list[dict[str, Any]],
-    locally: Any,
-) -> Any:
+    resources: Sequence[NamedResource],
+    rows: list[AlterConfigsResourceResponse],
+    locally: Callable[[Request, RequestContext], Awaitable[AlterConfigsResponse]],
+) -> AlterConfigsResponse:
     """The controller's answer for `resources`, together with the rows that were answered here."""
     if not rows:
         return await gateway.serve(
@@ -87,21 +113,21 @@ async def alter_the_rest(
         )
     if not resources:
         return {"throttle_time": 0, "responses": rows}
-    part = replace(request, resources=tuple(resources))
+    part = cast("Request", replace(cast("DataclassInstance", request), resources=tuple(resources)))
     answer = await gateway.serve(
         part, context.header, context.principal, context.peer_host, lambda: locally(part, context)
     )
     return {"throttle_time": 0, "responses": rows + list(answer["responses"])}
 
 
-def resource_row(kind: int, name: str, error_code: int = 0, message: str | None = None) -> dict[str, Any]:
+def resource_row(kind: int, name: str, error_code: int = 0, message: str | None = None) -> AlterConfigsResourceResponse:
     return {"error_code": error_code, "error_message": message, "resource_type": kind, "resource_name": name}
 
 
-def row_of(result: ResourceResult) -> dict[str, Any]:
+def row_of(result: ResourceResult) -> AlterConfigsResourceResponse:
     return resource_row(NUMBERS[result.resource_type], result.name, int(result.error), result.message)
 
 
-def refused_resources(request: Any, error_code: int, message: str) -> dict[str, Any]:
-    rows = [resource_row(int(r.resource_type), r.resource_name, error_code, message) for r in request.resources]
+def refused_resources(resources: Sequence[NamedResource], error_code: int, message: str) -> AlterConfigsResponse:
+    rows = [resource_row(int(r.resource_type), r.resource_name, error_code, message) for r in resources]
     return {"throttle_time": 0, "responses": rows}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from headrace.cluster.view import ClusterView
 from headrace.controller.core.quotas import matching
@@ -10,6 +10,13 @@ from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.kernel.dataclass import dataclass
 from headrace.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from headrace.wire.messages.describe_client_quotas import (
+        DescribeClientQuotasRequest,
+        DescribeClientQuotasResponse,
+        EntryData,
+    )
 
 
 @dataclass(frozen=True)
@@ -19,10 +26,10 @@ class DescribeClientQuotas(Handler):
     api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_CLIENT_QUOTAS
     versions: ClassVar[range] = range(2)
 
-    def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+    def serve(self, request: DescribeClientQuotasRequest, context: RequestContext) -> DescribeClientQuotasResponse:
         filters = [(str(c.entity_type), int(c.match_type), c.match) for c in request.components]
         found = matching(self.view.current, filters, strict=bool(request.strict))
-        entries = [
+        entries: list[EntryData] = [
             {
                 "entity": [{"entity_type": kind, "entity_name": name} for kind, name in entity],
                 "values": [{"key": key, "value": float(value)} for key, value in values.items()],

@@ -9,7 +9,7 @@ clients send that request to it.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from headrace.cluster.core.image import ClusterImage
 from headrace.cluster.view import ClusterView
@@ -32,6 +32,14 @@ from headrace.kernel.errors import ErrorCode, Fault, Refused, UnknownPartition
 from headrace.kernel.ids import topic_name_problem
 from headrace.wire.apis import ApiKey
 
+if TYPE_CHECKING:
+    from headrace.wire.messages.describe_configs import (
+        DescribeConfigsRequest,
+        DescribeConfigsResourceResult,
+        DescribeConfigsResponse,
+        DescribeConfigsResult,
+    )
+
 
 @dataclass(frozen=True)
 class DescribeConfigs(Handler):
@@ -42,11 +50,11 @@ class DescribeConfigs(Handler):
     api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_CONFIGS
     versions: ClassVar[range] = range(1, 5)
 
-    def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+    def serve(self, request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
         image = self.view.current
-        results = []
+        results: list[DescribeConfigsResult] = []
         for resource in request.resources:
-            row = {
+            row: DescribeConfigsResult = {
                 "error_code": 0,
                 "error_message": "",
                 "resource_type": int(resource.resource_type),
@@ -58,16 +66,18 @@ class DescribeConfigs(Handler):
                 keys = set(resource.configuration_keys or ()) or None
                 entries = self._describe(image, int(resource.resource_type), resource.resource_name, keys)
             except Fault as fault:
-                row |= {"error_code": int(fault.code), "error_message": fault.message}
+                row["error_code"], row["error_message"] = int(fault.code), fault.message
             else:
-                synonyms = bool(request.include_synonyms)
-                docs = bool(getattr(request, "include_documentation", False))
+                synonyms = request.include_synonyms
+                docs = request.include_documentation
                 row["configs"] = [_entry(entry, synonyms, docs) for entry in entries]
             results.append(row)
         return {"throttle_time": 0, "results": results}
 
-    def refuse(self, request: Any, context: RequestContext, error_code: int, message: str) -> dict[str, Any]:
-        rows = [
+    def refuse(
+        self, request: DescribeConfigsRequest, context: RequestContext, error_code: int, message: str
+    ) -> DescribeConfigsResponse:
+        rows: list[DescribeConfigsResult] = [
             {
                 "error_code": error_code,
                 "error_message": message,
@@ -134,7 +144,7 @@ def _log_level(name: str, level: str) -> ConfigEntry:
     )
 
 
-def _entry(entry: ConfigEntry, include_synonyms: bool, include_documentation: bool) -> dict[str, Any]:
+def _entry(entry: ConfigEntry, include_synonyms: bool, include_documentation: bool) -> DescribeConfigsResourceResult:
     return {
         "name": entry.name,
         "value": entry.value,

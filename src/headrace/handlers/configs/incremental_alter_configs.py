@@ -5,7 +5,7 @@ Topics, brokers and groups go to the controller; log levels belong to the broker
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from headrace.controller.core.config_changes import KeyChange
 from headrace.controller.gateway import ControllerGateway
@@ -24,6 +24,14 @@ from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 from headrace.wire.apis import ApiKey
 
+if TYPE_CHECKING:
+    from headrace.wire.messages.incremental_alter_configs import (
+        AlterConfigsResource,
+        AlterConfigsResourceResponse,
+        IncrementalAlterConfigsRequest,
+        IncrementalAlterConfigsResponse,
+    )
+
 
 @dataclass(frozen=True)
 class IncrementalAlterConfigs(Handler):
@@ -33,23 +41,29 @@ class IncrementalAlterConfigs(Handler):
     api_key: ClassVar[ApiKey] = ApiKey.INCREMENTAL_ALTER_CONFIGS
     versions: ClassVar[range] = range(2)
 
-    async def serve(self, request: Any, context: RequestContext) -> Any:
-        others, rows = refused_here(request, self.broker_id)
+    async def serve(
+        self, request: IncrementalAlterConfigsRequest, context: RequestContext
+    ) -> IncrementalAlterConfigsResponse:
+        others, rows = refused_here(request.resources, self.broker_id)
         for resource in tuple(others):
             if int(resource.resource_type) == BROKER_LOGGER:
                 others.remove(resource)
                 rows.append(self._alter_loggers(resource, request.validate_only))
         return await alter_the_rest(self.gateway, request, context, others, rows, self.serve_at_controller)
 
-    async def serve_at_controller(self, request: Any, context: RequestContext) -> dict[str, Any]:
+    async def serve_at_controller(
+        self, request: IncrementalAlterConfigsRequest, context: RequestContext
+    ) -> IncrementalAlterConfigsResponse:
         asked = [(NAMES[int(r.resource_type)], str(r.resource_name), _changes(r)) for r in request.resources]
         results = await self.gateway.controller.change_configs(asked, validate_only=request.validate_only)
         return {"throttle_time": 0, "responses": [row_of(result) for result in results]}
 
-    def refuse(self, request: Any, context: RequestContext, error_code: int, message: str) -> dict[str, Any]:
-        return refused_resources(request, error_code, message)
+    def refuse(
+        self, request: IncrementalAlterConfigsRequest, context: RequestContext, error_code: int, message: str
+    ) -> IncrementalAlterConfigsResponse:
+        return refused_resources(request.resources, error_code, message)
 
-    def _alter_loggers(self, resource: Any, validate_only: bool) -> dict[str, Any]:
+    def _alter_loggers(self, resource: AlterConfigsResource, validate_only: bool) -> AlterConfigsResourceResponse:
         name, changes = str(resource.resource_name), _changes(resource)
         try:
             if name != str(self.broker_id):
@@ -63,5 +77,5 @@ class IncrementalAlterConfigs(Handler):
         return resource_row(BROKER_LOGGER, name)
 
 
-def _changes(resource: Any) -> list[KeyChange]:
+def _changes(resource: AlterConfigsResource) -> list[KeyChange]:
     return [KeyChange(str(c.name), int(c.config_operation), c.value) for c in resource.configs]

@@ -5,7 +5,7 @@ v0  client metrics subscriptions only · v1 any types (KIP-1142)
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from headrace.cluster.core.image import ClusterImage
 from headrace.cluster.view import ClusterView
@@ -16,6 +16,13 @@ from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.wire.apis import ApiKey
 
+if TYPE_CHECKING:
+    from headrace.wire.messages.list_config_resources import (
+        ConfigResource,
+        ListConfigResourcesRequest,
+        ListConfigResourcesResponse,
+    )
+
 
 @dataclass(frozen=True)
 class ListConfigResources(Handler):
@@ -24,7 +31,7 @@ class ListConfigResources(Handler):
     api_key: ClassVar[ApiKey] = ApiKey.LIST_CONFIG_RESOURCES
     versions: ClassVar[range] = range(2)
 
-    def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+    def serve(self, request: ListConfigResourcesRequest, context: RequestContext) -> ListConfigResourcesResponse:
         asked = (
             [CLIENT_METRICS] if context.version == 0 else [int(kind) for kind in request.resource_types] or list(NAMES)
         )
@@ -32,7 +39,7 @@ class ListConfigResources(Handler):
             if kind not in NAMES:
                 raise Refused(ErrorCode.unsupported_version, f"resource type {kind} is unknown")
         image = self.view.current
-        rows = [
+        rows: list[ConfigResource] = [
             {"resource_name": name, "resource_type": kind}
             for kind in dict.fromkeys(asked)
             for name in _names(image, kind)

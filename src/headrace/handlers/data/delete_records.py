@@ -6,7 +6,7 @@ v2 flexible. Offset -1 means the high watermark. The answer waits until every li
 from __future__ import annotations
 
 import asyncio
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
@@ -17,6 +17,14 @@ from headrace.replication.partitions import Partitions
 from headrace.wire.apis import ApiKey
 from headrace.wire.codec import millis
 
+if TYPE_CHECKING:
+    from headrace.wire.messages.delete_records import (
+        DeleteRecordsPartition,
+        DeleteRecordsPartitionResult,
+        DeleteRecordsRequest,
+        DeleteRecordsResponse,
+    )
+
 
 @dataclass(frozen=True)
 class DeleteRecords(Handler):
@@ -25,7 +33,7 @@ class DeleteRecords(Handler):
     api_key: ClassVar[ApiKey] = ApiKey.DELETE_RECORDS
     versions: ClassVar[range] = range(3)
 
-    async def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+    async def serve(self, request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
         timeout_ms = millis(request.timeout)
         asked = [(topic.name, one) for topic in request.topics for one in topic.partitions]
         answers = iter(await asyncio.gather(*(self._delete(topic, one, timeout_ms) for topic, one in asked)))
@@ -36,7 +44,7 @@ class DeleteRecords(Handler):
             ]
         }
 
-    async def _delete(self, topic: str, asked: Any, timeout_ms: int) -> dict[str, Any]:
+    async def _delete(self, topic: str, asked: DeleteRecordsPartition, timeout_ms: int) -> DeleteRecordsPartitionResult:
         index = asked.partition_index
         try:
             if topic in INTERNAL_TOPICS:

@@ -8,7 +8,7 @@ Not done: tiered storage, so the tiered questions are answered as Kafka answers 
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
@@ -16,6 +16,16 @@ from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 from headrace.replication.partitions import Partitions
 from headrace.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from headrace.wire.messages.list_offsets import (
+        ListOffsetsPartition,
+        ListOffsetsPartitionResponse,
+        ListOffsetsRequest,
+        ListOffsetsResponse,
+        ListOffsetsTopicResponse,
+    )
+
 
 # Special timestamps, and the first version that knows them.
 _KNOWN_FROM: Final = {-1: 0, -2: 0, -3: 7, -4: 8, -5: 9, -6: 11}
@@ -30,12 +40,12 @@ class ListOffsets(Handler):
     api_key: ClassVar[ApiKey] = ApiKey.LIST_OFFSETS
     versions: ClassVar[range] = range(1, 12)
 
-    def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
-        isolation, asker = getattr(request, "isolation_level", 0), int(request.replica_id)
+    def serve(self, request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
+        isolation, asker = request.isolation_level, request.replica_id
         asked = Counter((topic.name, p.partition_index) for topic in request.topics for p in topic.partitions)
-        topics = []
+        topics: list[ListOffsetsTopicResponse] = []
         for topic in request.topics:
-            answers = {}
+            answers: dict[int, ListOffsetsPartitionResponse] = {}
             for partition in topic.partitions:
                 index = partition.partition_index
                 repeated = asked[topic.name, index] > 1
@@ -44,8 +54,8 @@ class ListOffsets(Handler):
         return {"topics": topics}
 
     def _answer(
-        self, topic: str, question: Any, asker: int, isolation: int, version: int, repeated: bool
-    ) -> dict[str, Any]:
+        self, topic: str, question: ListOffsetsPartition, asker: int, isolation: int, version: int, repeated: bool
+    ) -> ListOffsetsPartitionResponse:
         index, timestamp = question.partition_index, question.timestamp
         # One partition's fault is that partition's answer; it never costs the others theirs.
         try:
@@ -56,7 +66,7 @@ class ListOffsets(Handler):
                     ErrorCode.unsupported_version, f"timestamp {timestamp} needs a later version than {version}"
                 )
             partition = self.partitions.held(topic, index)
-            epoch = getattr(question, "current_leader_epoch", -1)
+            epoch = question.current_leader_epoch
             found = (
                 partition.offset_here(timestamp, epoch)
                 if asker == _DEBUGGER

@@ -5,7 +5,7 @@ v2  current leader epoch of the asker (KIP-320) · v3 replica id · v4 flexible
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
@@ -13,6 +13,14 @@ from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import Fault
 from headrace.replication.partitions import Partitions
 from headrace.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from headrace.wire.messages.offset_for_leader_epoch import (
+        EpochEndOffset,
+        OffsetForLeaderEpochRequest,
+        OffsetForLeaderEpochResponse,
+        OffsetForLeaderPartition,
+    )
 
 
 @dataclass(frozen=True)
@@ -22,7 +30,7 @@ class OffsetForLeaderEpoch(Handler):
     api_key: ClassVar[ApiKey] = ApiKey.OFFSET_FOR_LEADER_EPOCH
     versions: ClassVar[range] = range(2, 5)
 
-    def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+    def serve(self, request: OffsetForLeaderEpochRequest, context: RequestContext) -> OffsetForLeaderEpochResponse:
         return {
             "topics": [
                 {"topic": topic.topic, "partitions": [self._answer(topic.topic, one) for one in topic.partitions]}
@@ -30,7 +38,7 @@ class OffsetForLeaderEpoch(Handler):
             ]
         }
 
-    def _answer(self, topic: str, question: Any) -> dict[str, Any]:
+    def _answer(self, topic: str, question: OffsetForLeaderPartition) -> EpochEndOffset:
         try:
             # A follower compares epochs first: who knows a newer one than it hears that, not that others lead.
             partition = self.partitions.held(topic, question.partition)

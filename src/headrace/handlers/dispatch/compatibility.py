@@ -14,9 +14,10 @@ import inspect
 import pkgutil
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import headrace.handlers
+from headrace.handlers.dispatch.handler import Handler
 from headrace.wire.apis import api_name
 
 PAGE: Final = Path(__file__).resolve().parents[4] / "COMPATIBILITY.md"
@@ -60,14 +61,14 @@ _NOTES: Final = {
 }
 
 
-def served() -> dict[int, Any]:
+def served() -> dict[int, type[Handler]]:
     """Every handler class, by API key."""
-    found: dict[int, Any] = {}
+    found: dict[int, type[Handler]] = {}
     for module_info in pkgutil.walk_packages(headrace.handlers.__path__, "headrace.handlers."):
         module = importlib.import_module(module_info.name)
         for _, one in inspect.getmembers(module, inspect.isclass):
-            if one.__module__ == module.__name__ and isinstance(getattr(one, "versions", None), range):
-                key = int(getattr(one, "api_key"))  # noqa: B009 - a class that mypy knows nothing about
+            if one.__module__ == module.__name__ and issubclass(one, Handler) and hasattr(one, "api_key"):
+                key = int(one.api_key)
                 assert key not in found, f"{api_name(key)} has two handlers"
                 found[key] = one
     return found

@@ -7,11 +7,14 @@ when it has nothing to say (empty lists, -1, empty text).
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kio.serial._introspect import classify_field, get_field_tag, is_optional
 
 from headrace.wire.codec import response_schema
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 _NOTHING: Final[dict[str, object]] = {
     "string": "",
@@ -24,7 +27,7 @@ _NOTHING: Final[dict[str, object]] = {
 }
 
 
-def error_answer(api_key: int, version: int, error_code: int, message: str) -> dict[str, Any] | None:
+def error_answer(api_key: int, version: int, error_code: int, message: str) -> dict[str, object] | None:
     """None when the API has no error code at its top."""
     schema = response_schema(api_key, version)
     if not any(field.name == "error_code" for field in dataclasses.fields(schema)):
@@ -36,8 +39,8 @@ def error_answer(api_key: int, version: int, error_code: int, message: str) -> d
     return answer
 
 
-def _nothing_of(schema: type[Any]) -> dict[str, Any]:
-    answer: dict[str, Any] = {}
+def _nothing_of(schema: type[DataclassInstance]) -> dict[str, object]:
+    answer: dict[str, object] = {}
     for field in dataclasses.fields(schema):
         if get_field_tag(field) is not None:
             continue

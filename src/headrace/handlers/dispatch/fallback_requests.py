@@ -12,12 +12,22 @@ from headrace.handlers.dispatch.context import ANONYMOUS
 from headrace.handlers.dispatch.forwarded_requests import serve_inner
 from headrace.handlers.dispatch.table import HandlerTable
 from headrace.kernel.errors import Refused
+from headrace.wire.apis import ApiKey
 
 logger = logging.getLogger(__name__)
 
 # What brokers ask the controller: topics they need, in-sync sets, their clients' requests, controlled shutdown,
 # producer ids, lost disks.
-BY_LETTER: Final = frozenset({19, 56, 58, 63, 67, 73})
+BY_LETTER: Final = frozenset(
+    {
+        ApiKey.CREATE_TOPICS,
+        ApiKey.ALTER_PARTITION,
+        ApiKey.ENVELOPE,
+        ApiKey.BROKER_HEARTBEAT,
+        ApiKey.ALLOCATE_PRODUCER_IDS,
+        ApiKey.ASSIGN_REPLICAS_TO_DIRS,
+    }
+)
 
 
 def letter_service(table: HandlerTable, listener: str) -> Serve:

@@ -9,41 +9,44 @@ are open, as in Kafka without an authorizer.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from headrace.kernel.errors import ErrorCode, Refused
+from headrace.wire.apis import ApiKey
+from headrace.wire.fetch_request import FetchRequest
 
 # Whether a request of that version is one that only a broker sends.
-IsReplicas = Callable[[Any, int], bool]
+IsReplicas = Callable[[object, int], bool]
 
 
-def _always(_request: Any, _version: int) -> bool:
+def _always(_request: object, _version: int) -> bool:
     return True
 
 
-def _fetches_as_follower(request: Any, _version: int) -> bool:
-    return bool(request.replica_id >= 0)
+def _fetches_as_follower(request: object, _version: int) -> bool:
+    assert isinstance(request, FetchRequest)
+    return request.replica_id >= 0
 
 
-def _for_several_producers(_request: Any, version: int) -> bool:
+def _for_several_producers(_request: object, version: int) -> bool:
     """From version 4 on it carries the transactions of many clients, for verification between brokers (KIP-890)."""
     return version >= 4
 
 
 REPLICA_ONLY: Final[Mapping[int, IsReplicas]] = {
-    1: _fetches_as_follower,  # Fetch: takes what is not committed, and moves the high watermark
-    24: _for_several_producers,  # AddPartitionsToTxn
-    27: _always,  # WriteTxnMarkers: ends other people's transactions
-    56: _always,  # AlterPartition: the in-sync sets
-    58: _always,  # Envelope: speaks for any client
-    63: _always,  # BrokerHeartbeat: controlled shutdown
-    67: _always,  # AllocateProducerIds
-    73: _always,  # AssignReplicasToDirs: replicas on a failed or full disk
-    83: _always,  # InitializeShareGroupState
-    84: _always,  # ReadShareGroupState
-    85: _always,  # WriteShareGroupState
-    86: _always,  # DeleteShareGroupState
-    87: _always,  # ReadShareGroupStateSummary
+    ApiKey.FETCH: _fetches_as_follower,  # reads what is not committed, and moves the high watermark
+    ApiKey.ADD_PARTITIONS_TO_TXN: _for_several_producers,
+    ApiKey.WRITE_TXN_MARKERS: _always,  # ends any producer's transactions
+    ApiKey.ALTER_PARTITION: _always,  # the in-sync replicas
+    ApiKey.ENVELOPE: _always,  # speaks for any client
+    ApiKey.BROKER_HEARTBEAT: _always,  # controlled shutdown
+    ApiKey.ALLOCATE_PRODUCER_IDS: _always,
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS: _always,  # replicas on a failed or full disk
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE: _always,
+    ApiKey.READ_SHARE_GROUP_STATE: _always,
+    ApiKey.WRITE_SHARE_GROUP_STATE: _always,
+    ApiKey.DELETE_SHARE_GROUP_STATE: _always,
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: _always,
 }
 
 
@@ -54,7 +57,7 @@ class ReplicaOnly:
         self._listener = listener
         self._guarded: Mapping[int, IsReplicas] = {} if listener is None else REPLICA_ONLY
 
-    def check(self, api_key: int, version: int, request: Any, listener: str) -> None:
+    def check(self, api_key: int, version: int, request: object, listener: str) -> None:
         """Raises Refused for a broker's request that came where clients come."""
         is_replicas = self._guarded.get(api_key)
         if is_replicas is not None and listener != self._listener and is_replicas(request, version):

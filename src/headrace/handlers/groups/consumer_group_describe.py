@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from headrace.cluster.view import ClusterView
 from headrace.coordinators.group.coordinator import GroupCoordinator
@@ -17,6 +17,15 @@ from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.wire.apis import ApiKey
 
+if TYPE_CHECKING:
+    from headrace.wire.messages.consumer_group_describe import (
+        Assignment,
+        ConsumerGroupDescribeRequest,
+        ConsumerGroupDescribeResponse,
+        DescribedGroup,
+        Member,
+    )
+
 
 @dataclass(frozen=True)
 class ConsumerGroupDescribe(Handler):
@@ -26,22 +35,40 @@ class ConsumerGroupDescribe(Handler):
     api_key: ClassVar[ApiKey] = ApiKey.CONSUMER_GROUP_DESCRIBE
     versions: ClassVar[range] = range(2)
 
-    async def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+    async def serve(
+        self, request: ConsumerGroupDescribeRequest, context: RequestContext
+    ) -> ConsumerGroupDescribeResponse:
         operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
         return {"groups": await asyncio.gather(*(self._describe(g, operations) for g in request.group_ids))}
 
-    async def _describe(self, group_id: str, operations: int) -> dict[str, Any]:
+    async def _describe(self, group_id: str, operations: int) -> DescribedGroup:
         try:
             group = await self.groups.describe_consumer(group_id)
         except Fault as fault:
-            failed = _head(ConsumerGroup(group_id, epoch=0), fault.code, fault.message, "")
-            return {**failed, "group_state": "", "assignor_name": "", "members": [], "authorized_operations": NOT_ASKED}
-        default = self.groups.settings.consumer_assignors[0]
-        head = _head(group, ErrorCode.none, None, group.shown_assignor(default))
-        members = [self._member(member, group) for member in group.members.values()]
-        return {**head, "members": members, "authorized_operations": operations}
+            return {
+                "error_code": fault.code,
+                "error_message": fault.message,
+                "group_id": group_id,
+                "group_state": "",
+                "group_epoch": 0,
+                "assignment_epoch": 0,
+                "assignor_name": "",
+                "members": [],
+                "authorized_operations": NOT_ASKED,
+            }
+        return {
+            "error_code": ErrorCode.none,
+            "error_message": None,
+            "group_id": group.group_id,
+            "group_state": group.state_name,
+            "group_epoch": group.epoch,
+            "assignment_epoch": group.assignment_epoch,
+            "assignor_name": group.shown_assignor(self.groups.settings.consumer_assignors[0]),
+            "members": [self._member(member, group) for member in group.members.values()],
+            "authorized_operations": operations,
+        }
 
-    def _member(self, member: ConsumerMember, group: ConsumerGroup) -> dict[str, Any]:
+    def _member(self, member: ConsumerMember, group: ConsumerGroup) -> Member:
         about = member.about
         return {
             "member_id": member.member_id,
@@ -57,7 +84,7 @@ class ConsumerGroupDescribe(Handler):
             "member_type": 0 if member.uses_classic_protocol else 1,
         }
 
-    def _assignment(self, partitions: Mapping[uuid.UUID, Iterable[int]]) -> dict[str, Any]:
+    def _assignment(self, partitions: Mapping[uuid.UUID, Iterable[int]]) -> Assignment:
         names = self.view.current.topic_names
         return {
             "topic_partitions": [
@@ -75,15 +102,3 @@ def _held(member: ConsumerMember) -> dict[uuid.UUID, set[int]]:
         for topic_id, indexes in partitions.items():
             held.setdefault(topic_id, set()).update(indexes)
     return held
-
-
-def _head(group: ConsumerGroup, error: ErrorCode, message: str | None, assignor: str) -> dict[str, Any]:
-    return {
-        "error_code": error,
-        "error_message": message,
-        "group_id": group.group_id,
-        "group_state": group.state_name,
-        "group_epoch": group.epoch,
-        "assignment_epoch": group.assignment_epoch,
-        "assignor_name": assignor,
-    }

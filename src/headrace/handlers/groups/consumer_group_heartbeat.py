@@ -6,7 +6,7 @@ Epoch 0 joins, -1 leaves, -2 leaves for now (static members).
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from headrace.coordinators.group.coordinator import GroupCoordinator
 from headrace.coordinators.group.core.heartbeat_messages import HeartbeatRequest
@@ -17,6 +17,12 @@ from headrace.kernel.dataclass import dataclass
 from headrace.wire.apis import ApiKey
 from headrace.wire.codec import millis
 
+if TYPE_CHECKING:
+    from headrace.wire.messages.consumer_group_heartbeat import (
+        ConsumerGroupHeartbeatRequest,
+        ConsumerGroupHeartbeatResponse,
+    )
+
 
 @dataclass(frozen=True)
 class ConsumerGroupHeartbeat(Handler):
@@ -25,7 +31,9 @@ class ConsumerGroupHeartbeat(Handler):
     api_key: ClassVar[ApiKey] = ApiKey.CONSUMER_GROUP_HEARTBEAT
     versions: ClassVar[range] = range(2)
 
-    async def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+    async def serve(
+        self, request: ConsumerGroupHeartbeatRequest, context: RequestContext
+    ) -> ConsumerGroupHeartbeatResponse:
         owned = request.topic_partitions
         return await heartbeat_answer(
             self.groups.consumer_heartbeat(
@@ -39,9 +47,11 @@ class ConsumerGroupHeartbeat(Handler):
                     request.rack_id,
                     millis(request.rebalance_timeout),
                     request.subscribed_topic_names,
-                    getattr(request, "subscribed_topic_regex", None),
+                    request.subscribed_topic_regex,
                     request.server_assignor,
-                    None if owned is None else {t.topic_id: frozenset(t.partitions) for t in owned},
+                    None
+                    if owned is None
+                    else {t.topic_id: frozenset(t.partitions) for t in owned if t.topic_id is not None},
                 ),
                 context.version,
             )

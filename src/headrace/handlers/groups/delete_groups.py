@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from headrace.coordinators.group.coordinator import GroupCoordinator
 from headrace.handlers.dispatch.context import RequestContext
@@ -11,6 +11,9 @@ from headrace.handlers.dispatch.handler import Handler
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from headrace.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 
 
 @dataclass(frozen=True)
@@ -20,7 +23,7 @@ class DeleteGroups(Handler):
     api_key: ClassVar[ApiKey] = ApiKey.DELETE_GROUPS
     versions: ClassVar[range] = range(3)
 
-    async def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+    async def serve(self, request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:
         names = list(dict.fromkeys(request.groups_names))
         errors = await asyncio.gather(*map(self._delete, names))
         return {"results": [{"group_id": name, "error_code": error} for name, error in zip(names, errors, strict=True)]}

@@ -7,7 +7,7 @@ before, a group that is not there is described as dead.
 from __future__ import annotations
 
 import asyncio
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from headrace.coordinators.group.coordinator import GroupCoordinator
 from headrace.coordinators.group.core.descriptions import DescribedClassicGroup
@@ -17,6 +17,10 @@ from headrace.handlers.security.authorized_operations import GROUP_OPERATIONS, N
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from headrace.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+
 
 _NOT_FOUND_FROM: Final = 6
 
@@ -28,12 +32,12 @@ class DescribeGroups(Handler):
     api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_GROUPS
     versions: ClassVar[range] = range(7)
 
-    async def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
-        operations = GROUP_OPERATIONS if getattr(request, "include_authorized_operations", False) else NOT_ASKED
+    async def serve(self, request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
+        operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
         answers = await asyncio.gather(*(self._describe(g, context.version, operations) for g in request.groups))
         return {"groups": answers}
 
-    async def _describe(self, group_id: str, version: int, operations: int) -> dict[str, Any]:
+    async def _describe(self, group_id: str, version: int, operations: int) -> DescribedGroup:
         try:
             group = await self.groups.describe_classic(group_id)
         except Fault as fault:
@@ -46,7 +50,7 @@ class DescribeGroups(Handler):
         return _answer(dead, ErrorCode.group_id_not_found, f"Group {group_id} not found.", NOT_ASKED)
 
 
-def _answer(group: DescribedClassicGroup, error: ErrorCode, message: str | None, operations: int) -> dict[str, Any]:
+def _answer(group: DescribedClassicGroup, error: ErrorCode, message: str | None, operations: int) -> DescribedGroup:
     return {
         "error_code": error,
         "error_message": message,

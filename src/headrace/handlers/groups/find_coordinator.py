@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import Any, ClassVar, Final, Protocol
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 from headrace.cluster.view import ClusterView
 from headrace.handlers.dispatch.context import RequestContext
@@ -24,6 +24,10 @@ from headrace.kernel.ids import (
     uuid_from_text,
 )
 from headrace.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from headrace.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+
 
 _TOPICS: Final = {0: GROUP_METADATA_TOPIC, 1: TRANSACTION_STATE_TOPIC, 2: SHARE_GROUP_STATE_TOPIC}
 _SHARE: Final = 2
@@ -46,14 +50,21 @@ class FindCoordinator(Handler):
     api_key: ClassVar[ApiKey] = ApiKey.FIND_COORDINATOR
     versions: ClassVar[range] = range(7)
 
-    async def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
-        key_type = getattr(request, "key_type", 0)
+    async def serve(self, request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
+        key_type = request.key_type
         if context.version < _BATCHED_FROM:
-            return await self._find(request.key, key_type, context)
+            alone = await self._find(request.key, key_type, context)
+            return {
+                "error_code": alone["error_code"],
+                "error_message": alone["error_message"],
+                "node_id": alone["node_id"],
+                "host": alone["host"],
+                "port": alone["port"],
+            }
         found = await asyncio.gather(*(self._find(key, key_type, context) for key in request.coordinator_keys))
         return {"coordinators": found}
 
-    async def _find(self, key: str, key_type: int, context: RequestContext) -> dict[str, Any]:
+    async def _find(self, key: str, key_type: int, context: RequestContext) -> Coordinator:
         topic = _TOPICS.get(key_type)
         if topic is None or (key_type == _SHARE and context.version < _SHARE_FROM):
             return _answer(key, ErrorCode.invalid_request, f"coordinator key type {key_type}")
@@ -93,9 +104,7 @@ def _names_a_share_partition(key: str) -> bool:
     return bool(group_id.strip()) and _INDEX.fullmatch(index) is not None and -(2**31) <= int(index) < 2**31
 
 
-def _answer(
-    key: str, error: ErrorCode, message: str, node_id: int = -1, host: str = "", port: int = -1
-) -> dict[str, Any]:
+def _answer(key: str, error: ErrorCode, message: str, node_id: int = -1, host: str = "", port: int = -1) -> Coordinator:
     return {
         "key": key,
         "error_code": error,

@@ -5,8 +5,9 @@ v3 static members · v4 flexible
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Coroutine
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from headrace.coordinators.group.coordinator import GroupCoordinator
 from headrace.coordinators.runtime.runtime import settled
@@ -16,6 +17,9 @@ from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.wire.apis import ApiKey
 
+if TYPE_CHECKING:
+    from headrace.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
 
 @dataclass(frozen=True)
 class Heartbeat(Handler):
@@ -24,24 +28,26 @@ class Heartbeat(Handler):
     api_key: ClassVar[ApiKey] = ApiKey.HEARTBEAT
     versions: ClassVar[range] = range(5)
 
-    def serve(self, request: Any, context: RequestContext) -> dict[str, Any] | Coroutine[None, None, dict[str, Any]]:
+    def serve(
+        self, request: HeartbeatRequest, context: RequestContext
+    ) -> HeartbeatResponse | Coroutine[None, None, HeartbeatResponse]:
         try:
             reply = self.groups.heartbeat(
-                request.group_id, request.member_id, getattr(request, "group_instance_id", None), request.generation_id
+                request.group_id, request.member_id, request.group_instance_id, request.generation_id
             )
         except Fault as fault:
             return _answer(fault)
         return {"error_code": reply} if isinstance(reply, ErrorCode) else _later(reply)
 
 
-async def _later(reply: Any) -> dict[str, Any]:
+async def _later(reply: asyncio.Future[ErrorCode]) -> HeartbeatResponse:
     try:
         return {"error_code": await settled(reply)}
     except Fault as fault:
         return _answer(fault)
 
 
-def _answer(fault: Fault) -> dict[str, Any]:
+def _answer(fault: Fault) -> HeartbeatResponse:
     # While the group is being loaded nobody is put out: the member is told that all is well.
     loading = fault.code is ErrorCode.coordinator_load_in_progress
     return {"error_code": ErrorCode.none if loading else fault.code}

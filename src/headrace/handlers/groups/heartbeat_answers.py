@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from headrace.coordinators.group.core.heartbeat_messages import HeartbeatReply
 from headrace.kernel.errors import ErrorCode, Fault
 
+if TYPE_CHECKING:
+    from headrace.wire.messages.consumer_group_heartbeat import Assignment, ConsumerGroupHeartbeatResponse
 
-async def heartbeat_answer(beat: Awaitable[HeartbeatReply]) -> dict[str, Any]:
+
+async def heartbeat_answer(beat: Awaitable[HeartbeatReply]) -> ConsumerGroupHeartbeatResponse:
     try:
         reply = await beat
     except Fault as fault:
@@ -21,7 +24,7 @@ async def heartbeat_answer(beat: Awaitable[HeartbeatReply]) -> dict[str, Any]:
             "heartbeat_interval": 0,
             "assignment": None,
         }
-    assignment = None
+    assignment: Assignment | None = None
     if reply.assignment is not None:
         assignment = {
             "topic_partitions": [

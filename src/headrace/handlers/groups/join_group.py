@@ -6,7 +6,7 @@ nullable protocol name · v8 reason (KIP-800) · v9 skip assignment (KIP-814)
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from headrace.coordinators.group.coordinator import GroupCoordinator
 from headrace.coordinators.group.core.classic.messages import JoinReply, JoinRequest
@@ -16,6 +16,10 @@ from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import Fault
 from headrace.wire.apis import ApiKey
 from headrace.wire.codec import millis
+
+if TYPE_CHECKING:
+    from headrace.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+
 
 _KNOWN_MEMBER_ID_FROM: Final = 4
 _NULL_PROTOCOL_NAME_FROM: Final = 7
@@ -29,7 +33,7 @@ class JoinGroup(Handler):
     api_key: ClassVar[ApiKey] = ApiKey.JOIN_GROUP
     versions: ClassVar[range] = range(10)
 
-    async def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+    async def serve(self, request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse:
         version = context.version
         session_timeout_ms = millis(request.session_timeout)
         try:
@@ -37,7 +41,7 @@ class JoinGroup(Handler):
                 JoinRequest(
                     request.group_id,
                     request.member_id,
-                    getattr(request, "group_instance_id", None),
+                    request.group_instance_id,
                     context.client_id or "",
                     f"/{context.peer_host}",
                     session_timeout_ms,

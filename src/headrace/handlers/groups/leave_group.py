@@ -6,7 +6,7 @@ Every member that was named is in the answer, found or not: clients look for the
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from headrace.coordinators.group.coordinator import GroupCoordinator
 from headrace.coordinators.group.core.classic.messages import LeavingMember, LeftMember
@@ -16,6 +16,10 @@ from headrace.handlers.dispatch.handler import Handler
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from headrace.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+
 
 _BATCHED_FROM: Final = 3
 
@@ -27,7 +31,7 @@ class LeaveGroup(Handler):
     api_key: ClassVar[ApiKey] = ApiKey.LEAVE_GROUP
     versions: ClassVar[range] = range(6)
 
-    async def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+    async def serve(self, request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse:
         if context.version < _BATCHED_FROM:
             leaving = [LeavingMember(request.member_id)]
         else:

@@ -5,7 +5,7 @@ v3 flexible · v4 filter by state (KIP-518) · v5 types and filter by type (KIP-
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from headrace.coordinators.group.coordinator import GroupCoordinator
 from headrace.handlers.dispatch.context import RequestContext
@@ -13,6 +13,9 @@ from headrace.handlers.dispatch.handler import Handler
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
 from headrace.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from headrace.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 
 @dataclass(frozen=True)
@@ -22,10 +25,8 @@ class ListGroups(Handler):
     api_key: ClassVar[ApiKey] = ApiKey.LIST_GROUPS
     versions: ClassVar[range] = range(6)
 
-    async def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
-        listed = await self.groups.list_groups(
-            getattr(request, "states_filter", ()), getattr(request, "types_filter", ())
-        )
+    async def serve(self, request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
+        listed = await self.groups.list_groups(request.states_filter, request.types_filter)
         return {
             "error_code": ErrorCode.none,
             "groups": [

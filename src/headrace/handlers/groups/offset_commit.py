@@ -8,8 +8,10 @@ its own partitions. Most commits of a lone broker are committed when they are wr
 
 from __future__ import annotations
 
+import asyncio
 import uuid
-from typing import Any, ClassVar, Final
+from collections.abc import Collection
+from typing import ClassVar, Final
 
 from headrace.cluster.view import ClusterView
 from headrace.coordinators.group.coordinator import GroupCoordinator
@@ -85,7 +87,14 @@ class OffsetCommit(Handler):
             return encode_offset_commit_response(version, header.correlation_id, answers)
         return Pending.of(self._later(answers, taken, reply, version, header.correlation_id))
 
-    async def _later(self, answers: Answers, taken: Taken, reply: Any, version: int, correlation_id: int) -> bytearray:
+    async def _later(
+        self,
+        answers: Answers,
+        taken: Taken,
+        reply: asyncio.Future[set[tuple[str, int]]],
+        version: int,
+        correlation_id: int,
+    ) -> bytearray:
         try:
             _answer(taken, ErrorCode.none, await settled(reply), version)
         except Fault as fault:
@@ -117,7 +126,7 @@ class OffsetCommit(Handler):
         return TopicCommit(name, info.id, commits) if commits else None
 
 
-def _answer(taken: Taken, error: ErrorCode, too_long: Any, version: int) -> None:
+def _answer(taken: Taken, error: ErrorCode, too_long: Collection[tuple[str, int]], version: int) -> None:
     # Members of the new protocol learn of a fence by the epoch; versions before it know only their own words for it.
     if version < _KNOWS_MEMBER_EPOCHS_FROM and error is ErrorCode.stale_member_epoch:
         error = ErrorCode.illegal_generation

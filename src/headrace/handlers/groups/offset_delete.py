@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from headrace.cluster.view import ClusterView
 from headrace.coordinators.group.coordinator import GroupCoordinator
@@ -11,6 +11,9 @@ from headrace.handlers.dispatch.handler import Handler
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from headrace.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 
 
 @dataclass(frozen=True)
@@ -21,7 +24,7 @@ class OffsetDelete(Handler):
     api_key: ClassVar[ApiKey] = ApiKey.OFFSET_DELETE
     versions: ClassVar[range] = range(1)
 
-    async def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+    async def serve(self, request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse:
         image = self.view.current
         asked = [(t.name, [p.partition_index for p in t.partitions]) for t in request.topics]
         try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Sequence
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from headrace.cluster.view import ClusterView
 from headrace.coordinators.group.coordinator import GroupCoordinator
@@ -21,9 +21,35 @@ from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.wire.apis import ApiKey
 
+if TYPE_CHECKING:
+    from headrace.wire.messages.offset_fetch import (
+        OffsetFetchRequest,
+        OffsetFetchRequestGroup,
+        OffsetFetchResponse,
+        OffsetFetchResponseGroup,
+        OffsetFetchResponsePartitions,
+        OffsetFetchResponseTopic,
+        OffsetFetchResponseTopics,
+    )
+
+
 _TOP_LEVEL_ERROR_FROM: Final = 2
 _BATCHED_FROM: Final = 8
 _TOPIC_IDS_FROM: Final = 10
+
+
+class GroupAsked(NamedTuple):
+    """What is asked of one group, whatever the version: topics by name, or by id from v10 on; None means all."""
+
+    group_id: str
+    topics: Sequence[tuple[str, uuid.UUID | None, Sequence[int]]] | None
+    member_id: str | None = None
+    member_epoch: int = -1
+
+
+def _of_group(group: OffsetFetchRequestGroup) -> GroupAsked:
+    topics = None if group.topics is None else [(t.name, t.topic_id, t.partition_indexes) for t in group.topics]
+    return GroupAsked(group.group_id, topics, group.member_id, group.member_epoch)
 
 
 @dataclass(frozen=True)
@@ -34,22 +60,32 @@ class OffsetFetch(Handler):
     api_key: ClassVar[ApiKey] = ApiKey.OFFSET_FETCH
     versions: ClassVar[range] = range(1, 11)
 
-    async def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
-        stable = getattr(request, "require_stable", False)
+    async def serve(self, request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
+        stable = request.require_stable
         if context.version >= _BATCHED_FROM:
-            answers = await asyncio.gather(*(self._group(g, stable, context.version) for g in request.groups))
+            answers = await asyncio.gather(
+                *(self._group(_of_group(g), stable, context.version) for g in request.groups)
+            )
             return {"groups": answers}
-        return await self._group(request, stable, context.version)
+        asked = GroupAsked(
+            request.group_id,
+            None if request.topics is None else [(t.name, None, t.partition_indexes) for t in request.topics],
+        )
+        alone = await self._group(asked, stable, context.version)
+        topics: list[OffsetFetchResponseTopic] = [
+            {"name": topic["name"], "partitions": topic["partitions"]} for topic in alone["topics"]
+        ]
+        return {"topics": topics, "error_code": alone["error_code"]}
 
-    async def _group(self, asked: Any, stable: bool, version: int) -> dict[str, Any]:
+    async def _group(self, asked: GroupAsked, stable: bool, version: int) -> OffsetFetchResponseGroup:
         topics, unknown = self._asked_topics(asked, version)
         try:
             found = await self.groups.fetch_offsets(
                 asked.group_id,
                 topics,
                 require_stable=stable,
-                member_id=getattr(asked, "member_id", None),
-                member_epoch=getattr(asked, "member_epoch", -1),
+                member_id=asked.member_id,
+                member_epoch=asked.member_epoch,
             )
         except Fault as fault:
             return self._failed(asked, topics, fault.code, version)
@@ -62,26 +98,26 @@ class OffsetFetch(Handler):
         return {"group_id": asked.group_id, "topics": [*answers, *unknown], "error_code": ErrorCode.none}
 
     def _asked_topics(
-        self, asked: Any, version: int
-    ) -> tuple[list[tuple[str, Sequence[int]]] | None, list[dict[str, Any]]]:
+        self, asked: GroupAsked, version: int
+    ) -> tuple[list[tuple[str, Sequence[int]]] | None, list[OffsetFetchResponseTopics]]:
         """What to look up by name, and the answers for ids that no topic has."""
         if asked.topics is None:
             return None, []
         if version < _TOPIC_IDS_FROM:
-            return [(topic.name, topic.partition_indexes) for topic in asked.topics], []
+            return [(name, indexes) for name, _, indexes in asked.topics], []
         names = self.view.current.topic_names
         known: list[tuple[str, Sequence[int]]] = []
-        unknown: list[dict[str, Any]] = []
-        for topic in asked.topics:
-            name = names.get(topic.topic_id)
+        unknown: list[OffsetFetchResponseTopics] = []
+        for _, topic_id, indexes in asked.topics:
+            name = None if topic_id is None else names.get(topic_id)
             if name is not None:
-                known.append((name, topic.partition_indexes))
+                known.append((name, indexes))
                 continue
-            partitions = [_partition(p, ErrorCode.unknown_topic_id) for p in topic.partition_indexes]
-            unknown.append({"name": "", "topic_id": topic.topic_id, "partitions": partitions})
+            partitions = [_partition(p, ErrorCode.unknown_topic_id) for p in indexes]
+            unknown.append({"name": "", "topic_id": topic_id, "partitions": partitions})
         return known, unknown
 
-    def _topic(self, name: str, partitions: list[tuple[int, FetchedOffset]], version: int) -> dict[str, Any]:
+    def _topic(self, name: str, partitions: list[tuple[int, FetchedOffset]], version: int) -> OffsetFetchResponseTopics:
         info = self.view.current.topics.get(name)
         topic_id = None if info is None else info.id
         return {
@@ -91,9 +127,9 @@ class OffsetFetch(Handler):
         }
 
     def _failed(
-        self, asked: Any, topics: list[tuple[str, Sequence[int]]] | None, error: ErrorCode, version: int
-    ) -> dict[str, Any]:
-        answers: list[dict[str, Any]] = []
+        self, asked: GroupAsked, topics: list[tuple[str, Sequence[int]]] | None, error: ErrorCode, version: int
+    ) -> OffsetFetchResponseGroup:
+        answers: list[OffsetFetchResponseTopics] = []
         if version < _TOP_LEVEL_ERROR_FROM:
             # No place at the top: every partition says it.
             answers = [
@@ -103,7 +139,9 @@ class OffsetFetch(Handler):
         return {"group_id": asked.group_id, "topics": answers, "error_code": error}
 
 
-def _fetched(index: int, offset: FetchedOffset, topic_id: uuid.UUID | None, version: int) -> dict[str, Any]:
+def _fetched(
+    index: int, offset: FetchedOffset, topic_id: uuid.UUID | None, version: int
+) -> OffsetFetchResponsePartitions:
     value = offset.value
     if value is None:
         return _partition(index, offset.error)
@@ -114,7 +152,7 @@ def _fetched(index: int, offset: FetchedOffset, topic_id: uuid.UUID | None, vers
 
 def _partition(
     index: int, error: ErrorCode, offset: int = -1, leader_epoch: int = -1, metadata: str = ""
-) -> dict[str, Any]:
+) -> OffsetFetchResponsePartitions:
     return {
         "partition_index": index,
         "committed_offset": offset,

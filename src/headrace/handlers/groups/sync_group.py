@@ -6,7 +6,7 @@ group's (KIP-559)
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from headrace.coordinators.group.coordinator import GroupCoordinator
 from headrace.coordinators.group.core.classic.messages import SyncReply, SyncRequest
@@ -15,6 +15,10 @@ from headrace.handlers.dispatch.handler import Handler
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from headrace.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
 
 _PROTOCOL_FROM: Final = 5
 
@@ -26,7 +30,7 @@ class SyncGroup(Handler):
     api_key: ClassVar[ApiKey] = ApiKey.SYNC_GROUP
     versions: ClassVar[range] = range(6)
 
-    async def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+    async def serve(self, request: SyncGroupRequest, context: RequestContext) -> SyncGroupResponse:
         if context.version >= _PROTOCOL_FROM and None in (request.protocol_type, request.protocol_name):
             return {
                 "error_code": ErrorCode.inconsistent_group_protocol,
@@ -40,9 +44,9 @@ class SyncGroup(Handler):
                     request.group_id,
                     request.generation_id,
                     request.member_id,
-                    getattr(request, "group_instance_id", None),
-                    getattr(request, "protocol_type", None),
-                    getattr(request, "protocol_name", None),
+                    request.group_instance_id,
+                    request.protocol_type,
+                    request.protocol_name,
                     tuple((a.member_id, bytes(a.assignment)) for a in request.assignments),
                 )
             )

@@ -4,7 +4,7 @@ Kafka answers.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
@@ -13,12 +13,15 @@ from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
 from headrace.wire.apis import ApiKey
 
+if TYPE_CHECKING:
+    from headrace.wire.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
+
 
 @dataclass(frozen=True)
 class CreateAcls(Handler):
     api_key: ClassVar[ApiKey] = ApiKey.CREATE_ACLS
     versions: ClassVar[range] = range(1, 4)
 
-    def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
-        row = {"error_code": int(ErrorCode.security_disabled), "error_message": NO_AUTHORIZER}
+    def serve(self, request: CreateAclsRequest, context: RequestContext) -> CreateAclsResponse:
+        row: AclCreationResult = {"error_code": int(ErrorCode.security_disabled), "error_message": NO_AUTHORIZER}
         return {"throttle_time": 0, "results": [row for _ in request.creations]}

@@ -4,7 +4,7 @@ answers.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
@@ -13,13 +13,16 @@ from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
 from headrace.wire.apis import ApiKey
 
+if TYPE_CHECKING:
+    from headrace.wire.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
+
 
 @dataclass(frozen=True)
 class DeleteAcls(Handler):
     api_key: ClassVar[ApiKey] = ApiKey.DELETE_ACLS
     versions: ClassVar[range] = range(1, 4)
 
-    def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+    def serve(self, request: DeleteAclsRequest, context: RequestContext) -> DeleteAclsResponse:
         code = int(ErrorCode.security_disabled)
-        row = {"error_code": code, "error_message": NO_AUTHORIZER, "matching_acls": []}
+        row: DeleteAclsFilterResult = {"error_code": code, "error_message": NO_AUTHORIZER, "matching_acls": []}
         return {"throttle_time": 0, "filter_results": [row for _ in request.filters]}

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from headrace.wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+
 
 NO_AUTHORIZER: Final = "No Authorizer is configured on the broker"
 
@@ -18,5 +22,5 @@ class DescribeAcls(Handler):
     api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_ACLS
     versions: ClassVar[range] = range(1, 4)
 
-    def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+    def serve(self, request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse:
         raise Refused(ErrorCode.security_disabled, NO_AUTHORIZER)

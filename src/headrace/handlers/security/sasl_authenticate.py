@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
@@ -10,13 +10,16 @@ from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
 from headrace.wire.apis import ApiKey
 
+if TYPE_CHECKING:
+    from headrace.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+
 
 @dataclass(frozen=True)
 class SaslAuthenticate(Handler):
     api_key: ClassVar[ApiKey] = ApiKey.SASL_AUTHENTICATE
     versions: ClassVar[range] = range(3)
 
-    def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+    def serve(self, request: SaslAuthenticateRequest, context: RequestContext) -> SaslAuthenticateResponse:
         return {
             "error_code": int(ErrorCode.illegal_sasl_state),
             "error_message": f"listener {context.listener} does not authenticate",

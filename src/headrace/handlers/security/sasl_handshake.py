@@ -5,7 +5,7 @@ Kafka answers the same on such a listener: ILLEGAL_SASL_STATE and no mechanisms.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
@@ -13,11 +13,14 @@ from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
 from headrace.wire.apis import ApiKey
 
+if TYPE_CHECKING:
+    from headrace.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+
 
 @dataclass(frozen=True)
 class SaslHandshake(Handler):
     api_key: ClassVar[ApiKey] = ApiKey.SASL_HANDSHAKE
     versions: ClassVar[range] = range(2)
 
-    def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+    def serve(self, request: SaslHandshakeRequest, context: RequestContext) -> SaslHandshakeResponse:
         return {"error_code": int(ErrorCode.illegal_sasl_state), "mechanisms": []}

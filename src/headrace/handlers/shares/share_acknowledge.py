@@ -5,7 +5,7 @@ v2 renewal of locks (KIP-1222). Answered when the outcome is durable.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from headrace.coordinators.share.consumption import PartitionAnswer
 from headrace.handlers.dispatch.context import RequestContext
@@ -13,6 +13,14 @@ from headrace.handlers.dispatch.handler import Handler
 from headrace.handlers.shares.share_answers import ShareRequests, acknowledgements_of
 from headrace.kernel.dataclass import dataclass
 from headrace.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from headrace.wire.messages.share_acknowledge import (
+        LeaderIdAndEpoch,
+        PartitionData,
+        ShareAcknowledgeRequest,
+        ShareAcknowledgeResponse,
+    )
 
 
 @dataclass(frozen=True)
@@ -22,22 +30,30 @@ class ShareAcknowledge(Handler):
     api_key: ClassVar[ApiKey] = ApiKey.SHARE_ACKNOWLEDGE
     versions: ClassVar[range] = range(1, 3)
 
-    async def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
-        return await self.requests.serve(
-            request,
+    async def serve(self, request: ShareAcknowledgeRequest, context: RequestContext) -> ShareAcknowledgeResponse:
+        answer = await self.requests.serve(
             context,
-            lambda: self.requests.consumption.acknowledge(
-                request.group_id,
-                request.member_id,
+            request.group_id,
+            request.member_id,
+            lambda group_id, member_id: self.requests.consumption.acknowledge(
+                group_id,
+                member_id,
                 request.share_session_epoch,
                 acknowledgements_of(request.topics),
-                renews=getattr(request, "is_renew_ack", False),
+                renews=request.is_renew_ack,
             ),
             _row,
         )
+        return {
+            "error_code": answer.error,
+            "error_message": answer.message,
+            "acquisition_lock_timeout": answer.lock_ms,
+            "responses": [{"topic_id": topic_id, "partitions": rows} for topic_id, rows in answer.rows.items()],
+            "node_endpoints": answer.node_endpoints,
+        }
 
 
-def _row(index: int, answer: PartitionAnswer, leader: dict[str, int]) -> dict[str, Any]:
+def _row(index: int, answer: PartitionAnswer, leader: LeaderIdAndEpoch) -> PartitionData:
     return {
         "partition_index": index,
         "error_code": answer.acknowledge_error or answer.error,

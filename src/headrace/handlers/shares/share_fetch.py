@@ -6,9 +6,10 @@ Acknowledgements may ride along; their outcome is told apart from the fetch's.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from headrace.coordinators.share.consumption import PartitionAnswer, ShareFetchRequest
+from headrace.coordinators.share import consumption
+from headrace.coordinators.share.consumption import PartitionAnswer
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.handlers.shares.share_answers import ShareRequests, acknowledgements_of
@@ -16,6 +17,15 @@ from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.wire.apis import ApiKey
 from headrace.wire.codec import millis
+
+if TYPE_CHECKING:
+    from headrace.wire.messages.share_fetch import (
+        LeaderIdAndEpoch,
+        PartitionData,
+        ShareFetchRequest,
+        ShareFetchResponse,
+    )
+
 
 _BATCH_OPTIMIZED, _RECORD_LIMIT = 0, 1
 
@@ -27,38 +37,48 @@ class ShareFetch(Handler):
     api_key: ClassVar[ApiKey] = ApiKey.SHARE_FETCH
     versions: ClassVar[range] = range(1, 3)
 
-    async def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
-        return await self.requests.serve(
-            request,
+    async def serve(self, request: ShareFetchRequest, context: RequestContext) -> ShareFetchResponse:
+        answer = await self.requests.serve(
             context,
-            lambda: self.requests.consumption.fetch(_asked(request), context.when_closed),
+            request.group_id,
+            request.member_id,
+            lambda group_id, member_id: self.requests.consumption.fetch(
+                _asked(request, group_id, member_id), context.when_closed
+            ),
             _row,
         )
+        return {
+            "error_code": answer.error,
+            "error_message": answer.message,
+            "acquisition_lock_timeout": answer.lock_ms,
+            "responses": [{"topic_id": topic_id, "partitions": rows} for topic_id, rows in answer.rows.items()],
+            "node_endpoints": answer.node_endpoints,
+        }
 
 
-def _asked(request: Any) -> ShareFetchRequest:
+def _asked(request: ShareFetchRequest, group_id: str, member_id: str) -> consumption.ShareFetchRequest:
     """Raises INVALID_REQUEST."""
-    mode = getattr(request, "share_acquire_mode", _BATCH_OPTIMIZED)
+    mode = request.share_acquire_mode
     if mode not in (_BATCH_OPTIMIZED, _RECORD_LIMIT):
         raise Refused(ErrorCode.invalid_request, f"share acquire mode {mode}: 0 is batch_optimized, 1 is record_limit")
-    return ShareFetchRequest(
-        request.group_id,
-        request.member_id,
+    return consumption.ShareFetchRequest(
+        group_id,
+        member_id,
         request.share_session_epoch,
         millis(request.max_wait),
         request.min_bytes,
         request.max_bytes,
         request.max_records,
         max(request.batch_size, 1),
-        [(t.topic_id, p.partition_index) for t in request.topics for p in t.partitions],
-        [(t.topic_id, p) for t in request.forgotten_topics_data for p in t.partitions],
+        [(t.topic_id, p.partition_index) for t in request.topics if t.topic_id is not None for p in t.partitions],
+        [(t.topic_id, p) for t in request.forgotten_topics_data if t.topic_id is not None for p in t.partitions],
         acknowledgements_of(request.topics),
         strict=mode == _RECORD_LIMIT,
-        renews=getattr(request, "is_renew_ack", False),
+        renews=request.is_renew_ack,
     )
 
 
-def _row(index: int, answer: PartitionAnswer, leader: dict[str, int]) -> dict[str, Any]:
+def _row(index: int, answer: PartitionAnswer, leader: LeaderIdAndEpoch) -> PartitionData:
     return {
         "partition_index": index,
         "error_code": answer.error,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from headrace.cluster.core import features
 from headrace.cluster.view import ClusterView
@@ -16,6 +16,14 @@ from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.wire.apis import ApiKey
 
+if TYPE_CHECKING:
+    from headrace.wire.messages.share_group_describe import (
+        DescribedGroup,
+        Member,
+        ShareGroupDescribeRequest,
+        ShareGroupDescribeResponse,
+    )
+
 
 @dataclass(frozen=True)
 class ShareGroupDescribe(Handler):
@@ -25,18 +33,26 @@ class ShareGroupDescribe(Handler):
     api_key: ClassVar[ApiKey] = ApiKey.SHARE_GROUP_DESCRIBE
     versions: ClassVar[range] = range(1, 2)
 
-    async def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+    async def serve(self, request: ShareGroupDescribeRequest, context: RequestContext) -> ShareGroupDescribeResponse:
         operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
         return {"groups": await asyncio.gather(*(self._describe(g, operations) for g in request.group_ids))}
 
-    async def _describe(self, group_id: str, operations: int) -> dict[str, Any]:
+    async def _describe(self, group_id: str, operations: int) -> DescribedGroup:
         try:
             features.require(self.view.current, features.SHARE_GROUPS)
             group = await self.groups.share_group(group_id)
         except Fault as fault:
-            empty = {"group_state": "", "group_epoch": 0, "assignment_epoch": 0, "assignor_name": "", "members": []}
-            head = {"error_code": fault.code, "error_message": fault.message, "group_id": group_id}
-            return {**head, **empty, "authorized_operations": NOT_ASKED}
+            return {
+                "error_code": fault.code,
+                "error_message": fault.message,
+                "group_id": group_id,
+                "group_state": "",
+                "group_epoch": 0,
+                "assignment_epoch": 0,
+                "assignor_name": "",
+                "members": [],
+                "authorized_operations": NOT_ASKED,
+            }
         return {
             "error_code": ErrorCode.none,
             "error_message": None,
@@ -49,7 +65,7 @@ class ShareGroupDescribe(Handler):
             "authorized_operations": operations,
         }
 
-    def _member(self, member: ShareMember, group: ShareGroup) -> dict[str, Any]:
+    def _member(self, member: ShareMember, group: ShareGroup) -> Member:
         names = self.view.current.topic_names
         return {
             "member_id": member.member_id,

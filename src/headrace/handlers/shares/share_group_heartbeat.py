@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from headrace.coordinators.group.coordinator import GroupCoordinator
 from headrace.coordinators.group.core.heartbeat_messages import ShareHeartbeatRequest
@@ -12,6 +12,9 @@ from headrace.handlers.groups.heartbeat_answers import heartbeat_answer
 from headrace.kernel.dataclass import dataclass
 from headrace.wire.apis import ApiKey
 
+if TYPE_CHECKING:
+    from headrace.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+
 
 @dataclass(frozen=True)
 class ShareGroupHeartbeat(Handler):
@@ -20,7 +23,7 @@ class ShareGroupHeartbeat(Handler):
     api_key: ClassVar[ApiKey] = ApiKey.SHARE_GROUP_HEARTBEAT
     versions: ClassVar[range] = range(1, 2)
 
-    async def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+    async def serve(self, request: ShareGroupHeartbeatRequest, context: RequestContext) -> ShareGroupHeartbeatResponse:
         return await heartbeat_answer(
             self.groups.share_heartbeat(
                 ShareHeartbeatRequest(

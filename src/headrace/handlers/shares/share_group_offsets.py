@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from headrace.cluster.core import features
 from headrace.cluster.view import ClusterView
@@ -13,6 +13,24 @@ from headrace.handlers.dispatch.handler import Handler
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from headrace.wire.messages.alter_share_group_offsets import (
+        AlterShareGroupOffsetsRequest,
+        AlterShareGroupOffsetsResponse,
+    )
+    from headrace.wire.messages.delete_share_group_offsets import (
+        DeleteShareGroupOffsetsRequest,
+        DeleteShareGroupOffsetsResponse,
+    )
+    from headrace.wire.messages.describe_share_group_offsets import (
+        DescribeShareGroupOffsetsRequest,
+        DescribeShareGroupOffsetsRequestGroup,
+        DescribeShareGroupOffsetsResponse,
+        DescribeShareGroupOffsetsResponseGroup,
+        DescribeShareGroupOffsetsResponsePartition,
+    )
+
 
 _NO_QUEUE: Final = ErrorCode.unknown_topic_or_partition
 
@@ -27,10 +45,12 @@ class DescribeShareGroupOffsets(Handler):
     api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS
     versions: ClassVar[range] = range(2)
 
-    async def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+    async def serve(
+        self, request: DescribeShareGroupOffsetsRequest, context: RequestContext
+    ) -> DescribeShareGroupOffsetsResponse:
         return {"groups": await asyncio.gather(*map(self._group, request.groups))}
 
-    async def _group(self, asked: Any) -> dict[str, Any]:
+    async def _group(self, asked: DescribeShareGroupOffsetsRequestGroup) -> DescribeShareGroupOffsetsResponseGroup:
         topics = None if asked.topics is None else [(t.topic_name, t.partitions) for t in asked.topics]
         try:
             features.require(self.view.current, features.SHARE_GROUPS)
@@ -58,7 +78,7 @@ class DescribeShareGroupOffsets(Handler):
         }
 
 
-def _offset(each: QueueOffset) -> dict[str, Any]:
+def _offset(each: QueueOffset) -> DescribeShareGroupOffsetsResponsePartition:
     return {
         "partition_index": each.partition,
         "start_offset": each.start_offset,
@@ -79,7 +99,9 @@ class AlterShareGroupOffsets(Handler):
     api_key: ClassVar[ApiKey] = ApiKey.ALTER_SHARE_GROUP_OFFSETS
     versions: ClassVar[range] = range(1)
 
-    async def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+    async def serve(
+        self, request: AlterShareGroupOffsetsRequest, context: RequestContext
+    ) -> AlterShareGroupOffsetsResponse:
         features.require(self.view.current, features.SHARE_GROUPS)
         asked = {t.topic_name: {p.partition_index: p.start_offset for p in t.partitions} for t in request.topics}
         errors = await self.shares.alter(request.group_id, asked)
@@ -111,7 +133,9 @@ class DeleteShareGroupOffsets(Handler):
     api_key: ClassVar[ApiKey] = ApiKey.DELETE_SHARE_GROUP_OFFSETS
     versions: ClassVar[range] = range(1)
 
-    async def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+    async def serve(
+        self, request: DeleteShareGroupOffsetsRequest, context: RequestContext
+    ) -> DeleteShareGroupOffsetsResponse:
         features.require(self.view.current, features.SHARE_GROUPS)
         errors = await self.shares.delete(request.group_id, [t.topic_name for t in request.topics])
         known = self.view.current.topics

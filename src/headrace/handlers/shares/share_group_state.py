@@ -4,8 +4,9 @@ summarise the state of queues. The leaders of partitions ask, and the group coor
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any, ClassVar, Final
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol, TypeVar, cast
 
 from headrace.coordinators.codec.share_state import ShareKey, StateBatch
 from headrace.coordinators.share.core.runs import RecordState
@@ -17,22 +18,70 @@ from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault, Refused, UnknownPartition
 from headrace.wire.apis import ApiKey
 
+if TYPE_CHECKING:
+    from headrace.wire.messages.delete_share_group_state import (
+        DeleteShareGroupStateRequest,
+        DeleteShareGroupStateResponse,
+    )
+    from headrace.wire.messages.delete_share_group_state import PartitionData as DeleteShareGroupStatePartition
+    from headrace.wire.messages.initialize_share_group_state import (
+        InitializeShareGroupStateRequest,
+        InitializeShareGroupStateResponse,
+    )
+    from headrace.wire.messages.initialize_share_group_state import PartitionData as InitializeShareGroupStatePartition
+    from headrace.wire.messages.read_share_group_state import PartitionData as ReadShareGroupStatePartition
+    from headrace.wire.messages.read_share_group_state import ReadShareGroupStateRequest, ReadShareGroupStateResponse
+    from headrace.wire.messages.read_share_group_state_summary import (
+        PartitionData as ReadShareGroupStateSummaryPartition,
+    )
+    from headrace.wire.messages.read_share_group_state_summary import (
+        ReadShareGroupStateSummaryRequest,
+        ReadShareGroupStateSummaryResponse,
+    )
+    from headrace.wire.messages.write_share_group_state import PartitionData as WriteShareGroupStatePartition
+    from headrace.wire.messages.write_share_group_state import StateBatch as WrittenBatch
+    from headrace.wire.messages.write_share_group_state import WriteShareGroupStateRequest, WriteShareGroupStateResponse
+
+
 _STATES: Final = frozenset(int(state) for state in RecordState)
 
-Ask = Callable[[ShareKey, Any], Awaitable[dict[str, Any]]]
+Row = dict[str, object]
+Partition = TypeVar("Partition", bound="StatePartition", covariant=True)
 
 
-async def _each(request: Any, ask: Ask, nothing: dict[str, Any]) -> dict[str, Any]:
+class StatePartition(Protocol):
+    partition: int
+
+
+class StateTopic(Protocol[Partition]):
+    topic_id: uuid.UUID | None
+
+    @property
+    def partitions(self) -> Sequence[Partition]: ...
+
+
+class StateRequest(Protocol[Partition]):
+    """What the five requests have in common."""
+
+    group_id: str
+
+    @property
+    def topics(self) -> Sequence[StateTopic[Partition]]: ...
+
+
+async def _each(
+    request: StateRequest[Partition], ask: Callable[[ShareKey, Partition], Awaitable[Row]], nothing: Row
+) -> Row:
     """One answer per partition; one partition's fault never costs the others theirs."""
     results = []
     for topic in request.topics:
         partitions = []
         for partition in topic.partitions:
-            key = ShareKey(request.group_id, topic.topic_id, partition.partition)
             try:
                 if topic.topic_id is None:
-                    raise UnknownPartition("a topic without an id: queues are known by it")
-                answer = {"error_code": ErrorCode.none, "error_message": None, **await ask(key, partition)}
+                    raise UnknownPartition("a topic without an id: share partitions are named by it")
+                key = ShareKey(request.group_id, topic.topic_id, partition.partition)
+                answer: Row = {"error_code": ErrorCode.none, "error_message": None, **await ask(key, partition)}
             except Fault as fault:
                 answer = {"error_code": fault.code, "error_message": fault.message, **nothing}
             partitions.append({"partition": partition.partition, **answer})
@@ -43,9 +92,11 @@ async def _each(request: Any, ask: Ask, nothing: dict[str, Any]) -> dict[str, An
 class _OfBrokers(Handler):
     """What a client gets that asks as if it were a broker: the refusal, partition by partition."""
 
-    nothing: ClassVar[dict[str, Any]] = {}
+    nothing: ClassVar[Row] = {}
 
-    def refuse(self, request: Any, context: RequestContext, error_code: int, message: str) -> dict[str, Any]:
+    def refuse(
+        self, request: StateRequest[StatePartition], context: RequestContext, error_code: int, message: str
+    ) -> Row:
         refused = {"error_code": error_code, "error_message": message, **self.nothing}
         results = [
             {
@@ -64,12 +115,14 @@ class InitializeShareGroupState(_OfBrokers):
     api_key: ClassVar[ApiKey] = ApiKey.INITIALIZE_SHARE_GROUP_STATE
     versions: ClassVar[range] = range(1)
 
-    async def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
-        async def ask(key: ShareKey, partition: Any) -> dict[str, Any]:
+    async def serve(
+        self, request: InitializeShareGroupStateRequest, context: RequestContext
+    ) -> InitializeShareGroupStateResponse:
+        async def ask(key: ShareKey, partition: InitializeShareGroupStatePartition) -> Row:
             await self.states.initialize(key, partition.state_epoch, partition.start_offset)
             return {}
 
-        return await _each(request, ask, {})
+        return cast("InitializeShareGroupStateResponse", await _each(request, ask, {}))
 
 
 @dataclass(frozen=True)
@@ -78,10 +131,10 @@ class ReadShareGroupState(_OfBrokers):
 
     api_key: ClassVar[ApiKey] = ApiKey.READ_SHARE_GROUP_STATE
     versions: ClassVar[range] = range(1)
-    nothing: ClassVar[dict[str, Any]] = {"state_epoch": 0, "start_offset": 0, "state_batches": []}
+    nothing: ClassVar[Row] = {"state_epoch": 0, "start_offset": 0, "state_batches": []}
 
-    async def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
-        async def ask(key: ShareKey, partition: Any) -> dict[str, Any]:
+    async def serve(self, request: ReadShareGroupStateRequest, context: RequestContext) -> ReadShareGroupStateResponse:
+        async def ask(key: ShareKey, partition: ReadShareGroupStatePartition) -> Row:
             found = await self.states.read(key, partition.leader_epoch)
             return {
                 "state_epoch": found.state_epoch,
@@ -89,10 +142,10 @@ class ReadShareGroupState(_OfBrokers):
                 "state_batches": [batch._asdict() for batch in found.batches],
             }
 
-        return await _each(request, ask, self.nothing)
+        return cast("ReadShareGroupStateResponse", await _each(request, ask, self.nothing))
 
 
-def _batch(given: Any) -> StateBatch:
+def _batch(given: WrittenBatch) -> StateBatch:
     if given.delivery_state not in _STATES or not 0 <= given.first_offset <= given.last_offset:
         raise Refused(
             ErrorCode.invalid_request,
@@ -108,19 +161,21 @@ class WriteShareGroupState(_OfBrokers):
     api_key: ClassVar[ApiKey] = ApiKey.WRITE_SHARE_GROUP_STATE
     versions: ClassVar[range] = range(2)
 
-    async def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
-        async def ask(key: ShareKey, partition: Any) -> dict[str, Any]:
+    async def serve(
+        self, request: WriteShareGroupStateRequest, context: RequestContext
+    ) -> WriteShareGroupStateResponse:
+        async def ask(key: ShareKey, partition: WriteShareGroupStatePartition) -> Row:
             await self.states.write(
                 key,
                 partition.state_epoch,
                 partition.leader_epoch,
                 partition.start_offset,
-                getattr(partition, "delivery_complete_count", -1),
+                partition.delivery_complete_count,
                 [_batch(one) for one in partition.state_batches],
             )
             return {}
 
-        return await _each(request, ask, {})
+        return cast("WriteShareGroupStateResponse", await _each(request, ask, {}))
 
 
 @dataclass(frozen=True)
@@ -130,12 +185,14 @@ class DeleteShareGroupState(_OfBrokers):
     api_key: ClassVar[ApiKey] = ApiKey.DELETE_SHARE_GROUP_STATE
     versions: ClassVar[range] = range(1)
 
-    async def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
-        async def ask(key: ShareKey, partition: Any) -> dict[str, Any]:
+    async def serve(
+        self, request: DeleteShareGroupStateRequest, context: RequestContext
+    ) -> DeleteShareGroupStateResponse:
+        async def ask(key: ShareKey, partition: DeleteShareGroupStatePartition) -> Row:
             await self.states.delete(key)
             return {}
 
-        return await _each(request, ask, {})
+        return cast("DeleteShareGroupStateResponse", await _each(request, ask, {}))
 
 
 @dataclass(frozen=True)
@@ -144,15 +201,17 @@ class ReadShareGroupStateSummary(_OfBrokers):
 
     api_key: ClassVar[ApiKey] = ApiKey.READ_SHARE_GROUP_STATE_SUMMARY
     versions: ClassVar[range] = range(2)
-    nothing: ClassVar[dict[str, Any]] = {
+    nothing: ClassVar[Row] = {
         "state_epoch": 0,
         "leader_epoch": 0,
         "start_offset": NOT_STARTED,
         "delivery_complete_count": -1,
     }
 
-    async def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
-        async def ask(key: ShareKey, partition: Any) -> dict[str, Any]:
+    async def serve(
+        self, request: ReadShareGroupStateSummaryRequest, context: RequestContext
+    ) -> ReadShareGroupStateSummaryResponse:
+        async def ask(key: ShareKey, partition: ReadShareGroupStateSummaryPartition) -> Row:
             found = await self.states.summary(key)
             if found is None:
                 return self.nothing
@@ -163,4 +222,4 @@ class ReadShareGroupStateSummary(_OfBrokers):
                 "delivery_complete_count": found.delivery_complete_count,
             }
 
-        return await _each(request, ask, self.nothing)
+        return cast("ReadShareGroupStateSummaryResponse", await _each(request, ask, self.nothing))

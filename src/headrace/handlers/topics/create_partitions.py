@@ -6,7 +6,7 @@ v2  flexible · v3 quotas on partition changes. Validate-only and replica assign
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from headrace.controller.gateway import ControllerGateway
 from headrace.controller.results import TopicResult
@@ -19,6 +19,13 @@ from headrace.kernel.errors import ErrorCode
 from headrace.wire.apis import ApiKey
 from headrace.wire.codec import millis
 
+if TYPE_CHECKING:
+    from headrace.wire.messages.create_partitions import (
+        CreatePartitionsRequest,
+        CreatePartitionsResponse,
+        CreatePartitionsTopicResult,
+    )
+
 
 @dataclass(frozen=True)
 class CreatePartitions(Handler):
@@ -28,7 +35,7 @@ class CreatePartitions(Handler):
     api_key: ClassVar[ApiKey] = ApiKey.CREATE_PARTITIONS
     versions: ClassVar[range] = range(4)
 
-    async def serve(self, request: Any, context: RequestContext) -> Any:
+    async def serve(self, request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
         timeout = millis(request.timeout) / 1000
         if timeout <= 0:
             return self.refuse(request, context, int(ErrorCode.request_timed_out), None)
@@ -41,12 +48,16 @@ class CreatePartitions(Handler):
             timeout=timeout,
         )
 
-    def refuse(self, request: Any, context: RequestContext, error_code: int, message: str | None) -> dict[str, Any]:
+    def refuse(
+        self, request: CreatePartitionsRequest, context: RequestContext, error_code: int, message: str | None
+    ) -> CreatePartitionsResponse:
         names = dict.fromkeys(str(topic.name) for topic in request.topics)
-        rows = [{"name": name, "error_code": error_code, "error_message": message} for name in names]
+        rows: list[CreatePartitionsTopicResult] = [
+            {"name": name, "error_code": error_code, "error_message": message} for name in names
+        ]
         return {"throttle_time": 0, "results": rows}
 
-    async def _create(self, request: Any, context: RequestContext) -> dict[str, Any]:
+    async def _create(self, request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
         growths = [
             Growth(
                 str(topic.name),
@@ -63,7 +74,7 @@ class CreatePartitions(Handler):
         return {
             "throttle_time": wait_ms,
             "results": [
-                {"name": result.name, "error_code": int(result.error), "error_message": result.message}
+                {"name": result.name or "", "error_code": int(result.error), "error_message": result.message}
                 for result in results
             ],
         }

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from headrace.config import BrokerConfig, describe_topic
 from headrace.controller.core.topics import NewTopic
@@ -24,6 +24,9 @@ from headrace.kernel.errors import ErrorCode
 from headrace.wire.apis import ApiKey
 from headrace.wire.codec import millis
 
+if TYPE_CHECKING:
+    from headrace.wire.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+
 
 @dataclass(frozen=True)
 class CreateTopics(Handler):
@@ -34,7 +37,7 @@ class CreateTopics(Handler):
     api_key: ClassVar[ApiKey] = ApiKey.CREATE_TOPICS
     versions: ClassVar[range] = range(2, 8)
 
-    async def serve(self, request: Any, context: RequestContext) -> Any:
+    async def serve(self, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
         timeout = millis(request.timeout) / 1000
         if timeout <= 0:
             return self.refuse(request, context, int(ErrorCode.request_timed_out), None)
@@ -52,12 +55,14 @@ class CreateTopics(Handler):
             await self.gateway.view.wait_until(lambda image: all(n in image.topics for n in names), min(timeout, 0.5))
         return answer
 
-    def refuse(self, request: Any, context: RequestContext, error_code: int, message: str | None) -> dict[str, Any]:
+    def refuse(
+        self, request: CreateTopicsRequest, context: RequestContext, error_code: int, message: str | None
+    ) -> CreateTopicsResponse:
         names = dict.fromkeys(str(topic.name) for topic in request.topics)
         results = [TopicResult(name, ErrorCode(error_code), message) for name in names]
         return {"throttle_time": 0, "topics": [self._row(result) for result in results]}
 
-    async def _create(self, request: Any, context: RequestContext) -> dict[str, Any]:
+    async def _create(self, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
         asked = [
             NewTopic(
                 str(topic.name),
@@ -78,11 +83,11 @@ class CreateTopics(Handler):
         results += [TopicResult(new.name, *EXCEEDED) for new in refused]
         return {"throttle_time": wait_ms, "topics": [self._row(result) for result in results]}
 
-    def _row(self, result: TopicResult) -> dict[str, Any]:
+    def _row(self, result: TopicResult) -> CreatableTopicResult:
         created = result.topic
         if created is None:
             return {
-                "name": result.name,
+                "name": result.name or "",
                 "topic_id": None,
                 "error_code": int(result.error),
                 "error_message": result.message,
@@ -91,7 +96,7 @@ class CreateTopics(Handler):
                 "configs": [],
             }
         return {
-            "name": result.name,
+            "name": result.name or "",
             "topic_id": created.id,
             "error_code": 0,
             "error_message": None,

@@ -6,7 +6,7 @@ v3  TOPIC_DELETION_DISABLED (older versions: INVALID_REQUEST) · v4 flexible · 
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 from uuid import UUID
 
 from headrace.controller.gateway import ControllerGateway
@@ -19,6 +19,9 @@ from headrace.kernel.errors import ErrorCode
 from headrace.wire.apis import ApiKey
 from headrace.wire.codec import millis
 
+if TYPE_CHECKING:
+    from headrace.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+
 
 @dataclass(frozen=True)
 class DeleteTopics(Handler):
@@ -28,7 +31,7 @@ class DeleteTopics(Handler):
     api_key: ClassVar[ApiKey] = ApiKey.DELETE_TOPICS
     versions: ClassVar[range] = range(1, 7)
 
-    async def serve(self, request: Any, context: RequestContext) -> Any:
+    async def serve(self, request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
         timeout = millis(request.timeout) / 1000
         if timeout <= 0:
             return self.refuse(request, context, int(ErrorCode.request_timed_out), None)
@@ -44,11 +47,13 @@ class DeleteTopics(Handler):
         await self.gateway.view.wait_until(lambda image: not any(n in image.topics for n in names), min(timeout, 0.5))
         return answer
 
-    def refuse(self, request: Any, context: RequestContext, error_code: int, message: str | None) -> dict[str, Any]:
+    def refuse(
+        self, request: DeleteTopicsRequest, context: RequestContext, error_code: int, message: str | None
+    ) -> DeleteTopicsResponse:
         results = [TopicResult(name, ErrorCode(error_code), message, topic_id) for name, topic_id in _asked(request)]
         return {"throttle_time": 0, "responses": [_row(result, context.version) for result in results]}
 
-    async def _delete(self, request: Any, context: RequestContext) -> dict[str, Any]:
+    async def _delete(self, request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
         asked = _asked(request)
         for name, topic_id in asked:
             if (name is None) == (topic_id is None):
@@ -71,14 +76,14 @@ class DeleteTopics(Handler):
         return len(topic.partitions) if topic is not None else 0
 
 
-def _asked(request: Any) -> list[tuple[str | None, UUID | None]]:
+def _asked(request: DeleteTopicsRequest) -> list[tuple[str | None, UUID | None]]:
     """Up to v5 a request has names only; from v6 on it has names and ids in one list."""
     return [(str(name), None) for name in request.topic_names] + [
         (None if t.name is None else str(t.name), t.topic_id) for t in request.topics
     ]
 
 
-def _row(result: TopicResult, version: int) -> dict[str, Any]:
+def _row(result: TopicResult, version: int) -> DeletableTopicResult:
     error = result.error
     if error is ErrorCode.topic_deletion_disabled and version < 3:
         error = ErrorCode.invalid_request

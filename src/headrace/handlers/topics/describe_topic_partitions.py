@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
+from uuid import UUID
 
 from headrace.cluster.view import ClusterView
 from headrace.handlers.dispatch.context import RequestContext
@@ -14,6 +15,14 @@ from headrace.kernel.errors import ErrorCode, Refused
 from headrace.kernel.ids import INTERNAL_TOPICS, topic_name_problem
 from headrace.wire.apis import ApiKey
 
+if TYPE_CHECKING:
+    from headrace.wire.messages.describe_topic_partitions import (
+        DescribeTopicPartitionsRequest,
+        DescribeTopicPartitionsResponse,
+        DescribeTopicPartitionsResponsePartition,
+        DescribeTopicPartitionsResponseTopic,
+    )
+
 
 @dataclass(frozen=True)
 class DescribeTopicPartitions(Handler):
@@ -23,7 +32,9 @@ class DescribeTopicPartitions(Handler):
     api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_TOPIC_PARTITIONS
     versions: ClassVar[range] = range(1)
 
-    def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+    def serve(
+        self, request: DescribeTopicPartitionsRequest, context: RequestContext
+    ) -> DescribeTopicPartitionsResponse:
         image = self.view.current
         cursor = request.cursor
         names = sorted({topic.name for topic in request.topics} if request.topics else image.topics)
@@ -41,7 +52,7 @@ class DescribeTopicPartitions(Handler):
             if names and names[0] == cursor.topic_name:
                 first_partition = cursor.partition_index
         left = max(1, min(request.response_partition_limit, self.partition_limit))
-        topics: list[dict[str, Any]] = []
+        topics: list[DescribeTopicPartitionsResponseTopic] = []
         for name in names:
             info = image.topics.get(name)
             if info is None:
@@ -53,9 +64,10 @@ class DescribeTopicPartitions(Handler):
                 return {"topics": topics, "next_cursor": {"topic_name": name, "partition_index": 0}}
             shown = info.partitions[first_partition : first_partition + left]
             states = [
-                {**partition_state(image, first_partition + at, one, context.listener), "error_code": 0}
-                for at, one in enumerate(shown)
+                partition_state(image, first_partition + at, one, context.listener) for at, one in enumerate(shown)
             ]
+            for state in states:
+                state["error_code"] = 0
             topics.append(_topic(name, info.id, 0, info.is_internal, states))
             left -= len(shown)
             stopped_at = first_partition + len(shown)
@@ -64,20 +76,26 @@ class DescribeTopicPartitions(Handler):
             first_partition = 0
         return {"topics": topics, "next_cursor": None}
 
-    def refuse(self, request: Any, context: RequestContext, error_code: int, message: str) -> dict[str, Any]:
-        topics = [
-            {**_topic(topic.name, None, error_code, False, []), "topic_authorized_operations": NOT_ASKED}
-            for topic in request.topics
-        ]
+    def refuse(
+        self, request: DescribeTopicPartitionsRequest, context: RequestContext, error_code: int, message: str
+    ) -> DescribeTopicPartitionsResponse:
+        topics = [_topic(topic.name, None, error_code, False, [], NOT_ASKED) for topic in request.topics]
         return {"topics": topics, "next_cursor": None}
 
 
-def _topic(name: str, topic_id: Any, error_code: int, is_internal: bool, partitions: list[Any]) -> dict[str, Any]:
+def _topic(
+    name: str,
+    topic_id: UUID | None,
+    error_code: int,
+    is_internal: bool,
+    partitions: list[DescribeTopicPartitionsResponsePartition],
+    operations: int = TOPIC_OPERATIONS,
+) -> DescribeTopicPartitionsResponseTopic:
     return {
         "error_code": error_code,
         "name": name,
         "topic_id": topic_id,
         "is_internal": is_internal,
         "partitions": partitions,
-        "topic_authorized_operations": TOPIC_OPERATIONS,
+        "topic_authorized_operations": operations,
     }

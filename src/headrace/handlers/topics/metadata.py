@@ -10,9 +10,10 @@ existing topics are kept, encoded, until the cluster image changes.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import field
-from typing import Any, ClassVar, Final, Protocol
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol
+from uuid import UUID
 
 from headrace.cluster.core.image import ClusterImage, TopicInfo
 from headrace.cluster.view import ClusterView
@@ -26,6 +27,16 @@ from headrace.kernel.ids import INTERNAL_TOPICS, topic_name_problem
 from headrace.net.replies import Parts
 from headrace.wire.apis import ApiKey
 from headrace.wire.codec import encode_response
+
+if TYPE_CHECKING:
+    from headrace.wire.messages.metadata import (
+        MetadataRequest,
+        MetadataRequestTopic,
+        MetadataResponse,
+        MetadataResponseBroker,
+        MetadataResponseTopic,
+    )
+
 
 _AUTO_CREATE_CHOICE_FROM: Final = 4
 _TOPICS_BY_ID_FROM: Final = 12
@@ -46,9 +57,9 @@ class EncodedAnswers:
     """Whole frames of the current image, to be sent again with another correlation id."""
 
     image: ClusterImage | None = None
-    frames: dict[tuple[Any, ...], bytes] = field(default_factory=dict)
+    frames: dict[tuple[Hashable, ...], bytes] = field(default_factory=dict)
 
-    def get(self, image: ClusterImage, key: tuple[Any, ...], encode: Callable[[], bytearray]) -> bytes:
+    def get(self, image: ClusterImage, key: tuple[Hashable, ...], encode: Callable[[], bytearray]) -> bytes:
         if self.image is not image or len(self.frames) >= _KEPT_ANSWERS:
             self.image = image
             self.frames.clear()
@@ -67,7 +78,7 @@ class Metadata(Handler):
     api_key: ClassVar[ApiKey] = ApiKey.METADATA
     versions: ClassVar[range] = range(14)
 
-    def serve(self, request: Any, context: RequestContext) -> dict[str, Any] | Parts:
+    def serve(self, request: MetadataRequest, context: RequestContext) -> MetadataResponse | Parts:
         version, image = context.version, self.view.current
         topics = request.topics
         if topics is None or (version == 0 and not topics):
@@ -75,7 +86,7 @@ class Metadata(Handler):
         problem = _misuse_of_ids(topics, version)
         if problem is not None:
             return self.refuse(request, context, int(ErrorCode.invalid_request), problem)
-        by_id = [topic for topic in topics if getattr(topic, "topic_id", None) is not None]
+        by_id = [topic for topic in topics if topic.topic_id is not None]
         if by_id:
             # As Kafka does: one id, and what has only a name is passed over.
             return self._answer(
@@ -90,12 +101,11 @@ class Metadata(Handler):
             self.auto_creation.begin(name for name in missing if topic_name_problem(name) is None)
         return self._by_name(image, names, request, context)
 
-    def refuse(self, request: Any, context: RequestContext, error_code: int, message: str) -> dict[str, Any]:
+    def refuse(
+        self, request: MetadataRequest, context: RequestContext, error_code: int, message: str
+    ) -> MetadataResponse:
         """Metadata has no error at its top before v13: every topic that was asked for carries it."""
-        topics = [
-            _missing_topic(error_code, topic.name or "", getattr(topic, "topic_id", None))
-            for topic in request.topics or ()
-        ]
+        topics = [_missing_topic(error_code, topic.name or "", topic.topic_id) for topic in request.topics or ()]
         return {
             "brokers": [],
             "cluster_id": None,
@@ -106,11 +116,11 @@ class Metadata(Handler):
         }
 
     def _by_name(
-        self, image: ClusterImage, names: tuple[str, ...], request: Any, context: RequestContext
-    ) -> dict[str, Any]:
+        self, image: ClusterImage, names: tuple[str, ...], request: MetadataRequest, context: RequestContext
+    ) -> MetadataResponse:
         # Who may do what with a topic does not depend on its being there.
         operations = TOPIC_OPERATIONS if _asked_operations(request)[0] else NOT_ASKED
-        topics = []
+        topics: list[MetadataResponseTopic] = []
         for name in names:
             info = image.topics.get(name)
             if info is not None:
@@ -121,14 +131,16 @@ class Metadata(Handler):
                 topics.append(_missing_topic(int(ErrorCode.unknown_topic_or_partition), name, None, operations))
         return self._answer(image, topics, request, context)
 
-    def _by_id(self, image: ClusterImage, topic: Any, request: Any, context: RequestContext) -> dict[str, Any]:
+    def _by_id(
+        self, image: ClusterImage, topic: MetadataRequestTopic, request: MetadataRequest, context: RequestContext
+    ) -> MetadataResponseTopic:
         info = None if topic.topic_id is None else image.topic_by_id(topic.topic_id)
         if info is None:
             return _missing_topic(int(ErrorCode.unknown_topic_id), None, topic.topic_id)
         return self._topic(image, info, request, context)
 
     def _known(
-        self, image: ClusterImage, names: tuple[str, ...] | None, request: Any, context: RequestContext
+        self, image: ClusterImage, names: tuple[str, ...] | None, request: MetadataRequest, context: RequestContext
     ) -> Parts:
         version = context.version
         key = (version, context.listener, names, *_asked_operations(request))
@@ -136,13 +148,15 @@ class Metadata(Handler):
         def encode() -> bytearray:
             infos = image.topics.values() if names is None else [image.topics[name] for name in names]
             topics = [self._topic(image, info, request, context) for info in infos]
-            return encode_response(3, version, 0, self._answer(image, topics, request, context))
+            return encode_response(self.api_key, version, 0, self._answer(image, topics, request, context))
 
         frame = bytearray(self.answers.get(image, key, encode))
         struct.pack_into(">i", frame, 4, context.header.correlation_id)
         return [frame]
 
-    def _topic(self, image: ClusterImage, info: TopicInfo, request: Any, context: RequestContext) -> dict[str, Any]:
+    def _topic(
+        self, image: ClusterImage, info: TopicInfo, request: MetadataRequest, context: RequestContext
+    ) -> MetadataResponseTopic:
         listener = context.listener
         return {
             "error_code": 0,
@@ -154,9 +168,13 @@ class Metadata(Handler):
         }
 
     def _answer(
-        self, image: ClusterImage, topics: list[dict[str, Any]], request: Any, context: RequestContext
-    ) -> dict[str, Any]:
-        brokers = []
+        self,
+        image: ClusterImage,
+        topics: list[MetadataResponseTopic],
+        request: MetadataRequest,
+        context: RequestContext,
+    ) -> MetadataResponse:
+        brokers: list[MetadataResponseBroker] = []
         for broker in image.brokers.values():
             endpoint = broker.endpoint(context.listener)
             if endpoint is not None and not broker.fenced:
@@ -173,14 +191,13 @@ class Metadata(Handler):
         }
 
 
-def _asked_operations(request: Any) -> tuple[bool, bool]:
-    return (
-        bool(getattr(request, "include_topic_authorized_operations", False)),
-        bool(getattr(request, "include_cluster_authorized_operations", False)),
-    )
+def _asked_operations(request: MetadataRequest) -> tuple[bool, bool]:
+    return request.include_topic_authorized_operations, request.include_cluster_authorized_operations
 
 
-def _missing_topic(error_code: int, name: str | None, topic_id: Any, operations: int = NOT_ASKED) -> dict[str, Any]:
+def _missing_topic(
+    error_code: int, name: str | None, topic_id: UUID | None, operations: int = NOT_ASKED
+) -> MetadataResponseTopic:
     return {
         "error_code": error_code,
         "name": name,
@@ -191,9 +208,9 @@ def _missing_topic(error_code: int, name: str | None, topic_id: Any, operations:
     }
 
 
-def _misuse_of_ids(topics: Iterable[Any], version: int) -> str | None:
+def _misuse_of_ids(topics: Iterable[MetadataRequestTopic], version: int) -> str | None:
     for topic in topics:
-        topic_id = getattr(topic, "topic_id", None)
+        topic_id = topic.topic_id
         if version >= _TOPICS_BY_ID_FROM:
             if topic.name is None and topic_id is None:
                 return "a topic with neither a name nor an id"

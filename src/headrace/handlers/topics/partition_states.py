@@ -3,16 +3,22 @@ a partition without a leader: there the leader says it."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.cluster.core.image import NO_LEADER, ClusterImage, PartitionInfo
 from headrace.kernel.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from headrace.wire.messages.describe_topic_partitions import DescribeTopicPartitionsResponsePartition
+
 
 _NO_LEADER_CODE: Final = int(ErrorCode.leader_not_available)
 _NO_LISTENER_CODE: Final = int(ErrorCode.listener_not_found)
 
 
-def partition_state(image: ClusterImage, index: int, info: PartitionInfo, listener: str | None) -> dict[str, Any]:
+def partition_state(
+    image: ClusterImage, index: int, info: PartitionInfo, listener: str | None
+) -> DescribeTopicPartitionsResponsePartition:
     error_code, leader = 0, info.leader
     broker = image.brokers.get(leader)
     if leader == NO_LEADER or broker is None or broker.fenced:

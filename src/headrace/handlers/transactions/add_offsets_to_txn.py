@@ -7,7 +7,7 @@ the group's coordinator, which is when that topic comes into being.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from headrace.coordinators.group.coordinator import GroupCoordinator
 from headrace.coordinators.txn.coordinator import TransactionCoordinator
@@ -17,6 +17,10 @@ from headrace.handlers.transactions.fencing import as_old_clients_know_it
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.ids import GROUP_METADATA_TOPIC, TopicPartition
 from headrace.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from headrace.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+
 
 _FENCED_FROM_VERSION = 2
 
@@ -29,7 +33,7 @@ class AddOffsetsToTxn(Handler):
     api_key: ClassVar[ApiKey] = ApiKey.ADD_OFFSETS_TO_TXN
     versions: ClassVar[range] = range(5)
 
-    async def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+    async def serve(self, request: AddOffsetsToTxnRequest, context: RequestContext) -> AddOffsetsToTxnResponse:
         index = self.groups.runtime.partition_of(request.group_id)
         error = await self.transactions.add_partitions(
             request.transactional_id,

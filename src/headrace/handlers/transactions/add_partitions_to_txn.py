@@ -7,7 +7,7 @@ v4 from brokers, many transactions, verify-only (KIP-890 part 1) · v5 TRANSACTI
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from headrace.cluster.view import ClusterView
 from headrace.coordinators.txn.coordinator import TransactionCoordinator
@@ -18,6 +18,17 @@ from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
 from headrace.kernel.ids import TopicPartition
 from headrace.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from headrace.wire.messages.add_partitions_to_txn import (
+        AddPartitionsToTxnPartitionResult,
+        AddPartitionsToTxnRequest,
+        AddPartitionsToTxnResponse,
+        AddPartitionsToTxnResult,
+        AddPartitionsToTxnTopic,
+        AddPartitionsToTxnTopicResult,
+    )
+
 
 _BATCHED_FROM_VERSION = 4
 _FENCED_FROM_VERSION = 2
@@ -34,7 +45,7 @@ class AddPartitionsToTxn(Handler):
     api_key: ClassVar[ApiKey] = ApiKey.ADD_PARTITIONS_TO_TXN
     versions: ClassVar[range] = range(6)
 
-    async def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+    async def serve(self, request: AddPartitionsToTxnRequest, context: RequestContext) -> AddPartitionsToTxnResponse:
         if context.version < _BATCHED_FROM_VERSION:
             outcomes = await self._one(
                 request.v3_and_below_transactional_id,
@@ -45,7 +56,7 @@ class AddPartitionsToTxn(Handler):
                 client_version=0,
             )
             return {"results_by_topic_v3_and_below": _by_topic(outcomes, context.version)}
-        results = []
+        results: list[AddPartitionsToTxnResult] = []
         for wanted in request.transactions:
             outcomes = await self._one(
                 wanted.transactional_id,
@@ -63,7 +74,9 @@ class AddPartitionsToTxn(Handler):
             )
         return {"error_code": 0, "results_by_transaction": results}
 
-    def refuse(self, request: Any, context: RequestContext, error_code: int, message: str) -> dict[str, Any]:
+    def refuse(
+        self, request: AddPartitionsToTxnRequest, context: RequestContext, error_code: int, message: str
+    ) -> AddPartitionsToTxnResponse:
         if context.version >= _BATCHED_FROM_VERSION:
             return {"error_code": error_code, "results_by_transaction": []}
         partitions = _partitions_of(request.v3_and_below_topics)
@@ -96,12 +109,12 @@ class AddPartitionsToTxn(Handler):
         return dict.fromkeys(partitions, error)
 
 
-def _partitions_of(topics: Iterable[Any]) -> list[TopicPartition]:
+def _partitions_of(topics: Iterable[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
     return [TopicPartition(str(topic.name), int(index)) for topic in topics for index in topic.partitions]
 
 
-def _by_topic(outcomes: Outcomes, version: int) -> list[dict[str, Any]]:
-    topics: dict[str, list[dict[str, int]]] = {}
+def _by_topic(outcomes: Outcomes, version: int) -> list[AddPartitionsToTxnTopicResult]:
+    topics: dict[str, list[AddPartitionsToTxnPartitionResult]] = {}
     for where, error in outcomes.items():
         topics.setdefault(where.topic, []).append(
             {

@@ -4,13 +4,16 @@ controller.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from headrace.controller.controller import Controller
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.kernel.dataclass import dataclass
 from headrace.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from headrace.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,6 @@ class AllocateProducerIds(Handler):
     versions: ClassVar[range] = range(1)
     is_advertised: ClassVar[bool] = False
 
-    async def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+    async def serve(self, request: AllocateProducerIdsRequest, context: RequestContext) -> AllocateProducerIdsResponse:
         first, count = await self.controller.allocate_producer_ids(int(request.broker_id), int(request.broker_epoch))
         return {"throttle_time": 0, "error_code": 0, "producer_id_start": first, "producer_id_len": count}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
@@ -12,6 +12,14 @@ from headrace.kernel.ids import topic_name_problem
 from headrace.replication.partitions import Partitions
 from headrace.wire.apis import ApiKey
 
+if TYPE_CHECKING:
+    from headrace.wire.messages.describe_producers import (
+        DescribeProducersRequest,
+        DescribeProducersResponse,
+        PartitionResponse,
+        ProducerState,
+    )
+
 
 @dataclass(frozen=True)
 class DescribeProducers(Handler):
@@ -20,7 +28,7 @@ class DescribeProducers(Handler):
     api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_PRODUCERS
     versions: ClassVar[range] = range(1)
 
-    def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+    def serve(self, request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
         return {
             "topics": [
                 {"name": topic.name, "partitions": [self._answer(topic.name, one) for one in topic.partition_indexes]}
@@ -28,7 +36,7 @@ class DescribeProducers(Handler):
             ]
         }
 
-    def _answer(self, topic: str, index: int) -> dict[str, Any]:
+    def _answer(self, topic: str, index: int) -> PartitionResponse:
         try:
             problem = topic_name_problem(topic)
             if problem is not None:
@@ -41,7 +49,7 @@ class DescribeProducers(Handler):
                 "error_message": fault.message,
                 "active_producers": [],
             }
-        producers = [
+        producers: list[ProducerState] = [
             {
                 "producer_id": producer.producer_id,
                 "producer_epoch": producer.epoch,

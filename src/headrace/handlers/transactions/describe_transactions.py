@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from headrace.coordinators.txn.coordinator import TransactionCoordinator
 from headrace.coordinators.txn.core.transaction import Transaction
@@ -12,6 +12,13 @@ from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import Fault
 from headrace.wire.apis import ApiKey
 
+if TYPE_CHECKING:
+    from headrace.wire.messages.describe_transactions import (
+        DescribeTransactionsRequest,
+        DescribeTransactionsResponse,
+        TransactionState,
+    )
+
 
 @dataclass(frozen=True)
 class DescribeTransactions(Handler):
@@ -20,10 +27,12 @@ class DescribeTransactions(Handler):
     api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_TRANSACTIONS
     versions: ClassVar[range] = range(1)
 
-    async def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+    async def serve(
+        self, request: DescribeTransactionsRequest, context: RequestContext
+    ) -> DescribeTransactionsResponse:
         return {"transaction_states": [await self._described(str(i)) for i in request.transactional_ids]}
 
-    async def _described(self, transactional_id: str) -> dict[str, Any]:
+    async def _described(self, transactional_id: str) -> TransactionState:
         try:
             return _state_of(await self.transactions.describe(transactional_id))
         except Fault as fault:
@@ -39,7 +48,7 @@ class DescribeTransactions(Handler):
             }
 
 
-def _state_of(found: Transaction) -> dict[str, Any]:
+def _state_of(found: Transaction) -> TransactionState:
     topics: dict[str, list[int]] = {}
     for topic, index in sorted(found.partitions):
         topics.setdefault(topic, []).append(index)

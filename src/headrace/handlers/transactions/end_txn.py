@@ -6,7 +6,7 @@ v5 the answer carries the producer id and epoch to go on with (KIP-890 part 2: t
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from headrace.coordinators.txn.coordinator import TransactionCoordinator
 from headrace.handlers.dispatch.context import RequestContext
@@ -14,6 +14,10 @@ from headrace.handlers.dispatch.handler import Handler
 from headrace.handlers.transactions.fencing import as_old_clients_know_it
 from headrace.kernel.dataclass import dataclass
 from headrace.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from headrace.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+
 
 _FENCED_FROM_VERSION = 2
 _EPOCH_BUMP_FROM_VERSION = 5
@@ -26,7 +30,7 @@ class EndTxn(Handler):
     api_key: ClassVar[ApiKey] = ApiKey.END_TXN
     versions: ClassVar[range] = range(6)
 
-    async def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+    async def serve(self, request: EndTxnRequest, context: RequestContext) -> EndTxnResponse:
         answer = await self.transactions.end_transaction(
             request.transactional_id,
             request.producer_id,

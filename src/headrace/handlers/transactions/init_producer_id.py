@@ -7,7 +7,7 @@ Not done: v6, two-phase commit with an outside coordinator (KIP-939), which Kafk
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from headrace.coordinators.txn.coordinator import TransactionCoordinator
 from headrace.coordinators.txn.core.transaction import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Answer
@@ -19,6 +19,10 @@ from headrace.kernel.errors import ErrorCode
 from headrace.wire.apis import ApiKey
 from headrace.wire.codec import millis
 
+if TYPE_CHECKING:
+    from headrace.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+
 _FENCED_FROM_VERSION = 4
 
 
@@ -29,9 +33,9 @@ class InitProducerId(Handler):
     api_key: ClassVar[ApiKey] = ApiKey.INIT_PRODUCER_ID
     versions: ClassVar[range] = range(6)
 
-    async def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
-        producer_id = int(getattr(request, "producer_id", NO_PRODUCER_ID))
-        epoch = int(getattr(request, "producer_epoch", NO_PRODUCER_EPOCH))
+    async def serve(self, request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse:
+        producer_id = request.producer_id
+        epoch = request.producer_epoch
         if (producer_id == NO_PRODUCER_ID) != (epoch == NO_PRODUCER_EPOCH):
             answer = Answer(ErrorCode.invalid_request)
         else:

@@ -5,7 +5,7 @@ v0 filters by state and producer id · v1 by duration (KIP-994) · v2 by a patte
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from headrace.coordinators.group.core.consumer.regex import BadRegex, Regex
 from headrace.coordinators.txn.coordinator import TransactionCoordinator
@@ -16,6 +16,9 @@ from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.wire.apis import ApiKey
 
+if TYPE_CHECKING:
+    from headrace.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+
 
 @dataclass(frozen=True)
 class ListTransactions(Handler):
@@ -24,12 +27,12 @@ class ListTransactions(Handler):
     api_key: ClassVar[ApiKey] = ApiKey.LIST_TRANSACTIONS
     versions: ClassVar[range] = range(3)
 
-    async def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+    async def serve(self, request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
         wanted = ListFilter(
             frozenset(int(i) for i in request.producer_id_filters),
             tuple(str(label) for label in request.state_filters),
-            int(getattr(request, "duration_filter", -1)),
-            _compiled(getattr(request, "transactional_id_pattern", None)),
+            request.duration_filter,
+            _compiled(request.transactional_id_pattern),
         )
         found = await self.transactions.transactions(wanted)
         return {

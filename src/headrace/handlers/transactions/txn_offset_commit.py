@@ -7,7 +7,7 @@ Before v2 a loading coordinator is told as one that is not available: those clie
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from headrace.cluster.view import ClusterView
 from headrace.coordinators.group.coordinator import GroupCoordinator
@@ -22,6 +22,15 @@ from headrace.kernel.errors import ErrorCode, Fault
 from headrace.kernel.ids import GROUP_METADATA_TOPIC, TopicPartition
 from headrace.wire.apis import ApiKey
 from headrace.wire.offset_commit import PartitionCommit
+
+if TYPE_CHECKING:
+    from headrace.wire.messages.txn_offset_commit import (
+        TxnOffsetCommitRequest,
+        TxnOffsetCommitRequestPartition,
+        TxnOffsetCommitRequestTopic,
+        TxnOffsetCommitResponse,
+    )
+
 
 _KNOWS_LOADING_FROM: Final = 2
 _KNOWS_ABORTABLE_FROM: Final = 4
@@ -48,7 +57,7 @@ class TxnOffsetCommit(Handler):
     api_key: ClassVar[ApiKey] = ApiKey.TXN_OFFSET_COMMIT
     versions: ClassVar[range] = range(6)
 
-    async def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
+    async def serve(self, request: TxnOffsetCommitRequest, context: RequestContext) -> TxnOffsetCommitResponse:
         image = self.view.current
         outcomes: Outcomes = {
             (str(topic.name), int(p.partition_index)): ErrorCode.none
@@ -62,12 +71,14 @@ class TxnOffsetCommit(Handler):
             outcomes |= await self._commit(request, context.version, known)
         return _answer(request, outcomes, context.version)
 
-    def refuse(self, request: Any, context: RequestContext, error_code: int, message: str) -> dict[str, Any]:
+    def refuse(
+        self, request: TxnOffsetCommitRequest, context: RequestContext, error_code: int, message: str
+    ) -> TxnOffsetCommitResponse:
         code = ErrorCode(error_code)
         outcomes = {(str(t.name), int(p.partition_index)): code for t in request.topics for p in t.partitions}
         return _answer(request, outcomes, context.version)
 
-    async def _commit(self, request: Any, version: int, known: set[tuple[str, int]]) -> Outcomes:
+    async def _commit(self, request: TxnOffsetCommitRequest, version: int, known: set[tuple[str, int]]) -> Outcomes:
         if not request.group_id:
             return dict.fromkeys(known, ErrorCode.invalid_group_id)
         error = await self._verified(request, version)
@@ -75,9 +86,9 @@ class TxnOffsetCommit(Handler):
             return dict.fromkeys(known, error)
         commit = CommitRequest(
             str(request.group_id),
-            str(getattr(request, "member_id", "")),
-            getattr(request, "group_instance_id", None),
-            int(getattr(request, "generation_id", -1)),
+            request.member_id,
+            request.group_instance_id,
+            request.generation_id,
             [
                 _topic_commit(
                     topic, self.view, [p for p in topic.partitions if (topic.name, p.partition_index) in known]
@@ -95,7 +106,7 @@ class TxnOffsetCommit(Handler):
             return dict.fromkeys(known, fault.code)
         return {where: ErrorCode.offset_metadata_too_large if where in too_long else ErrorCode.none for where in known}
 
-    async def _verified(self, request: Any, version: int) -> ErrorCode:
+    async def _verified(self, request: TxnOffsetCommitRequest, version: int) -> ErrorCode:
         where = TopicPartition(GROUP_METADATA_TOPIC, self.groups.runtime.partition_of(request.group_id))
         producer_id, epoch = int(request.producer_id), int(request.producer_epoch)
         if self.verification.is_open(where, producer_id, epoch):
@@ -117,7 +128,9 @@ class TxnOffsetCommit(Handler):
         return error
 
 
-def _topic_commit(topic: Any, view: ClusterView, partitions: list[Any]) -> TopicCommit:
+def _topic_commit(
+    topic: TxnOffsetCommitRequestTopic, view: ClusterView, partitions: list[TxnOffsetCommitRequestPartition]
+) -> TopicCommit:
     info = view.current.topics.get(topic.name)
     return TopicCommit(
         str(topic.name),
@@ -126,7 +139,7 @@ def _topic_commit(topic: Any, view: ClusterView, partitions: list[Any]) -> Topic
             PartitionCommit(
                 int(p.partition_index),
                 int(p.committed_offset),
-                int(getattr(p, "committed_leader_epoch", -1)),
+                p.committed_leader_epoch,
                 p.committed_metadata or "",
             )
             for p in partitions
@@ -134,7 +147,7 @@ def _topic_commit(topic: Any, view: ClusterView, partitions: list[Any]) -> Topic
     )
 
 
-def _answer(request: Any, outcomes: Outcomes, version: int) -> dict[str, Any]:
+def _answer(request: TxnOffsetCommitRequest, outcomes: Outcomes, version: int) -> TxnOffsetCommitResponse:
     def code(error: ErrorCode) -> int:
         if error is ErrorCode.coordinator_load_in_progress and version < _KNOWS_LOADING_FROM:
             return int(ErrorCode.coordinator_not_available)

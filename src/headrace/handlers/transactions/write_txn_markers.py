@@ -7,7 +7,7 @@ For brokers, where they have a listener of their own (`replica_only`).
 from __future__ import annotations
 
 import asyncio
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from headrace.coordinators.txn.marker_writer import EndMarker, MarkerWriter
 from headrace.handlers.dispatch.context import RequestContext
@@ -17,6 +17,14 @@ from headrace.kernel.errors import ErrorCode
 from headrace.kernel.ids import TopicPartition
 from headrace.wire.apis import ApiKey
 
+if TYPE_CHECKING:
+    from headrace.wire.messages.write_txn_markers import (
+        WritableTxnMarkerResult,
+        WritableTxnMarkerTopicResult,
+        WriteTxnMarkersRequest,
+        WriteTxnMarkersResponse,
+    )
+
 
 @dataclass(frozen=True)
 class WriteTxnMarkers(Handler):
@@ -25,42 +33,51 @@ class WriteTxnMarkers(Handler):
     api_key: ClassVar[ApiKey] = ApiKey.WRITE_TXN_MARKERS
     versions: ClassVar[range] = range(1, 3)
 
-    async def serve(self, request: Any, context: RequestContext) -> dict[str, Any]:
-        begun: list[dict[str, Any]] = []
+    async def serve(self, request: WriteTxnMarkersRequest, context: RequestContext) -> WriteTxnMarkersResponse:
+        begun: list[tuple[int, list[tuple[str, list[tuple[int, ErrorCode | asyncio.Future[ErrorCode]]]]]]] = []
         for wanted in request.markers:
             marker = EndMarker(
                 int(wanted.producer_id),
                 int(wanted.producer_epoch),
                 bool(wanted.transaction_result),
                 int(wanted.coordinator_epoch),
-                int(getattr(wanted, "transaction_version", 0)),
+                wanted.transaction_version,
             )
             # All are appended before any is awaited: one slow partition must not hold the others back.
             begun.append(
-                {
-                    "producer_id": marker.producer_id,
-                    "topics": [
-                        {
-                            "name": str(topic.name),
-                            "partitions": [
-                                (int(i), self.writer.write(TopicPartition(str(topic.name), int(i)), marker))
+                (
+                    marker.producer_id,
+                    [
+                        (
+                            topic.name,
+                            [
+                                (i, self.writer.write(TopicPartition(topic.name, i), marker))
                                 for i in topic.partition_indexes
                             ],
-                        }
+                        )
                         for topic in wanted.topics
                     ],
-                }
+                )
             )
-        for result in begun:
-            for topic in result["topics"]:
-                topic["partitions"] = [
-                    {"partition_index": index, "error_code": int(await _outcome(written))}
-                    for index, written in topic["partitions"]
-                ]
-        return {"markers": begun}
+        markers: list[WritableTxnMarkerResult] = []
+        for producer_id, topics in begun:
+            results: list[WritableTxnMarkerTopicResult] = [
+                {
+                    "name": name,
+                    "partitions": [
+                        {"partition_index": index, "error_code": int(await _outcome(written))}
+                        for index, written in partitions
+                    ],
+                }
+                for name, partitions in topics
+            ]
+            markers.append({"producer_id": producer_id, "topics": results})
+        return {"markers": markers}
 
-    def refuse(self, request: Any, context: RequestContext, error_code: int, message: str) -> dict[str, Any]:
-        markers = [
+    def refuse(
+        self, request: WriteTxnMarkersRequest, context: RequestContext, error_code: int, message: str
+    ) -> WriteTxnMarkersResponse:
+        markers: list[WritableTxnMarkerResult] = [
             {
                 "producer_id": int(marker.producer_id),
                 "topics": [
