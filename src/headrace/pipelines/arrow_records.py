@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -54,8 +54,7 @@ def arrow_schema(include_headers: bool) -> pa.Schema:
     return pa.schema([*_PLAIN_FIELDS, pa.field("headers", HEADERS_TYPE)] if include_headers else _PLAIN_FIELDS)
 
 
-@dataclass(frozen=True, slots=True)
-class _Batch:
+class _Batch(NamedTuple):
     """One data batch that is to be read: its record bytes, and what its records are relative to."""
 
     payload: memoryview
@@ -63,7 +62,7 @@ class _Batch:
     base_offset: int
     base_timestamp_ms: int
     append_time_ms: int | None
-    count: int
+    record_count: int
 
 
 @dataclass(frozen=True)
@@ -120,7 +119,7 @@ class Decoder:
         buffer, begins = _one_buffer(chunk, group)
         starts, ends = _walk(buffer, begins, group)
         bytes_ = np.frombuffer(buffer, np.uint8)
-        counts = np.array([batch.count for batch in group])
+        counts = np.array([batch.record_count for batch in group])
         fields = _fields(bytes_, starts, ends)
         offsets = fields.offset_delta + np.repeat(np.array([b.base_offset for b in group], np.int64), counts)
         base_ts = np.array(
@@ -167,9 +166,9 @@ def _walk(buffer: memoryview | bytes, begins: list[int], group: list[_Batch]) ->
     found: list[Ints] = []
     for begin, batch in zip(begins, group, strict=True):
         stop = begin + len(batch.payload)
-        at, places = _equal_steps(bytes_, begin, stop, batch.count)
+        at, places = _equal_steps(bytes_, begin, stop, batch.record_count)
         found += places
-        left = batch.count - sum(map(len, places))
+        left = batch.record_count - sum(map(len, places))
         singly: list[int] = []
         note = singly.append
         try:

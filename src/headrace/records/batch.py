@@ -42,6 +42,7 @@ NO_LEADER_EPOCH: Final = -1
 NO_TIMESTAMP: Final = -1
 MAX_SEQUENCE: Final = 0x7FFFFFFF
 
+_CODECS: Final = {codec.value: codec for codec in Codec}
 _I64: Final = struct.Struct(">q")
 _I32: Final = struct.Struct(">i")
 _U32: Final = struct.Struct(">I")
@@ -125,10 +126,10 @@ class BatchView:
 
     @property
     def codec(self) -> Codec:
-        try:
-            return Codec(self.attributes & CODEC_MASK)
-        except ValueError:
-            raise CorruptBatch(f"compression codec {self.attributes & CODEC_MASK}: must be 0 to 4") from None
+        found = _CODECS.get(self.attributes & CODEC_MASK)
+        if found is None:
+            raise CorruptBatch(f"compression codec {self.attributes & CODEC_MASK}: must be 0 to 4")
+        return found
 
     @property
     def is_transactional(self) -> bool:

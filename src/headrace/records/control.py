@@ -12,7 +12,10 @@ from typing import Final
 
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import CorruptBatch
+from headrace.records.batch import BatchView
 from headrace.records.builder import Record, build_batch
+from headrace.records.reader import opened_section
+from headrace.records.varint import read_varint
 
 _KEY: Final = struct.Struct(">hh")
 _VALUE: Final = struct.Struct(">hi")
@@ -51,14 +54,32 @@ def build_end_txn_marker(
 
 def read_control(record: Record) -> ControlRecord:
     """What a control record says; a type or version newer than ours is UNKNOWN, which readers pass over."""
-    if record.key is None or len(record.key) < _KEY.size:
-        raise CorruptBatch(f"control record at offset {record.offset}: its key is not four bytes")
-    version, kind = _KEY.unpack_from(record.key)
-    if version < 0:
-        raise CorruptBatch(f"control record at offset {record.offset}: key version {version}")
+    kind = _type_in(record.key, record.offset)
     if kind not in (ControlType.ABORT, ControlType.COMMIT):
-        known = kind in ControlType._value2member_map_
-        return ControlRecord(ControlType(kind) if known else ControlType.UNKNOWN, -1)
+        return ControlRecord(kind, -1)
     if record.value is None or len(record.value) < _VALUE.size:
         raise CorruptBatch(f"control record at offset {record.offset}: its value is not six bytes")
-    return ControlRecord(ControlType(kind), _VALUE.unpack_from(record.value)[1])
+    return ControlRecord(kind, _VALUE.unpack_from(record.value)[1])
+
+
+def control_type(batch: BatchView) -> ControlType | None:
+    """What the first record of a control batch says, read from its key alone; None when compaction has taken the record
+    and kept the batch, which is the last of its producer."""
+    if batch.record_count == 0:
+        return None
+    section = opened_section(batch)
+    # Length, attributes, timestamp delta, offset delta, length of the key.
+    _, at = read_varint(section, 0)
+    _, at = read_varint(section, at + 1)
+    _, at = read_varint(section, at)
+    length, at = read_varint(section, at)
+    return _type_in(section[at : at + max(length, 0)], batch.base_offset)
+
+
+def _type_in(key: bytes | None, offset: int) -> ControlType:
+    if key is None or len(key) < _KEY.size:
+        raise CorruptBatch(f"control record at offset {offset}: its key is not four bytes")
+    version, kind = _KEY.unpack_from(key)
+    if version < 0:
+        raise CorruptBatch(f"control record at offset {offset}: key version {version}")
+    return ControlType(kind) if kind in ControlType._value2member_map_ else ControlType.UNKNOWN

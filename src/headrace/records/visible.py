@@ -22,8 +22,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from headrace.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchView, batches
-from headrace.records.control import ControlType, read_control
-from headrace.records.reader import iter_records
+from headrace.records.control import ControlType, control_type
 
 END_OF_LOG: Final = 1 << 63
 
@@ -46,16 +45,10 @@ class AbortedTransactions:
         if batch.producer_id not in open_:
             return False
         if batch.attributes & CONTROL_BIT:
-            if _is_abort_marker(batch):
+            if control_type(batch) is ControlType.ABORT:
                 open_.remove(batch.producer_id)
             return False
         return batch.attributes & TRANSACTIONAL_BIT != 0
-
-
-def _is_abort_marker(batch: BatchView) -> bool:
-    """Compaction leaves a control batch without records where it is the last batch of its producer."""
-    record = next(iter_records(batch), None)
-    return record is not None and read_control(record).type is ControlType.ABORT
 
 
 def visible_batches(

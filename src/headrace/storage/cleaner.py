@@ -23,8 +23,7 @@ from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import CorruptBatch
 from headrace.records import raw
 from headrace.records.batch import BatchView
-from headrace.records.control import ControlType, read_control
-from headrace.records.reader import read_records
+from headrace.records.control import ControlType, control_type
 from headrace.storage.core.cleaned_transactions import CleanedTransactions
 from headrace.storage.core.compaction import Dirt, SegmentFacts, assess, group
 from headrace.storage.files import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, sync_directory
@@ -281,10 +280,8 @@ def _aborted(segments: Sequence[Segment]) -> list[AbortedTransaction]:
 
 def _is_commit(batch: BatchView) -> bool | None:
     """Whether the marker commits; None for control records of other kinds and for a marker already emptied."""
-    if batch.record_count == 0:
-        return None
-    kind = read_control(read_records(batch)[0]).type
-    return {ControlType.COMMIT: True, ControlType.ABORT: False}.get(kind)
+    kind = control_type(batch)
+    return kind is ControlType.COMMIT if kind in (ControlType.COMMIT, ControlType.ABORT) else None
 
 
 def _is_producers_last(job: Job, batch: BatchView) -> bool:
