@@ -14,7 +14,7 @@ from typing import Any
 
 from headrace.client.blocking import LATEST, READ_COMMITTED, READ_UNCOMMITTED, BlockingClient, TopicPartitionPair
 from headrace.client.blocking_connection import BlockingConnection
-from headrace.kernel.errors import ErrorCode
+from headrace.kernel.errors import ErrorCode, Refused
 from headrace.records.builder import Record, build_batch
 from headrace.records.compression import Codec
 from headrace.wire import codec
@@ -140,7 +140,11 @@ def produce(
 
 def _asked(connect: Any, api: int, version: int, body: dict[str, Any], error_of: Any) -> Any:
     def attempt() -> Any:
-        connection: BlockingConnection = connect()
+        try:
+            connection: BlockingConnection = connect()
+        except Refused as refused:
+            assert refused.code in _TRY_AGAIN, refused
+            return None
         _, answer = codec.read_response(api, version, connection.exchange_raw(api, version, body))
         code = error_of(answer)
         assert code is ErrorCode.none or code in _TRY_AGAIN, f"API {api} v{version}: {code.name}"
