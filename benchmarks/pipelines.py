@@ -16,9 +16,9 @@ from typing import Any
 
 from benchmarks.report import Row
 from benchmarks.servers import Headrace, Kafka, Server
-from headrace.client.blocking import LATEST, READ_COMMITTED, BlockingClient
-from headrace.client.blocking_fetch import FetchSettings, FetchStream
-from headrace.client.blocking_produce import BatchProducer, Section
+from headrace.client.blocking.client import LATEST, READ_COMMITTED, BlockingClient
+from headrace.client.blocking.fetch import FetchSettings, FetchStream
+from headrace.client.blocking.produce import BatchProducer, Section
 from headrace.pipelines.connector_jars import fetch_jars
 from headrace.pipelines.progress import write_records
 from headrace.pipelines.session import spark_session

@@ -17,8 +17,8 @@ import pytest
 from headrace.cli.kafka_tools import console_consumer
 from headrace.cli.kafka_tools.running import guarded
 from headrace.cli.reading import Span, read
-from headrace.client.blocking import LATEST, READ_COMMITTED, BlockingClient
-from headrace.client.blocking_fetch import FetchSettings, fetched_records
+from headrace.client.blocking.client import LATEST, READ_COMMITTED, BlockingClient
+from headrace.client.blocking.fetch import FetchSettings, fetched_records
 from headrace.kernel.ids import TopicPartition as Place
 from headrace.pipelines.demo import TopicReader
 from headrace.pipelines.dlq import list_dead_letters, retry_dead_letters

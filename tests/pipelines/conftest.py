@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from headrace.client.blocking import BlockingClient
-from headrace.client.blocking_produce import BatchProducer, Section, Transaction
+from headrace.client.blocking.client import BlockingClient
+from headrace.client.blocking.produce import BatchProducer, Section, Transaction
 from headrace.pipelines.connector_jars import cached_jars, fetch_jars
 from headrace.pipelines.errors import PipelineError
 from headrace.pipelines.java import JavaMissing, find_java

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from headrace.client.blocking import EARLIEST, LATEST, READ_COMMITTED, BlockingClient
-from headrace.client.blocking_fetch import FetchSettings, FetchStream
+from headrace.client.blocking.client import EARLIEST, LATEST, READ_COMMITTED, BlockingClient
+from headrace.client.blocking.fetch import FetchSettings, FetchStream
 from headrace.pipelines.arrow_records import Decoder
 
 _CONNECTOR_CHECKPOINT = "storage/checkpoints/copy"

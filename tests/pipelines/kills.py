@@ -25,8 +25,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headrace.client.blocking import BlockingClient
-from headrace.client.blocking_produce import BatchProducer, Section
+from headrace.client.blocking.client import BlockingClient
+from headrace.client.blocking.produce import BatchProducer, Section
 from headrace.records.batch import HEADER_BYTES
 from headrace.records.builder import Record, build_batch
 from tests.pipelines.copy_targets import CopyTarget, TopicTarget, copy_target

@@ -6,8 +6,8 @@ import itertools
 from pathlib import Path
 from typing import Any
 
-from headrace.client.blocking import READ_COMMITTED
-from headrace.client.blocking_fetch import FetchSettings, fetched_records
+from headrace.client.blocking.client import READ_COMMITTED
+from headrace.client.blocking.fetch import FetchSettings, fetched_records
 from headrace.pipelines.mirror import load_mirror, mirror_run
 from tests.pipelines.conftest import Cluster
 from tests.support.committed_readers import assert_readers_agree, truth

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from headrace.cli.reference import commands, examples
-from headrace.client.blocking import BlockingClient
+from headrace.client.blocking.client import BlockingClient
 from headrace.pipelines.java import JavaMissing, find_java
 from headrace.testing import RunningBroker, broker
 from tests.support import effort

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headrace.client.blocking import BlockingClient
+from headrace.client.blocking.client import BlockingClient
 from headrace.pipelines.errors import PipelineError
 from headrace.pipelines.mirror import HEADER, load_mirror, mirror_run, translate_group
 from headrace.testing.process import broker_process

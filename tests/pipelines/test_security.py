@@ -11,9 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from headrace.cli.pipeline import app
-from headrace.client.blocking import BlockingClient
-from headrace.client.blocking_produce import Transaction
-from headrace.client.blocking_security import Security
+from headrace.client.blocking.client import BlockingClient
+from headrace.client.blocking.produce import Transaction
+from headrace.client.blocking.security import Security
 from headrace.kernel.errors import Fault
 from headrace.pipelines.connectors import load_pipeline, pipeline_run
 from headrace.records.builder import Record

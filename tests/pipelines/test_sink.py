@@ -164,8 +164,8 @@ def test_a_slot_skips_what_its_ledger_has_and_a_stale_attempt_is_fenced(cluster:
 
 
 def values_of(cluster: Cluster, topic: str) -> Counter[bytes]:
-    from headrace.client.blocking import LATEST, READ_COMMITTED
-    from headrace.client.blocking_fetch import FetchSettings, FetchStream
+    from headrace.client.blocking.client import LATEST, READ_COMMITTED
+    from headrace.client.blocking.fetch import FetchSettings, FetchStream
     from headrace.pipelines.arrow_records import Decoder
 
     end = cluster.client.list_offsets({(topic, 0): LATEST})[(topic, 0)]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from headrace.client.blocking import BlockingClient
+from headrace.client.blocking.client import BlockingClient
 from headrace.pipelines.errors import PipelineError
 from headrace.pipelines.options import SinkOptions
 from headrace.pipelines.sink import ledger_group, write_slot

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.errors import PySparkException
 
-from headrace.client.blocking_produce import Transaction
+from headrace.client.blocking.produce import Transaction
 from headrace.records.compression import Codec
 from tests.pipelines.conftest import Cluster, records
 

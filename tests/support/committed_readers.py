@@ -9,8 +9,8 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as AiokafkaPartition
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from headrace.client.blocking import READ_COMMITTED, BlockingClient
-from headrace.client.blocking_fetch import FetchSettings, fetched_records
+from headrace.client.blocking.client import READ_COMMITTED, BlockingClient
+from headrace.client.blocking.fetch import FetchSettings, fetched_records
 from headrace.pipelines.offsets import OffsetRange
 from headrace.pipelines.options import SourceOptions
 from headrace.pipelines.source import RangePartition, read_range

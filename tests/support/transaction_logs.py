@@ -12,8 +12,8 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.client.blocking import LATEST, READ_COMMITTED, READ_UNCOMMITTED, BlockingClient, TopicPartitionPair
-from headrace.client.blocking_connection import BlockingConnection
+from headrace.client.blocking.client import LATEST, READ_COMMITTED, READ_UNCOMMITTED, BlockingClient, TopicPartitionPair
+from headrace.client.blocking.connection import BlockingConnection
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.records.builder import Record, build_batch
 from headrace.records.compression import Codec

@@ -13,8 +13,8 @@ from headrace.cli.connecting import bootstrap_address, key_values
 from headrace.cli.contexts import address_of
 
 if TYPE_CHECKING:
-    from headrace.client.blocking import BlockingClient
-    from headrace.client.blocking_security import Security
+    from headrace.client.blocking.client import BlockingClient
+    from headrace.client.blocking.security import Security
     from headrace.pipelines.spec import PipelineSpec
 
 Directory = Annotated[Path, typer.Argument(help="The pipeline's directory, or a connector's file.", metavar="DIR")]
@@ -78,6 +78,6 @@ def security_for(command_config: Path | None) -> Security:
 
 def cluster_client(bootstrap: str | None, command_config: Path | None) -> BlockingClient:
     """A client of the cluster that is named, else of the current context."""
-    from headrace.client.blocking import BlockingClient
+    from headrace.client.blocking.client import BlockingClient
 
     return BlockingClient(bootstrap_address(bootstrap), security=security_for(command_config))

@@ -1,1 +1,9 @@
-"""A small Kafka wire client for broker-to-broker calls, the command line and pipelines."""
+"""A small Kafka wire client. In reading order:
+
+`errors`           what can go wrong between a client and a broker, beyond error codes
+`connection`       one asyncio connection to one broker
+`cluster_client`   requests to the right broker of a cluster; one connection to each
+`offsets`          offsets of many partitions at once
+`topic_names`      the names of all topics by one exchange on a plain socket
+`blocking`         the same for programs without an event loop: Spark's workers
+"""

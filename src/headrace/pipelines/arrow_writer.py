@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.client.blocking_produce import Section
+from headrace.client.blocking.produce import Section
 from headrace.pipelines.errors import PipelineError
 from headrace.records.varint import write_varint
 

@@ -17,8 +17,8 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from headrace.client.blocking import BlockingClient
-from headrace.client.blocking_security import Security
+from headrace.client.blocking.client import BlockingClient
+from headrace.client.blocking.security import Security
 from headrace.kernel.errors import Fault
 from headrace.pipelines.errors import OptionError, PipelineError
 from headrace.pipelines.spec import BOOTSTRAP, PipelineSpec

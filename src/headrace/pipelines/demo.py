@@ -27,8 +27,8 @@ from typing import Any, Final
 from rich.console import Console
 from rich.live import Live
 
-from headrace.client.blocking import EARLIEST, LATEST, READ_COMMITTED, BlockingClient
-from headrace.client.blocking_fetch import FetchSettings, fetched_records
+from headrace.client.blocking.client import EARLIEST, LATEST, READ_COMMITTED, BlockingClient
+from headrace.client.blocking.fetch import FetchSettings, fetched_records
 from headrace.kernel.errors import Fault
 from headrace.pipelines.demo_screen import (
     INPUT_TOPIC,

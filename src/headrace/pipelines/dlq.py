@@ -11,9 +11,9 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
-from headrace.client.blocking import EARLIEST, LATEST, READ_COMMITTED, BlockingClient, TopicPartitionPair
-from headrace.client.blocking_fetch import FetchSettings, fetched_records
-from headrace.client.blocking_produce import BatchProducer, Section, Transaction
+from headrace.client.blocking.client import EARLIEST, LATEST, READ_COMMITTED, BlockingClient, TopicPartitionPair
+from headrace.client.blocking.fetch import FetchSettings, fetched_records
+from headrace.client.blocking.produce import BatchProducer, Section, Transaction
 from headrace.kernel.ids import partition_for_key
 from headrace.pipelines.dlq_names import ERROR_HEADER, RETRIES_HEADER, SUFFIX, TOPIC_HEADER
 from headrace.pipelines.errors import PipelineError

@@ -25,8 +25,8 @@ from pyspark.pipelines.flow import Flow
 from pyspark.pipelines.source_code_location import SourceCodeLocation
 from pyspark.sql import functions as f
 
-from headrace.client.blocking import EARLIEST, LATEST, READ_COMMITTED, BlockingClient, TopicPartitionPair
-from headrace.client.blocking_fetch import FetchSettings, fetched_records
+from headrace.client.blocking.client import EARLIEST, LATEST, READ_COMMITTED, BlockingClient, TopicPartitionPair
+from headrace.client.blocking.fetch import FetchSettings, fetched_records
 from headrace.pipelines.brokers import as_options, in_configuration, security_of
 from headrace.pipelines.errors import OptionError, PipelineError, nearest
 from headrace.pipelines.graph import BatchSink, PipelineGraph

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from headrace.client.blocking import EARLIEST, LATEST, BlockingClient, TopicPartitionPair
+from headrace.client.blocking.client import EARLIEST, LATEST, BlockingClient, TopicPartitionPair
 from headrace.kernel.ids import uuid_to_text
 from headrace.pipelines.brokers import client_of
 from headrace.pipelines.checkpoint import Checkpoint

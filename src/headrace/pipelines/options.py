@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from headrace.client.blocking import READ_COMMITTED, READ_UNCOMMITTED, parse_addresses
-from headrace.client.blocking_security import Security
+from headrace.client.blocking.client import READ_COMMITTED, READ_UNCOMMITTED, parse_addresses
+from headrace.client.blocking.security import Security
 from headrace.kernel.errors import Fault
 from headrace.pipelines.errors import OptionError, nearest
 from headrace.pipelines.offsets import (

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from headrace.client.blocking import EARLIEST, LATEST, BlockingClient
+from headrace.client.blocking.client import EARLIEST, LATEST, BlockingClient
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.kernel.ids import uuid_to_text
 from headrace.pipelines.errors import OptionError, PipelineError

@@ -16,10 +16,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from headrace.client.blocking import EARLIEST, LATEST, BlockingClient, TopicPartitionPair
-from headrace.client.blocking_fetch import FetchSettings, fetched_records
-from headrace.client.blocking_produce import BatchProducer, Section
-from headrace.client.blocking_security import Security
+from headrace.client.blocking.client import EARLIEST, LATEST, BlockingClient, TopicPartitionPair
+from headrace.client.blocking.fetch import FetchSettings, fetched_records
+from headrace.client.blocking.produce import BatchProducer, Section
+from headrace.client.blocking.security import Security
 from headrace.kernel.errors import Fault
 from headrace.pipelines.offsets import offsets_to_json
 from headrace.records.batch import HEADER_BYTES

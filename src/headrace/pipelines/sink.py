@@ -31,8 +31,8 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructType
 
-from headrace.client.blocking import BlockingClient, is_retriable
-from headrace.client.blocking_produce import BatchProducer, Fenced, Transaction
+from headrace.client.blocking.client import BlockingClient, is_retriable
+from headrace.client.blocking.produce import BatchProducer, Fenced, Transaction
 from headrace.kernel.errors import Fault
 from headrace.pipelines.arrow_writer import Ints, encode_headers, partitions_for_keys, sections
 from headrace.pipelines.errors import OptionError, PipelineError, nearest

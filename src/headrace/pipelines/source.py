@@ -29,7 +29,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from headrace.client.blocking_fetch import FetchSettings, FetchStalled, FetchStream
+from headrace.client.blocking.fetch import FetchSettings, FetchStalled, FetchStream
 from headrace.kernel.errors import Fault, OffsetOutOfRange
 from headrace.pipelines.errors import DataLossError, PipelineError
 from headrace.pipelines.offsets import OffsetRange, TopicPartitionPair, limit_offsets, offsets_to_json, split_ranges

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Hashable
 from typing import Any, Final, TypeVar
 
-from headrace.client.blocking import BlockingClient
+from headrace.client.blocking.client import BlockingClient
 from headrace.pipelines.options import Cluster
 
 _clients: dict[tuple[int, Cluster], BlockingClient] = {}

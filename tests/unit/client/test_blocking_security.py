@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.client.blocking_security import Security
+from headrace.client.blocking.security import Security
 from headrace.kernel.errors import Refused
 
 _SCRAM = {"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-512"}

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.client.blocking_fetch import whole_batches
-from headrace.client.blocking_produce import BatchProducer, Section
+from headrace.client.blocking.fetch import whole_batches
+from headrace.client.blocking.produce import BatchProducer, Section
 from headrace.kernel.errors import CorruptBatch
 from headrace.kernel.ids import partition_for_key
 from headrace.pipelines.arrow_records import Decoder, arrow_schema

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.client.blocking import BlockingClient
+from headrace.client.blocking.client import BlockingClient
 from headrace.pipelines.checkpoint import Checkpoint
 from headrace.pipelines.demo import count_apart
 from headrace.pipelines.errors import OptionError, PipelineError, readable

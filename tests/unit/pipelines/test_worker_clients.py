@@ -10,7 +10,7 @@ from multiprocessing.connection import Connection
 
 import pytest
 
-from headrace.client.blocking_security import Security
+from headrace.client.blocking.security import Security
 from headrace.pipelines.options import Cluster
 from headrace.pipelines.worker_clients import client_for, remembered
 

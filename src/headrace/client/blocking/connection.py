@@ -11,7 +11,7 @@ import struct
 from collections.abc import Mapping
 from typing import Any, Final
 
-from headrace.client.blocking_security import Security
+from headrace.client.blocking.security import Security
 from headrace.client.errors import NoAnswer, Unreachable, Unsupported
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.wire import codec

@@ -22,13 +22,13 @@ from typing import Any, Final
 
 import crc32c
 
-from headrace.client.blocking import (
+from headrace.client.blocking.client import (
     BlockingClient,
     TopicPartitionPair,
     is_retriable,
     offset_topics,
 )
-from headrace.client.blocking_connection import BlockingConnection
+from headrace.client.blocking.connection import BlockingConnection
 from headrace.client.errors import NoAnswer, Unreachable
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 from headrace.records.batch import HEADER, HEADER_BYTES, LOG_OVERHEAD_BYTES, TRANSACTIONAL_BIT

@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
-from headrace.client.blocking_connection import BlockingConnection
-from headrace.client.blocking_security import Security
+from headrace.client.blocking.connection import BlockingConnection
+from headrace.client.blocking.security import Security
 from headrace.client.errors import Unreachable
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 

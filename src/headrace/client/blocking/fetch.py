@@ -16,13 +16,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from headrace.client.blocking import (
+from headrace.client.blocking.client import (
     READ_UNCOMMITTED,
     BlockingClient,
     TopicPartitionPair,
     is_retriable,
 )
-from headrace.client.blocking_connection import BlockingConnection
+from headrace.client.blocking.connection import BlockingConnection
 from headrace.kernel.errors import CorruptBatch, ErrorCode, OffsetOutOfRange, Refused
 from headrace.records.batch import BatchView
 from headrace.records.builder import Record
