@@ -7,7 +7,7 @@ DONE := $(VENV)/.done
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test quick check docs bench chaos simulate fuzz dist programs lock clean
+.PHONY: help setup run test quick check check-fast coverage docs docs-site bench chaos simulate fuzz dist programs lock clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,16 +48,29 @@ QUICK := tests/unit tests/conformance/test_confluent_kafka.py tests/conformance/
 quick: setup ## The tests to run while working; under 90 seconds on two cores
 	HEADRACE_EFFORT=quick $(PYTEST) -n 2 -q -m "not needs and not chaos" $(QUICK)
 
-check: setup ## Style, types, layers, generated pages
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check --quiet .
+check: check-fast ## Style, links, types, layers, generated pages
 	$(BIN)/mypy
 	@mkdir -p build
 	@$(BIN)/lint-imports --no-logo >build/lint-imports.txt 2>&1 || { cat build/lint-imports.txt; exit 1; }
 	$(BIN)/python tools/generated_pages.py --check
 
+check-fast: setup ## The part of check that takes seconds: style, and the links of every page
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/python tools/docs_site.py --check
+
+coverage: setup programs ## Branch coverage of src by every test, subprocesses included (TESTS=tests/unit measures a part)
+	rm -rf build/coverage
+	$(BIN)/coverage run -m pytest -n 2 $(TESTS)
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage html --quiet -d build/coverage/html
+	$(BIN)/coverage report
+
 docs: setup ## Writes the generated pages again
 	$(BIN)/python tools/generated_pages.py
+
+docs-site: setup ## The documentation as a site in build/site; search works without a network
+	$(BIN)/python tools/docs_site.py
 
 bench: setup ## Beside Apache Kafka on this machine: a table and build/bench/*.json
 	$(BIN)/python -m benchmarks.log

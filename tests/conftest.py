@@ -34,7 +34,7 @@ _MISSED = "missing program"
 _LACKS = re.compile(r"needs (?!root|the right)|Java|Maven|PostgreSQL")
 
 
-def _load_tool(name: str) -> ModuleType:
+def load_tool(name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, _ROOT / "tools" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
@@ -57,7 +57,7 @@ hypothesis.settings.register_profile("headrace", deadline=None, suppress_health_
 hypothesis.settings.register_profile("quick", hypothesis.settings.get_profile("headrace"), max_examples=20)
 hypothesis.settings.load_profile("quick" if effort.is_quick() else "headrace")
 
-_system_programs = _load_tool("system_programs")
+_system_programs = load_tool("system_programs")
 _known = _system_programs.programs()
 _PROGRAMS_OF = {"kafka": reference.missing_programs, "zookeeper": zookeeper.missing_programs}
 
