@@ -24,7 +24,7 @@ from headrace.cluster.core.changes import (
     TopicDeleted,
     apply,
 )
-from headrace.cluster.core.delta import diff
+from headrace.cluster.core.delta import deleted_topics, diff
 from headrace.cluster.core.image import BrokerInfo, ClusterImage, Endpoint, PartitionInfo, TopicInfo
 from headrace.cluster.view import ClusterView
 
@@ -119,3 +119,16 @@ def test_a_view_takes_newer_images_only_and_tells_everyone() -> None:
     view.publish(ClusterImage(version=4))
     assert seen == [(-1, 3)]
     assert view.current.version == 4
+
+
+def test_a_topic_counts_as_deleted_only_by_its_deletion() -> None:
+    """Group offsets, share state and logs of a deleted topic go; a topic whose nodes are lost keeps them."""
+    first, second = UUID(int=1), UUID(int=2)
+    info = PartitionInfo(1, 0, 0, (1,), (1,))
+    old = apply(ClusterImage(version=0), [TopicCreated(TopicInfo("a", first, (info,)))], 1)
+    assert deleted_topics(old, ClusterImage(version=9)) == {}
+    assert deleted_topics(old, apply(old, [TopicDeleted("a", first)], 2)) == {"a": first}
+    again = [TopicDeleted("a", first), TopicCreated(TopicInfo("a", second, (info,)))]
+    after = apply(old, again, 2)
+    assert deleted_topics(old, after) == {"a": first}
+    assert deleted_topics(after, apply(after, [FeatureSet("x", 1)], 3)) == {}

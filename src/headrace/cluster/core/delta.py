@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 from headrace.cluster.core.image import BrokerInfo, ClusterImage, ConfigResource, PartitionInfo, TopicInfo
 from headrace.kernel.dataclass import dataclass
@@ -53,6 +54,13 @@ def diff(old: ClusterImage, new: ClusterImage) -> ImageDelta:
         quotas_changed=old.quotas is not new.quotas and old.quotas != new.quotas,
         features_changed=old.features is not new.features and old.features != new.features,
     )
+
+
+def deleted_topics(old: ClusterImage, new: ClusterImage) -> dict[str, UUID]:
+    """Topics of `old` whose deletion `new` has replayed. A topic that is merely missing is not among them."""
+    if old.topics is new.topics:
+        return {}
+    return {name: topic.id for name, topic in old.topics.items() if topic.id in new.deleted_topics}
 
 
 def _changed_partitions(

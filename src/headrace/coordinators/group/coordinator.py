@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import Any, Final
 
 from headrace.cluster.core import features
+from headrace.cluster.core.delta import deleted_topics
 from headrace.cluster.core.image import ClusterImage
 from headrace.cluster.view import ClusterView
 from headrace.coordinators.codec.share_groups import NamedPartitions
@@ -109,13 +110,7 @@ class GroupCoordinator:
         self.runtime.follow(new)
         for hosted in self.runtime.hosted_shards():
             hosted.shard.image = new
-        if old.topics is new.topics:
-            return
-        gone = {
-            name: topic.id
-            for name, topic in old.topics.items()
-            if name not in new.topics or new.topics[name].id != topic.id
-        }
+        gone = deleted_topics(old, new)
         if not gone:
             return
         topic_ids = frozenset(gone.values())

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from headrace.cluster.core.delta import deleted_topics
 from headrace.cluster.core.image import ClusterImage
 from headrace.coordinators.codec.share_state import ShareKey, ShareSnapshot, StateBatch
 from headrace.coordinators.runtime.log import LOAD_BYTES, PartitionLog
@@ -61,9 +62,7 @@ class ShareStateCoordinator:
         self.runtime.follow(new)
         if self._pruning is None:
             self._pruning = asyncio.get_running_loop().call_later(self._prune_seconds, self._prune)
-        if old.topics is new.topics:
-            return
-        gone = {topic.id for topic in old.topics.values()} - {topic.id for topic in new.topics.values()}
+        gone = set(deleted_topics(old, new).values())
         for _, hosted in self.runtime.active_shards() if gone else ():
             if any(key.topic_id in gone for key in hosted.shard.queues):
                 try:
