@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from headrace.kernel.errors import CorruptBatch
-from headrace.records.batch import BatchView
+from headrace.kernel.errors import CorruptBatch, StorageFault
+from headrace.records.batch import HEADER_BYTES, BatchView
 from headrace.storage.core.roll import should_roll
 from headrace.storage.files import (
     INDEX_SUFFIX,
@@ -68,10 +68,13 @@ class Segment:
     def create(
         cls, directory: Path, base_offset: int, config: LogConfig, *, now_ms: int, suffix: str = "", active: bool = True
     ) -> Segment:
-        """A new, empty segment; files of the same name are emptied."""
+        """A new, empty segment. A data file of that name with a batch in it is not emptied: raises StorageFault."""
         segment = cls(directory, base_offset, config, suffix=suffix)
         segment.created_ms = now_ms
-        segment._file = SharedFile(segment.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        segment._file = SharedFile(segment.path, os.O_RDWR | os.O_CREAT)
+        if not suffix and os.pread(segment._file.fileno(), HEADER_BYTES, 0).strip(b"\0"):
+            raise StorageFault(f"{segment.path} holds records that the log does not know: restart the broker")
+        os.ftruncate(segment._file.fileno(), 0)
         segment.txn_index.reset()
         if active:
             segment._tune(config)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.kernel.errors import CorruptBatch, ErrorCode, Fault, OffsetOutOfRange
+from headrace.kernel.errors import CorruptBatch, ErrorCode, Fault, OffsetOutOfRange, StorageFault
 from headrace.records.batch import BatchView
 from headrace.records.builder import Record, build_batch
 from headrace.records.compression import Codec
@@ -354,3 +354,18 @@ def test_an_epoch_that_begins_costs_its_append_no_file(tmp_path: Path, monkeypat
     follower.close()
     for log in (leader, follower):
         assert log.leader_epochs.path.read_text() == "0\n2\n1 0\n2 1\n"
+
+
+def test_a_new_segment_never_empties_a_file_with_records(tmp_path: Path) -> None:
+    log = open_at(tmp_path / "orders-0")
+    append(log, a_batch(3))
+    foreign = tmp_path / "orders-0" / f"{3:020d}.log"
+    foreign.write_bytes(a_batch(5))
+    with pytest.raises(StorageFault, match=r"00003\.log holds records that the log does not know"):
+        log.roll()
+    assert foreign.read_bytes() == a_batch(5)
+    append(log, a_batch(1))
+    foreign.write_bytes(bytes(4096))
+    log.truncate_to(3)
+    log.roll()
+    assert append(log, a_batch(1)) == (3, 3), "space that was never written is used"
