@@ -16,6 +16,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from headrace.broker.connection_limits import connection_limits
 from headrace.broker.failed_disks import FailedDisks
 from headrace.broker.farewell import led_topics, until_nobody_sends_clients
 from headrace.broker.first_questions import answered
@@ -35,7 +36,7 @@ from headrace.config import Listeners as ListenerSettings
 from headrace.controller.member import ClusterMember, prepare_store
 from headrace.kernel.errors import Fault
 from headrace.net.connection import Connection
-from headrace.net.listener import CannotListen, ConnectionLimits, Listeners
+from headrace.net.listener import CannotListen, Listeners
 from headrace.net.replies import Reply
 from headrace.replication.service import topic_log_config
 from headrace.storage.log_dir import LogDir
@@ -93,7 +94,7 @@ class Broker:
         began = time.perf_counter()
         config = self.config
         self._loop = loop = asyncio.get_running_loop()
-        self.connections = Listeners(self._serve, _limits(config), loop)
+        self.connections = Listeners(self._serve, connection_limits(config), loop)
         self.listeners = self._bind(resolve_listeners(config))
         self._opened.append("connections")
         self._claim = claim = Claim(config)
@@ -131,7 +132,10 @@ class Broker:
         return self.parts.dispatcher.serve(frame, connection)
 
     def _limits_changed(self, config: BrokerConfig) -> None:
-        self.connections.limits = _limits(config)
+        try:
+            self.connections.limits = connection_limits(config)
+        except ConfigError as error:
+            log.error("the limits of connections stay as they were: %s", error)
 
     # --- steps ---
 
@@ -288,24 +292,6 @@ async def _with_id(config: BrokerConfig, claim: Claim, store: Store) -> BrokerCo
             raise ConfigError("broker.id", "-1", "must be set, because broker.id.generation.enable is false")
         found = await generated_broker_id(store, config.reserved_broker_max_id)
     return config.with_static({"broker.id": str(FIRST_BROKER_ID if found is None else found)})
-
-
-def _limits(config: BrokerConfig) -> ConnectionLimits:
-    overrides = {}
-    for pair in config.max_connections_per_ip_overrides or ():
-        address, _, count = str(pair).rpartition(":")
-        if address and count.isdigit():
-            overrides[address] = int(count)
-    return ConnectionLimits(
-        max_frame_bytes=config.socket_request_max_bytes,
-        max_connections=config.max_connections,
-        max_connections_per_ip=config.max_connections_per_ip,
-        per_ip_overrides=overrides,
-        idle_ms=config.connections_max_idle_ms,
-        send_buffer_bytes=config.socket_send_buffer_bytes,
-        # Kafka's default of 50 is small for clients that all come back at once after a restart.
-        backlog=max(ConnectionLimits.backlog, config.socket_listen_backlog_size),
-    )
 
 
 def _who_listens(listener: Listener) -> str:

@@ -7,7 +7,7 @@ import re
 from headrace.config.key import Rule
 
 _REPLICAS = re.compile(r"\d+:\d+\Z")
-_PER_ADDRESS = re.compile(r"\s*\S+\s*:\s*-?\d+\s*\Z")
+_PER_ADDRESS = re.compile(r"\s*\S+\s*:\s*\d+\s*\Z")
 _SERVER = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[\w.-]+)(:(?P<port>\d{1,5}))?\Z")
 _NODE_PATH = re.compile(r"[^/,\s]+(/[^/,\s]+)*\Z")
 _CLIENT_FACTS = (
