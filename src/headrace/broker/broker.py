@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Final
 from headrace.broker.connection_limits import connection_limits
 from headrace.broker.failed_disks import FailedDisks
 from headrace.broker.farewell import led_topics, until_nobody_sends_clients
-from headrace.broker.first_questions import answered
 from headrace.broker.housekeeping import Housekeeping, now_ms
 from headrace.broker.identity import FIRST_BROKER_ID, Claim
 from headrace.broker.live_config import LiveConfig
@@ -34,6 +33,7 @@ from headrace.cluster.view import ClusterView
 from headrace.config import BrokerConfig, ConfigError, Listener, resolve_listeners
 from headrace.config import Listeners as ListenerSettings
 from headrace.controller.member import ClusterMember, prepare_store
+from headrace.coordination.first_questions import answered
 from headrace.kernel.errors import Fault
 from headrace.net.connection import Connection
 from headrace.net.listener import CannotListen, Listeners
@@ -99,10 +99,15 @@ class Broker:
         self._opened.append("connections")
         self._claim = claim = Claim(config)
         self._store = store = await self._open_store(config, claim)
-        cluster_id = await answered("the cluster's id", lambda: prepare_store(store, claim.owner.cluster_id))
-        self.config = config = await answered("a broker id", partial(_with_id, config, claim, store))
+        patience_s = config.store_timeout_s
+        cluster_id = await answered(
+            "the cluster's id", lambda: prepare_store(store, claim.owner.cluster_id), within_s=patience_s
+        )
+        self.config = config = await answered(
+            "a broker id", partial(_with_id, config, claim, store), within_s=patience_s
+        )
         broker_id = config.broker_id
-        image = await answered("the cluster's image", lambda: load_image(store))
+        image = await answered("the cluster's image", lambda: load_image(store), within_s=patience_s)
         live = LiveConfig(config, broker_id)
         live.follow(ClusterImage(), image)
         self.log_dirs = await self._open_logs(live, image, cluster_id, claim)

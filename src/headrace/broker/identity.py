@@ -23,11 +23,11 @@ from headrace.broker.core.ownership import (
     check_alone,
     check_ensemble,
 )
-from headrace.broker.first_questions import answered
 from headrace.config import BrokerConfig
 from headrace.coordination import paths
 from headrace.coordination.embedded import EmbeddedStore
 from headrace.coordination.embedded_files import StoredTree, read_store
+from headrace.coordination.first_questions import answered
 from headrace.coordination.migration import MOVED_SUFFIX, existing_nodes, move_to_ensemble, put_away
 from headrace.coordination.store import Store, StoreFailed
 from headrace.storage.checkpoints import CorruptFile
@@ -129,12 +129,16 @@ class Claim:
     async def settle(self, zookeeper: ZooKeeperStore) -> None:
         """Checks the ensemble, and moves the state of an embedded store there. Raises StorageFault before anything is
         written."""
-        ensemble = await answered("the cluster's id", lambda: read_ensemble(zookeeper, _connect(self._config)))
+        ensemble = await answered(
+            "the cluster's id",
+            lambda: read_ensemble(zookeeper, _connect(self._config)),
+            within_s=self._config.store_timeout_s,
+        )
         step = check_ensemble(self.owner, ensemble)
         if step is Step.MOVE:
             await self._move(zookeeper)
         else:
-            await answered("the chroot", zookeeper.make_chroot)
+            await answered("the chroot", zookeeper.make_chroot, within_s=self._config.store_timeout_s)
         store = self.owner.store
         if step is not Step.SERVE and store is not None:
             put_away(Path(store.path))
@@ -147,8 +151,12 @@ class Claim:
         for directory in self.directories:
             if directory.is_online:
                 directory.save_identity(node_id=broker_id, cluster_id=self.owner.cluster_id, home=home)
-        await answered("the chroot", zookeeper.make_chroot)
-        await answered("the move of the state", lambda: move_to_ensemble(tree, zookeeper, broker_id))
+        await answered("the chroot", zookeeper.make_chroot, within_s=self._config.store_timeout_s)
+        await answered(
+            "the move of the state",
+            lambda: move_to_ensemble(tree, zookeeper, broker_id),
+            within_s=self._config.store_timeout_s,
+        )
 
 
 async def read_ensemble(store: Store, connect: str) -> EnsembleFacts:

@@ -123,15 +123,12 @@ class Membership:
         while True:
             session = self._store.session_id
             try:
-                await self._store.create(path, data, ephemeral=True)
-                node: Node | None = await self._store.get(path)
+                node = await self._claim(path, data)
             except (ConnectionLost, SessionExpired):
                 if time.monotonic() > deadline:
                     raise
                 await asyncio.sleep(_PAUSE)
                 continue
-            except NodeExists:
-                node = await self._store.exists(path)
             if node is not None and node.session_id == session and session != 0:
                 break
             if node is not None:
@@ -141,6 +138,14 @@ class Membership:
         logger.info("registered as broker %d with epoch %d", self.broker_id, self.epoch)
         for callback in self._callbacks:
             callback(self.epoch)
+
+    async def _claim(self, path: str, data: bytes) -> Node | None:
+        """The registration that is there now, ours or another's; None when another's has just gone."""
+        try:
+            await self._store.create(path, data, ephemeral=True)
+        except NodeExists:
+            pass
+        return await self._store.exists(path)
 
     async def _refuse_or_wait(self, node: Node, deadline: float, told: bool) -> None:
         """The id is taken: by a live broker (refuse), or by our own former self whose session has yet to end (wait)."""

@@ -101,6 +101,12 @@ class BrokerConfig(BrokerAttributes):
         return chosen
 
     @property
+    def store_timeout_s(self) -> float:
+        """How long a starting broker waits for ZooKeeper: to be connected, and for each answer that it needs."""
+        timeout_ms = self.zookeeper_connection_timeout_ms
+        return (self.zookeeper_session_timeout_ms if timeout_ms is None else timeout_ms) / 1000
+
+    @property
     def stands_alone(self) -> bool:
         """Whether this broker keeps its own coordination store instead of meeting others in ZooKeeper."""
         return not self["zookeeper.connect"]

@@ -26,6 +26,7 @@ from headrace.controller.controller import Controller
 from headrace.controller.core.config_changes import MIN_INSYNC
 from headrace.controller.leadership import Leadership
 from headrace.coordination import paths
+from headrace.coordination.first_questions import answered
 from headrace.coordination.store import Create, NodeExists, Op, Store, ensure_path
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.kernel.ids import new_topic_id, uuid_to_text
@@ -48,6 +49,7 @@ class ClusterMember:
         clean_start: bool,
     ) -> None:
         self.view = view
+        self._config = config
         self.controller = Controller(store, config)
         self.membership = Membership(store, broker, clean_start=clean_start)
         view.subscribe(lambda _, image: self.membership.known_to(image))
@@ -84,7 +86,9 @@ class ClusterMember:
 
     async def start(self, known: ClusterImage = EMPTY_IMAGE) -> None:
         """`known`: an image read earlier in this start, to be caught up with instead of read again."""
-        await self._follower.start(known)
+        await answered(
+            "the cluster's image", lambda: self._follower.start(known), within_s=self._config().store_timeout_s
+        )
         self._check_features(self.view.current)
         await self.membership.start()
         self._leadership.start()

@@ -59,8 +59,6 @@ _CLOSE_WITHIN: Final = 2.0
 
 async def open_zookeeper(config: BrokerConfig) -> ZooKeeperStore:
     """The ensemble that `zookeeper.connect` names. Waits for it, as long as `zookeeper.connection.timeout.ms` says."""
-    session_ms = config.zookeeper_session_timeout_ms
-    connect_ms = config.zookeeper_connection_timeout_ms
     user, password = config.zookeeper_digest_user, config.zookeeper_digest_password
     guarded = config.zookeeper_set_acl
     if guarded and not (user and password):
@@ -69,11 +67,11 @@ async def open_zookeeper(config: BrokerConfig) -> ZooKeeperStore:
         )
     store = ZooKeeperStore(
         (config.zookeeper_connect or "").replace(" ", ""),
-        session_timeout=session_ms / 1000,
+        session_timeout=config.zookeeper_session_timeout_ms / 1000,
         guarded=guarded,
         credentials=(user, password) if user and password else None,
     )
-    await store.connect((session_ms if connect_ms is None else int(connect_ms)) / 1000)
+    await store.connect(config.store_timeout_s)
     store.leave_a_will()
     return store
 
@@ -125,7 +123,7 @@ class ZooKeeperStore:
         logger.info("connecting to ZooKeeper at %s (for up to %g s)", self._connect_string, timeout)
         try:
             async with asyncio.timeout(timeout):
-                await self._connected.wait()
+                await self._until_it_serves()
         except TimeoutError:
             await self.close()
             raise StoreFailed(
@@ -137,6 +135,16 @@ class ZooKeeperStore:
             raise
         self._client.chroot = self._chroot
         self._heartbeat = asyncio.create_task(self._beat(), name="zookeeper heartbeat")
+
+    async def _until_it_serves(self) -> None:
+        """A server that is only starting accepts connections before it serves: only an answer says that it does."""
+        await self._connected.wait()
+        while True:
+            try:
+                await self._call(self._client.exists_async, "/")
+                return
+            except (ConnectionLost, SessionExpired):
+                await asyncio.sleep(_PAUSE)
 
     async def make_chroot(self) -> None:
         """Makes the node that all others are under, where it is missing. `connect` does not: a client that only reads

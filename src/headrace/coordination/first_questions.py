@@ -1,7 +1,9 @@
-"""What a broker asks of the coordination store before it is a member: again, where the connection breaks meanwhile.
+"""What a starting broker asks of the coordination store, and asks again when the connection breaks meanwhile.
 
-A member waits for its store as long as it takes. A broker that is only starting must not give up sooner, for one answer
-that was lost on a busy machine: each of these questions may be asked twice. But it must not hang for ever either.
+A broker may start together with its ZooKeeper, which accepts connections before it serves. So no step of the start may
+fail because one connection or session was lost: every question is one that may be asked twice, and is asked again for
+as long as the broker would wait for its first connection (`zookeeper.connection.timeout.ms`). A member waits for its
+store as long as it takes.
 """
 
 from __future__ import annotations
@@ -13,17 +15,14 @@ from typing import Final, TypeVar
 
 from headrace.coordination.store import ConnectionLost, SessionExpired, StoreFailed
 
-log = logging.getLogger("headrace.broker")
+log = logging.getLogger(__name__)
 
-ANSWERED_WITHIN_S: Final = 60.0
 _PAUSE_S: Final = 0.2
 
 _Answer = TypeVar("_Answer")
 
 
-async def answered(
-    what: str, question: Callable[[], Awaitable[_Answer]], *, within_s: float = ANSWERED_WITHIN_S
-) -> _Answer:
+async def answered(what: str, question: Callable[[], Awaitable[_Answer]], *, within_s: float) -> _Answer:
     """Raises StoreFailed when the connection does not come back in time, and whatever else the question raises."""
     clock = asyncio.get_running_loop().time
     deadline = clock() + within_s

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from headrace.broker.first_questions import answered
+from headrace.coordination.first_questions import answered
 from headrace.coordination.store import ConnectionLost, NoNode, SessionExpired, StoreFailed
 
 
@@ -19,7 +19,7 @@ def test_an_answer_that_was_lost_is_asked_for_again() -> None:
             raise outcome
         return outcome
 
-    assert asyncio.run(answered("the cluster's id", question)) == "the id"
+    assert asyncio.run(answered("the cluster's id", question, within_s=5)) == "the id"
     assert outcomes == []
 
 
@@ -35,4 +35,4 @@ def test_a_store_that_stays_silent_is_named_and_a_refusal_is_passed_on() -> None
     ):
         asyncio.run(answered("the cluster's id", silent, within_s=0.1))
     with pytest.raises(NoNode):
-        asyncio.run(answered("the cluster's id", refused))
+        asyncio.run(answered("the cluster's id", refused, within_s=5))
