@@ -49,9 +49,9 @@ def run(directory: Path, rounds: int = 3) -> list[Row]:
 
 def _measure(make: type[Server], directory: Path, round_number: int) -> None:
     for number in range(1, STARTS):
-        with make(directory.with_name(f"{directory.name}-start-{number}")) as server:  # type: ignore[call-arg]
+        with make(directory.with_name(f"{directory.name}-start-{number}")) as server:  # type: ignore[call-arg, arg-type]
             ROWS["start"].add(server.name, server.start_seconds)
-    with make(directory) as server:  # type: ignore[call-arg]
+    with make(directory) as server:  # type: ignore[call-arg, arg-type]
         name = server.name
         ROWS["start"].add(name, server.start_seconds)
         time.sleep(1)
@@ -144,7 +144,7 @@ def _idle_connections(server: Server, count: int = 2000) -> None:
 
 
 def _many_partitions(make: type[Server], directory: Path) -> None:
-    server = make(directory.with_name(directory.name + "-partitions"))  # type: ignore[call-arg]
+    server = make(directory.with_name(directory.name + "-partitions"))  # type: ignore[call-arg, arg-type]
     server.start()
     try:
         for number in range(4):

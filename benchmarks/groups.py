@@ -59,7 +59,7 @@ def _measure(server: Server) -> None:
 def _coordinator(wire: Wire, group: str) -> None:
     """Until the group has a coordinator that answers."""
     while True:
-        found = wire.call(FIND_COORDINATOR, 4, {"key_type": 0, "coordinator_keys": [group]}).coordinators[0]
+        found = wire.call(FIND_COORDINATOR, 4, {"key_type": 0, "coordinator_keys": [group]}).coordinators[0]  # type: ignore[attr-defined]
         if not found.error_code:
             return
         time.sleep(0.05)
@@ -133,7 +133,7 @@ def _rebalance(server: Server, group: str, count: int) -> float:
         "protocols": [{"name": "range", "metadata": metadata}],
     }
     nobody = {"group_id": group, "generation_id": 0, "member_id": "nobody", "group_instance_id": None}
-    while wires[0].call(HEARTBEAT, 3, nobody).error_code != UNKNOWN_MEMBER_ID:
+    while wires[0].call(HEARTBEAT, 3, nobody).error_code != UNKNOWN_MEMBER_ID:  # type: ignore[attr-defined]
         time.sleep(0.05)
     members: dict[int, str] = {}
     began = time.perf_counter()

@@ -32,7 +32,7 @@ def attribute(key: Key) -> str:
     return key.name.replace(".", "_").replace("-", "_")
 
 
-def annotations(name: str, doc: str, keys: Mapping[str, Key]) -> str:
+def annotated_class(name: str, doc: str, keys: Mapping[str, Key]) -> str:
     lines = [f"class {name}:", f'    """{doc}"""', ""]
     for key in keys.values():
         if key.name not in _PROPERTIES:
@@ -45,9 +45,9 @@ def annotations(name: str, doc: str, keys: Mapping[str, Key]) -> str:
 
 def text() -> str:
     classes = (
-        annotations("BrokerAttributes", "Keys of a broker.", BROKER_KEYS),
-        annotations("TopicAttributes", "Keys of a topic.", TOPIC_KEYS),
-        annotations("GroupAttributes", "Keys of a group.", GROUP_KEYS),
+        annotated_class("BrokerAttributes", "Keys of a broker.", BROKER_KEYS),
+        annotated_class("TopicAttributes", "Keys of a topic.", TOPIC_KEYS),
+        annotated_class("GroupAttributes", "Keys of a group.", GROUP_KEYS),
     )
     return _HEAD + "\n\n" + "\n\n\n".join(classes) + "\n"
 

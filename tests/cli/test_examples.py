@@ -57,7 +57,9 @@ def together(
 
 
 @pytest.mark.parametrize(
-    ("name", "example"), sorted(EXAMPLES, key=lambda pair: pair[0] in ALONE), ids=lambda text: text
+    ("name", "example"),
+    sorted(EXAMPLES, key=lambda pair: pair[0] in ALONE),  # type: ignore[index]
+    ids=lambda text: text,
 )
 def test_the_example_works(
     prepared: RunningBroker,

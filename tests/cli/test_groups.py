@@ -86,7 +86,7 @@ def test_the_tab_key_in_zsh_offers_commands_topics_and_groups(
     headrace("produce", topic, "a")
     headrace("consume", topic, "-g", group, "-n", "1")
     env = environment(tmp_path, running.bootstrap)
-    shell = pexpect.spawn("zsh", ["-f"], env=env, encoding="utf-8", timeout=20, dimensions=(40, 140))  # type: ignore[arg-type]
+    shell = pexpect.spawn("zsh", ["-f"], env=env, encoding="utf-8", timeout=20, dimensions=(40, 140))
     shell.sendline('autoload -Uz compinit; compinit -D -u; eval "$(headrace completion zsh)"; echo rea""dy')
     shell.expect("ready\r\n")
     for typed, completed in (

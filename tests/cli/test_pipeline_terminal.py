@@ -39,7 +39,7 @@ def test_the_demo_draws_its_table_until_it_is_interrupted(tmp_path: Path) -> Non
     screen = pexpect.spawn(
         str(PROGRAMS / "headrace"),
         ["demo", "wordcount", "--data", str(tmp_path / "data")],
-        env=dict(os.environ),  # type: ignore[arg-type]
+        env=dict(os.environ),
         encoding="utf-8",
         timeout=120,
         dimensions=(50, 140),

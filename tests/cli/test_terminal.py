@@ -16,7 +16,7 @@ def at_a_terminal(
 ) -> pexpect.spawn:
     env = environment(home, running.bootstrap)
     program = str(PROGRAMS / "headrace")
-    return pexpect.spawn(program, list(words), env=env, encoding="utf-8", timeout=60, dimensions=(40, columns), cwd=cwd)  # type: ignore[arg-type]
+    return pexpect.spawn(program, list(words), env=env, encoding="utf-8", timeout=60, dimensions=(40, columns), cwd=cwd)
 
 
 def test_tables_have_boxes(running: RunningBroker, topic: str, tmp_path: Path) -> None:

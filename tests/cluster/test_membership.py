@@ -324,4 +324,4 @@ def test_kafkas_tool_finds_the_replicas_alike(cluster: RunningCluster, topic: st
     finally:
         tool.kill()
         tool.wait()
-        tool.stdout.close()
+        tool.stdout.close()  # type: ignore[union-attr]

@@ -171,10 +171,10 @@ def test_every_dead_letter_goes_back_once(bootstrap: str, client: BlockingClient
         sent_back = len(visible)
     settings = FetchSettings(isolation=READ_COMMITTED)
     stable = log.settle()
-    letters = fetched_records(client, (topic + SUFFIX, 0), 0, stable, settings)
+    letters = fetched_records(client, (topic + SUFFIX, 0), 0, stable, settings)  # type: ignore[assignment]
     end = client.list_offsets({(topic, 0): LATEST}, isolation=READ_COMMITTED)[(topic, 0)]
     back = fetched_records(client, (topic, 0), 0, end, settings)
-    assert [(r.key, r.value) for r in back] == [(r.key, r.value) for r in letters]
+    assert [(r.key, r.value) for r in back] == [(r.key, r.value) for r in letters]  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("seed", SEEDS)

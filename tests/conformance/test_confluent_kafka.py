@@ -184,9 +184,9 @@ def test_read_committed_hides_what_was_aborted(bootstrap: str, topic: str) -> No
         else:
             producer.flush(60)
             producer.abort_transaction(20)
-    committed = consume_all(bootstrap, topic, 20, **{"isolation.level": "read_committed"})
+    committed = consume_all(bootstrap, topic, 20, **{"isolation.level": "read_committed"})  # type: ignore[arg-type]
     assert [m.value().decode() for m in committed] == [f"{w}-{n}" for w in ("one", "three") for n in range(10)]
-    everything = consume_all(bootstrap, topic, 30, **{"isolation.level": "read_uncommitted"})
+    everything = consume_all(bootstrap, topic, 30, **{"isolation.level": "read_uncommitted"})  # type: ignore[arg-type]
     assert len(everything) == 30
 
 

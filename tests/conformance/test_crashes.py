@@ -80,7 +80,7 @@ def read_everything(bootstrap: str, topic: str) -> dict[tuple[int, int], int]:
             assert message.error() is None, message.error()
             assert (message.partition(), message.offset()) not in found
             found[message.partition(), message.offset()] = int(message.value())
-        return len(found) >= sum(ends.values())
+        return bool(len(found) >= sum(ends.values()))
 
     wait_for(all_read, lambda: f"all records up to {ends}, read {len(found)}", poll=0)
     consumer.close()
@@ -124,7 +124,7 @@ def small_disk(tmp_path: Path) -> Path:
     )
     if done.returncode != 0:
         pytest.skip(f"needs the right to mount a file system: {done.stderr.strip()}")
-    yield directory  # type: ignore[misc]
+    yield directory
     subprocess.run(["umount", "-l", str(directory)], check=False, capture_output=True)
 
 

@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -70,7 +71,7 @@ def contents(
 ) -> list[tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]], int]]:
     """What a consumer of this log must see: (offset, key, value, headers, timestamp)."""
     aborted = log.aborted_transactions(0, log.log_end_offset)
-    seen = []
+    seen: list[Any] = []
     for batch in read_batches(log):
         skipped = any(
             batch.producer_id == a.producer_id and a.first_offset <= batch.base_offset <= a.last_offset for a in aborted
@@ -91,7 +92,7 @@ def consume(
         {"bootstrap.servers": bootstrap, "group.id": unique("reader"), "isolation.level": isolation, "check.crcs": True}
     )
     consumer.assign([TopicPartition(topic, 0, 0)])
-    seen = []
+    seen: list[Any] = []
     place = TopicPartition(topic, 0)
     marker = consumer.get_watermark_offsets(place, timeout=30)[1] - 1 if expected is None else -1
 

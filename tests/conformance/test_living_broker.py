@@ -131,7 +131,7 @@ def test_the_first_look_for_old_records_comes_after_the_initial_delay(tmp_path: 
 def test_compaction_keeps_the_last_value_of_each_key(busy: RunningBroker, admin: AdminClient, topic: str) -> None:
     create(admin, topic, cleanup_policy="compact", min_cleanable_dirty_ratio="0.01")
     records = [(str(n % 10).encode(), str(n).encode() + b"." * 20_000) for n in range(300)]
-    assert produce(busy, topic, records) == []
+    assert produce(busy, topic, records) == []  # type: ignore[arg-type]
     wait_for(lambda: len(read_all(busy, topic)) < 150, "compaction")
     last: dict[bytes, int] = {}
     previous = -1

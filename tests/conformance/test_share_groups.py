@@ -6,6 +6,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
 from confluent_kafka import Producer, ShareConsumer
@@ -218,7 +219,7 @@ def next_value(consumer: ShareConsumer) -> bytes | None:
     for _ in range(30):
         for message in consumer.poll(1.0):
             assert message.error() is None
-            return message.value()
+            return cast("bytes | None", message.value())
     raise AssertionError("nothing was handed out")
 
 

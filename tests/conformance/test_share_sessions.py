@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -67,7 +68,8 @@ def test_records_of_a_member_whose_connection_closed_go_to_another_at_once(queue
     assert producer.flush(60) == 0
     first, second = begun(queue, "s", FIRST), begun(queue, "s", SECOND)
     start_at_the_beginning(first, "s")
-    epoch, taken = 0, []
+    epoch = 0
+    taken: list[Any] = []
     while not taken:
         taken = take(first, "s", FIRST, epoch, wait_ms=200)
         epoch += 1

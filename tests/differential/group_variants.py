@@ -75,7 +75,13 @@ def offset_fetch_body(group: str, topics: list[str] | None, partitions: tuple[in
 
 def several_groups_body(server: Server) -> Body:
     rows = [{"name": "orders", "topic_id": server.known.get("orders"), "partition_indexes": [0]}]
-    asked = (("simple-group", rows), ("simple-group", None), ("nobody", rows), ("nobody", None), ("simple-group", []))
+    asked: tuple[Any, ...] = (
+        ("simple-group", rows),
+        ("simple-group", None),
+        ("nobody", rows),
+        ("nobody", None),
+        ("simple-group", []),
+    )
     groups = [{"group_id": group, "member_id": None, "member_epoch": -1, "topics": topics} for group, topics in asked]
     return {"groups": groups, "require_stable": True}
 

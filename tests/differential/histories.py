@@ -21,6 +21,7 @@ from datetime import timedelta
 from typing import Any, Protocol
 
 from headrace.wire import codec
+from headrace.wire.apis import api_name
 from tests.differential import applied_changes
 from tests.differential.applied_changes import is_change
 from tests.differential.same_ids import SameIds, share_a_bucket
@@ -66,7 +67,7 @@ class Step:
 
     def __str__(self) -> str:
         said = ", ".join(f"{name}={value!r}" for name, value in self.body.items())
-        return f"{codec.api_name(self.api)} v{self.version}({said})".replace("x" * 4_000, "x…")
+        return f"{api_name(self.api)} v{self.version}({said})".replace("x" * 4_000, "x…")
 
 
 class Side:

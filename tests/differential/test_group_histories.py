@@ -188,7 +188,7 @@ def share_steps(group: str) -> list[Step]:
         Step(SHARE_ACK, 1, session),
         Step(SHARE_OFFSETS, 0, {"groups": [{"group_id": group, "topics": None}]}),
         Step(SHARE_DELETE, 0, {"group_id": group, "topics": [{"topic_name": "q"}]}),
-        Step(SHARE_BEAT, 1, share_history.heartbeat(group, member, 7)),
+        Step(SHARE_BEAT, 1, share_history.heartbeat(group, member, 7)),  # type: ignore[attr-defined]
     ]
 
 

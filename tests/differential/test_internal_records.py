@@ -254,13 +254,13 @@ def without_what_differs(written: list[Written], *, by: str) -> list[Written]:
             noted = share_groups.read_state_partition_metadata_value(value)
             assert share_groups.state_partition_metadata_value(noted) == value
             parts = (dict(sorted(part.items())) for part in (noted.initializing, noted.initialized, noted.deleting))
-            value = share_groups.state_partition_metadata_value(share_groups.StatePartitionMetadata(*parts))
+            value = share_groups.state_partition_metadata_value(share_groups.StatePartitionMetadata(*parts))  # type: ignore[arg-type]
         elif key[:2] == b"\0\0" and kind == "plain" and value is not None:
             read = transactions.read_transaction_log_value(value)
             # Kafka's own come back byte for byte, so nothing that only it writes can hide here.
             assert by == "Headrace" or transactions.transaction_log_value(read, flexible=True) == value
             same = {"producer_id": 0, "previous_producer_id": 0 if read.previous_producer_id == read.producer_id else 1}
-            read = replace(read, **same, last_producer_epoch=-1)
+            read = replace(read, **same, last_producer_epoch=-1)  # type: ignore[arg-type]
             value = transactions.transaction_log_value(read, flexible=True)
         found.append((kind, key, value))
     return sorted(set(found), key=repr)

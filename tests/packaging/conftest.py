@@ -57,7 +57,7 @@ def installed(distribution: Distribution, tmp_path_factory: pytest.TempPathFacto
     subprocess.run([sys.executable, "-m", "venv", directory], check=True, timeout=120)
     python = directory / "bin" / "python"
     pip = [python, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--disable-pip-version-check"]
-    subprocess.run([*pip, distribution.wheel], check=True, timeout=120)
+    subprocess.run([*pip, str(distribution.wheel)], check=True, timeout=120)  # type: ignore[list-item]
     # Python does not read the .pth files of a directory that a .pth file names, so an editable headrace stays unseen.
     own = next((directory / "lib").glob("python*/site-packages"))
     (own / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")

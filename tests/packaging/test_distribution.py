@@ -72,9 +72,13 @@ def test_installed_program_is_the_wheel(installed: Installed, tmp_path: Path) ->
 
 
 def test_installed_broker_serves_the_kafka_tools(installed: Installed, tmp_path: Path) -> None:
-    command = [installed.directory / "bin" / "headrace", "start", "--data", "data", "--listen", "127.0.0.1:0"]
+    command = [str(installed.directory / "bin" / "headrace"), "start", "--data", "data", "--listen", "127.0.0.1:0"]
     with subprocess.Popen(
-        command, env=installed.environment(tmp_path), cwd=tmp_path, stdout=subprocess.PIPE, text=True
+        command,
+        env=installed.environment(tmp_path),
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as broker:
         try:
             assert broker.stdout is not None
@@ -87,6 +91,7 @@ def test_installed_broker_serves_the_kafka_tools(installed: Installed, tmp_path:
             assert installed.run(*tool, "--list", cwd=tmp_path).stdout == "orders\n"
         finally:
             broker.send_signal(signal.SIGTERM)
+            assert broker.stdout is not None
             broker.stdout.read()
             code = broker.wait(30)
     assert code == 0

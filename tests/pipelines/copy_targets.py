@@ -79,7 +79,7 @@ def committed_keys(client: BlockingClient, topic: str) -> Counter[int]:
         start = client.list_offsets({pair: EARLIEST})[pair]
         # To the very end, not to the last stable offset: an answered commit may still lack its markers.
         end = client.list_offsets({pair: LATEST})[pair]
-        decoder = Decoder(topic, partition, read_committed=True)
+        decoder = Decoder(topic, partition)
         for chunk in FetchStream(client, pair, start, end, FetchSettings(isolation=READ_COMMITTED, stall_timeout_s=90)):
             for batch in decoder.decode(chunk.records, start, end, chunk.aborted):
                 seen.update(map(int, batch.column("key").to_pylist()))

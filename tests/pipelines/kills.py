@@ -195,7 +195,7 @@ def main() -> None:
         broker = stack.enter_context(own)
         cluster = None if victims == [DRIVER] else stack.enter_context(SparkCluster(directory / "spark"))
         outcome = copy_with_kills(
-            broker.bootstrap,
+            broker.bootstrap,  # type: ignore[attr-defined]
             directory,
             kills=chosen.kills,
             rows=chosen.rows,

@@ -172,7 +172,7 @@ def values_of(cluster: Cluster, topic: str) -> Counter[bytes]:
     found: Counter[bytes] = Counter()
     settings = FetchSettings(isolation=READ_COMMITTED, stall_timeout_s=20)
     for chunk in FetchStream(cluster.client, (topic, 0), 0, end, settings):
-        for batch in Decoder(topic, 0, read_committed=True).decode(chunk.records, 0, end, chunk.aborted):
+        for batch in Decoder(topic, 0).decode(chunk.records, 0, end, chunk.aborted):
             found.update(batch.column("value").to_pylist())
     return found
 

@@ -132,8 +132,8 @@ def test_a_time_after_the_last_record_is_refused_or_the_end(headrace: Cluster) -
     headrace.write(topic, records(4))
     late = {"startingOffsetsByTimestamp": f'{{"{topic}":{{"0":9999999999999}}}}'}
     with pytest.raises(PipelineError, match="holds no record at or after 9999999999999 ms: choose an earlier time, or"):
-        reader_of(headrace, topic, **late).initialOffset()
-    at_end = reader_of(headrace, topic, **late, startingOffsetsByTimestampStrategy="latest").initialOffset()
+        reader_of(headrace, topic, **late).initialOffset()  # type: ignore[arg-type]
+    at_end = reader_of(headrace, topic, **late, startingOffsetsByTimestampStrategy="latest").initialOffset()  # type: ignore[arg-type]
     assert ends(at_end, topic) == {"0": 4}
 
 

@@ -110,7 +110,7 @@ def acknowledged_after_the_lease() -> Iterator[None]:
 @contextmanager
 def restarted_leader_keeps_its_epoch() -> Iterator[None]:
     """A leader that came back leads on in the epoch it had before it lost records."""
-    settle = elections.settle
+    settle = elections.settle  # type: ignore[attr-defined]
 
     def forgetful(*args: Any, **options: Any) -> Any:
         return settle(*args, **{**options, "restarted": frozenset()})
@@ -199,7 +199,7 @@ def unclean_start_forgotten() -> Iterator[None]:
 @contextmanager
 def eligible_after_an_unclean_stop() -> Iterator[None]:
     """A broker that may have lost its tail may still lead as one that left the set in time."""
-    settle = elections.settle
+    settle = elections.settle  # type: ignore[attr-defined]
 
     def trusting(*args: Any, **options: Any) -> Any:
         return settle(*args, **{**options, "restarted_uncleanly": frozenset()})
@@ -240,7 +240,7 @@ def log_of_an_older_topic() -> Iterator[None]:
 @contextmanager
 def members_taken_without_their_epochs() -> Iterator[None]:
     """The controller does not compare the broker epochs in a report with those it knows."""
-    decide = partition_operations.decide_isr
+    decide = partition_operations.decide_isr  # type: ignore[attr-defined]
 
     def decide_by_id(image: ClusterImage, sender: int, report: IsrReport, rules_of: Any) -> IsrAnswer:
         return decide(image, sender, replace(report, members=[(broker, -1) for broker, _ in report.members]), rules_of)

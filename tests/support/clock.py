@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final, Literal, TypeVar
 
 T = TypeVar("T")
 
@@ -28,7 +28,11 @@ _POLL_S: Final = 0.05
 
 
 def wait_for(
-    condition: Callable[[], T], what: str | Callable[[], str], *, within: float = PATIENCE_S, poll: float = _POLL_S
+    condition: Callable[[], T | Literal[False] | None],
+    what: str | Callable[[], str],
+    *,
+    within: float = PATIENCE_S,
+    poll: float = _POLL_S,
 ) -> T:
     """The first true value of `condition`. `what` ends the sentence "waited for …", or gives it when the test fails.
     `within` is shorter only where the condition would become true by itself later, for another reason.
@@ -41,7 +45,9 @@ def wait_for(
     return found
 
 
-async def wait_on_loop(condition: Callable[[], T], what: str, *, within: float = PATIENCE_S) -> T:
+async def wait_on_loop(
+    condition: Callable[[], T | Literal[False] | None], what: str, *, within: float = PATIENCE_S
+) -> T:
     """The same for a test on an event loop, which goes on meanwhile."""
     watch = Stopwatch()
     while not (found := condition()):

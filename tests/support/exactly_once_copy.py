@@ -64,7 +64,7 @@ def copy(bootstrap: str, source: str, target: str, group: str, size: int) -> Non
 
 if __name__ == "__main__":
     try:
-        copy(*sys.argv[1:5], int(sys.argv[5]))  # type: ignore[arg-type]
+        copy(*sys.argv[1:5], int(sys.argv[5]))  # type: ignore[call-arg, arg-type]
     except KafkaException as problem:
         print(f"ended: {problem}", file=sys.stderr)
         sys.exit(3)

@@ -8,7 +8,7 @@ from typing import Any
 
 from headrace.cluster.core.image import ClusterImage, PartitionInfo, TopicInfo
 from headrace.coordinators.group.core.classic.embedded_protocol import Subscription, write_subscription
-from headrace.coordinators.group.core.classic.messages import JoinReply, JoinRequest, SyncReply, SyncRequest
+from headrace.coordinators.group.core.classic.messages import JoinRequest, SyncReply, SyncRequest
 from headrace.coordinators.group.core.heartbeat_messages import HeartbeatReply, HeartbeatRequest
 from headrace.coordinators.group.core.settings import GroupSettings
 from headrace.coordinators.group.core.shard import GroupShard
@@ -53,7 +53,7 @@ class GroupDriver:
             offset = len(self.log)
             self.log.append((record, *producer))
             if result.replay:
-                self.shard.replay(record.key, record.value, offset, *producer)
+                self.shard.replay(record.key or b"", record.value, offset, *producer)
         for timer in result.timers:
             if timer.fire is None:
                 self.timers.pop(timer.key, None)
@@ -91,7 +91,7 @@ class GroupDriver:
             if record.key == b"":
                 self.shard.replay_end_marker(producer_id, epoch, record.value == b"commit")
             else:
-                self.shard.replay(record.key, record.value, offset, producer_id, epoch)
+                self.shard.replay(record.key or b"", record.value, offset, producer_id, epoch)
         self.apply(self.shard.loaded(self.now_ms))
 
     def set_image(self, image: ClusterImage) -> None:
@@ -99,7 +99,7 @@ class GroupDriver:
 
     # --- requests -----------------------------------------------------------------------------------------------
 
-    def join(self, token: Any, group: str = "g", member: str = "", **changes: Any) -> JoinReply | None:
+    def join(self, token: Any, group: str = "g", member: str = "", **changes: Any) -> Any:
         """The answer if there is one already."""
         values: dict[str, Any] = {
             "group_id": group,
@@ -120,7 +120,7 @@ class GroupDriver:
         first = self.join(("id", token), group, **changes)
         assert first is not None and first.error is ErrorCode.member_id_required
         self.join(token, group, first.member_id, **changes)
-        return first.member_id
+        return first.member_id  # type: ignore[no-any-return]
 
     def sync(
         self, token: Any, member: str, generation: int, group: str = "g", assignments: Any = (), **changes: Any

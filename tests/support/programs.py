@@ -27,6 +27,7 @@ import types
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import cast
 
 LOADED = ("headrace.cli.app", "headrace.cli.kafka_tools.running", "headrace.client.cluster_client", "typer._adapters")
 
@@ -105,7 +106,7 @@ def _become(request: dict[str, object]) -> None:
     """In the child: the streams, place and arguments of the program, then the program. Never returns."""
     code: object = 1
     try:
-        stdin, stdout, stderr = request["streams"]  # type: ignore[misc]
+        stdin, stdout, stderr = cast("list[str]", request["streams"])
         for number, path, flags in (
             (0, stdin, os.O_RDONLY),
             (1, stdout, os.O_WRONLY | os.O_CREAT),
@@ -120,7 +121,7 @@ def _become(request: dict[str, object]) -> None:
         os.environ.update(request["env"])  # type: ignore[call-overload]
         os.chdir(str(request["cwd"]))
         module, _, function = str(request["module"]).partition(":")
-        sys.argv = [module.split(".")[0], *request["words"]]  # type: ignore[misc]
+        sys.argv = [module.split(".")[0], *cast("list[str]", request["words"])]
         if function:
             # An installed command is a script, not a module of a package; programs look there for their own name.
             sys.modules["__main__"] = types.ModuleType("__main__")

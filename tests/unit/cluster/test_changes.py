@@ -54,7 +54,7 @@ broker_infos = st.builds(
 )
 texts = st.dictionaries(st.sampled_from(["x", "y"]), st.text(max_size=3), max_size=2)
 changes: st.SearchStrategy[Change] = st.one_of(
-    st.builds(lambda topic, infos: TopicCreated(TopicInfo(*topic, infos)), topics, partitions),
+    st.builds(lambda topic, infos: TopicCreated(TopicInfo(topic[0], topic[1], infos)), topics, partitions),
     st.builds(PartitionsAdded, st.sampled_from(NAMES), st.just(1), partitions),
     st.builds(PartitionChanged, st.sampled_from(NAMES), st.integers(0, 2), infos),
     topics.map(lambda topic: TopicDeleted(*topic)),
@@ -129,6 +129,6 @@ def test_a_topic_counts_as_deleted_only_by_its_deletion() -> None:
     assert deleted_topics(old, ClusterImage(version=9)) == {}
     assert deleted_topics(old, apply(old, [TopicDeleted("a", first)], 2)) == {"a": first}
     again = [TopicDeleted("a", first), TopicCreated(TopicInfo("a", second, (info,)))]
-    after = apply(old, again, 2)
+    after = apply(old, again, 2)  # type: ignore[arg-type]
     assert deleted_topics(old, after) == {"a": first}
     assert deleted_topics(after, apply(after, [FeatureSet("x", 1)], 3)) == {}

@@ -69,7 +69,7 @@ async def active(cluster: Opened) -> None:
 
 def run(directory: Path, use: Callable[[Opened], Awaitable[None]], **options: str) -> None:
     async def opened() -> None:
-        async with Opened(directory, **options) as cluster:
+        async with Opened(directory, **options) as cluster:  # type: ignore[arg-type]
             await use(cluster)
 
     asyncio.run(opened())

@@ -216,7 +216,7 @@ class TestReports:
             (1, {"members": [(1, 1), (2, 8)]}, ErrorCode.ineligible_replica),
         ],
     )
-    def test_stale_and_wrong_reports_are_refused(self, sender: int, report: dict, code: ErrorCode) -> None:
+    def test_stale_and_wrong_reports_are_refused(self, sender: int, report: dict[str, Any], code: ErrorCode) -> None:
         made = self.report(*report["members"], epoch=report.get("epoch", 5), version=report.get("version", 7))
         assert decide_isr(cluster(), sender, made, rules()).error is code
 

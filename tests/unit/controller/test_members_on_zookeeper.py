@@ -131,7 +131,7 @@ def test_when_the_controller_stops_another_takes_over_and_moves_its_leadership(s
                 assert info.leader in (2, 3) and set(info.isr) == {2, 3}
         back = await Member(gone.connect, 1).start()
         members.append(back)
-        info = back.image.partition("a", 0)
+        info = back.image.partition("a", 0)  # type: ignore[assignment]
         assert info is not None and 1 not in info.isr  # it joins by catching up, not by being there
 
     cluster(server, 3, use)

@@ -45,7 +45,7 @@ class ConsumerGroupHistory(RuleBasedStateMachine):
             if client.lost_answer:
                 # As clients do: after a lost answer everything is said again, and so everything is told again.
                 said |= {"rebalance_timeout_ms": 60_000, "topic_names": ("orders",)}
-            reply = self.driver.beat(name, client.epoch, **said)
+            reply = self.driver.beat(name, client.epoch, **said)  # type: ignore[arg-type]
         except Refused as refused:
             assert refused.code in (
                 ErrorCode.fenced_member_epoch,
@@ -206,7 +206,7 @@ class ClassicGroupHistory(RuleBasedStateMachine):
             )
         except Refused:
             return
-        assert generation == group.generation, "a stale generation's commit landed"
+        assert generation == group.generation, "a stale generation's commit landed"  # type: ignore[union-attr]
         self.last_commit = self.offset
 
     @rule(at=st.integers(0, 4))
@@ -236,9 +236,9 @@ class ClassicGroupHistory(RuleBasedStateMachine):
         group = self.driver.shard.groups.get("g") if getattr(self, "driver", None) else None
         if group is None or not hasattr(group, "awaiting_joins"):
             return
-        assert group.awaiting_joins == sum(m.awaits_join for m in group.members.values())
-        assert group.leader is None or group.leader in group.members
-        assert +group.supported == +type(group.supported)(n for m in group.members.values() for n, _ in m.protocols)
+        assert group.awaiting_joins == sum(m.awaits_join for m in group.members.values())  # type: ignore[union-attr]
+        assert group.leader is None or group.leader in group.members  # type: ignore[union-attr]
+        assert +group.supported == +type(group.supported)(n for m in group.members.values() for n, _ in m.protocols)  # type: ignore[union-attr]
 
 
 TestConsumerGroupHistory = ConsumerGroupHistory.TestCase

@@ -60,7 +60,7 @@ class NewMember(Reader):
         if self.lost_answer:
             said |= {"rebalance_timeout_ms": 60_000, "topic_names": ("orders",)}
         try:
-            reply = driver.beat(name, self.epoch, **said)
+            reply = driver.beat(name, self.epoch, **said)  # type: ignore[arg-type]
         except Refused as refused:
             assert refused.code in (*GONE, ErrorCode.group_id_not_found)
             self.epoch, self.owned = 0, set()

@@ -43,7 +43,9 @@ def test_states_are_kept_through_updates_snapshots_and_a_change_of_coordinator()
         found = states.shard.summary(KEY)
         assert found is not None
         assert found.start_offset == n and StateBatch(n + 1, n + 1, 0, n) in found.batches
-    assert all(batch.last_offset >= 9 for batch in found.batches), "what lies below the start is dropped"
+    assert found is not None and all(batch.last_offset >= 9 for batch in found.batches), (
+        "what lies below the start is dropped"
+    )
     assert states.shard.first_needed_offset(len(states.log)) >= 6
 
 

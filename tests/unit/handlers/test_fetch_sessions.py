@@ -165,7 +165,7 @@ def test_followers_that_wait_are_answered_when_their_leader_leads_more() -> None
         assert session is not None
         assert (session.news is not None) == is_follower
         if session.news is not None:
-            session.news.wait(1, lambda name=name: woken.append(name))  # type: ignore[misc]
+            session.news.wait(1, lambda name=name: woken.append(name))
     assert not sessions.in_a_hurry(5000)
     sessions.leads_more(5000)
     sessions.leads_more(5000)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -29,7 +31,9 @@ _records = st.lists(
 )
 
 
-def rows_of(decoder: Decoder, data: bytes, start: int = 0, end: int = 1 << 60, aborted=()) -> list[dict]:
+def rows_of(
+    decoder: Decoder, data: bytes | bytearray, start: int = 0, end: int = 1 << 60, aborted: Any = ()
+) -> list[dict[str, Any]]:
     return [
         row
         for batch in decoder.decode(memoryview(bytearray(data)), start, end, tuple(aborted))

@@ -67,9 +67,9 @@ def test_defaults_are_those_of_spark_s_connector() -> None:
 
 def test_names_are_taken_in_any_case_and_the_widest_start_wins() -> None:
     given = {"STARTINGOFFSETS": '{"t":{"0":7}}'}
-    assert source(**given).starting == Specific({("t", 0): 7}, "startingOffsets")
+    assert source(**given).starting == Specific({("t", 0): 7}, "startingOffsets")  # type: ignore[arg-type]
     given |= {"startingOffsetsByTimestamp": '{"t":{"0":1000}}', "startingTimestamp": "2000"}
-    assert source(**given).starting == AtTimestamp(2000, {}, False, "startingTimestamp")
+    assert source(**given).starting == AtTimestamp(2000, {}, False, "startingTimestamp")  # type: ignore[arg-type]
 
 
 def test_a_stream_has_no_end() -> None:

@@ -70,16 +70,16 @@ def test_stop_signals_nobody_but_the_driver_of_this_machine(tmp_path: Path) -> N
     (tmp_path / "spark-pipeline.yml").write_text("name: orders\nstorage: storage\n")
     spec = PipelineSpec(tmp_path, "orders", "storage", None, {}, ())
     stop = lambda: CliRunner().invoke(app, ["stop", str(tmp_path)])  # noqa: E731
-    assert "'orders' does not run here" in stop().output
+    assert "'orders' does not run here" in stop().output  # type: ignore[no-untyped-call]
     with RunLock(spec):
         file = tmp_path / "storage" / "checkpoints" / LOCK_FILE
         file.write_text(json.dumps({"pid": os.getpid(), "host": "elsewhere"}))
-        assert "'orders' runs on elsewhere: stop it there" in stop().output
+        assert "'orders' runs on elsewhere: stop it there" in stop().output  # type: ignore[no-untyped-call]
         with pytest.raises(PipelineError, match=rf"process {os.getpid()} on elsewhere"):
             RunLock(spec)
     command = [sys.executable, "-c", _HOLDER, str(tmp_path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
-        assert "pipeline orders stopped" in stop().output
+        assert "pipeline orders stopped" in stop().output  # type: ignore[no-untyped-call]
         assert holder.wait() == -signal.SIGTERM

@@ -58,7 +58,7 @@ def test_a_default_quota_counts_each_client_for_itself() -> None:
 
 def test_an_image_gives_entities_as_tuples_of_parts() -> None:
     quotas = Quotas()
-    quotas.replace({(("client-id", "app"), ("user", "alice")): {"producer_byte_rate": 1.0}})
+    quotas.replace({(("client-id", "app"), ("user", "alice")): {"producer_byte_rate": 1.0}})  # type: ignore[arg-type]
     assert quotas.record_produce("User:alice", "app", 1000, 0) > 0
 
 

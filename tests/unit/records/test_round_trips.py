@@ -116,7 +116,7 @@ def test_a_batch_that_loses_records_keeps_the_others_as_they_were(
         batch.check_crc()
         expected = [expected[at] for at in kept]
         assert [(record.offset, *plain(record)) for record in read_records(batch)] == expected
-        assert batch.max_timestamp_ms == max(timestamp_ms for *_, timestamp_ms in expected)
+        assert batch.max_timestamp_ms == max(timestamp_ms for *_, timestamp_ms in expected)  # type: ignore[type-var]
         assert (batch.base_offset, batch.last_offset) == (base_offset, base_offset + len(records) - 1)
 
 

@@ -133,7 +133,7 @@ def test_delete_topics_deletes_the_log(broker: Broker) -> None:
 def test_a_topic_deleted_and_made_again_in_one_step_is_deleted_and_begins_empty(broker: Broker) -> None:
     broker.view.publish(image(precious()))
     changes = [TopicDeleted("precious", OLD_ID), TopicCreated(precious(NEW_ID))]
-    broker.view.publish(apply(broker.view.current, changes, 2))
+    broker.view.publish(apply(broker.view.current, changes, 2))  # type: ignore[arg-type]
     assert broker.end_of() == 0 and broker.strays() == []
 
 

@@ -44,7 +44,7 @@ def test_a_disk_error_takes_one_directory_offline_and_no_other(
     assert seen == ["a"] and [directory.path.name for directory in dirs.offline] == ["a"]
     for log in bad:
         # An fsync that failed once is never asked again: its yes would be a lie.
-        for use in (lambda log=log: append(log, a_batch()), lambda log=log: log.read(0, 100)):  # type: ignore[misc]
+        for use in (lambda log=log: append(log, a_batch()), lambda log=log: log.read(0, 100)):
             with pytest.raises(StorageFault, match="offline"):
                 use()
     for log in good:

@@ -7,6 +7,7 @@ import struct
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -63,7 +64,8 @@ def test_any_offset_reads_whole_batches_from_the_one_that_holds_it(
     segment_end = min(
         (s.base_offset for s in log.segments if s.base_offset > everything[first].base_offset), default=10**9
     )
-    expected, size = [], 0
+    expected: list[Any] = []
+    size = 0
     for batch in everything[first:]:
         if batch.last_offset >= bound or batch.base_offset >= segment_end or offset >= bound:
             break
@@ -303,9 +305,9 @@ def test_a_cut_log_is_the_log_that_was_never_longer(memory: Path, counts: list[i
         append(long, batch, epoch=at // 9)
     cut = data.draw(st.integers(0, long.log_end_offset))
     long.advance_high_watermark(data.draw(st.integers(0, long.log_end_offset)))
-    for batch in read_batches(long):
-        if batch.last_offset < cut:
-            short.append_as_follower(batch.data, now_ms=NOW_MS)
+    for batch in read_batches(long):  # type: ignore[assignment]
+        if batch.last_offset < cut:  # type: ignore[attr-defined]
+            short.append_as_follower(batch.data, now_ms=NOW_MS)  # type: ignore[attr-defined]
     long.truncate_to(cut, now_ms=NOW_MS)
     whole = next((b.base_offset for b in read_batches(long) if b.last_offset >= cut), None)
     assert whole is None

@@ -35,7 +35,7 @@ def test_logs_come_back_with_their_records_ids_and_marks(tmp_path: Path) -> None
     log.advance_log_start(4)
     dirs.close(broker_epoch=55)
     again = open_dirs(tmp_path)
-    log = again.log("orders", 3)
+    log = again.log("orders", 3)  # type: ignore[assignment]
     assert log is not None and log.topic_id == topic_id
     assert (log.log_start_offset, log.high_watermark, log.log_end_offset, log.recovery_point) == (4, 7, 10, 10)
     assert again.all_clean and again.directories[0].previous_broker_epoch == 55

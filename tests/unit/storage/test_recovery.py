@@ -176,8 +176,8 @@ SMALL_FILES: dict[str, Callable[[Path], None]] = {
     "empty": lambda path: os.truncate(path, 0),
     "torn": lambda path: os.truncate(path, path.stat().st_size // 2 + 1),
     "shorter": lambda path: os.truncate(path, path.stat().st_size - ENTRY_BYTES.get(path.suffix, 1)),
-    "noise": lambda path: path.write_bytes(random.Random(5).randbytes(max(40, path.stat().st_size))),
-    "zeros": lambda path: path.write_bytes(bytes(path.stat().st_size)),
+    "noise": lambda path: path.write_bytes(random.Random(5).randbytes(max(40, path.stat().st_size))),  # type: ignore[dict-item]
+    "zeros": lambda path: path.write_bytes(bytes(path.stat().st_size)),  # type: ignore[dict-item]
 }
 
 

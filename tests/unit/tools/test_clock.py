@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support import clock
 from tests.support.clock import GRAIN_S, Stopwatch, wait_for
 
 
 def stopwatch_at(seconds: float, monkeypatch: pytest.MonkeyPatch) -> Stopwatch:
     now = [1000.0]
-    monkeypatch.setattr(clock.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
     watch = Stopwatch()
     now[0] += seconds
     return watch

@@ -109,7 +109,7 @@ def test_request_frames_carry_their_header() -> None:
     frame = codec.encode_request(3, 12, 77, "tester", {"topics": None, "include_topic_authorized_operations": False})
     header, at = codec.read_request_header(memoryview(frame)[4:])
     assert header == (3, 12, 77, "tester")
-    assert codec.read_request(header, memoryview(frame)[4:], at).topics is None
+    assert codec.read_request(codec.RequestHeader(*header), memoryview(frame)[4:], at).topics is None
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
 
 

@@ -26,7 +26,7 @@ def sample(schema: type[Any], chance: random.Random) -> dict[str, Any]:
         if kind.is_array and kafka_type is None:
             body[field.name] = [sample(kind.type_, chance) for _ in range(chance.randrange(3))]
         elif kind.is_array:
-            body[field.name] = [value(kafka_type) for _ in range(chance.randrange(3))]
+            body[field.name] = [value(kafka_type) for _ in range(chance.randrange(3))]  # type: ignore[arg-type]
         elif kafka_type is None:
             body[field.name] = None if is_optional(field) and chance.random() < 0.5 else sample(kind.type_, chance)
         else:

@@ -100,7 +100,7 @@ def test_a_request_is_read_as_it_was_written(
 ) -> None:
     named = [(name, partitions) for name, _, partitions in listed]
     ids = [topic_id for _, topic_id, _ in listed]
-    sent = OffsetCommitRequest(group, generation, member, instance, 60_000, named)
+    sent = OffsetCommitRequest(group, generation, member, instance, 60_000, named)  # type: ignore[arg-type]
     got = read(version, frame(version, sent, ids))
     assert (got.group_id, got.generation, got.member_id) == (group, generation, member)
     assert got.instance_id == (instance if version >= 7 else None)

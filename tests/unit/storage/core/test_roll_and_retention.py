@@ -49,7 +49,7 @@ def rolls(segment: Segment, **incoming: int) -> bool:
 def test_a_segment_ends_for_size_time_index_or_offsets(
     facts: dict[str, object], incoming: dict[str, int], ends: bool
 ) -> None:
-    assert rolls(Segment(**facts), **incoming) is ends
+    assert rolls(Segment(**facts), **incoming) is ends  # type: ignore[arg-type]
 
 
 def facts(*sizes_and_ages: tuple[int, int]) -> list[SegmentFacts]:
