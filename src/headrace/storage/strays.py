@@ -113,7 +113,9 @@ class Stray:
 
     @property
     def kind(self) -> StrayKind:
-        return StrayKind.LOG if self.note is None else self.note.kind
+        if self.note is not None:
+            return self.note.kind
+        return StrayKind.CUT if self.cut_files() else StrayKind.LOG
 
     @property
     def reason(self) -> str:
@@ -165,8 +167,8 @@ def _read_note(directory: Path) -> Note | None:
         return None
 
 
-def write_note(directory: Path, note: Note) -> None:
-    write_small_file(directory / NOTE_FILE, note.to_json())
+def write_note(directory: Path, note: Note, *, durable: bool = True) -> None:
+    write_small_file(directory / NOTE_FILE, note.to_json(), durable=durable)
 
 
 def cluster_id_of(log_dir: Path) -> str | None:
@@ -182,16 +184,16 @@ def set_aside(
     """Takes the directory of a log out of use, with a note. Nothing may have it open for writing. Gives its new place.
 
     `offsets` are the first offset and the one after the last; without them the files tell. The note comes first: a
-    crash in between leaves a log in its place with a file that no broker looks at.
+    crash in between leaves a log in its place with a file that no broker looks at. Nothing here waits for the disk, as
+    a start may set thousands of logs aside: what a crash undoes, the next start does again.
     """
     log_dir = directory.parent
     first_offset, end_offset = offsets or offsets_in(directory)
     cluster_id, topic_id = cluster_id_of(log_dir), owner_of(directory)
     note = Note(StrayKind.LOG, *partition, topic_id, cluster_id, now_ms, reason, first_offset, end_offset)
-    write_note(directory, note)
+    write_note(directory, note, durable=False)
     target = log_dir / marked_directory_name(partition, STRAY_DIR_SUFFIX)
     directory.rename(target)
-    sync_directory(log_dir)
     return target
 
 
