@@ -149,3 +149,17 @@ def test_the_doctor_and_the_metrics_name_strays(data: Path) -> None:
             text = answer.read().decode()
     [stray] = strays_in(data)
     assert "headrace_stray_logs 1" in text and f"headrace_stray_bytes {stray.size_bytes()}" in text
+
+
+def test_a_stray_is_dumped_and_checked_as_a_log_but_not_recovered(data: Path) -> None:
+    [stray] = strays_in(data)
+    log = [str(Path(sys.executable).with_name("headrace")), "log"]
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([*log, *words], capture_output=True, text=True, timeout=60, check=False)
+
+    dumped = json.loads(run("dump", str(stray.path), "--records", "-o", "json").stdout)
+    assert [row["offset"] for row in dumped[stray.path.name]["batches"]] == list(range(100))
+    assert run("verify", str(stray.path)).returncode == 0
+    refused = run("recover", str(stray.path), "--yes")
+    assert refused.returncode == 1 and "headrace log strays restore" in refused.stderr

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headrace.cli.connecting import Failed
 from headrace.cli.log_strays import app as strays_app
 from headrace.cli.output import Format, show, show_one, size_text
 from headrace.kernel.errors import Fault
@@ -138,7 +139,8 @@ def recover(
     rows = []
     for path in partitions:
         name = partition_of_directory(path.name)
-        assert name is not None, path
+        if name is None:
+            raise Failed(f"{path.name} is a stray, which is not recovered: headrace log strays restore brings it back")
         found = inspection.verify(path).problems
         damages: list[Damage] = []
         log = open_log(path, name, LogConfig(), clean=False, now_ms=_now_ms(), on_damage=damages.append)

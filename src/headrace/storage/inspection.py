@@ -24,7 +24,14 @@ from headrace.storage.checkpoints import (
 )
 from headrace.storage.core.compaction import MAX_OFFSET_SPAN
 from headrace.storage.core.producers import Producer
-from headrace.storage.files import LOG_SUFFIX, SNAPSHOT_SUFFIX, offset_of_file, partition_of_directory
+from headrace.storage.files import (
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    STRAY_DIR_SUFFIX,
+    offset_of_file,
+    partition_of_directory,
+    partition_of_marked_directory,
+)
 from headrace.storage.hint_inspection import Contents, faults_in_hints
 from headrace.storage.log_config import LogConfig
 from headrace.storage.producer_state import ProducerState, decode_snapshot, fault_in_snapshot
@@ -59,8 +66,9 @@ class Verdict:
 
 
 def partition_directories(path: Path) -> list[Path]:
-    """The partition directories at `path`: itself, or those in it."""
-    if partition_of_directory(path.name) is not None and any(path.glob("*" + LOG_SUFFIX)):
+    """The partition directories at `path`: itself, or those in it. A stray is one only by itself."""
+    stray = partition_of_marked_directory(path.name, STRAY_DIR_SUFFIX)
+    if (stray or partition_of_directory(path.name)) is not None and any(path.glob("*" + LOG_SUFFIX)):
         return [path]
     return sorted(
         child for child in path.iterdir() if child.is_dir() and partition_of_directory(child.name) is not None
