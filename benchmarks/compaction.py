@@ -21,9 +21,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from headrace.kernel.ids import TopicPartition
 from headrace.records.builder import Record, build_batch
 from headrace.records.compression import Codec
-from headrace.storage.cleaner import Cleaner, dirt_of, discard, prepare
+from headrace.storage.compaction.cleaner import Cleaner, dirt_of, discard, prepare
 from headrace.storage.log_config import LogConfig
-from headrace.storage.recovery import open_log
+from headrace.storage.recovery.recovery import open_log
 from tests.reference import kafka as reference
 
 NOW_MS = 1_700_000_000_000

@@ -27,10 +27,10 @@ from rich.table import Table
 from benchmarks import compaction
 from headrace.kernel.ids import TopicPartition
 from headrace.records.builder import Record, build_batch
+from headrace.storage.dirs.log_dirs import LogDirs, StorageSettings
 from headrace.storage.log import Log
 from headrace.storage.log_config import LogConfig
-from headrace.storage.log_dirs import LogDirs, StorageSettings
-from headrace.storage.recovery import open_log
+from headrace.storage.recovery.recovery import open_log
 
 NOW_MS = 1_700_000_000_000
 CONFIG = LogConfig(max_message_bytes=16 << 20)

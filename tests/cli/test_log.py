@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from headrace.cli.log import app
 from headrace.records.control import build_end_txn_marker
-from headrace.storage.leading import AppendOrigin
+from headrace.storage.leader_append import AppendOrigin
 from headrace.storage.log_config import LogConfig
 from tests.support.logs import NOW_MS, a_batch, append, directory_in_memory, open_at
 

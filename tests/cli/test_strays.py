@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from headrace.storage.strays import strays_in
+from headrace.storage.dirs.strays import strays_in
 from headrace.testing import broker, broker_process
 from tests.support.logs import a_batch, append, open_dirs
 

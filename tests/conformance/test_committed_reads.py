@@ -23,7 +23,7 @@ from headrace.kernel.ids import TopicPartition as Place
 from headrace.pipelines.demo import TopicReader
 from headrace.pipelines.dlq import list_dead_letters, retry_dead_letters
 from headrace.pipelines.dlq_names import SUFFIX, TOPIC_HEADER
-from headrace.storage.cleaner import Cleaner, dirt_of, install, prepare
+from headrace.storage.compaction.cleaner import Cleaner, dirt_of, install, prepare
 from headrace.testing import RunningBroker, broker
 from tests.support.committed_readers import Reader, assert_readers_agree, truth
 from tests.support.effort import is_long, rounds

@@ -20,10 +20,10 @@ from headrace.records.builder import Record, build_batch
 from headrace.records.compression import Codec
 from headrace.records.control import build_end_txn_marker
 from headrace.records.reader import read_records
-from headrace.storage import inspection
+from headrace.storage.dirs.log_dirs import LogDirs, StorageSettings
 from headrace.storage.log import AppendOrigin, Log
 from headrace.storage.log_config import LogConfig
-from headrace.storage.log_dirs import LogDirs, StorageSettings
+from headrace.storage.recovery import inspection
 from tests.reference import kafka as reference
 from tests.support.clock import wait_for
 from tests.support.logs import read_batches

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from headrace.storage.log_dirs import LogDirs, StorageSettings
-from headrace.storage.strays import StrayKind, strays_in
+from headrace.storage.dirs.log_dirs import LogDirs, StorageSettings
+from headrace.storage.dirs.strays import StrayKind, strays_in
 from tests.reference import kafka as reference
 from tests.support.logs import NOW_MS, a_batch, append, read_batches
 

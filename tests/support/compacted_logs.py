@@ -6,7 +6,7 @@ from headrace.records.builder import Record, build_batch
 from headrace.records.compression import Codec
 from headrace.records.control import build_end_txn_marker
 from headrace.records.reader import read_records
-from headrace.storage.leading import AppendOrigin
+from headrace.storage.leader_append import AppendOrigin
 from headrace.storage.log import Log
 from headrace.storage.log_config import LogConfig
 from tests.support.logs import NOW_MS, read_batches

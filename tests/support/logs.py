@@ -14,10 +14,10 @@ from headrace.records.batch import BatchView, batches
 from headrace.records.builder import Record, build_batch
 from headrace.records.compression import Codec
 from headrace.records.reader import read_records
+from headrace.storage.dirs.log_dirs import LogDirs, StorageSettings
 from headrace.storage.log import Log
 from headrace.storage.log_config import LogConfig
-from headrace.storage.log_dirs import LogDirs, StorageSettings
-from headrace.storage.recovery import Damage, Marks, open_log
+from headrace.storage.recovery.recovery import Damage, Marks, open_log
 
 NOW_MS = 1_700_000_000_000
 PARTITION = TopicPartition("orders", 0)

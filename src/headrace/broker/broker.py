@@ -39,8 +39,8 @@ from headrace.net.connection import Connection
 from headrace.net.listener import CannotListen, Listeners
 from headrace.net.replies import Reply
 from headrace.replication.service import topic_log_config
-from headrace.storage.log_dir import LogDir
-from headrace.storage.log_dirs import LogDirs
+from headrace.storage.dirs.log_dir import LogDir
+from headrace.storage.dirs.log_dirs import LogDirs
 
 if TYPE_CHECKING:
     from headrace.coordination.store import Store

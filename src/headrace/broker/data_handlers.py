@@ -27,7 +27,7 @@ from headrace.handlers.topics.describe_topic_partitions import DescribeTopicPart
 from headrace.handlers.topics.metadata import Metadata
 from headrace.handlers.transactions.describe_producers import DescribeProducers
 from headrace.replication.partitions import Partitions
-from headrace.storage.log_dirs import LogDirs
+from headrace.storage.dirs.log_dirs import LogDirs
 
 
 def data_handlers(

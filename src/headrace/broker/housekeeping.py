@@ -16,12 +16,12 @@ from typing import Any, Final, TypeVar
 
 from headrace.config import BrokerConfig
 from headrace.kernel.errors import StorageFault
-from headrace.storage.compaction_rounds import CleanerSettings, CompactionRounds
+from headrace.storage.compaction.rounds import CleanerSettings, CompactionRounds
+from headrace.storage.dirs.delayed_deletion import remove
+from headrace.storage.dirs.lazy_logs import Promises
+from headrace.storage.dirs.log_dir import LogDir
+from headrace.storage.dirs.log_dirs import LogDirs
 from headrace.storage.log import Log
-from headrace.storage.log_dir import LogDir
-from headrace.storage.log_dirs import LogDirs
-from headrace.storage.promises import Promises
-from headrace.storage.trash import remove
 
 log = logging.getLogger("headrace.broker")
 _Result = TypeVar("_Result")

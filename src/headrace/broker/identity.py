@@ -30,10 +30,10 @@ from headrace.coordination.embedded_files import StoredTree, read_store
 from headrace.coordination.first_questions import answered
 from headrace.coordination.migration import MOVED_SUFFIX, existing_nodes, move_to_ensemble, put_away
 from headrace.coordination.store import Store, StoreFailed
-from headrace.storage.checkpoints import CorruptFile
+from headrace.storage.dirs.checkpoints import CorruptFile
+from headrace.storage.dirs.identity import EMBEDDED, MOVING, ZOOKEEPER, StoreHome
+from headrace.storage.dirs.log_dir import LogDir
 from headrace.storage.files import partition_of_directory
-from headrace.storage.identity import EMBEDDED, MOVING, ZOOKEEPER, StoreHome
-from headrace.storage.log_dir import LogDir
 
 if TYPE_CHECKING:
     from headrace.coordination.zookeeper import ZooKeeperStore

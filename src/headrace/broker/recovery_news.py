@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from headrace.storage.recovery import Progress
+from headrace.storage.recovery.recovery import Progress
 
 log = logging.getLogger("headrace.broker")
 

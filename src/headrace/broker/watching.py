@@ -17,7 +17,7 @@ from headrace.cluster.view import ClusterView
 from headrace.controller.member import ClusterMember
 from headrace.net.listener import Listeners
 from headrace.replication.partition import Partition
-from headrace.storage.log_dirs import LogDirs
+from headrace.storage.dirs.log_dirs import LogDirs
 from headrace.telemetry import LoopLag, Metrics, MetricsEndpoint
 from headrace.wire.apis import api_name
 

@@ -33,8 +33,8 @@ from headrace.kernel.dataclass import dataclass
 from headrace.quota.quotas import Quotas
 from headrace.replication.partitions import Partitions
 from headrace.replication.service import Replication, topic_log_config
+from headrace.storage.dirs.log_dirs import LogDirs
 from headrace.storage.log import Log
-from headrace.storage.log_dirs import LogDirs
 
 # An epoch that no registration has: until this broker is registered, no image is acted on.
 _NOT_REGISTERED = -2

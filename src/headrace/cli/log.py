@@ -18,12 +18,12 @@ from headrace.kernel.errors import Fault
 from headrace.kernel.ids import uuid_to_text
 from headrace.records.batch import BatchView
 from headrace.records.reader import read_records
-from headrace.storage import inspection
-from headrace.storage.checkpoints import LEADER_EPOCH_FILE, CorruptFile, read_topic_id
+from headrace.storage.dirs.checkpoints import LEADER_EPOCH_FILE, CorruptFile, read_topic_id
 from headrace.storage.files import INDEX_SUFFIX, LOG_SUFFIX, SNAPSHOT_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX
+from headrace.storage.recovery import inspection
 
 if TYPE_CHECKING:
-    from headrace.storage.recovery import Damage
+    from headrace.storage.recovery.recovery import Damage
 
 app = typer.Typer(help="Look into log directories, check them, repair them.", no_args_is_help=True)
 
@@ -130,7 +130,7 @@ def recover(
     """
     from headrace.storage.files import partition_of_directory
     from headrace.storage.log_config import LogConfig
-    from headrace.storage.recovery import open_log
+    from headrace.storage.recovery.recovery import open_log
 
     partitions = _partitions(directory)
     _refuse_if_in_use({partition.parent for partition in partitions})
@@ -163,7 +163,7 @@ def _cut_text(damage: Damage) -> str:
 
 
 def _refuse_if_in_use(parents: set[Path]) -> None:
-    from headrace.storage.log_dir import DirectoryInUse, LogDir
+    from headrace.storage.dirs.log_dir import DirectoryInUse, LogDir
 
     for parent in parents:
         directory = LogDir(parent)

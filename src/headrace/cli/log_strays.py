@@ -11,10 +11,10 @@ import typer
 from headrace.cli.connecting import DryRun, Failed, Output, Yes, sure
 from headrace.cli.output import Format, show, show_one, size_text
 from headrace.kernel.ids import uuid_to_text
-from headrace.storage.log_dir import LogDir
-from headrace.storage.restoration import destination
-from headrace.storage.restoration import restore as restore_stray
-from headrace.storage.strays import CUTS_KEPT_MS, Stray, StrayKind, remove_stray, strays_in
+from headrace.storage.dirs.log_dir import LogDir
+from headrace.storage.dirs.restoration import destination
+from headrace.storage.dirs.restoration import restore as restore_stray
+from headrace.storage.dirs.strays import CUTS_KEPT_MS, Stray, StrayKind, remove_stray, strays_in
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -1,10 +1,17 @@
-"""The log on disk: Kafka's files, byte for byte.
+"""The log on disk: Kafka's files, byte for byte. In reading order:
 
-Reading order: `log_config` (a topic's settings), `segment` over `index_file`, `offset_index`, `time_index`,
-`txn_index`, believed as far as `hints` says; `log` with `leading` and `following` (appends), `rolling`, `flushing`,
-`time_lookup`, `cutting` (truncation and retention), `leader_epochs`, `producer_state`; `recovery`, `checking`,
-`recovery_cuts` and `swaps` (opening); `closing`; `promises` and `fresh` (new logs); `cleaner` and `compaction_rounds`;
-`log_dir` and `log_dirs` (all logs of a broker) with `settings`, `directory_contents` and `directory_report`; `strays`
-(logs that no topic claims) with `restoration`; `inspection` and `unopened_log` (files that no broker has open);
-`checkpoints` and `files` under them all. `core` holds the decisions without a disk.
+`log_config`        a topic's configuration as the log needs it
+`segment`           one segment: its data file and its indexes
+`log`               the log of one partition: segments in order, and what is known about their records
+`leader_append`     appends as a leader; `follower_append` appends what the leader sent
+`roll`, `flush`, `close`
+`truncation`        makes a log shorter: at its end, wholly, or at its start
+`leader_epochs`     which leader epoch began at which offset
+`producer_state`    producers of a partition, with their snapshot files
+`recovery`          opens a log after a start: what to trust, check and rebuild
+`compaction`        keeps the last record of each key
+`dirs`              all logs of a broker over its log directories
+`settings`          the broker's configuration as storage needs it
+`files`             file primitives under all of them
+`core`              the decisions, without a disk
 """

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from headrace.storage.checkpoints import CorruptFile, read_epochs, write_epochs
+from headrace.storage.dirs.checkpoints import CorruptFile, read_epochs, write_epochs
 
 UNDEFINED_EPOCH: Final = -1
 UNDEFINED_OFFSET: Final = -1

@@ -25,23 +25,23 @@ from typing import Final
 
 from headrace.kernel.errors import OffsetOutOfRange, StorageFault
 from headrace.records.batch import BatchView, TimestampType
-from headrace.storage.checkpoints import LEADER_EPOCH_FILE, write_topic_id
 from headrace.storage.core.retention import Verdict
-from headrace.storage.cutting import cut_all, cut_end, cut_start
+from headrace.storage.dirs.checkpoints import LEADER_EPOCH_FILE, write_topic_id
+from headrace.storage.dirs.delayed_deletion import Trash
+from headrace.storage.dirs.new_log_files import make_files
 from headrace.storage.files import is_no_space, tolerated_no_space
-from headrace.storage.flushing import flush
-from headrace.storage.following import append_leaders_batches, leaders_batches
-from headrace.storage.fresh import make_files
+from headrace.storage.flush import flush
+from headrace.storage.follower_append import append_leaders_batches, leaders_batches
+from headrace.storage.leader_append import Appended, AppendOrigin, admitted_batch, answer_for_producer
 from headrace.storage.leader_epochs import LeaderEpochs
-from headrace.storage.leading import Appended, AppendOrigin, admitted_batch, answer_for_producer
 from headrace.storage.log_config import LogConfig
-from headrace.storage.places import Slice
 from headrace.storage.producer_state import ProducerState
-from headrace.storage.rolling import roll
-from headrace.storage.segment import Segment
-from headrace.storage.time_lookup import TimestampOffset, first_at_or_after, newest
-from headrace.storage.trash import Trash
-from headrace.storage.txn_index import AbortedTransaction, aborted_between
+from headrace.storage.roll import roll
+from headrace.storage.segment.batch_scan import Slice
+from headrace.storage.segment.segment import Segment
+from headrace.storage.segment.time_lookup import TimestampOffset, first_at_or_after, newest
+from headrace.storage.segment.txn_index import AbortedTransaction, aborted_between
+from headrace.storage.truncation import cut_all, cut_end, cut_start
 
 __all__ = ["AppendOrigin", "Appended", "Log", "Slice", "TimestampOffset"]
 

@@ -22,7 +22,7 @@ from headrace.records.control import ControlType, read_control
 from headrace.records.reader import read_records
 from headrace.storage.core.producers import BatchMark, CompletedTransaction, Producer, Producers
 from headrace.storage.files import SNAPSHOT_SUFFIX, file_stem, offset_of_file, write_small_file
-from headrace.storage.txn_index import AbortedTransaction
+from headrace.storage.segment.txn_index import AbortedTransaction
 
 _HEAD: Final = struct.Struct(">hIi")
 _ENTRY: Final = struct.Struct(">qhiqiqiq")

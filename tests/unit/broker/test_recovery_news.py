@@ -6,7 +6,7 @@ import pytest
 
 from headrace.broker.recovery_news import RecoveryNews
 from headrace.kernel.ids import TopicPartition
-from headrace.storage.recovery import Progress
+from headrace.storage.recovery.recovery import Progress
 
 
 def test_a_long_check_says_how_far_it_is(caplog: pytest.LogCaptureFixture) -> None:

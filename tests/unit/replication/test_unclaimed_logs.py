@@ -14,9 +14,9 @@ from headrace.cluster.core.changes import TopicCreated, TopicDeleted, apply
 from headrace.cluster.core.image import BrokerInfo, ClusterImage, PartitionInfo, TopicInfo
 from headrace.cluster.view import ClusterView
 from headrace.replication.partitions import Partitions
+from headrace.storage.dirs.log_dirs import LogDirs
+from headrace.storage.dirs.strays import Stray, strays_in
 from headrace.storage.log_config import LogConfig
-from headrace.storage.log_dirs import LogDirs
-from headrace.storage.strays import Stray, strays_in
 from tests.support.logs import NOW_MS, a_batch, append, open_dirs
 
 BROKER_EPOCH = 7

@@ -6,7 +6,7 @@ import threading
 from typing import Any
 
 from headrace.kernel.errors import StorageFault
-from headrace.storage.closing import THREADS, close_logs
+from headrace.storage.close import THREADS, close_logs
 
 
 def test_logs_wait_for_the_disk_together() -> None:

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from headrace.records.batch import BatchView
 from headrace.records.compression import Codec
 from headrace.records.reader import read_records
-from headrace.storage.cleaner import Cleaner, dirt_of, install, prepare
+from headrace.storage.compaction.cleaner import Cleaner, dirt_of, install, prepare
 from headrace.storage.core.compaction import SegmentFacts, assess, group
+from headrace.storage.dirs.log_dir import known_aborted
 from headrace.storage.files import CLEANED_SUFFIX, SWAP_SUFFIX
 from headrace.storage.log import Log
-from headrace.storage.log_dir import known_aborted
-from headrace.storage.recovery import Marks
+from headrace.storage.recovery.recovery import Marks
 from tests.support.compacted_logs import COMPACT, HOUR_MS, end, latest, put, visible
 from tests.support.logs import NOW_MS, directory_in_memory, open_at, read_batches
 

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from headrace.kernel.ids import TopicPartition
-from headrace.storage.checkpoints import read_offsets
-from headrace.storage.cleaner import Cleaned, Cleaner
-from headrace.storage.compaction_rounds import CHECKPOINT_FILE, CleanerSettings, CompactionRounds
+from headrace.storage.compaction.cleaner import Cleaned, Cleaner
+from headrace.storage.compaction.rounds import CHECKPOINT_FILE, CleanerSettings, CompactionRounds
+from headrace.storage.dirs.checkpoints import read_offsets
+from headrace.storage.dirs.log_dirs import LogDirs, StorageSettings
 from headrace.storage.files import CLEANED_SUFFIX, SWAP_SUFFIX
 from headrace.storage.log import Log
 from headrace.storage.log_config import LogConfig
-from headrace.storage.log_dirs import LogDirs, StorageSettings
 from tests.support.clock import PATIENCE_S
 from tests.support.compacted_logs import COMPACT, HOUR_MS, latest, put, visible
 from tests.support.logs import NOW_MS, directory_in_memory
@@ -85,7 +85,7 @@ def test_a_round_uses_the_limits_that_are_set_when_it_begins(tmp_path: Path, mon
         await rounds.run_one(NOW_MS)
         dirs.close()
 
-    monkeypatch.setattr("headrace.storage.compaction_rounds.Cleaner", Recorded)
+    monkeypatch.setattr("headrace.storage.compaction.rounds.Cleaner", Recorded)
     asyncio.run(go())
     assert begun_with == [(1 << 20, None), (1 << 21, 1e9)]
 

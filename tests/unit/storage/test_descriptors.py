@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from headrace.storage.dirs.log_dirs import LogDirs, StorageSettings
 from headrace.storage.log_config import LogConfig
-from headrace.storage.log_dirs import LogDirs, StorageSettings
 from tests.support.logs import a_batch, append
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from headrace.kernel.errors import ErrorCode, StorageFault
 from headrace.records.control import build_end_txn_marker
+from headrace.storage.dirs.log_dirs import LogDirs, StorageSettings
 from headrace.storage.log import AppendOrigin, Log
 from headrace.storage.log_config import LogConfig
-from headrace.storage.log_dirs import LogDirs, StorageSettings
 from tests.support.logs import NOW_MS, a_batch, append, read_all
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")

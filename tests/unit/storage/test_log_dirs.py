@@ -16,13 +16,13 @@ import pytest
 from headrace.kernel.errors import StorageFault
 from headrace.kernel.ids import TopicPartition, uuid_to_text
 from headrace.records.control import build_end_txn_marker
-from headrace.storage.checkpoints import read_offsets, read_properties
+from headrace.storage.dirs.checkpoints import read_offsets, read_properties
+from headrace.storage.dirs.log_dir import DirectoryInUse
+from headrace.storage.dirs.log_dirs import LogDirs, StorageSettings
 from headrace.storage.files import SharedFile
-from headrace.storage.leading import AppendOrigin
+from headrace.storage.leader_append import AppendOrigin
 from headrace.storage.log_config import LogConfig
-from headrace.storage.log_dir import DirectoryInUse
-from headrace.storage.log_dirs import LogDirs, StorageSettings
-from headrace.storage.recovery import Progress
+from headrace.storage.recovery.recovery import Progress
 from tests.support.logs import NOW_MS, a_batch, append, open_dirs, read_all
 
 
@@ -253,8 +253,8 @@ def test_producers_are_forgotten_after_their_time(tmp_path: Path) -> None:
 def test_a_second_process_is_refused_by_the_name_of_the_holder(tmp_path: Path) -> None:
     dirs = open_dirs(tmp_path)
     program = (
-        "import sys; from pathlib import Path; from headrace.storage.log_dirs import LogDirs, StorageSettings\n"
-        "from headrace.storage.log_dir import DirectoryInUse\n"
+        "import sys; from pathlib import Path; from headrace.storage.dirs.log_dirs import LogDirs, StorageSettings\n"
+        "from headrace.storage.dirs.log_dir import DirectoryInUse\n"
         "try: LogDirs.open(StorageSettings([Path(sys.argv[1])], node_id=1))\n"
         "except DirectoryInUse as refusal: print(refusal)"
     )

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from headrace.kernel.errors import StorageFault
+from headrace.storage.dirs.lazy_logs import Promises
+from headrace.storage.dirs.log_dirs import LogDirs, StorageSettings
 from headrace.storage.log_config import LogConfig
-from headrace.storage.log_dirs import LogDirs, StorageSettings
-from headrace.storage.promises import Promises
 from tests.support.logs import NOW_MS, a_batch, append, read_all
 
 TOPIC_ID = uuid.UUID(int=7)

@@ -17,13 +17,13 @@ from typing import Any
 import pytest
 
 from headrace.records.builder import Record, build_batch
-from headrace.storage import inspection
-from headrace.storage.checkpoints import KnownAborted
-from headrace.storage.hints import check_hints
+from headrace.storage.dirs.checkpoints import KnownAborted
+from headrace.storage.dirs.log_dir import known_aborted
 from headrace.storage.log import Log
 from headrace.storage.log_config import LogConfig
-from headrace.storage.log_dir import known_aborted
-from headrace.storage.recovery import Damage, Marks
+from headrace.storage.recovery import inspection
+from headrace.storage.recovery.index_check import check_hints
+from headrace.storage.recovery.recovery import Damage, Marks
 from tests.support.crash_images import CONFIG, Original, state
 from tests.support.effort import is_long, rounds
 from tests.support.logs import NOW_MS, a_batch, append, directory_in_memory, open_at, read_batches

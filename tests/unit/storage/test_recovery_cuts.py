@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from headrace.storage import recovery_cuts
 from headrace.storage.core.salvage import good_batches
-from headrace.storage.recovery import Damage
-from headrace.storage.strays import CUTS_KEPT_MS, Stray, StrayKind, strays_in
+from headrace.storage.dirs.strays import CUTS_KEPT_MS, Stray, StrayKind, strays_in
+from headrace.storage.recovery import cuts as recovery_cuts
+from headrace.storage.recovery.recovery import Damage
 from tests.support.crash_images import CONFIG, Original
 from tests.support.effort import is_long
 from tests.support.logs import NOW_MS, a_batch, append, directory_in_memory, open_at, open_dirs, read_batches

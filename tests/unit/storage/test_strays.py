@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from headrace.storage.checkpoints import read_topic_id
+from headrace.storage.dirs.checkpoints import read_topic_id
+from headrace.storage.dirs.restoration import CannotRestore, restore
+from headrace.storage.dirs.strays import NOTE_FILE, Stray, StrayKind, remove_stray, strays_in
 from headrace.storage.log_config import LogConfig
-from headrace.storage.restoration import CannotRestore, restore
-from headrace.storage.strays import NOTE_FILE, Stray, StrayKind, remove_stray, strays_in
 from tests.support.logs import NOW_MS, a_batch, append, open_dirs, read_all, read_batches
 
 OLD_ID, NEW_ID = uuid.UUID(int=1 << 90), uuid.UUID(int=2 << 90)

@@ -19,7 +19,7 @@ from enum import Enum
 
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import StorageFault
-from headrace.storage.identity import EMBEDDED, MOVING, ZOOKEEPER, StoreHome
+from headrace.storage.dirs.identity import EMBEDDED, MOVING, ZOOKEEPER, StoreHome
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from headrace.cli.checks.findings import Finding, State, well
 from headrace.cli.cluster import disk_rows
 from headrace.cli.output import size_text
 from headrace.client.cluster_client import ClusterClient
-from headrace.storage.checkpoints import META_PROPERTIES_FILE, CorruptFile, read_properties
-from headrace.storage.strays import strays_in
+from headrace.storage.dirs.checkpoints import META_PROPERTIES_FILE, CorruptFile, read_properties
+from headrace.storage.dirs.strays import strays_in
 
 _NAME = "strays"
 

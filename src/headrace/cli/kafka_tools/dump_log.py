@@ -17,11 +17,11 @@ from headrace.records.batch import BatchView, TimestampType
 from headrace.records.builder import Record
 from headrace.records.control import read_control
 from headrace.records.reader import read_records
-from headrace.storage import inspection
 from headrace.storage.files import offset_of_file
 from headrace.storage.log_config import LogConfig
-from headrace.storage.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
-from headrace.storage.segment import Segment
+from headrace.storage.recovery import inspection
+from headrace.storage.segment.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
+from headrace.storage.segment.segment import Segment
 
 OPTIONS = (
     Option("files", "The files: .log, .index, .timeindex, .txnindex, .snapshot.", "a,b,…", required=True),

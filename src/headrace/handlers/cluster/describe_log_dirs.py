@@ -11,8 +11,8 @@ from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
+from headrace.storage.dirs.log_dirs import DirectoryReport, LogDirs
 from headrace.storage.log import Log
-from headrace.storage.log_dirs import DirectoryReport, LogDirs
 from headrace.wire.apis import ApiKey
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable
 
-from headrace.storage.txn_index import AbortedTransaction
+from headrace.storage.segment.txn_index import AbortedTransaction
 
 
 class CleanedTransactions:

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from headrace.records.batch import BatchView
 from headrace.records.reader import iter_records
-from headrace.storage.hints import check_hints, check_newest
-from headrace.storage.segment import Segment
+from headrace.storage.recovery.index_check import check_hints, check_newest
+from headrace.storage.segment.segment import Segment
 
 
 class TimestampOffset(NamedTuple):

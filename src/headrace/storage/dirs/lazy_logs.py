@@ -18,10 +18,10 @@ from pathlib import Path
 
 from headrace.kernel.errors import StorageFault
 from headrace.kernel.ids import TopicPartition
+from headrace.storage.dirs.delayed_deletion import Trash
 from headrace.storage.log import Log
 from headrace.storage.log_config import LogConfig
-from headrace.storage.segment import Segment
-from headrace.storage.trash import Trash
+from headrace.storage.segment.segment import Segment
 
 
 class Promises:

@@ -14,13 +14,13 @@ from typing import Any, Final
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import Fault
 from headrace.kernel.ids import TopicPartition
-from headrace.storage.checkpoints import CorruptFile, read_offsets, write_offsets
-from headrace.storage.cleaner import Cleaned, Cleaner, dirt_of, discard, install, prepare
+from headrace.storage.compaction.cleaner import Cleaned, Cleaner, dirt_of, discard, install, prepare
 from headrace.storage.core.compaction import Dirt
+from headrace.storage.dirs.checkpoints import CorruptFile, read_offsets, write_offsets
+from headrace.storage.dirs.log_dir import LogDir
+from headrace.storage.dirs.log_dirs import LogDirs
 from headrace.storage.files import is_no_space
 from headrace.storage.log import Log
-from headrace.storage.log_dir import LogDir
-from headrace.storage.log_dirs import LogDirs
 
 logger = logging.getLogger("headrace.storage.compaction")
 

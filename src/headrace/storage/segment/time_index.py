@@ -14,7 +14,7 @@ from operator import lt
 from pathlib import Path
 from typing import Final
 
-from headrace.storage.index_file import IndexFile
+from headrace.storage.segment.index_file import IndexFile
 
 _ENTRY: Final = struct.Struct(">qI")
 _I64: Final = struct.Struct(">q")

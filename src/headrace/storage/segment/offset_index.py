@@ -13,7 +13,7 @@ from operator import lt
 from pathlib import Path
 from typing import Final
 
-from headrace.storage.index_file import IndexFile
+from headrace.storage.segment.index_file import IndexFile
 
 _ENTRY: Final = struct.Struct(">Ii")
 _U32: Final = struct.Struct(">I")

@@ -20,7 +20,8 @@ from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.kernel.ids import TopicPartition
 from headrace.records.batch import LEADER_EPOCH_AT, BatchView
-from headrace.storage.checkpoints import (
+from headrace.storage.core.salvage import good_batches
+from headrace.storage.dirs.checkpoints import (
     LEADER_EPOCH_FILE,
     LOG_START_FILE,
     PARTITION_METADATA_FILE,
@@ -29,7 +30,8 @@ from headrace.storage.checkpoints import (
     write_offsets,
     write_topic_id,
 )
-from headrace.storage.core.salvage import good_batches
+from headrace.storage.dirs.strays import NOTE_FILE, Stray, StrayKind
+from headrace.storage.dirs.unopened_log import data_files, offsets_in, owner_of, places_in
 from headrace.storage.files import (
     DELETED_DIR_SUFFIX,
     LOG_SUFFIX,
@@ -39,8 +41,6 @@ from headrace.storage.files import (
     sync_file,
     write_small_file,
 )
-from headrace.storage.strays import NOTE_FILE, Stray, StrayKind
-from headrace.storage.unopened_log import data_files, offsets_in, owner_of, places_in
 
 _FIRST_EPOCH: Final = 0
 _EPOCH: Final = struct.Struct(">i")

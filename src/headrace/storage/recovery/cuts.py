@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Final
 from headrace.kernel.errors import StorageFault
 from headrace.kernel.ids import TopicPartition
 from headrace.storage.core.salvage import is_torn_batch
+from headrace.storage.dirs.strays import CUT_SUFFIX, NOTE_FILE, Note, StrayKind, cluster_id_of, write_note
 from headrace.storage.files import STRAY_DIR_SUFFIX, is_no_space, marked_directory_name, sync_directory, write_fully
-from headrace.storage.strays import CUT_SUFFIX, NOTE_FILE, Note, StrayKind, cluster_id_of, write_note
 
 if TYPE_CHECKING:
     from headrace.storage.log import Log
-    from headrace.storage.segment import Segment
+    from headrace.storage.segment.segment import Segment
 
 _BLOCK_BYTES: Final = 64 * 1024
 

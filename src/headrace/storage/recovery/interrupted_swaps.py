@@ -19,7 +19,7 @@ from headrace.storage.files import (
     offset_of_file,
     sync_directory,
 )
-from headrace.storage.segment import Segment
+from headrace.storage.segment.segment import Segment
 
 
 def complete_swaps(directory: Path) -> None:

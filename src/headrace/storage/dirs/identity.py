@@ -14,7 +14,7 @@ from typing import Final
 
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.ids import uuid_from_text, uuid_to_text
-from headrace.storage.checkpoints import META_PROPERTIES_FILE, CorruptFile, read_properties, write_properties
+from headrace.storage.dirs.checkpoints import META_PROPERTIES_FILE, CorruptFile, read_properties, write_properties
 
 # The values of headrace.store. While a broker moves its state from the one store to the other, both may hold it.
 EMBEDDED: Final = "embedded"

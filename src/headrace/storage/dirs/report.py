@@ -7,8 +7,8 @@ import uuid
 from pathlib import Path
 
 from headrace.kernel.dataclass import dataclass
+from headrace.storage.dirs.log_dir import LogDir
 from headrace.storage.log import Log
-from headrace.storage.log_dir import LogDir
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.storage.segment import Segment
+from headrace.storage.segment.segment import Segment
 
 if TYPE_CHECKING:
     from headrace.storage.log import Log

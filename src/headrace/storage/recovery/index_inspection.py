@@ -16,13 +16,13 @@ from pathlib import Path
 
 from headrace.kernel.dataclass import dataclass
 from headrace.records.batch import BatchView
-from headrace.storage.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
-from headrace.storage.places import BatchPlace
 from headrace.storage.producer_state import ProducerState
-from headrace.storage.segment import Segment
-from headrace.storage.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
-from headrace.storage.txn_index import ENTRY_BYTES as TXN_ENTRY_BYTES
-from headrace.storage.txn_index import AbortedTransaction
+from headrace.storage.segment.batch_scan import BatchPlace
+from headrace.storage.segment.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
+from headrace.storage.segment.segment import Segment
+from headrace.storage.segment.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
+from headrace.storage.segment.txn_index import ENTRY_BYTES as TXN_ENTRY_BYTES
+from headrace.storage.segment.txn_index import AbortedTransaction
 
 # A file, its first bad byte (-1 when it is missing) and what is wrong there.
 Fault = tuple[Path, int, str]

@@ -24,7 +24,7 @@ from typing import Final
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.ids import TopicPartition, uuid_from_text, uuid_to_text
 from headrace.storage.files import sync_file, write_small_file
-from headrace.storage.txn_index import NO_ENTRIES, Digest
+from headrace.storage.segment.txn_index import NO_ENTRIES, Digest
 
 RECOVERY_POINT_FILE: Final = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK_FILE: Final = "replication-offset-checkpoint"

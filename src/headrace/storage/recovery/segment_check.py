@@ -16,13 +16,13 @@ from headrace.kernel.errors import Fault
 from headrace.kernel.ids import TopicPartition
 from headrace.records.batch import BatchView
 from headrace.storage.core.recovery import verdict
-from headrace.storage.cutting import rebuild_producers
 from headrace.storage.files import tolerated_no_space
 from headrace.storage.log import Log
-from headrace.storage.places import scan
 from headrace.storage.producer_state import ProducerState
-from headrace.storage.recovery_cuts import RecoveryCuts
-from headrace.storage.segment import Segment
+from headrace.storage.recovery.cuts import RecoveryCuts
+from headrace.storage.segment.batch_scan import scan
+from headrace.storage.segment.segment import Segment
+from headrace.storage.truncation import rebuild_producers
 
 
 @dataclass(frozen=True, slots=True)

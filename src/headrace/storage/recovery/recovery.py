@@ -20,9 +20,8 @@ from pathlib import Path
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import Fault
 from headrace.kernel.ids import TopicPartition
-from headrace.storage.checking import Checking, Damage, Progress, repair_hints
-from headrace.storage.checkpoints import CorruptFile, KnownAborted, read_topic_id
-from headrace.storage.cutting import rebuild_producers
+from headrace.storage.dirs.checkpoints import CorruptFile, KnownAborted, read_topic_id
+from headrace.storage.dirs.delayed_deletion import Trash
 from headrace.storage.files import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -32,14 +31,15 @@ from headrace.storage.files import (
     offset_of_file,
     tolerated_no_space,
 )
-from headrace.storage.hints import check_newest
 from headrace.storage.log import Log
 from headrace.storage.log_config import LogConfig
-from headrace.storage.places import BatchPlace
-from headrace.storage.segment import Segment
-from headrace.storage.swaps import complete_swaps
-from headrace.storage.trash import Trash
-from headrace.storage.txn_index import NO_ENTRIES, Digest
+from headrace.storage.recovery.index_check import check_newest
+from headrace.storage.recovery.interrupted_swaps import complete_swaps
+from headrace.storage.recovery.segment_check import Checking, Damage, Progress, repair_hints
+from headrace.storage.segment.batch_scan import BatchPlace
+from headrace.storage.segment.segment import Segment
+from headrace.storage.segment.txn_index import NO_ENTRIES, Digest
+from headrace.storage.truncation import rebuild_producers
 
 __all__ = ["Damage", "Marks", "Progress", "open_log"]
 

@@ -25,8 +25,9 @@ from typing import Any, Final
 
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.ids import TopicPartition, uuid_from_text, uuid_to_text
-from headrace.storage.checkpoints import META_PROPERTIES_FILE, CorruptFile, read_properties
 from headrace.storage.core.salvage import good_batches
+from headrace.storage.dirs.checkpoints import META_PROPERTIES_FILE, CorruptFile, read_properties
+from headrace.storage.dirs.unopened_log import count_records, offsets_in, owner_of
 from headrace.storage.files import (
     STRAY_DIR_SUFFIX,
     marked_directory_name,
@@ -34,7 +35,6 @@ from headrace.storage.files import (
     sync_directory,
     write_small_file,
 )
-from headrace.storage.unopened_log import count_records, offsets_in, owner_of
 
 NOTE_FILE: Final = "stray.json"
 CUT_SUFFIX: Final = ".cut"

@@ -15,15 +15,15 @@ from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import Fault
 from headrace.records.batch import BatchView, check_extent
 from headrace.records.reader import read_records
-from headrace.storage.checkpoints import (
+from headrace.storage.core.compaction import MAX_OFFSET_SPAN
+from headrace.storage.core.producers import Producer
+from headrace.storage.dirs.checkpoints import (
     LEADER_EPOCH_FILE,
     PARTITION_METADATA_FILE,
     CorruptFile,
     read_epochs,
     read_topic_id,
 )
-from headrace.storage.core.compaction import MAX_OFFSET_SPAN
-from headrace.storage.core.producers import Producer
 from headrace.storage.files import (
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
@@ -32,10 +32,10 @@ from headrace.storage.files import (
     partition_of_directory,
     partition_of_marked_directory,
 )
-from headrace.storage.hint_inspection import Contents, faults_in_hints
 from headrace.storage.log_config import LogConfig
 from headrace.storage.producer_state import ProducerState, decode_snapshot, fault_in_snapshot
-from headrace.storage.segment import Segment
+from headrace.storage.recovery.index_inspection import Contents, faults_in_hints
+from headrace.storage.segment.segment import Segment
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,21 +21,21 @@ from pathlib import Path
 from headrace.config import BrokerConfig
 from headrace.kernel.errors import Fault, StorageFault
 from headrace.kernel.ids import TopicPartition, uuid_to_text
-from headrace.storage.checkpoints import write_topic_id
-from headrace.storage.closing import close_logs
-from headrace.storage.directory_contents import deleted_in, logs_in, outdated_cuts_in
-from headrace.storage.directory_report import DirectoryReport
+from headrace.storage.close import close_logs
+from headrace.storage.dirs.checkpoints import write_topic_id
+from headrace.storage.dirs.contents import deleted_in, logs_in, outdated_cuts_in
+from headrace.storage.dirs.delayed_deletion import Trash
+from headrace.storage.dirs.identity import StoreHome
+from headrace.storage.dirs.lazy_logs import Promises
+from headrace.storage.dirs.log_dir import LogDir
+from headrace.storage.dirs.report import DirectoryReport
+from headrace.storage.dirs.strays import Stray, set_aside, strays_in
+from headrace.storage.dirs.unopened_log import owner_of
 from headrace.storage.files import DELETED_DIR_SUFFIX, is_no_space, marked_directory_name
-from headrace.storage.identity import StoreHome
 from headrace.storage.log import DELETED, Log
 from headrace.storage.log_config import LogConfig
-from headrace.storage.log_dir import LogDir
-from headrace.storage.promises import Promises
-from headrace.storage.recovery import Damage, Marks, Progress, open_log
+from headrace.storage.recovery.recovery import Damage, Marks, Progress, open_log
 from headrace.storage.settings import StorageSettings
-from headrace.storage.strays import Stray, set_aside, strays_in
-from headrace.storage.trash import Trash
-from headrace.storage.unopened_log import owner_of
 
 __all__ = ["DirectoryReport", "LogDirs", "StorageSettings"]
 

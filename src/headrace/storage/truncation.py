@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from headrace.storage.core.retention import SegmentFacts, Verdict, expired
 from headrace.storage.files import DELETED_SUFFIX, sync_directory
-from headrace.storage.hints import check_newest
-from headrace.storage.segment import Segment
+from headrace.storage.recovery.index_check import check_newest
+from headrace.storage.segment.segment import Segment
 
 if TYPE_CHECKING:
     from headrace.storage.log import Log

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
-from headrace.storage.checkpoints import sync_topic_id
+from headrace.storage.dirs.checkpoints import sync_topic_id
 from headrace.storage.files import sync_directory
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from headrace.kernel.ids import CLUSTER_METADATA_TOPIC, TopicPartition
+from headrace.storage.dirs.log_dir import LogDir
+from headrace.storage.dirs.strays import CUTS_KEPT_MS, StrayKind, strays_in
 from headrace.storage.files import DELETED_DIR_SUFFIX, partition_of_directory, partition_of_marked_directory
-from headrace.storage.log_dir import LogDir
-from headrace.storage.strays import CUTS_KEPT_MS, StrayKind, strays_in
 
 logger = logging.getLogger(__name__)
 

@@ -24,15 +24,15 @@ from headrace.kernel.errors import CorruptBatch
 from headrace.records import raw
 from headrace.records.batch import BatchView
 from headrace.records.control import ControlType, control_type
+from headrace.storage.compaction.offset_map import OffsetMap
 from headrace.storage.core.cleaned_transactions import CleanedTransactions
 from headrace.storage.core.compaction import Dirt, SegmentFacts, assess, group
 from headrace.storage.files import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, sync_directory
 from headrace.storage.log import Log
 from headrace.storage.log_config import LogConfig
-from headrace.storage.offset_map import OffsetMap
-from headrace.storage.places import scan
-from headrace.storage.segment import Segment
-from headrace.storage.txn_index import AbortedTransaction
+from headrace.storage.segment.batch_scan import scan
+from headrace.storage.segment.segment import Segment
+from headrace.storage.segment.txn_index import AbortedTransaction
 
 # How exact the pace is, and how long a thread that waits for it may not hear that it is to stop.
 _PACED_WITHIN_S: Final = 0.01

@@ -19,7 +19,7 @@ from typing import Final
 
 from headrace.kernel.errors import StorageFault
 from headrace.kernel.ids import TopicPartition
-from headrace.storage.checkpoints import (
+from headrace.storage.dirs.checkpoints import (
     ABORTED_FILE,
     HIGH_WATERMARK_FILE,
     LOG_START_FILE,
@@ -31,10 +31,10 @@ from headrace.storage.checkpoints import (
     write_aborted,
     write_offsets,
 )
+from headrace.storage.dirs.identity import Identity, StoreHome, read_identity, write_identity
 from headrace.storage.files import is_no_space, sync_directory, write_small_file
-from headrace.storage.identity import Identity, StoreHome, read_identity, write_identity
 from headrace.storage.log import Log
-from headrace.storage.recovery import Marks
+from headrace.storage.recovery.recovery import Marks
 
 LOCK_FILE: Final = ".lock"
 CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"

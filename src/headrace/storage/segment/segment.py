@@ -29,12 +29,12 @@ from headrace.storage.files import (
     is_no_space,
     write_fully,
 )
-from headrace.storage.hints import Belief, check_hints, rebuild_indexes
 from headrace.storage.log_config import LogConfig
-from headrace.storage.offset_index import OffsetIndex
-from headrace.storage.places import BatchPlace, Slice, walk
-from headrace.storage.time_index import TimeIndex
-from headrace.storage.txn_index import TxnIndex
+from headrace.storage.recovery.index_check import Belief, check_hints, rebuild_indexes
+from headrace.storage.segment.batch_scan import BatchPlace, Slice, walk
+from headrace.storage.segment.offset_index import OffsetIndex
+from headrace.storage.segment.time_index import TimeIndex
+from headrace.storage.segment.txn_index import TxnIndex
 
 # Positions of the newest batches, for readers at the tail, who are the many; older offsets go through the index.
 _RECENT_BATCHES: Final = 4096

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.storage.checkpoints import write_topic_id
-from headrace.storage.segment import Segment
+from headrace.storage.dirs.checkpoints import write_topic_id
+from headrace.storage.segment.segment import Segment
 
 if TYPE_CHECKING:
     from headrace.storage.log import Log

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from headrace.kernel.errors import CorruptBatch
 from headrace.records.batch import RECORD_COUNT_AT
-from headrace.storage.checkpoints import CorruptFile, read_topic_id
+from headrace.storage.dirs.checkpoints import CorruptFile, read_topic_id
 from headrace.storage.files import LOG_SUFFIX, SharedFile, offset_of_file
-from headrace.storage.places import BatchPlace, walk
+from headrace.storage.segment.batch_scan import BatchPlace, walk
 
 
 def owner_of(directory: Path) -> uuid.UUID | None:

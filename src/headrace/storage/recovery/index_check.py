@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from headrace.kernel.errors import CorruptBatch
 
 if TYPE_CHECKING:
-    from headrace.storage.segment import Segment
+    from headrace.storage.segment.segment import Segment
 
 
 class Belief(IntEnum):

@@ -1,0 +1,12 @@
+"""Log directories. In reading order:
+
+`identity`           the owner of a directory: cluster id, broker id, directory id
+`log_dir`            one directory: its lock, its identity, its checkpoints, and whether its disk still answers
+`log_dirs`           all logs of a broker over its directories
+`contents`           what a directory holds; `report` what DescribeLogDirs and the doctor show
+`checkpoints`        Kafka's small text files
+`lazy_logs`          logs that have no files yet; `new_log_files` makes them
+`delayed_deletion`   files that are renamed now and removed after `file.delete.delay.ms`
+`strays`             logs that no topic of the cluster claims; `restoration` puts one back
+`unopened_log`       a log that no broker has open
+"""
