@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Producer
 
-from headrace.storage.strays import strays_in
+from headrace.storage.dirs.strays import strays_in
 from tests.support import zookeeper
 from tests.support.clock import wait_for
 from tests.support.cluster import RunningCluster
