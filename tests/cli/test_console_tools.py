@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from headrace.testing import RunningBroker
+from headrace.testing import RunningBroker, broker
 from tests.cli.conftest import Ran
 from tests.support.programs import Programs
 
@@ -40,3 +42,62 @@ def test_a_group_that_found_nothing_reads_what_comes_afterwards(tool: Tool, topi
     assert tool(*read).out == ""
     tool("console_producer", "--topic", topic, stdin="one\ntwo\nthree\n")
     assert sorted(tool(*read).out.split()) == ["one", "three", "two"]
+
+
+@pytest.fixture
+def started() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """`started("console_producer", …)`: the tool as a process whose streams are pipes."""
+    running: list[subprocess.Popen[str]] = []
+
+    def start(module: str, *words: str) -> subprocess.Popen[str]:
+        pipe = subprocess.PIPE
+        command = [sys.executable, "-m", f"headrace.cli.kafka_tools.{module}", *words]
+        running.append(subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True))
+        return running[-1]
+
+    yield start
+    for process in running:
+        process.kill()
+        process.communicate()
+
+
+def test_records_that_no_broker_took_are_an_error(started: Callable[..., subprocess.Popen[str]]) -> None:
+    with broker() as mortal:
+        words = ("--bootstrap-server", mortal.bootstrap, "--topic", "t", "--sync")
+        writer = started("console_producer", *words, "--command-property", "delivery.timeout.ms=4000")
+        assert writer.stdin is not None
+        assert writer.stderr is not None
+        assert "The broker created it now" in writer.stderr.readline()
+    out, err = writer.communicate("lost\n", timeout=60)
+    assert (writer.returncode, out) == (1, "")
+    assert "console_producer: no broker answers any more; trying again" in err
+    assert "a record for t was not written" in err
+
+
+def test_a_reader_whose_broker_went_away_fails(started: Callable[..., subprocess.Popen[str]]) -> None:
+    with broker() as mortal:
+        address = ("--bootstrap-server", mortal.bootstrap, "--topic", "t")
+        started("console_producer", *address).communicate("one\n", timeout=60)
+        reader = started("console_consumer", *address, "--from-beginning", "--timeout-ms", "6000")
+        assert reader.stdout is not None
+        assert reader.stdout.readline() == "one\n"
+    _, err = reader.communicate(timeout=60)
+    assert reader.returncode == 1
+    assert "Processed a total of 1 messages" in err
+    assert "no broker answers any more" in err
+
+
+def test_a_group_that_takes_longer_to_form_than_the_time_out_is_an_error(tool: Tool) -> None:
+    with broker({"group.initial.rebalance.delay.ms": "5000"}) as slow:
+        tool("console_producer", "--topic", "t", stdin="one\n", bootstrap=slow.bootstrap)
+        read = ("console_consumer", "--topic", "t", "--from-beginning", "--timeout-ms")
+        ran = tool(*read, "1000", bootstrap=slow.bootstrap)
+        assert (ran.code, ran.out) == (1, "")
+        assert "the group assigned no partitions within 1000 ms" in ran.err
+        assert tool(*read, "20000", "--max-messages", "1", bootstrap=slow.bootstrap).out == "one\n"
+
+
+def test_a_partition_that_the_topic_does_not_have_is_named(tool: Tool, topic: str) -> None:
+    ran = tool("console_consumer", "--topic", topic, "--partition", "7", "--timeout-ms", "5000")
+    assert ran.code == 1
+    assert f"topic '{topic}' has partitions 0 to 2, not 7" in ran.err

@@ -131,6 +131,7 @@ def masked(text: str) -> str:
     text = re.sub(r"Configs: (\S+)", lambda found: "Configs: " + ",".join(sorted(found[1].split(","))), text)
     # Which of several options is named first follows a hash set of Kafka's.
     text = re.sub(r"\[[\w-]+\](, \[[\w-]+\])+", lambda found: ", ".join(sorted(found[0].split(", "))), text)
+    text = re.sub(r'"logDir":"[^"]+"', '"logDir":"DIR"', text)
     text = re.sub(r"TopicId: [\w-]{22}", "TopicId: ID", text)
     text = re.sub(r"\b1[6-9]\d{11}\b", "TIME", text)
     text = re.sub(r"-?\d+ ms\b", "N ms", text)

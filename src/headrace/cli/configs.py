@@ -21,10 +21,10 @@ from headrace.cli.connecting import (
     connected,
     existing_topics,
     key_values,
-    nearest,
     sure,
 )
 from headrace.cli.output import Format, show
+from headrace.cli.spelling import nearest
 from headrace.client.cluster_client import ClusterClient
 from headrace.wire.apis import ApiKey
 

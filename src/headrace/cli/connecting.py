@@ -8,10 +8,9 @@ The address comes from `--bootstrap`, else $HEADRACE_BOOTSTRAP, else the current
 from __future__ import annotations
 
 import asyncio
-import difflib
 import os
 import signal
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Any, Final, TypeVar
 
 import typer
@@ -19,6 +18,7 @@ import typer
 from headrace.cli.contexts import address_of
 from headrace.cli.kafka_tools.running import ToolFailed
 from headrace.cli.output import Format
+from headrace.cli.spelling import nearest
 from headrace.client.cluster_client import ClusterClient, parse_bootstrap
 from headrace.kernel.errors import ErrorCode
 from headrace.kernel.ids import OTHER_SPELLINGS
@@ -116,12 +116,6 @@ def check_answer(result: Any, what: str) -> None:
     if result.error_code:
         code = ErrorCode(result.error_code)
         raise Failed(f"{what}: {getattr(result, 'error_message', None) or code.name.replace('_', ' ')}")
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """` Did you mean 'orders'?`, or nothing."""
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f" Did you mean {close[0]!r}?" if close else ""
 
 
 async def existing_topics(client: ClusterClient, names: Sequence[str] | None) -> list[Any]:

@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli.connecting import Failed, Output, Yes, nearest, sure
+from headrace.cli.connecting import Failed, Output, Yes, sure
 from headrace.cli.contexts import load, save
 from headrace.cli.output import Format, show
+from headrace.cli.spelling import nearest
 from headrace.client.cluster_client import parse_bootstrap
 
 app = typer.Typer(no_args_is_help=True, help="Named clusters to switch between.")

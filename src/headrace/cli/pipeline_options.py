@@ -11,6 +11,7 @@ import typer
 
 from headrace.cli.connecting import bootstrap_address, key_values
 from headrace.cli.contexts import address_of
+from headrace.client.server_kind import require_broker
 
 if TYPE_CHECKING:
     from headrace.client.blocking.client import BlockingClient
@@ -80,4 +81,7 @@ def cluster_client(bootstrap: str | None, command_config: Path | None) -> Blocki
     """A client of the cluster that is named, else of the current context."""
     from headrace.client.blocking.client import BlockingClient
 
-    return BlockingClient(bootstrap_address(bootstrap), security=security_for(command_config))
+    client = BlockingClient(bootstrap_address(bootstrap), security=security_for(command_config))
+    # Such a client asks again for half a minute, which suits a pipeline better than a person.
+    require_broker(client.bootstrap, encrypted=client.security.encrypted)
+    return client

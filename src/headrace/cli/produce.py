@@ -22,11 +22,11 @@ from headrace.cli.connecting import (
     bootstrap_address,
     connected,
     key_values,
-    nearest,
 )  # fmt: skip
 from headrace.cli.output import Format, show_one
 from headrace.cli.progress import Share, progress
 from headrace.cli.record_lines import Incoming, json_lines, keyed_lines, plain_lines
+from headrace.cli.spelling import nearest
 from headrace.client.cluster_client import ClusterClient
 
 app = typer.Typer()

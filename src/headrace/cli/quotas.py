@@ -15,9 +15,9 @@ from headrace.cli.connecting import (
     check_answer,
     connected,
     key_values,
-    nearest,
 )
 from headrace.cli.output import Format, show
+from headrace.cli.spelling import nearest
 from headrace.client.cluster_client import ClusterClient
 from headrace.wire.apis import ApiKey
 

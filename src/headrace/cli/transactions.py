@@ -17,10 +17,10 @@ from headrace.cli.connecting import (
     check_answer,
     complete_live,
     connected,
-    nearest,
     sure,
 )
 from headrace.cli.output import Format, show, show_one
+from headrace.cli.spelling import nearest
 from headrace.client.cluster_client import TRANSACTION, ClusterClient
 from headrace.kernel.errors import ErrorCode
 from headrace.wire.apis import ApiKey

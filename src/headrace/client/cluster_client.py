@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from headrace.client.connection import Connection
 from headrace.client.errors import NoAnswer, Unreachable
+from headrace.client.server_kind import trouble_with
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 from headrace.kernel.ids import TopicPartition
 from headrace.wire.apis import ApiKey
@@ -37,6 +38,9 @@ _TRANSIENT: Final = frozenset(
     }
 )
 _PAUSE_SECONDS: Final = 0.1
+_CONNECT_SECONDS: Final = 10.0
+# A broker answers its first request well within this.
+_PROMPT_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,14 +111,30 @@ class ClusterClient:
         known = [(node.host, node.port) for node in self.metadata.nodes.values()]
         for host, port in dict.fromkeys([*self.addresses, *known]):
             try:
-                self._bootstrap = await Connection.open(
-                    host, port, client_id=self.client_id, timeout=min(self.timeout, 10.0)
-                )
+                self._bootstrap = await self._first_contact(host, port)
             except (Unreachable, NoAnswer) as fault:
                 failures.append(fault.message)
                 continue
             return self._bootstrap
         raise Unreachable("; ".join(failures))
+
+    async def _first_contact(self, host: str, port: int) -> Connection:
+        """A server of another kind closes the connection or waits for more, so an address that fails or takes long is
+        looked at again, and the error names what is there."""
+        opening = asyncio.create_task(self._open(host, port))
+        try:
+            async with asyncio.timeout(_PROMPT_SECONDS):
+                return await asyncio.shield(opening)
+        except (Unreachable, NoAnswer, TimeoutError):
+            trouble = await asyncio.to_thread(trouble_with, host, port, timeout_s=min(self.timeout, _CONNECT_SECONDS))
+            if trouble is None:
+                return await opening
+            opening.cancel()
+            raise Unreachable(trouble) from None
+
+    async def _open(self, host: str, port: int) -> Connection:
+        timeout = min(self.timeout, _CONNECT_SECONDS)
+        return await Connection.open(host, port, client_id=self.client_id, timeout=timeout)
 
     async def connection(self, node_id: int) -> Connection:
         async with self._opening.setdefault(node_id, asyncio.Lock()):
@@ -126,9 +146,7 @@ class ClusterClient:
             node = self.metadata.nodes.get(node_id)
             if node is None:
                 raise Refused(ErrorCode.broker_not_available, f"broker {node_id} is not in the cluster")
-            opened = await Connection.open(
-                node.host, node.port, client_id=self.client_id, timeout=min(self.timeout, 10.0)
-            )
+            opened = await self._open(node.host, node.port)
             self._connections[node_id] = opened
             return opened
 

@@ -20,6 +20,7 @@ from typing import Any, Final, cast
 
 from headrace import __version__
 from headrace.client.errors import NoAnswer, Unreachable, Unsupported
+from headrace.client.server_kind import connect_trouble
 from headrace.wire import codec
 from headrace.wire.apis import ApiKey, api_name
 
@@ -111,8 +112,7 @@ class Connection:
             async with asyncio.timeout(timeout):
                 _, frames = await loop.create_connection(_Frames, host, port)
         except (OSError, TimeoutError) as error:
-            why = "no answer" if isinstance(error, TimeoutError) else (error.strerror or str(error))
-            raise Unreachable(f"cannot connect to {host}:{port} within {timeout:g} s: {why}") from error
+            raise Unreachable(connect_trouble(host, port, error, timeout)) from error
         connection = cls(host, port, client_id, frames, timeout)
         if unconfirmed_s is not None:
             connection._lost_when_unconfirmed_for(unconfirmed_s)

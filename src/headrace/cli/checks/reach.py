@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
 from typing import Final
 
 from headrace.cli.checks.findings import Finding, State, well
 from headrace.client.cluster_client import ClusterClient
 from headrace.client.connection import Connection
+from headrace.client.server_kind import ServerKind, server_kind
 from headrace.kernel.errors import Fault
 
 _NAME: Final = "bootstrap"
@@ -28,11 +28,17 @@ async def reach(host: str, port: int, timeout: float, protocol: str = "PLAINTEXT
     try:
         connection = await Connection.open(host, port, client_id="headrace-doctor", timeout=timeout)
     except (Fault, TimeoutError) as fault:
-        if await _speaks_tls(host, port, timeout):
+        kind = await asyncio.to_thread(server_kind, host, port, timeout)
+        if kind is ServerKind.TLS:
             return _tls_found(where, protocol)
+        if kind in (ServerKind.ZOOKEEPER, ServerKind.HTTP):
+            return Finding(
+                _NAME, State.FAIL, f"{where} is {kind.value}, not a Kafka broker",
+                "name the port of a broker's listener, often 9092",
+            )  # fmt: skip
         return Finding(
             _NAME, State.FAIL, f"{where} answers, but not as a Kafka broker does ({fault})",
-            "check that the port is a broker's: 2181 is ZooKeeper's, 8080 a web server's; a SASL listener also refuses",
+            "check that the port is a broker's; a SASL listener refuses too",
         )  # fmt: skip
     served = len(connection.versions)
     await connection.close()
@@ -82,21 +88,6 @@ def _tls_found(where: str, protocol: str) -> Finding:
         f"set security.protocol={'SASL_' * protocol.startswith('SASL')}SSL in the client, or use the port of a "
         "PLAINTEXT listener",
     )  # fmt: skip
-
-
-async def _speaks_tls(host: str, port: int, timeout: float) -> bool:
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    try:
-        async with asyncio.timeout(timeout):
-            _, writer = await asyncio.open_connection(host, port, ssl=context)
-        writer.close()
-    except ssl.SSLError as error:
-        # A server that asks for a client's certificate speaks TLS too; one that does not speak it gives garbage.
-        return "CERTIFICATE" in str(error).upper()
-    except (OSError, TimeoutError):
-        return False
-    return True
 
 
 async def advertised(client: ClusterClient) -> list[Finding]:

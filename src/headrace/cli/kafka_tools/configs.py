@@ -155,8 +155,7 @@ async def _all_entities(client: ClusterClient, kind: str) -> list[Entity]:
 async def describe(arguments: Arguments, client: ClusterClient, entity: Entity) -> None:
     asked = [entity] if entity.name is not None else await _all_entities(client, entity.kind)
     if entity.kind == "topics" and entity.name and entity.name not in (await client.refresh(None)).topics:
-        print(f"The topic '{entity.name}' doesn't exist and doesn't have dynamic config.")
-        return
+        raise ToolFailed(f"The topic '{entity.name}' doesn't exist and doesn't have dynamic config.")
     for one in asked:
         if one.name:
             print(f"{'All' if arguments['all'] else 'Dynamic'} configs for {SINGULAR[one.kind]} {one.name} are:")

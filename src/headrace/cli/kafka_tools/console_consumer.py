@@ -6,13 +6,23 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
+
+from headrace.cli.kafka_tools.first_contact import (
+    CONTACT_SECONDS,
+    existing_topics,
+    missing_topic,
+    require_cluster,
+    sentences,
+)
 from headrace.cli.kafka_tools.formatters import CannotFormat, Formatter, Shown, formatter
 from headrace.cli.kafka_tools.librdkafka import explain, quiet_log, settings, warn_deprecated
 from headrace.cli.kafka_tools.options import Arguments, Option, UsageError, properties
+from headrace.cli.kafka_tools.outages import Outages
 from headrace.cli.kafka_tools.running import CONNECTION, ToolFailed, bootstrap_address, command_properties, guarded
 from headrace.kernel.ids import OTHER_SPELLINGS
 
@@ -92,71 +102,97 @@ def consumer_settings(arguments: Arguments) -> dict[str, Any]:
     return {
         **settings(java, producer=False),
         "bootstrap.servers": bootstrap_address(arguments),
-        "topic.metadata.refresh.interval.ms": "5000",
-        "allow.auto.create.topics": "true",
+        # A topic that does not exist yet is found soon; a pattern asks for the names of all topics.
+        "topic.metadata.refresh.interval.ms": "1000" if arguments.given("topic") else "5000",
         "enable.partition.eof": "true",
         "enable.auto.offset.store": "false",
-        **quiet_log(),
     }
 
 
-def _start(consumer: Any, arguments: Arguments) -> None:
-    from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaException, TopicPartition
+class _Source:
+    """Where the records come from: the subscription, and what is wrong with it when none come."""
 
-    if arguments["partition"] is None:
-        pattern = (
-            f"^({arguments['include']})$"
-            if arguments.given("include")
-            else OTHER_SPELLINGS.get(arguments["topic"], str(arguments["topic"]))
-        )
+    def __init__(self, consumer: Any, arguments: Arguments, outages: Outages) -> None:
+        self._consumer, self._arguments, self._outages = consumer, arguments, outages
+        name = arguments["topic"]
+        self._topic: str | None = None if name is None else OTHER_SPELLINGS.get(name, str(name))
+        self._is_assigned = False
+
+    def start(self, timeout_s: float) -> None:
+        known = existing_topics(self._consumer, timeout_s)
+        if self._arguments["partition"] is not None:
+            self._assign(known)
+            return
+        if self._topic is not None and self._topic not in known:
+            print(f"{missing_topic(self._topic, known)} Waiting for it.", file=sys.stderr)
+        pattern = self._topic if self._topic is not None else f"^({self._arguments['include']})$"
         try:
-            consumer.subscribe([pattern])
+            self._consumer.subscribe([pattern], on_assign=self._assigned)
         except KafkaException as error:
-            wrong = arguments["include"] or arguments["topic"]
+            wrong = self._arguments["include"] or self._topic
             raise ToolFailed(f"{wrong!r} is no topic and no regular expression of topics") from error
-        return
-    offset = (arguments["offset"] or ("earliest" if arguments["from-beginning"] else "latest")).lower()
-    position = {"earliest": OFFSET_BEGINNING, "latest": OFFSET_END}.get(offset)
-    consumer.assign(
-        [TopicPartition(arguments["topic"], arguments["partition"], int(offset) if position is None else position)]
-    )
 
+    def _assigned(self, consumer: Any, partitions: list[Any]) -> None:
+        self._is_assigned = True
 
-def _messages(consumer: Any, arguments: Arguments) -> Iterator[Any]:
-    """Messages until the limit, the time-out or an interrupt."""
-    from confluent_kafka import KafkaError, TopicPartition
+    def _assign(self, known: Mapping[str, Any]) -> None:
+        topic, partition = str(self._topic), self._arguments["partition"]
+        if topic not in known:
+            raise ToolFailed(missing_topic(topic, known))
+        if partition not in known[topic].partitions:
+            raise ToolFailed(f"topic {topic!r} has partitions 0 to {len(known[topic].partitions) - 1}, not {partition}")
+        offset = self._arguments["offset"] or ("earliest" if self._arguments["from-beginning"] else "latest")
+        position = {"earliest": OFFSET_BEGINNING, "latest": OFFSET_END}.get(offset.lower())
+        self._consumer.assign([TopicPartition(topic, partition, int(offset) if position is None else position)])
+        self._is_assigned = True
 
-    limit, timeout_ms = arguments["max-messages"], arguments["timeout-ms"]
-    given = 0
-    last = time.monotonic()
-    while limit is None or given < limit:
-        wait = 1.0 if timeout_ms is None else min(1.0, timeout_ms / 1000)
-        message = consumer.poll(wait)
-        if message is None:
-            if timeout_ms is not None and (time.monotonic() - last) * 1000 >= timeout_ms:
-                return
-            continue
-        error = message.error()
-        if error is not None and error.code() == KafkaError._PARTITION_EOF:
-            # A partition without records has a position too, as with Kafka's consumer: the group's next run starts here
-            # and does not miss what was written in between.
-            _store(consumer, offsets=[TopicPartition(message.topic(), message.partition(), message.offset())])
-            continue
-        if error is not None:
-            # An unknown topic may still be created; the rest that is not fatal librdkafka mends by itself.
-            if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART or (error.retriable() and not error.fatal()):
-                continue
-            raise ToolFailed(explain(error))
+    def messages(self) -> Iterator[Any]:
+        """Until the limit, the time-out or an interrupt. The time-out counts as Kafka's: joining the group is part of
+        it. Raises ToolFailed when it ended for another reason than that there was nothing to read."""
+        limit, timeout_ms = self._arguments["max-messages"], self._arguments["timeout-ms"]
+        given = 0
         last = time.monotonic()
-        given += 1
-        yield message
-        _store(consumer, message=message)
+        while limit is None or given < limit:
+            message = self._consumer.poll(1.0 if timeout_ms is None else min(1.0, timeout_ms / 1000))
+            if message is None:
+                if timeout_ms is not None and (time.monotonic() - last) * 1000 >= timeout_ms:
+                    self._check_that_it_could_read(timeout_ms)
+                    return
+                self._outages.look(self._consumer)
+                continue
+            error = message.error()
+            if error is None:
+                last = time.monotonic()
+                given += 1
+                yield message
+                _store(self._consumer, message=message)
+            elif error.code() == KafkaError._PARTITION_EOF:
+                # A partition without records has a position too, as with Kafka's consumer: the group's next run starts
+                # here and does not miss what was written in between.
+                end = TopicPartition(message.topic(), message.partition(), message.offset())
+                _store(self._consumer, offsets=[end])
+            elif error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART and (error.fatal() or not error.retriable()):
+                # An unknown topic may still be created; the rest that is not fatal librdkafka mends by itself.
+                raise ToolFailed(explain(error))
+
+    def _check_that_it_could_read(self, timeout_ms: int) -> None:
+        if self._outages.lasts(self._consumer):
+            raise ToolFailed("no broker answers any more")
+        if self._is_assigned:
+            return
+        known = existing_topics(self._consumer)
+        if self._topic is None:
+            raise ToolFailed(f"no topic matches {self._arguments['include']!r}")
+        if self._topic not in known:
+            raise ToolFailed(missing_topic(self._topic, known))
+        raise ToolFailed(
+            f"the group assigned no partitions within {timeout_ms} ms: a new group waits for more members "
+            "(group.initial.rebalance.delay.ms), others for members that are gone. Give a longer --timeout-ms."
+        )
 
 
 def _store(consumer: Any, **position: Any) -> None:
     """What the group commits next for this partition."""
-    from confluent_kafka import KafkaException
-
     try:
         consumer.store_offsets(**position)
     except KafkaException:
@@ -178,23 +214,24 @@ def _shown(message: Any) -> Shown:
     )
 
 
+@sentences()
 def run(arguments: Arguments) -> int:
-    from confluent_kafka import Consumer, KafkaException
-
     if arguments["formatter"] != DEFAULT_FORMATTER:
         # Formatters of the coordinators' own topics are rarely asked for and cost time to load.
         import headrace.cli.kafka_tools.internal_records  # noqa: F401
     show: Formatter = formatter(arguments["formatter"], formatter_properties(arguments))
-    try:
-        consumer = Consumer(consumer_settings(arguments))
-    except KafkaException as error:
-        raise ToolFailed(explain(error.args[0])) from error
+    chosen, outages = consumer_settings(arguments), Outages()
+    timeout_ms = arguments["timeout-ms"]
+    contact_s = CONTACT_SECONDS if timeout_ms is None else max(3.0, min(CONTACT_SECONDS, timeout_ms / 1000))
+    require_cluster(chosen, contact_s)
+    consumer = Consumer({**chosen, **quiet_log(), "error_cb": outages.heard})
+    source = _Source(consumer, arguments, outages)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     printed = 0
     out = sys.stdout.buffer
     try:
-        _start(consumer, arguments)
-        for message in _messages(consumer, arguments):
+        source.start(contact_s)
+        for message in source.messages():
             printed += 1
             try:
                 text = show(_shown(message))

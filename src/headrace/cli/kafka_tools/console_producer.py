@@ -6,18 +6,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from headrace.cli.kafka_tools.first_contact import require_cluster, require_writable_topic, sentences
 from headrace.cli.kafka_tools.librdkafka import explain, quiet_log, settings, warn_deprecated
 from headrace.cli.kafka_tools.line_reader import LineReader
 from headrace.cli.kafka_tools.options import Arguments, Option, UsageError, properties
-from headrace.cli.kafka_tools.running import (
-    CONNECTION,
-    ToolFailed,
-    bootstrap_address,
-    client_id,
-    command_properties,
-    guarded,
-)
+from headrace.cli.kafka_tools.outages import Outages
+from headrace.cli.kafka_tools.running import CONNECTION, bootstrap_address, client_id, command_properties, guarded
 
+_LOOK_SECONDS = 0.5
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 OPTIONS = (
     *CONNECTION,
@@ -31,7 +27,7 @@ OPTIONS = (
     Option("request-required-acks", "0, 1 or all (-1).", "acks", default="-1"),
     Option("request-timeout-ms", "How long the broker may take to acknowledge.", "ms", int),
     Option("metadata-expiry-ms", "How old metadata may grow.", "ms", int),
-    Option("max-block-ms", "How long a send may block.", "ms", int),
+    Option("max-block-ms", "How long to wait for a topic that the broker has yet to create.", "ms", int, default=5000),
     Option("max-memory-bytes", "Memory for records not yet sent.", "bytes", int),
     Option("socket-buffer-size", "Socket buffer.", "bytes", int),
     Option("line-reader", "Only the line reader is built in.", "class"),
@@ -76,7 +72,8 @@ def reader_properties(arguments: Arguments) -> dict[str, str]:
 
 
 def producer_settings(arguments: Arguments) -> dict[str, Any]:
-    java = {"client.id": "console-producer", "linger.ms": "1000"}
+    # How long a record is tried, as Kafka's producer has it; librdkafka would try for five minutes.
+    java = {"client.id": "console-producer", "linger.ms": "1000", "delivery.timeout.ms": "120000"}
     java |= {name: str(arguments[option]) for option, name in _BY_OPTION.items() if arguments[option] is not None}
     java |= command_properties(arguments) | properties(arguments["command-property"], "command-property")
     # Java hashes keys with murmur2; the same key must land on the same partition whoever wrote it.
@@ -87,8 +84,9 @@ def producer_settings(arguments: Arguments) -> dict[str, Any]:
     }
 
 
+@sentences()
 def run(arguments: Arguments) -> int:
-    from confluent_kafka import KafkaException, Producer
+    from confluent_kafka import Producer
 
     reader = LineReader(reader_properties(arguments))
     failures: list[str] = []
@@ -98,12 +96,12 @@ def run(arguments: Arguments) -> int:
             failures.append(f"a record for {message.topic()} was not written: {explain(error)}")
             print(f"{client_id()}: {failures[-1]}", file=sys.stderr)
 
-    try:
-        producer = Producer({**producer_settings(arguments), **quiet_log()})
-    except KafkaException as error:
-        raise ToolFailed(explain(error.args[0])) from error
-    interactive = sys.stdin.isatty()
+    chosen, outages = producer_settings(arguments), Outages()
+    require_cluster(chosen)
+    producer = Producer({**chosen, **quiet_log(), "error_cb": outages.heard})
     topic = str(arguments["topic"])
+    require_writable_topic(producer, topic, timeout_s=arguments["max-block-ms"] / 1000)
+    interactive = sys.stdin.isatty()
     try:
         for number, text in enumerate(_lines(interactive), start=1):
             line = reader.parse(text, number)
@@ -118,10 +116,16 @@ def run(arguments: Arguments) -> int:
             producer.poll(0)
             # A person at a prompt expects the record to be there when the prompt comes back.
             if arguments["sync"] or interactive:
-                producer.flush()
+                _deliver_all(producer, outages)
     finally:
-        producer.flush(60)
+        _deliver_all(producer, outages)
     return 1 if failures else 0
+
+
+def _deliver_all(producer: Any, outages: Outages) -> None:
+    """Until every record is acknowledged, or has failed after delivery.timeout.ms. Ctrl-C ends it."""
+    while producer.flush(_LOOK_SECONDS):
+        outages.look(producer)
 
 
 def _lines(interactive: bool) -> Any:

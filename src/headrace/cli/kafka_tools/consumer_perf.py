@@ -8,6 +8,7 @@ import time
 from datetime import datetime
 from typing import Any
 
+from headrace.cli.kafka_tools.first_contact import require_cluster, require_topic, sentences
 from headrace.cli.kafka_tools.librdkafka import explain, quiet_log, settings
 from headrace.cli.kafka_tools.options import Arguments, Option, UsageError, properties
 from headrace.cli.kafka_tools.running import CONNECTION, ToolFailed, bootstrap_address, command_properties, guarded
@@ -55,10 +56,15 @@ def consumer_settings(arguments: Arguments) -> dict[str, Any]:
     return {**settings(java, producer=False), "bootstrap.servers": bootstrap_address(arguments), **quiet_log()}
 
 
+@sentences()
 def run(arguments: Arguments) -> int:
     from confluent_kafka import Consumer
 
-    consumer = Consumer(consumer_settings(arguments))
+    chosen = consumer_settings(arguments)
+    require_cluster(chosen)
+    consumer = Consumer(chosen)
+    if arguments.given("topic"):
+        require_topic(consumer, arguments["topic"])
     assigned_at: list[float] = []
     began = time.time()
     topics = [f"^({arguments['include']})$"] if arguments.given("include") else [arguments["topic"]]

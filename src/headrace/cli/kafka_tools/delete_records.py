@@ -24,7 +24,7 @@ OPTIONS = (
 )
 
 
-async def run(arguments: Arguments, client: ClusterClient) -> None:
+async def run(arguments: Arguments, client: ClusterClient) -> int:
     wanted: dict[TopicPartition, int] = {}
     for entry in json_files.partitions(arguments["offset-json-file"], "topic", "partition", "offset"):
         partition = TopicPartition(str(entry["topic"]), int(entry["partition"]))
@@ -38,25 +38,36 @@ async def run(arguments: Arguments, client: ClusterClient) -> None:
     for partition, offset in wanted.items():
         topics = by_leader.setdefault(leaders.get(partition, -1), {})
         topics.setdefault(partition.topic, []).append({"partition_index": partition.partition, "offset": offset})
-    print("Records delete operation completed:")
+    print("Records delete operation completed:", flush=True)
+    failures = 0
     for leader, topics in by_leader.items():
         if leader < 0:
             for topic, parts in topics.items():
                 for part in parts:
-                    print(f"partition: {topic}-{part['partition_index']}\terror: the partition does not exist")
+                    failures += 1
+                    _tell_failure(f"{topic}-{part['partition_index']}", "the partition does not exist")
             continue
         body = {"topics": [{"name": name, "partitions": parts} for name, parts in topics.items()], "timeout": 30_000}
-        _show(await client.request(ApiKey.DELETE_RECORDS, body, node=leader))
+        failures += _show(await client.request(ApiKey.DELETE_RECORDS, body, node=leader))
+    return 1 if failures else 0
 
 
-def _show(answer: Any) -> None:
+def _show(answer: Any) -> int:
+    """How many partitions failed."""
+    failures = 0
     for topic in answer.topics:
         for part in topic.partitions:
-            name = f"partition: {topic.name}-{part.partition_index}"
+            name = f"{topic.name}-{part.partition_index}"
             if part.error_code:
-                print(f"{name}\terror: {code_text(part.error_code)}")
+                failures += 1
+                _tell_failure(name, code_text(part.error_code))
             else:
-                print(f"{name}\tlow_watermark: {part.low_watermark}")
+                print(f"partition: {name}\tlow_watermark: {part.low_watermark}")
+    return failures
+
+
+def _tell_failure(name: str, why: str) -> None:
+    print(f"partition: {name}\terror: {why}", file=sys.stderr)
 
 
 TOOL = Tool("Delete the records of partitions below an offset.", OPTIONS, run, failure_prefix="")

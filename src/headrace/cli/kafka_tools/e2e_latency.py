@@ -7,6 +7,7 @@ import sys
 import time
 from typing import Any
 
+from headrace.cli.kafka_tools.first_contact import existing_topics, require_cluster, sentences
 from headrace.cli.kafka_tools.latencies import Latencies
 from headrace.cli.kafka_tools.librdkafka import explain, quiet_log, settings
 from headrace.cli.kafka_tools.options import Arguments, Option, UsageError
@@ -21,6 +22,7 @@ OPTIONS = (
 )
 _ORDER = ("bootstrap-server", "topic", "num-records", "producer-acks", "record-size", "command-config")
 _PATIENCE_SECONDS = 60.0
+_PAUSE_SECONDS = 0.05
 
 
 def name_positions(argv: list[str]) -> list[str]:
@@ -39,26 +41,26 @@ def check(arguments: Arguments) -> None:
         raise UsageError("Latency testing requires synchronous acknowledgement: --producer-acks must be 1 or all")
 
 
+@sentences()
 def run(arguments: Arguments) -> int:
-    from confluent_kafka import Consumer, KafkaException, Producer
+    from confluent_kafka import Consumer, Producer
 
     bootstrap = {"bootstrap.servers": bootstrap_address(arguments), **quiet_log()}
     java = command_properties(arguments)
-    try:
-        acks = {"acks": arguments["producer-acks"], "linger.ms": "0"}
-        producer = Producer({**settings(java, producer=True), **acks, **bootstrap})
-        consumer = Consumer(
-            {
-                **settings(java, producer=False),
-                "group.id": f"test-group-{time.time_ns()}",
-                "auto.offset.reset": "latest",
-                "enable.auto.commit": "false",
-                "fetch.wait.max.ms": "100",
-                **bootstrap,
-            }
-        )
-    except KafkaException as error:
-        raise ToolFailed(explain(error.args[0])) from error
+    acks = {"acks": arguments["producer-acks"], "linger.ms": "0"}
+    require_cluster({**java, **bootstrap})
+    producer = Producer({**settings(java, producer=True), **acks, **bootstrap})
+    consumer = Consumer(
+        {
+            **settings(java, producer=False),
+            "group.id": f"test-group-{time.time_ns()}",
+            "auto.offset.reset": "latest",
+            "enable.auto.commit": "false",
+            "fetch.wait.max.ms": "100",
+            **bootstrap,
+        }
+    )
+    _create_if_missing(producer, {**settings(java, producer=False), **bootstrap}, arguments["topic"])
     latencies = Latencies(arguments["num-records"])
     try:
         _assign_at_end(producer, consumer, arguments["topic"])
@@ -76,16 +78,22 @@ def run(arguments: Arguments) -> int:
     return 0
 
 
+def _create_if_missing(producer: Any, chosen: dict[str, Any], topic: str) -> None:
+    """With one partition and one replica, as Kafka's tool does."""
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    if topic in existing_topics(producer):
+        return
+    admin = AdminClient(chosen)
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(_PATIENCE_SECONDS)
+    while topic not in existing_topics(producer):
+        time.sleep(_PAUSE_SECONDS)
+
+
 def _assign_at_end(producer: Any, consumer: Any, topic: str) -> None:
     from confluent_kafka import TopicPartition
 
     found = producer.list_topics(topic, timeout=_PATIENCE_SECONDS).topics[topic]
-    if found.error is not None:
-        # Asking made the broker create it, unless it may not; the first flush tells.
-        producer.produce(topic, value=b"first")
-        if producer.flush(_PATIENCE_SECONDS):
-            raise ToolFailed(f"topic {topic}: {explain(found.error)}")
-        found = producer.list_topics(topic, timeout=_PATIENCE_SECONDS).topics[topic]
     positions = []
     for partition in found.partitions:
         _, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_PATIENCE_SECONDS)

@@ -82,7 +82,7 @@ async def run(arguments: Arguments, client: ClusterClient) -> int:
     if already:
         print(f"Valid replica already elected for partitions {', '.join(sorted(already))}")
     for name, why in failed:
-        print(f"Error completing leader election ({kind}) for partition: {name}: {why}")
+        print(f"Error completing leader election ({kind}) for partition: {name}: {why}", file=sys.stderr)
     if failed:
         raise ToolFailed(f"{len(failed)} replica(s) could not be elected")
     return 0

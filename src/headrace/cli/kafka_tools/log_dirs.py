@@ -51,7 +51,9 @@ async def run(arguments: Arguments, client: ClusterClient) -> None:
         {"broker": node, "logDirs": [_directory(d, topics) for d in a.results]}
         for node, a in zip(asked, answers, strict=True)
     ]
-    print(compact({"brokers": brokers, "version": 1}))
+    print(compact({"brokers": brokers, "version": 1}), flush=True)
+    if missing := [topic for topic in topics if topic not in (await client.refresh(None)).topics]:
+        raise ToolFailed(f"topic {missing[0]!r} does not exist")
 
 
 def _directory(found: Any, topics: list[str]) -> dict[str, Any]:

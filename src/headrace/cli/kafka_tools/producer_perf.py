@@ -9,10 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from headrace.cli.kafka_tools.first_contact import require_cluster, require_writable_topic, sentences
 from headrace.cli.kafka_tools.latencies import Latencies
 from headrace.cli.kafka_tools.librdkafka import explain, quiet_log, settings
 from headrace.cli.kafka_tools.options import Arguments, Option, UsageError, properties
 from headrace.cli.kafka_tools.running import ToolFailed, command_properties, guarded
+from headrace.kernel.plurals import counted
 
 OPTIONS = (
     Option("bootstrap-server", "The broker to connect to.", "host:port"),
@@ -115,21 +117,22 @@ def producer_settings(arguments: Arguments) -> dict[str, Any]:
     return {"queue.buffering.max.messages": "1000000", "linger.ms": "5", **settings(java, producer=True), **quiet_log()}
 
 
+@sentences()
 def run(arguments: Arguments) -> int:
-    from confluent_kafka import KafkaException, Producer
+    from confluent_kafka import Producer
 
     value_of = payloads(arguments)
-    try:
-        producer = Producer(producer_settings(arguments))
-        transactional = arguments.given("transactional-id")
-        if transactional:
-            producer.init_transactions(60)
-            producer.begin_transaction()
-        failures = _send(producer, arguments, value_of, transactional)
-    except KafkaException as error:
-        raise ToolFailed(explain(error.args[0])) from error
+    chosen = producer_settings(arguments)
+    require_cluster(chosen)
+    producer = Producer(chosen)
+    require_writable_topic(producer, arguments["topic"])
+    transactional = arguments.given("transactional-id")
+    if transactional:
+        producer.init_transactions(60)
+        producer.begin_transaction()
+    failures = _send(producer, arguments, value_of, transactional)
     if failures:
-        raise ToolFailed(f"{len(failures)} records were not written; the first: {failures[0]}")
+        raise ToolFailed(f"{counted(len(failures), 'record')} not written; the first: {failures[0]}")
     return 0
 
 

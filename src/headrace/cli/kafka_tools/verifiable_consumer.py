@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 from headrace.cli.kafka_tools.events import emit
+from headrace.cli.kafka_tools.first_contact import require_cluster, require_topic, sentences
 from headrace.cli.kafka_tools.librdkafka import explain, quiet_log, settings
 from headrace.cli.kafka_tools.options import Arguments, Option
 from headrace.cli.kafka_tools.running import CONNECTION, ToolFailed, bootstrap_address, command_properties, guarded
@@ -51,10 +52,14 @@ def consumer_settings(arguments: Arguments) -> dict[str, Any]:
     return {**settings(java, producer=False), "bootstrap.servers": bootstrap_address(arguments), **quiet_log()}
 
 
+@sentences()
 def run(arguments: Arguments) -> int:
     from confluent_kafka import Consumer
 
-    consumer = Consumer(consumer_settings(arguments))
+    chosen = consumer_settings(arguments)
+    require_cluster(chosen)
+    consumer = Consumer(chosen)
+    require_topic(consumer, arguments["topic"])
     stopping: list[int] = []
     for kind in (signal.SIGTERM, signal.SIGINT):
         signal.signal(kind, lambda number, frame: stopping.append(number))

@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 from headrace.cli.kafka_tools.events import emit
+from headrace.cli.kafka_tools.first_contact import require_cluster, require_writable_topic, sentences
 from headrace.cli.kafka_tools.librdkafka import explain, quiet_log, settings
 from headrace.cli.kafka_tools.options import Arguments, Option
 from headrace.cli.kafka_tools.running import CONNECTION, bootstrap_address, command_properties, guarded
@@ -24,12 +25,16 @@ OPTIONS = (
 )
 
 
+@sentences()
 def run(arguments: Arguments) -> int:
     from confluent_kafka import Producer
 
     java = command_properties(arguments) | {"acks": arguments["acks"], "retries": "0"}
     own = {"bootstrap.servers": bootstrap_address(arguments), "linger.ms": "0", **quiet_log()}
-    producer = Producer({**settings(java, producer=True), **own})
+    chosen = {**settings(java, producer=True), **own}
+    require_cluster(chosen)
+    producer = Producer(chosen)
+    require_writable_topic(producer, arguments["topic"])
     stopping: list[int] = []
     for kind in (signal.SIGTERM, signal.SIGINT):
         signal.signal(kind, lambda number, frame: stopping.append(number))

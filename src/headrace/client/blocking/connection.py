@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from headrace.client.blocking.security import Security
 from headrace.client.errors import NoAnswer, Unreachable, Unsupported
+from headrace.client.server_kind import connect_trouble, trouble_with
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.wire import codec
 from headrace.wire.apis import ApiKey
@@ -54,10 +55,13 @@ class BlockingConnection:
             if security.protocol.startswith("SASL"):
                 self._authenticate(security)
             self.versions = self._learn_versions()
-        except Unreachable as lost:
-            # A listener hangs up on whoever speaks another protocol, and cannot say so in one that is understood.
+        except (Unreachable, NoAnswer) as lost:
+            self.close()
+            # A server of another protocol hangs up, or waits for more: it cannot say so in one that we understand.
+            known = trouble_with(host, port, timeout_s=timeout_s, encrypted=security.encrypted)
             raise Unreachable(
-                f"{lost.message} at the first question (security.protocol={security.protocol}: does the listener "
+                known
+                or f"{lost.message} at the first question (security.protocol={security.protocol}: does the listener "
                 "want another, or a certificate?)"
             ) from lost
         except BaseException:
@@ -74,8 +78,7 @@ class BlockingConnection:
         try:
             plain = socket.create_connection((self.host, self.port), timeout=self.timeout_s)
         except OSError as error:
-            why = "no answer" if isinstance(error, TimeoutError) else (error.strerror or str(error))
-            raise Unreachable(f"cannot connect to {self.address} within {self.timeout_s:g} s: {why}") from error
+            raise Unreachable(connect_trouble(self.host, self.port, error, self.timeout_s)) from error
         try:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return plain if tls is None else security.encrypt(plain, tls, self.address)
