@@ -16,10 +16,15 @@ from headrace.testing import RunningBroker, broker
 from tests.cli.conftest import environment
 from tests.support.logs import NOW_MS, a_batch, append, open_at, open_dirs
 
-# Run elsewhere: a cluster in test_up.py, what needs Spark in tests/pipelines/test_help_examples.py.
+# Run elsewhere: a cluster in test_up.py, what needs Spark in tests/pipelines/test_help_examples.py, ZooKeeper in
+# tests/cluster/test_standalone.py.
 ELSEWHERE = ("up", "pipeline", "mirror", "demo")
 EXAMPLES = [
-    (name, example) for name, command in commands() if name.split()[0] not in ELSEWHERE for example in examples(command)
+    (name, example)
+    for name, command in commands()
+    if name.split()[0] not in ELSEWHERE
+    for example in examples(command)
+    if "--zookeeper" not in example
 ]
 
 

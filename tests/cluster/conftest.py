@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from tests.support.cluster import RunningCluster
 from tests.support.names import unique
+from tests.support.start_states import Templates
+from tests.support.zookeeper import ZooKeeperServer
 
 
 @pytest.fixture
@@ -16,3 +20,13 @@ def topic(cluster: RunningCluster, request: pytest.FixtureRequest) -> str:
     cluster.create_topic(name)
     cluster.wait_in_sync(name)
     return name
+
+
+@pytest.fixture(scope="module")
+def templates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Templates]:
+    """Brokers' directories and nodes to copy, on a ZooKeeper server of the module's own."""
+    directory = tmp_path_factory.mktemp("templates")
+    with ZooKeeperServer(directory / "zookeeper") as server:
+        made = Templates(server, directory)
+        yield made
+        made.close()

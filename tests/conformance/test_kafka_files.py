@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import shutil
@@ -15,6 +16,9 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from headrace.broker.broker import CannotStart
+from headrace.broker.standalone import make_standalone
+from headrace.config import load_broker_config
 from headrace.kernel.ids import uuid_from_text
 from headrace.records.builder import Record, build_batch
 from headrace.records.compression import Codec
@@ -24,6 +28,7 @@ from headrace.storage.dirs.log_dirs import LogDirs, StorageSettings
 from headrace.storage.log import AppendOrigin, Log
 from headrace.storage.log_config import LogConfig
 from headrace.storage.recovery import inspection
+from headrace.testing.in_process import RunningBroker, broker
 from tests.reference import kafka as reference
 from tests.support.clock import wait_for
 from tests.support.logs import read_batches
@@ -273,6 +278,30 @@ def test_we_open_what_a_real_node_wrote(
     dirs.close()
 
 
+def test_a_broker_serves_a_real_nodes_directory(
+    node: tuple[reference.ReferenceKafka, dict[str, list[object]]], tmp_path: Path
+) -> None:
+    """It refuses to serve it as it is, because the topics are in Kafka's own metadata log, and says what to do."""
+    kafka, seen = node
+    copy = tmp_path / "logs"
+    shutil.copytree(kafka.log_dir, copy)
+    with pytest.raises(CannotStart, match=f"of cluster HeadraceReference00000.*`headrace log standalone {copy}`"):
+        RunningBroker({}, copy)
+    done = asyncio.run(make_standalone(load_broker_config({"log.dirs": str(copy)})))
+    assert {*seen, "ours"} <= set(done.findings.made) and done.findings.left == ()
+    with broker({}, data_dir=copy) as ours:
+        for topic, expected in seen.items():
+            count = None if topic == "compacted" else len(expected)
+            assert consume(ours.bootstrap, topic, count, "read_committed") == expected, topic
+        producer = Producer({"bootstrap.servers": ours.bootstrap, "transactional.id": "t"})
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        producer.produce("transacted", b"after")
+        producer.commit_transaction(30)
+        again = consume(ours.bootstrap, "transacted", len(seen["transacted"]) + 1, "read_committed")
+        assert again[:-1] == seen["transacted"] and again[-1][2] == b"after"
+
+
 @pytest.mark.parametrize("clean", [True, False], ids=["after a clean stop of ours", "after a crash of ours"])
 def test_a_real_node_serves_what_we_wrote(
     node: tuple[reference.ReferenceKafka, dict[str, list[object]]], tmp_path: Path, clean: bool
@@ -291,6 +320,9 @@ def test_a_real_node_serves_what_we_wrote(
     shutil.copytree(tmp_path / "ours-0", theirs)
     if not clean:
         (kafka.log_dir / ".kafka_cleanshutdown").unlink(missing_ok=True)
+    meta = kafka.log_dir / "meta.properties"
+    home = "headrace.store=zookeeper\nheadrace.store.since=2026-01-01T00:00:00Z\nheadrace.zookeeper.connect=h:1/c\n"
+    meta.write_text(meta.read_text() + home)  # keys of ours, which Kafka passes over
     kafka.start()
     try:
         assert consume(kafka.bootstrap, "ours", len(everything), "read_uncommitted") == everything

@@ -43,6 +43,8 @@ _INTERNAL: Final = {
         {"cleanup.policy": "delete", "compression.type": "producer", "retention.ms": "-1"},
     ),
 }
+# The settings that an internal topic always has, whatever the broker's settings say.
+INTERNAL_SETTINGS: Final = {name: fixed for name, (*_, fixed) in _INTERNAL.items()}
 
 
 class TopicCreation:

@@ -17,10 +17,19 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from headrace.broker.connection_limits import connection_limits
+from headrace.broker.core.ownership import Owner
 from headrace.broker.failed_disks import FailedDisks
 from headrace.broker.farewell import led_topics, until_nobody_sends_clients
 from headrace.broker.housekeeping import Housekeeping, now_ms
-from headrace.broker.identity import FIRST_BROKER_ID, Claim
+from headrace.broker.identity import (
+    FIRST_BROKER_ID,
+    Claim,
+    claim_directories,
+    home_of,
+    open_embedded,
+    owner_of,
+    settle_in,
+)
 from headrace.broker.live_config import LiveConfig
 from headrace.broker.recovery_news import RecoveryNews
 from headrace.broker.watching import Watching
@@ -28,7 +37,7 @@ from headrace.broker.wiring import Parts, wire
 from headrace.cluster.core.features import OWN_RANGES
 from headrace.cluster.core.image import BrokerInfo, ClusterImage, Endpoint
 from headrace.cluster.loading import load_image
-from headrace.cluster.membership import generated_broker_id
+from headrace.cluster.membership import generated_broker_id, refuse_taken_id
 from headrace.cluster.view import ClusterView
 from headrace.config import BrokerConfig, ConfigError, Listener, resolve_listeners
 from headrace.config import Listeners as ListenerSettings
@@ -97,16 +106,19 @@ class Broker:
         self.connections = Listeners(self._serve, connection_limits(config), loop)
         self.listeners = self._bind(resolve_listeners(config))
         self._opened.append("connections")
-        self._claim = claim = Claim(config)
-        self._store = store = await self._open_store(config, claim)
+        self._claim = claim = claim_directories(config)
+        owner = owner_of(claim, config)
+        self._store = store = await self._open_store(config, claim, owner)
         patience_s = config.store_timeout_s
         cluster_id = await answered(
-            "the cluster's id", lambda: prepare_store(store, claim.owner.cluster_id), within_s=patience_s
+            "the cluster's id", lambda: prepare_store(store, owner.cluster_id), within_s=patience_s
         )
         self.config = config = await answered(
-            "a broker id", partial(_with_id, config, claim, store), within_s=patience_s
+            "a broker id", partial(_with_id, config, owner.node_id, store), within_s=patience_s
         )
         broker_id = config.broker_id
+        own_info = self._own_info(broker_id, config)
+        await answered("the broker's id", lambda: refuse_taken_id(store, own_info), within_s=patience_s)
         image = await answered("the cluster's image", lambda: load_image(store), within_s=patience_s)
         live = LiveConfig(config, broker_id)
         live.follow(ClusterImage(), image)
@@ -115,9 +127,7 @@ class Broker:
         view = ClusterView()
         live.subscribe(self._limits_changed)
         view.subscribe(live.follow)
-        self._member = member = ClusterMember(
-            store, view, live, self._own_info(broker_id, config), clean_start=self._is_clean()
-        )
+        self._member = member = ClusterMember(store, view, live, own_info, clean_start=self._is_clean())
         self.parts = wire(live, view, self.log_dirs, member, self.listeners)
         self._opened.append("parts")
         self._failed_disks = disks = FailedDisks(self.parts.gateway, self.log_dirs.logs)
@@ -155,17 +165,17 @@ class Broker:
                 raise CannotListen(f"{problem}{_who_listens(listener)}") from None
         return settings.with_ports(ports)
 
-    async def _open_store(self, config: BrokerConfig, claim: Claim) -> Store:
+    async def _open_store(self, config: BrokerConfig, claim: Claim, owner: Owner) -> Store:
         """The store that the topics of the log directories are in. Where it is another, nothing has been written."""
         if config.stands_alone:
-            store = claim.open_embedded()
+            store = open_embedded(claim, owner)
             self._opened.append("store")
             return store
         from headrace.coordination.zookeeper import open_zookeeper
 
         self._store = zookeeper = await open_zookeeper(config)
         self._opened.append("store")
-        await claim.settle(zookeeper)
+        await settle_in(zookeeper, claim, owner, config)
         return zookeeper
 
     async def _open_logs(self, live: LiveConfig, image: ClusterImage, cluster_id: str, claim: Claim) -> LogDirs:
@@ -176,7 +186,7 @@ class Broker:
             config_of=lambda topic: log_config_for(topic, image),
             directories=claim.directories,
             cluster_id=cluster_id,
-            home=claim.home,
+            home=home_of(live()),
             now_ms=now_ms(),
             on_progress=RecoveryNews().progressed,
         )
@@ -287,11 +297,11 @@ class Broker:
             self._store = None
 
 
-async def _with_id(config: BrokerConfig, claim: Claim, store: Store) -> BrokerConfig:
+async def _with_id(config: BrokerConfig, known: int | None, store: Store) -> BrokerConfig:
     """A broker without an id takes the one its directory has; a new one is given one by its cluster, or 0 alone."""
     if config.broker_id >= 0:
         return config
-    found = claim.known_id
+    found = known
     if found is None and not config.stands_alone:
         if not config.broker_id_generation_enable:
             raise ConfigError("broker.id", "-1", "must be set, because broker.id.generation.enable is false")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -45,22 +45,16 @@ _KRAFT_METADATA: Final = "__cluster_metadata"
 
 
 class Claim:
-    """The log directories of one start, locked; released by `release`, or by the LogDirs that take them over.
-
-    Raises DirectoryInUse, and StorageFault when they are not all this broker's.
+    """The log directories of one start: locked, and read. Locks end with `release`, or with the LogDirs that take the
+    directories over. Raises DirectoryInUse.
     """
 
-    def __init__(self, config: BrokerConfig) -> None:
-        configured = config.broker_id
-        self._config = config
-        self._stored: StoredTree | None = None
-        self.directories = [LogDir(Path(path)) for path in config.log_dirs]
+    def __init__(self, directories: Iterable[str | Path], holder: str) -> None:
+        self.directories = [LogDir(Path(path)) for path in directories]
+        # What the embedded store says that was found in one of them.
+        self.stored: StoredTree | None = None
         try:
-            holder = "headrace broker" if configured < 0 else f"headrace broker {configured}"
-            facts = [self._facts(directory, holder) for directory in self.directories]
-            self.owner: Owner = agree(facts, None if configured < 0 else configured)
-            if config.stands_alone:
-                check_alone(self.owner)
+            self.facts = [self._facts(directory, holder) for directory in self.directories]
         except BaseException:
             self.release()
             raise
@@ -69,19 +63,10 @@ class Claim:
         for directory in self.directories:
             directory.unlock()
 
-    @property
-    def known_id(self) -> int | None:
-        """The broker id that the directories name."""
-        return self.owner.node_id
-
-    @property
-    def home(self) -> StoreHome:
-        """What the directories say of their store from this start on."""
-        if self._config.stands_alone:
-            return StoreHome(EMBEDDED, _now())
-        return StoreHome(ZOOKEEPER, _now(), _connect(self._config))
-
-    # --- reading -------------------------------------------------------------------------------------------------
+    def save_identity(self, node_id: int, cluster_id: str | None, home: StoreHome) -> None:
+        for directory in self.directories:
+            if directory.is_online:
+                directory.save_identity(node_id=node_id, cluster_id=cluster_id, home=home)
 
     def _facts(self, directory: LogDir, holder: str) -> DirectoryFacts:
         path, damage = str(directory.path), None
@@ -102,7 +87,7 @@ class Claim:
             identity.cluster_id if identity is not None else None,
             home,
             damage,
-            logs=count_logs(directory.path),
+            logs=sum(1 for _ in log_directories(directory.path)),
             store=store,
         )
 
@@ -114,72 +99,12 @@ class Claim:
         node = stored.tree.nodes.get(paths.CLUSTER_ID) if stored is not None else None
         if stored is None or node is None:
             return None
-        self._stored = stored
+        self.stored = stored
         accepted = stored.tree.children.get(paths.ACCEPTED_BROKERS, ())
         return StoreFacts(str(directory), json.loads(node.data)["id"], tuple(sorted(map(int, accepted))))
 
-    # --- opening -------------------------------------------------------------------------------------------------
 
-    def open_embedded(self) -> Store:
-        """Of a new broker, in its first log directory."""
-        store = self.owner.store
-        where = Path(store.path) if store is not None else self.directories[0].path / STORE_DIRECTORY
-        return EmbeddedStore(where, stored=self._stored)
-
-    async def settle(self, zookeeper: ZooKeeperStore) -> None:
-        """Checks the ensemble, and moves the state of an embedded store there. Raises StorageFault before anything is
-        written."""
-        ensemble = await answered(
-            "the cluster's id",
-            lambda: read_ensemble(zookeeper, _connect(self._config)),
-            within_s=self._config.store_timeout_s,
-        )
-        step = check_ensemble(self.owner, ensemble)
-        if step is Step.MOVE:
-            await self._move(zookeeper)
-        else:
-            await answered("the chroot", zookeeper.make_chroot, within_s=self._config.store_timeout_s)
-        store = self.owner.store
-        if step is not Step.SERVE and store is not None:
-            put_away(Path(store.path))
-
-    async def _move(self, zookeeper: ZooKeeperStore) -> None:
-        assert self._stored is not None, "there is a store to move"
-        tree = self._stored.tree
-        broker_id = FIRST_BROKER_ID if self.known_id is None else self.known_id
-        home = StoreHome(MOVING, _now(), _connect(self._config))
-        for directory in self.directories:
-            if directory.is_online:
-                directory.save_identity(node_id=broker_id, cluster_id=self.owner.cluster_id, home=home)
-        await answered("the chroot", zookeeper.make_chroot, within_s=self._config.store_timeout_s)
-        await answered(
-            "the move of the state",
-            lambda: move_to_ensemble(tree, zookeeper, broker_id),
-            within_s=self._config.store_timeout_s,
-        )
-
-
-async def read_ensemble(store: Store, connect: str) -> EnsembleFacts:
-    cluster = await store.exists(paths.CLUSTER_ID)
-    incoming = await store.exists(paths.INCOMING)
-    moved = await store.exists(paths.MOVED)
-    # Of a cluster that is there, nobody asks what it has.
-    nodes = await existing_nodes(store) if cluster is None else set()
-    return EnsembleFacts(
-        connect,
-        None if cluster is None else json.loads(cluster.data)["id"],
-        None if incoming is None else json.loads(incoming.data)["id"],
-        None if moved is None else moved.data.decode(),
-        bool(nodes - {"/cluster"}),
-        any(path.startswith(f"{paths.TOPICS}/") for path in nodes),
-    )
-
-
-def count_logs(directory: Path) -> int:
-    return sum(1 for _ in log_directories(directory))
-
-
-def log_directories(directory: Path) -> Iterable[Path]:
+def log_directories(directory: Path) -> Iterator[Path]:
     """The directories of partitions: not those of deleted logs, nor that of a KRaft controller."""
     with os.scandir(directory) as entries:
         for entry in entries:
@@ -188,9 +113,79 @@ def log_directories(directory: Path) -> Iterable[Path]:
                 yield Path(entry.path)
 
 
-def _connect(config: BrokerConfig) -> str:
-    return str(config.zookeeper_connect).replace(" ", "")
+def claim_directories(config: BrokerConfig) -> Claim:
+    """Raises DirectoryInUse."""
+    return Claim(config.log_dirs, "headrace broker" if config.broker_id < 0 else f"headrace broker {config.broker_id}")
 
 
-def _now() -> str:
+def owner_of(claim: Claim, config: BrokerConfig) -> Owner:
+    """Raises StorageFault when the directories are not all this broker's, or it may not serve them alone."""
+    owner = agree(claim.facts, None if config.broker_id < 0 else config.broker_id)
+    if config.stands_alone:
+        check_alone(owner)
+    return owner
+
+
+def home_of(config: BrokerConfig) -> StoreHome:
+    """What the directories say of their store once the broker serves."""
+    if config.stands_alone:
+        return StoreHome(EMBEDDED, now_text())
+    return StoreHome(ZOOKEEPER, now_text(), connect_string(config))
+
+
+def open_embedded(claim: Claim, owner: Owner) -> EmbeddedStore:
+    """The store of the directories; of a new broker, in the first of them."""
+    where = owner.store.path if owner.store is not None else claim.directories[0].path / STORE_DIRECTORY
+    return EmbeddedStore(Path(where), stored=claim.stored)
+
+
+async def settle_in(zookeeper: ZooKeeperStore, claim: Claim, owner: Owner, config: BrokerConfig) -> None:
+    """Checks the ensemble, and moves the state of an embedded store there. Raises StorageFault before anything is
+    written.
+    """
+    patience_s = config.store_timeout_s
+    ensemble = await answered(
+        "the cluster's id", lambda: read_ensemble(zookeeper, connect_string(config)), within_s=patience_s
+    )
+    step = check_ensemble(owner, ensemble)
+    if step is Step.SERVE:
+        await answered("the chroot", zookeeper.make_chroot, within_s=patience_s)
+        return
+    assert owner.store is not None, "what moves, or has moved, is there"
+    if step is Step.MOVE:
+        await _move(zookeeper, claim, owner, config)
+    put_away(Path(owner.store.path))
+
+
+async def _move(zookeeper: ZooKeeperStore, claim: Claim, owner: Owner, config: BrokerConfig) -> None:
+    assert claim.stored is not None, "a store that can be read"
+    tree = claim.stored.tree
+    broker_id = FIRST_BROKER_ID if owner.node_id is None else owner.node_id
+    claim.save_identity(broker_id, owner.cluster_id, StoreHome(MOVING, now_text(), connect_string(config)))
+    patience_s = config.store_timeout_s
+    await answered("the chroot", zookeeper.make_chroot, within_s=patience_s)
+    await answered("the move of the state", lambda: move_to_ensemble(tree, zookeeper, broker_id), within_s=patience_s)
+
+
+async def read_ensemble(store: Store, connect: str) -> EnsembleFacts:
+    cluster = await store.exists(paths.CLUSTER_ID)
+    incoming = await store.exists(paths.INCOMING)
+    moved = await store.exists(paths.MOVED)
+    # What a cluster has that is there does not matter here.
+    nodes = await existing_nodes(store) if cluster is None else set()
+    return EnsembleFacts(
+        connect,
+        None if cluster is None else json.loads(cluster.data)["id"],
+        None if incoming is None else json.loads(incoming.data)["id"],
+        None if moved is None else json.loads(moved.data)["to"],
+        bool(nodes - {"/cluster"}),
+        any(path.startswith(f"{paths.TOPICS}/") for path in nodes),
+    )
+
+
+def connect_string(config: BrokerConfig) -> str:
+    return (config.zookeeper_connect or "").replace(" ", "")
+
+
+def now_text() -> str:
     return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"

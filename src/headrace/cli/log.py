@@ -1,5 +1,5 @@
 """`headrace log dump|verify|recover DIR`: what lies in a log directory, whether it is whole, and making it so.
-`headrace log strays` is in `log_strays`.
+`headrace log strays` is in `log_strays`, `headrace log standalone` in `log_standalone`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace.cli.connecting import Failed
+from headrace.cli.log_standalone import standalone
 from headrace.cli.log_strays import app as strays_app
 from headrace.cli.output import Format, show, show_one, size_text
 from headrace.kernel.errors import Fault
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from headrace.storage.recovery.recovery import Damage
 
 app = typer.Typer(help="Look into log directories, check them, repair them.", no_args_is_help=True)
-
+app.command()(standalone)
 app.add_typer(strays_app, name="strays")
 
 Directory = Annotated[

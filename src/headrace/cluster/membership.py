@@ -150,19 +150,22 @@ class Membership:
     async def _refuse_or_wait(self, node: Node, deadline: float, told: bool) -> None:
         """The id is taken: by a live broker (refuse), or by our own former self whose session has yet to end (wait)."""
         holder, _ = codecs.decode_registration(self.broker_id, node.data, node.created_id)
-        where = f"{holder.endpoints[0].host}:{holder.endpoints[0].port}"
-        ours = {(e.host, e.port) for e in self._broker.endpoints}
-        alive = not told and (holder.endpoints[0].host, holder.endpoints[0].port) not in ours and await _answers(holder)
-        if alive or time.monotonic() > deadline:
-            raise Refused(
-                ErrorCode.duplicate_broker_registration,
-                f"broker.id={self.broker_id} is already used by the broker at {where}: give this one another id",
-            )
+        if (not told and await _is_another(holder, self._broker)) or time.monotonic() > deadline:
+            raise _taken(holder)
         if not told:
             logger.warning(
-                "broker id %d is still held by a session of %s; waiting for it to end", self.broker_id, where
+                "broker id %d is still held by a session of %s; waiting for it to end", self.broker_id, _address(holder)
             )
         await asyncio.sleep(_PAUSE)
+
+
+async def refuse_taken_id(store: Store, broker: BrokerInfo) -> None:
+    """Before a broker writes its id anywhere. Raises Refused when another live broker has it."""
+    node = await store.exists(paths.broker_id(broker.id))
+    if node is not None:
+        holder, _ = codecs.decode_registration(broker.id, node.data, node.created_id)
+        if await _is_another(holder, broker):
+            raise _taken(holder)
 
 
 async def generated_broker_id(store: Store, above: int) -> int:
@@ -175,6 +178,23 @@ async def generated_broker_id(store: Store, above: int) -> int:
         except BadVersion:
             continue  # another broker took that one
         return above + node.version + 1
+
+
+async def _is_another(holder: BrokerInfo, broker: BrokerInfo) -> bool:
+    """Whether the registration is that of a live broker elsewhere, and not of this broker's former process."""
+    first = holder.endpoints[0]
+    return (first.host, first.port) not in {(e.host, e.port) for e in broker.endpoints} and await _answers(holder)
+
+
+def _taken(holder: BrokerInfo) -> Refused:
+    return Refused(
+        ErrorCode.duplicate_broker_registration,
+        f"broker.id={holder.id} is already used by the broker at {_address(holder)}: give this one another id",
+    )
+
+
+def _address(broker: BrokerInfo) -> str:
+    return f"{broker.endpoints[0].host}:{broker.endpoints[0].port}"
 
 
 async def _answers(holder: BrokerInfo) -> bool:

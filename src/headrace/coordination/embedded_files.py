@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from headrace.coordination.core.tree import Tree, parent_of
+from headrace.coordination.core.tree import Tree
 from headrace.coordination.store import Check, Create, Delete, Node, Op, Set, StoreFailed
 from headrace.kernel.checksum import crc32c
 from headrace.kernel.dataclass import dataclass
@@ -111,17 +111,39 @@ def _entry_end(data: bytes, at: int) -> int | None:
 
 def read_store(directory: Path) -> StoredTree | None:
     """None when no store was begun in `directory`. Changes nothing. Raises StoreFailed for a damaged store."""
-    snapshot, journal = directory / SNAPSHOT_FILE, directory / JOURNAL_FILE
-    data = _content(journal)
-    folded = _content(snapshot)
-    tree, last_id = (Tree(), 0) if folded is None else decode_snapshot(folded, snapshot)
-    closed_at = _closed_at(directory)
+    journal = directory / JOURNAL_FILE
+    data, folded, closed_at = _content(journal), _content(directory / SNAPSHOT_FILE), _closed_at(directory)
     if data is None:
         if folded is None and closed_at is None:
             return None
         raise StoreFailed(f"{journal} is missing")
     if data[: len(JOURNAL_MAGIC)] != JOURNAL_MAGIC:
         raise StoreFailed(f"{journal} is not a journal of the coordination store")
+    found = _replayed(data, folded, directory)
+    at = found.journal_end
+    if any(_entry_end(data, later) is not None for later in range(at + 1, len(data))):
+        raise StoreFailed(f"{journal} is damaged at byte {at}, and later entries are whole")
+    if closed_at is not None and found.last_id < closed_at:
+        raise StoreFailed(
+            f"{journal} is damaged at byte {at}: it ends with transaction {found.last_id}, "
+            f"but the store was closed after transaction {closed_at}"
+        )
+    return found
+
+
+def read_intact_part(directory: Path) -> StoredTree | None:
+    """What a damaged store still says: the snapshot, and the journal up to its first bad byte. None for nothing."""
+    data, folded = _content(directory / JOURNAL_FILE), _content(directory / SNAPSHOT_FILE)
+    if data is None or data[: len(JOURNAL_MAGIC)] != JOURNAL_MAGIC:
+        data = JOURNAL_MAGIC
+    try:
+        return _replayed(data, folded, directory)
+    except StoreFailed:
+        return None  # without its snapshot the journal begins in the middle
+
+
+def _replayed(data: bytes, folded: bytes | None, directory: Path) -> StoredTree:
+    tree, last_id = (Tree(), 0) if folded is None else decode_snapshot(folded, directory / SNAPSHOT_FILE)
     at = len(JOURNAL_MAGIC)
     while (end := _entry_end(data, at)) is not None:
         for transaction in _decode_payload(data[at + _ENTRY.size : end]):
@@ -129,14 +151,14 @@ def read_store(directory: Path) -> StoredTree | None:
                 tree.commit(transaction.ops, transaction.id, transaction.session_id)
                 last_id = transaction.id
         at = end
-    if any(_entry_end(data, later) is not None for later in range(at + 1, len(data))):
-        raise StoreFailed(f"{journal} is damaged at byte {at}, and later entries are whole")
-    if closed_at is not None and last_id < closed_at:
-        raise StoreFailed(
-            f"{journal} is damaged at byte {at}: it ends with transaction {last_id}, "
-            f"but the store was closed after transaction {closed_at}"
-        )
     return StoredTree(tree, last_id, len(folded or b""), at, len(data))
+
+
+def write_store(directory: Path, tree: Tree, last_id: int) -> None:
+    """A new store that holds `tree`; nothing may be at `directory`."""
+    directory.mkdir()
+    replace_file(directory / SNAPSHOT_FILE, encode_snapshot(tree, last_id))
+    replace_file(directory / JOURNAL_FILE, JOURNAL_MAGIC)
 
 
 def _content(path: Path) -> bytes | None:
@@ -186,10 +208,8 @@ def decode_snapshot(data: bytes, where: Path) -> tuple[Tree, int]:
         at += _NODE.size
         path = data[at : at + name_length].decode()
         at += name_length
-        tree.nodes[path] = Node(data[at : at + data_length], version, created_id, session_id)
+        tree.add(path, Node(data[at : at + data_length], version, created_id, session_id))
         at += data_length
-        if path != "/":
-            tree.children.setdefault(parent_of(path), set()).add(path[path.rindex("/") + 1 :])
     return tree, transaction_id
 
 

@@ -1,6 +1,6 @@
-"""The state of a broker that stands alone moves from its embedded store to ZooKeeper: it begins a cluster.
+"""The state of a broker moves from its embedded store to ZooKeeper when it begins a cluster, and back.
 
-Without this, the cluster would know none of its topics, and their logs would belong to no topic. The steps, each of
+Without the move, the cluster would know none of its topics, and their logs would belong to no topic. The steps, each of
 which a crash may follow:
 
 1. the caller notes in the log directories that a move has begun, and where to: from then on the broker does not serve
@@ -11,7 +11,8 @@ which a crash may follow:
 4. `/cluster/id` is created and `/cluster/incoming` deleted in one transaction: from then on ZooKeeper holds the state;
 5. `put_away` renames the embedded store, and the caller notes that the move is done.
 
-Nodes that die with a session stay behind, and so do the accepted registrations: epochs count differently there.
+Nodes that die with a session stay behind, and so do the accepted registrations: epochs count differently there. The
+way back (`copy_of_ensemble`) is a command of an administrator, `broker.standalone`.
 """
 
 from __future__ import annotations
@@ -70,21 +71,32 @@ async def move_to_ensemble(source: Tree, target: Store, broker_id: int) -> None:
     logger.info("moved the state of this broker's embedded store (%d nodes) to ZooKeeper", len(wanted) + 1)
 
 
-def put_away(directory: Path, suffix: str = MOVED_SUFFIX) -> Path:
-    """Renames the embedded store, so that the broker cannot stand alone on what is then out of date."""
-    target = directory.with_name(directory.name + suffix)
+async def copy_of_ensemble(source: Store) -> Tree:
+    """The nodes of a cluster as the embedded store keeps them."""
+    tree = Tree()
+    for path in sorted(await existing_nodes(source)):
+        node = await source.exists(path)
+        if node is not None and (path == paths.CLUSTER_ID or _is_copied(path, node.session_id)):
+            tree.add(path, node)
+    return tree
+
+
+def put_away(path: Path, suffix: str = MOVED_SUFFIX) -> Path:
+    """Renames what is out of date, an embedded store above all: no broker can serve with it by mistake."""
+    target = path.with_name(path.name + suffix)
     number = 1
     while target.exists():  # from a move before this one
         number += 1
-        target = target.with_name(f"{directory.name}{suffix}.{number}")
-    directory.rename(target)
-    fsync_directory(directory.parent)
+        target = target.with_name(f"{path.name}{suffix}.{number}")
+    path.rename(target)
+    fsync_directory(path.parent)
     return target
 
 
 def _is_copied(path: str, session_id: int) -> bool:
-    left_behind = session_id != 0 or path in ("/", paths.CLUSTER_ID) or path.startswith(f"{paths.ACCEPTED_BROKERS}/")
-    return not left_behind
+    if session_id != 0 or path in ("/", paths.CLUSTER_ID, paths.INCOMING, paths.MOVED):
+        return False
+    return not path.startswith(f"{paths.ACCEPTED_BROKERS}/")
 
 
 async def _is_moved(cluster_id: bytes, target: Store) -> bool:

@@ -63,6 +63,18 @@ class Tree:
         self.nodes: dict[str, Node] = {"/": Node(b"", 0, 0)}
         self.children: dict[str, set[str]] = {"/": set()}
 
+    def add(self, path: str, node: Node) -> None:
+        """Puts a node as it is, from another store; its parent must be there."""
+        self.nodes[path] = node
+        if path != "/":
+            self.children.setdefault(parent_of(path), set()).add(path[path.rindex("/") + 1 :])
+
+    def remove(self, path: str) -> None:
+        """Takes a node out that has no children."""
+        del self.nodes[path]
+        self.children.pop(path, None)
+        self.children[parent_of(path)].discard(path[path.rindex("/") + 1 :])
+
     def get(self, path: str) -> Node:
         try:
             return self.nodes[path]
@@ -124,8 +136,7 @@ class Tree:
             path = op.path
             if isinstance(op, Create):
                 parent = parent_of(path)
-                self.nodes[path] = Node(op.data, 0, transaction_id, session_id if op.ephemeral else 0)
-                self.children.setdefault(parent, set()).add(path[path.rindex("/") + 1 :])
+                self.add(path, Node(op.data, 0, transaction_id, session_id if op.ephemeral else 0))
                 touched += (Touched(path, False), Touched(parent, True))
             elif isinstance(op, Set):
                 old = self.nodes[path]
@@ -133,9 +144,7 @@ class Tree:
                 touched.append(Touched(path, False))
             elif isinstance(op, Delete):
                 parent = parent_of(path)
-                del self.nodes[path]
-                self.children.pop(path, None)
-                self.children[parent].discard(path[path.rindex("/") + 1 :])
+                self.remove(path)
                 touched += (Touched(path, False), Touched(path, True), Touched(parent, True))
             else:
                 assert isinstance(op, Check)

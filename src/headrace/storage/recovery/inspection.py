@@ -7,13 +7,14 @@ meanwhile may show as a torn end of the active segment.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import field
 from pathlib import Path
 
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import Fault
-from headrace.records.batch import BatchView, check_extent
+from headrace.records.batch import CURRENT_MAGIC, HEADER, HEADER_BYTES, LOG_OVERHEAD_BYTES, BatchView, check_extent
 from headrace.records.reader import read_records
 from headrace.storage.core.compaction import MAX_OFFSET_SPAN
 from headrace.storage.core.producers import Producer
@@ -92,6 +93,31 @@ def batches_in(path: Path) -> Iterator[tuple[int, BatchView]]:
 
 def epochs_in(directory: Path) -> list[tuple[int, int]]:
     return read_epochs(directory / LEADER_EPOCH_FILE)
+
+
+def latest_epoch(directory: Path) -> int:
+    """The newest leader epoch that a partition's checkpoint or its last batches name; -1 for none."""
+    try:
+        latest = max((epoch for epoch, _ in epochs_in(directory)), default=-1)
+    except CorruptFile:
+        latest = -1
+    for path in sorted(directory.glob("*" + LOG_SUFFIX), reverse=True):
+        epochs = set(_epochs_of_batches(path))
+        if epochs:
+            return max(latest, *epochs)
+    return latest
+
+
+def _epochs_of_batches(path: Path) -> Iterator[int]:
+    """By the heads of the batches only; ends where no whole batch is."""
+    with path.open("rb") as file:
+        size, position = os.fstat(file.fileno()).st_size, 0
+        while len(head := os.pread(file.fileno(), HEADER_BYTES, position)) == HEADER_BYTES:
+            _, length, epoch, magic, *_ = HEADER.unpack(head)
+            position += LOG_OVERHEAD_BYTES + length
+            if magic != CURRENT_MAGIC or length <= 0 or position > size:
+                return
+            yield epoch
 
 
 def producers_in(path: Path) -> list[Producer] | None:

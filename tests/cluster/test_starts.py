@@ -1,0 +1,256 @@
+"""Every way to start a broker on a log directory, right and wrong: no record is gone afterwards.
+
+A row of the table is a state of the directories and of ZooKeeper; its columns are the ways to start: alone or with
+ZooKeeper, with the broker id of the directory or with another. An outcome is `SERVES` (with all records), or the words
+of the sentence with which the broker refuses. A refused start changes no file and no node. After every cell the
+directory is started right, an ordinary producer writes to the topic (and would create it), and all records are read
+back. docs/durability.md has the same table in words.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pytest
+
+from headrace.broker.broker import CannotStart
+from headrace.storage.dirs.restoration import restore
+from headrace.storage.dirs.strays import strays_in
+from tests.support.spoilt_states import (
+    another_chroot,
+    apache_kafkas_directory,
+    cut_in_half,
+    damaged_meta,
+    damaged_store,
+    directories_of_a_lone_broker_and_a_member,
+    directories_of_two_brokers,
+    directories_of_two_clusters,
+    emptied_zookeeper,
+    emptied_zookeeper_after_a_move,
+    flip_a_byte,
+    half_moved,
+    lone,
+    lone_of_an_earlier_release,
+    lone_of_an_earlier_release_without_store,
+    lone_with_another_clusters_zookeeper,
+    lone_without_its_first_directory,
+    lone_without_meta,
+    lone_without_meta_and_store,
+    lone_without_store,
+    member,
+    member_with_another_clusters_zookeeper,
+    member_without_meta,
+    moved,
+    moved_but_not_put_away,
+    moved_by_an_earlier_release,
+    state_in_both_stores,
+    two_directories_of_one_broker,
+    zookeeper_without_cluster_id,
+)
+from tests.support.start_states import (
+    LONE_ID,
+    MEMBER_ID,
+    RECORDS,
+    TOPIC,
+    Place,
+    Templates,
+    create_topic,
+    delete_topic,
+    produce,
+    records,
+)
+from tests.support.zookeeper import available
+
+pytestmark = pytest.mark.skipif(not available(), reason="needs Java and a ZooKeeper server (pyspark carries one)")
+
+SERVES: Final = "serves"
+OTHER: Final = 7
+
+
+# --- the table -------------------------------------------------------------------------------------------------------
+
+NOT_0: Final = f"belongs to broker {LONE_ID}, but broker.id={OTHER} is configured: set broker.id={LONE_ID}"
+NOT_1: Final = f"belongs to broker {MEMBER_ID}, but broker.id={OTHER} is configured: set broker.id={MEMBER_ID}"
+DAMAGED_META: Final = "meta.properties: .*the file is damaged.*Restore the file from a copy, or write it anew"
+NO_META: Final = "no meta.properties that names their broker and cluster. Restore the file from a copy"
+NO_STORE: Final = (
+    "store of broker 0 is in none of its log directories.*name all its directories in log.dirs, or restore"
+)
+DAMAGED_STORE: Final = "store of this broker is damaged: .*journal is .*Restore .*coordination from a copy"
+IN_ZOOKEEPER: Final = "whose topics are in ZooKeeper at .* since 20.*: start with zookeeper.connect=127"
+EMPTY: Final = "ZooKeeper at .* holds no cluster, but log directory .*data belongs to cluster"
+FOREIGN: Final = "belongs to cluster .*, ZooKeeper at .* to cluster .*: point zookeeper.connect at the right ensemble"
+TWO_BROKERS: Final = "data belongs to broker 1 and .*second to broker 2: name only the directories of one broker"
+TWO_CLUSTERS: Final = "data belongs to cluster .* and .*second to cluster .*: name only the directories of one broker"
+HALF_MOVED: Final = "half moved: its state has been on its way in ZooKeeper at .*Start with zookeeper.connect=127"
+
+ALONE, WITH_ZOOKEEPER = True, False
+
+
+class Row(NamedTuple):
+    """`alone` and `broker_id` are the right way to start; the outcomes are those of COLUMNS."""
+
+    state: Callable[[Place], None]
+    alone: bool
+    broker_id: int
+    outcomes: tuple[str, str, str, str]
+
+
+def always(message: str) -> tuple[str, str, str, str]:
+    return message, message, message, message
+
+
+TABLE: Final = (
+    Row(lone, ALONE, 0, (SERVES, NOT_0, SERVES, NOT_0)),
+    Row(lone_of_an_earlier_release, ALONE, 0, (SERVES, NOT_0, SERVES, NOT_0)),
+    Row(member, WITH_ZOOKEEPER, 1, (IN_ZOOKEEPER, NOT_1, SERVES, NOT_1)),
+    Row(moved, WITH_ZOOKEEPER, 0, (IN_ZOOKEEPER, NOT_0, SERVES, NOT_0)),
+    Row(moved_by_an_earlier_release, WITH_ZOOKEEPER, 0, ("whose topics are in ZooKeeper", NOT_0, SERVES, NOT_0)),
+    Row(half_moved, WITH_ZOOKEEPER, 0, (HALF_MOVED, NOT_0, SERVES, NOT_0)),
+    Row(moved_but_not_put_away, WITH_ZOOKEEPER, 0, (HALF_MOVED, NOT_0, SERVES, NOT_0)),
+    Row(state_in_both_stores, ALONE, 0, (SERVES, NOT_0, "both hold the state of cluster", NOT_0)),
+    Row(member_with_another_clusters_zookeeper, WITH_ZOOKEEPER, 1, (IN_ZOOKEEPER, NOT_1, FOREIGN, NOT_1)),
+    Row(lone_with_another_clusters_zookeeper, ALONE, 0, (SERVES, NOT_0, FOREIGN, NOT_0)),
+    Row(two_directories_of_one_broker, ALONE, 0, (SERVES, NOT_0, SERVES, NOT_0)),
+    Row(directories_of_two_brokers, WITH_ZOOKEEPER, 1, always(TWO_BROKERS)),
+    Row(directories_of_two_clusters, WITH_ZOOKEEPER, 1, always(TWO_CLUSTERS)),
+    Row(directories_of_a_lone_broker_and_a_member, WITH_ZOOKEEPER, 0, always(TWO_CLUSTERS)),
+    Row(lone_without_its_first_directory, ALONE, 0, (NO_STORE, NOT_0, NO_STORE, NOT_0)),
+    Row(lone_without_meta, ALONE, 0, (SERVES, NOT_0, SERVES, NOT_0)),
+    Row(member_without_meta, WITH_ZOOKEEPER, 1, always(NO_META)),
+    Row(damaged_meta("lone", b""), ALONE, 0, always(DAMAGED_META)),
+    Row(damaged_meta("lone", b"node.id=zero\n"), ALONE, 0, always(DAMAGED_META)),
+    Row(damaged_meta("lone", bytes(range(256))), ALONE, 0, always(DAMAGED_META)),
+    Row(damaged_meta("member", b"cluster.id\n"), WITH_ZOOKEEPER, 1, always(DAMAGED_META)),
+    Row(lone_without_store, ALONE, 0, (NO_STORE, NOT_0, NO_STORE, NOT_0)),
+    Row(lone_of_an_earlier_release_without_store, ALONE, 0, ("are not known here: set zookeeper", NOT_0, EMPTY, NOT_0)),
+    Row(lone_without_meta_and_store, ALONE, 0, always(NO_META)),
+    Row(damaged_store(flip_a_byte), ALONE, 0, (DAMAGED_STORE, NOT_0, DAMAGED_STORE, NOT_0)),
+    Row(damaged_store(cut_in_half), ALONE, 0, (DAMAGED_STORE, NOT_0, DAMAGED_STORE, NOT_0)),
+    Row(damaged_store(Path.unlink), ALONE, 0, (DAMAGED_STORE, NOT_0, DAMAGED_STORE, NOT_0)),
+    Row(emptied_zookeeper, WITH_ZOOKEEPER, 1, (IN_ZOOKEEPER, NOT_1, EMPTY, NOT_1)),
+    Row(emptied_zookeeper_after_a_move, WITH_ZOOKEEPER, 0, (IN_ZOOKEEPER, NOT_0, EMPTY, NOT_0)),
+    Row(zookeeper_without_cluster_id, WITH_ZOOKEEPER, 1, (IN_ZOOKEEPER, NOT_1, "but no /cluster/id", NOT_1)),
+    Row(another_chroot, WITH_ZOOKEEPER, 1, (IN_ZOOKEEPER, NOT_1, EMPTY, NOT_1)),
+    Row(apache_kafkas_directory, ALONE, 0, ("are not known here: set zookeeper", NOT_0, EMPTY, NOT_0)),
+)
+COLUMNS: Final = ((ALONE, True), (ALONE, False), (WITH_ZOOKEEPER, True), (WITH_ZOOKEEPER, False))
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.state.__name__)
+def test_no_start_loses_a_record(templates: Templates, row: Row) -> None:
+    for (alone, own_id), outcome in zip(COLUMNS, row.outcomes, strict=True):
+        place = templates.place()
+        row.state(place)
+        _try(place, outcome, alone=alone, broker_id=row.broker_id if own_id else OTHER)
+        if outcome != SERVES:
+            place.repair()
+        # What served may have moved the state to another store.
+        now_alone = alone if outcome == SERVES else row.alone
+        written = (*RECORDS, b"by the first start") if outcome == SERVES else RECORDS
+        # In turn with the id in the settings and with that of the directory.
+        broker = place.start(alone=now_alone, broker_id=row.broker_id if own_id else None)
+        produce(broker.bootstrap, b"by the right start")
+        assert records(broker.bootstrap) == (*written, b"by the right start")
+        broker.stop()
+        shutil.rmtree(place.directory)
+
+
+def _try(place: Place, outcome: str, *, alone: bool, broker_id: int) -> None:
+    if outcome == SERVES:
+        broker = place.start(alone=alone, broker_id=broker_id)
+        produce(broker.bootstrap, b"by the first start")
+        assert records(broker.bootstrap) == (*RECORDS, b"by the first start")
+        broker.stop()
+        return
+    before = place.contents()
+    with pytest.raises(CannotStart, match=outcome):
+        place.start(alone=alone, broker_id=broker_id)
+    assert place.contents() == before, "a refused start changes nothing"
+
+
+# --- cells that are no table -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("alone", "broker_id"), [(True, 0), (True, 7), (False, 1), (False, 7), (False, None)])
+def test_a_fresh_directory_serves_with_any_id(templates: Templates, alone: bool, broker_id: int | None) -> None:
+    place = templates.place()
+    for number in range(3):
+        broker = place.start(alone=alone, broker_id=broker_id)
+        produce(broker.bootstrap, b"%d" % number)
+        assert records(broker.bootstrap) == tuple(b"%d" % at for at in range(number + 1))
+        broker.stop()
+
+
+def test_an_id_that_a_live_broker_has_leaves_a_fresh_directory_as_it_is(templates: Templates) -> None:
+    place, second = templates.place(), templates.place()
+    place.take("member")
+    holder = place.start(alone=False, broker_id=MEMBER_ID)
+    second.chroot = place.chroot
+    second.data.mkdir()
+    before = second.contents()
+    with pytest.raises(CannotStart, match=f"broker.id={MEMBER_ID} is already used by the broker at {holder.bootstrap}"):
+        second.start(alone=False, broker_id=MEMBER_ID)
+    assert second.contents()[0] == before[0], "it may still become the directory of another broker"
+    second.start(alone=False, broker_id=OTHER).stop()
+    assert records(holder.bootstrap) == RECORDS
+    holder.stop()
+
+
+def test_a_fresh_directory_under_the_id_of_a_stopped_broker_takes_nothing_from_the_other(templates: Templates) -> None:
+    """A replaced disk looks the same, so it serves; the records are in the directory that it is not."""
+    place, second = templates.place(), templates.place()
+    place.take("member")
+    second.chroot = place.chroot
+    broker = second.start(alone=False, broker_id=MEMBER_ID)
+    produce(broker.bootstrap, b"elsewhere")
+    broker.stop()
+    broker = place.start(alone=False, broker_id=MEMBER_ID)
+    assert records(broker.bootstrap) == RECORDS
+    produce(broker.bootstrap, b"again")
+    assert records(broker.bootstrap) == (*RECORDS, b"again")
+    broker.stop()
+
+
+def _deleted_through_another_broker(place: Place) -> None:
+    """While the broker that holds the log is away."""
+    place.take("member")
+    other = place.templates.place()
+    other.chroot = place.chroot
+    broker = other.start(alone=False, broker_id=OTHER)
+    delete_topic(broker.bootstrap, TOPIC)
+    broker.stop()
+
+
+def _deleted_and_its_log_put_back(place: Place) -> None:
+    """The store is newer than the log: somebody restored logs from a copy."""
+    place.take("lone")
+    broker = place.start(alone=True, broker_id=LONE_ID)
+    delete_topic(broker.bootstrap, TOPIC)
+    broker.stop()
+    place.restore("lone", f"{TOPIC}-0")
+
+
+@pytest.mark.parametrize(
+    ("state", "alone", "broker_id"),
+    [(_deleted_through_another_broker, False, MEMBER_ID), (_deleted_and_its_log_put_back, True, LONE_ID)],
+)
+def test_the_log_of_a_topic_that_was_deleted_meanwhile_is_set_aside(
+    templates: Templates, state: Callable[[Place], None], alone: bool, broker_id: int
+) -> None:
+    place = templates.place()
+    state(place)
+    broker = place.start(alone=alone, broker_id=broker_id)
+    produce(broker.bootstrap, b"new")
+    assert records(broker.bootstrap) == (b"new",)
+    create_topic(broker.bootstrap, "rescued")
+    broker.stop()
+    [stray] = strays_in(place.data)
+    assert (stray.topic, stray.count_records()) == (TOPIC, len(RECORDS))
+    restore(stray, "rescued")
+    broker = place.start(alone=alone, broker_id=broker_id)
+    assert records(broker.bootstrap, "rescued") == RECORDS
+    broker.stop()
