@@ -144,7 +144,7 @@ def test_the_doctor_and_the_metrics_name_strays(data: Path) -> None:
         [row] = [row for row in json.loads(ran.stdout) if row["check"] == "strays"]
         assert row["state"] == "warn" and "holds 1 stray (" in row["found"] and "precious-0" in row["found"]
         assert row["do"] == f"see headrace log strays ls {data}, then restore or rm each"
-        address = f"http://127.0.0.1:{running.broker.watching.endpoint.port}/metrics"  # type: ignore[union-attr]
+        address = f"http://127.0.0.1:{running.broker.metrics.endpoint.port}/metrics"  # type: ignore[union-attr]
         with urllib.request.urlopen(address, timeout=10) as answer:
             text = answer.read().decode()
     [stray] = strays_in(data)

@@ -9,7 +9,6 @@ import json
 import os
 import socketserver
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +20,7 @@ from headrace.cli.reference import commands
 from headrace.net.free_ports import free_port
 from headrace.testing import RunningBroker, broker
 from tests.cli.conftest import Ran, environment
+from tests.support.clock import Stopwatch
 from tests.support.programs import Programs
 from tests.support.zookeeper import ZooKeeperServer, available
 
@@ -196,12 +196,11 @@ def test_a_tool_names_what_is_at_a_wrong_address(
     tool: str, kind: str, request: pytest.FixtureRequest, programs: Programs, tmp_path: Path
 ) -> None:
     address: str = request.getfixturevalue(kind)
-    began = time.monotonic()
+    watch = Stopwatch()
     ran = run_tool(programs, tmp_path, tool, address, MISSING)
     check(ran, address, KINDS[kind])
     assert ran.out == ""
-    # Half of the shortest time-out of a tool that has none of its own; most take a tenth of a second.
-    assert time.monotonic() - began < 15
+    watch.at_most(15, because="half of the shortest time-out of a tool that has none of its own")
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -23,8 +23,8 @@ def running() -> Iterator[RunningBroker]:
 
 def scrape(running: RunningBroker) -> tuple[set[str], Samples]:
     """(names of all metrics, samples by name and labels)"""
-    assert running.broker.watching is not None
-    address = f"http://127.0.0.1:{running.broker.watching.endpoint.port}/metrics"
+    assert running.broker.metrics is not None
+    address = f"http://127.0.0.1:{running.broker.metrics.endpoint.port}/metrics"
     with urllib.request.urlopen(address, timeout=60) as answer:
         text = answer.read().decode()
     names: set[str] = set()
@@ -68,5 +68,5 @@ def test_traffic_logs_and_requests_are_counted(running: RunningBroker, topic: st
 
 def test_without_metrics_listen_nothing_listens() -> None:
     with broker() as quiet:
-        assert quiet.broker.watching is not None
-        assert quiet.broker.watching.endpoint.port == 0
+        assert quiet.broker.metrics is not None
+        assert quiet.broker.metrics.endpoint.port == 0

@@ -1,11 +1,19 @@
-"""One broker: the only package that knows everyone. In reading order:
+"""One broker. The only package that knows all parts. In reading order:
 
-`foreground`     a broker as the one thing its process does
-`broker`         what is started and stopped, in which order
-`identity`       whose the log directories are, and the store of their topics; `core.ownership` decides
-`wiring`         the handlers and what each is given
-`connection_limits`  how many connections may be open, from the settings
-`live_config`    the broker's settings with the dynamic ones laid over
-`housekeeping`   the clock's work: flush, checkpoints, retention, compaction, expiry
-`auto_creation`  topics that come into being by being asked for
+`foreground`           a broker as the one thing its process does: signals, exit codes
+`broker`               what is started and stopped, in which order
+`identity`             the owner of the log directories and of their topics; `core` decides
+`wiring`               puts the parts together
+`data_handlers`, `group_handlers`, `share_handlers`, `transaction_handlers`   lists of handlers with their services
+`coordinators`, `shares`   the coordinators of this broker
+`peers`                requests to other brokers
+`live_config`          the configuration file with the dynamic values laid over it
+`connection_limits`    limits of connections, from the configuration
+`auto_creation`        topics that clients and coordinators create by using them
+`housekeeping`         flush, checkpoints, retention, compaction, expiry
+`recovery_progress`    log lines about a recovery after an unclean stop
+`failed_disks`, `full_disks`   reports of unusable disks to the controller
+`graceful_shutdown`    a stopping broker serves until clients use the new leaders
+`port_holder`          which process holds a port
+`broker_metrics`       the metrics of a broker
 """

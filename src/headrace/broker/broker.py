@@ -16,10 +16,11 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from headrace.broker.broker_metrics import BrokerMetrics
 from headrace.broker.connection_limits import connection_limits
 from headrace.broker.core.ownership import Owner
 from headrace.broker.failed_disks import FailedDisks
-from headrace.broker.farewell import led_topics, until_nobody_sends_clients
+from headrace.broker.graceful_shutdown import led_topics, wait_until_clients_are_redirected
 from headrace.broker.housekeeping import Housekeeping, now_ms
 from headrace.broker.identity import (
     FIRST_BROKER_ID,
@@ -31,8 +32,7 @@ from headrace.broker.identity import (
     settle_in,
 )
 from headrace.broker.live_config import LiveConfig
-from headrace.broker.recovery_news import RecoveryNews
-from headrace.broker.watching import Watching
+from headrace.broker.recovery_progress import RecoveryProgress
 from headrace.broker.wiring import Parts, wire
 from headrace.cluster.core.features import OWN_RANGES
 from headrace.cluster.core.image import BrokerInfo, ClusterImage, Endpoint
@@ -42,7 +42,7 @@ from headrace.cluster.view import ClusterView
 from headrace.config import BrokerConfig, ConfigError, Listener, resolve_listeners
 from headrace.config import Listeners as ListenerSettings
 from headrace.controller.member import ClusterMember, prepare_store
-from headrace.coordination.first_questions import answered
+from headrace.coordination.startup_retry import answered
 from headrace.kernel.errors import Fault
 from headrace.net.connection import Connection
 from headrace.net.listener import CannotListen, Listeners
@@ -74,7 +74,7 @@ class Broker:
         self.connections: Listeners
         self.log_dirs: LogDirs
         self.parts: Parts
-        self.watching: Watching | None = None
+        self.metrics: BrokerMetrics | None = None
         self._claim: Claim | None = None
         self._store: Store | None = None
         self._housekeeping: Housekeeping | None = None
@@ -132,13 +132,13 @@ class Broker:
         self._opened.append("parts")
         self._failed_disks = disks = FailedDisks(self.parts.gateway, self.log_dirs.logs)
         member.membership.on_registered(lambda _: disks.tell())
-        self.watching = Watching(self.parts, self.connections, self.log_dirs, view, member)
+        self.metrics = BrokerMetrics(self.parts, self.connections, self.log_dirs, view, member)
         self.connections.hold_back = self.parts.metering.connected
         self.parts.start()
         self._housekeeping = Housekeeping(self.log_dirs, live, self.parts.replicated_up_to)
         await member.start(image)
         self._opened.append("member")
-        await self.watching.start(config.metrics_listen)
+        await self.metrics.start(config.metrics_listen)
         self.connections.start()
         self._housekeeping.start()
         log.info("broker %d started in %.0f ms", broker_id, (time.perf_counter() - began) * 1000)
@@ -188,7 +188,7 @@ class Broker:
             cluster_id=cluster_id,
             home=home_of(live()),
             now_ms=now_ms(),
-            on_progress=RecoveryNews().progressed,
+            on_progress=RecoveryProgress().progressed,
         )
         for damage in log_dirs.damages:
             log.warning("recovery: %s", damage)
@@ -244,7 +244,7 @@ class Broker:
             elif not handing.result():
                 log.warning("stopping as leader of partitions that have nobody else in sync")
             else:
-                await until_nobody_sends_clients(view, self.parts.peers, broker_id, led)
+                await wait_until_clients_are_redirected(view, self.parts.peers, broker_id, led)
         except Fault as fault:
             log.warning("leadership could not be handed over: %s", fault.message)
         except Exception:
@@ -270,9 +270,9 @@ class Broker:
         if self._housekeeping is not None:
             await self._housekeeping.stop()
             self._housekeeping = None
-        if self.watching is not None:
-            await self.watching.stop()
-            self.watching = None
+        if self.metrics is not None:
+            await self.metrics.stop()
+            self.metrics = None
         epoch = self._member.epoch if self._member is not None else -1
         if "logs" in opened:
             # An unclean start that no controller has dealt with must not end in a mark that says "clean".

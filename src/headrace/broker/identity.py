@@ -27,8 +27,8 @@ from headrace.config import BrokerConfig
 from headrace.coordination import paths
 from headrace.coordination.embedded import EmbeddedStore
 from headrace.coordination.embedded_files import StoredTree, read_store
-from headrace.coordination.first_questions import answered
 from headrace.coordination.migration import MOVED_SUFFIX, existing_nodes, move_to_ensemble, put_away
+from headrace.coordination.startup_retry import answered
 from headrace.coordination.store import Store, StoreFailed
 from headrace.storage.dirs.checkpoints import CorruptFile
 from headrace.storage.dirs.identity import EMBEDDED, MOVING, ZOOKEEPER, StoreHome

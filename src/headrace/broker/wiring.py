@@ -18,13 +18,13 @@ from headrace.config import BrokerConfig, Listeners
 from headrace.config.key import INT_MAX
 from headrace.controller.gateway import ControllerGateway
 from headrace.controller.member import ClusterMember
-from headrace.coordination.letter_reader import LetterReader
-from headrace.coordination.letters import WireOrLetters
+from headrace.coordination.fallback_channel import ControllerChannel
+from headrace.coordination.fallback_reader import FallbackReader
 from headrace.handlers.cluster.api_versions import ApiVersions
 from headrace.handlers.cluster.features import ClusterFeatures
 from headrace.handlers.cluster.handlers import control_plane_handlers
 from headrace.handlers.dispatch.dispatcher import Dispatcher
-from headrace.handlers.dispatch.fallback_requests import letter_service
+from headrace.handlers.dispatch.fallback_requests import fallback_service
 from headrace.handlers.dispatch.metering import Metering
 from headrace.handlers.dispatch.replica_only import ReplicaOnly
 from headrace.handlers.dispatch.request_metrics import RequestMetrics
@@ -79,7 +79,7 @@ def wire(
     inter_broker = listeners.inter_broker
     # The lease is asked for by every append: without a hop through the member.
     lease_held = member.membership.lease_held
-    reach = WireOrLetters(member.store, member.broker_id)
+    reach = ControllerChannel(member.store, member.broker_id)
     replication = Replication.for_broker(
         config(),
         log_dirs,
@@ -122,7 +122,7 @@ def wire(
         ApiVersions(table, ClusterFeatures(table, view)),
     ):
         table.add(handler)
-    letters = LetterReader(member.store, letter_service(table, inter_broker), lambda: member.controller.is_active)
+    letters = FallbackReader(member.store, fallback_service(table, inter_broker), lambda: member.controller.is_active)
     member.controller.alongside(letters.run)
     metrics = RequestMetrics()
     dispatcher = Dispatcher(table, metrics, metering, ReplicaOnly(listeners.brokers_own))

@@ -24,7 +24,7 @@ from headrace.controller.controller import Controller
 from headrace.controller.core.topics import NewTopic
 from headrace.controller.ledger import Deposed
 from headrace.controller.results import TopicResult
-from headrace.coordination.letters import Connect, ControllerConnection
+from headrace.coordination.fallback_channel import Connect, ControllerConnection
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.kernel.ids import TopicPartition
 from headrace.wire import codec

@@ -26,7 +26,7 @@ from headrace.controller.controller import Controller
 from headrace.controller.core.config_changes import MIN_INSYNC
 from headrace.controller.leadership import Leadership
 from headrace.coordination import paths
-from headrace.coordination.first_questions import answered
+from headrace.coordination.startup_retry import answered
 from headrace.coordination.store import Create, NodeExists, Op, Store, ensure_path
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.kernel.ids import new_topic_id, uuid_to_text

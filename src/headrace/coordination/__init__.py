@@ -1,8 +1,14 @@
-"""The coordination store: the small, strongly ordered tree on which a cluster agrees.
+"""The coordination store: the small, strongly ordered tree on which a cluster agrees. In reading order:
 
-Read store (the port), core.tree (what its operations mean), embedded (one broker, a local file), zookeeper (clusters,
-by kazoo, whose chatter kazoo_log thins out and whose exceptions kazoo_faults turns into the port's), last_will (what is
-done when the process dies), first_questions (what a starting broker asks, and asks again), paths (the layout), letters
-and letter_reader (requests to the controller that the wire does not carry), migration (from the one store to the
-other), zookeeper_server (how to start a real ZooKeeper).
+`store`               the port: nodes with versions, atomic multi, ephemeral nodes, one-shot watches
+`core`                what the operations mean, as a pure tree
+`paths`               the layout of the nodes
+`embedded`            the store of a standalone broker, in two local files (`embedded_files`)
+`zookeeper`           the store on a ZooKeeper ensemble, by kazoo; `kazoo_faults` and `kazoo_log` translate for it
+`startup_retry`       repeats the first requests of a starting broker while the connection breaks
+`companion`           a process that ends the ZooKeeper session of a dead broker
+`fallback_channel`    requests to the controller through the store; `fallback_reader` is the controller's side
+`migration`           moves the state of a standalone broker to ZooKeeper
+`waiting`             waits for a hint with a deadline
+`zookeeper_server`    starts a real ZooKeeper server
 """

@@ -27,9 +27,9 @@ from kazoo.retry import KazooRetry
 from kazoo.security import ACL, CREATOR_ALL_ACL, READ_ACL_UNSAFE
 
 from headrace.config import BrokerConfig, ConfigError
+from headrace.coordination.companion import Companion
 from headrace.coordination.kazoo_faults import BYSTANDERS, fault_of
 from headrace.coordination.kazoo_log import Sparing, sparing_logger
-from headrace.coordination.last_will import LastWill
 from headrace.coordination.store import (
     ANY_VERSION,
     Check,
@@ -99,7 +99,7 @@ class ZooKeeperStore:
         self._connected = asyncio.Event()
         self._heartbeat: asyncio.Task[None] | None = None
         self._closed = False
-        self._will: LastWill | None = None
+        self._will: Companion | None = None
         self._away_since: float | None = None
         self._kazoo_log = Sparing()
         acl: list[ACL] | None = [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE] if guarded else None
@@ -159,7 +159,7 @@ class ZooKeeperStore:
 
     def leave_a_will(self) -> None:
         """From now on the session ends with this process, however that dies (`last_will`)."""
-        will = LastWill(self._hosts, self.session_timeout)
+        will = Companion(self._hosts, self.session_timeout)
         why_not = will.start()
         if why_not is not None:
             logger.warning("if this process is killed, its session ends by its timeout only: %s", why_not)

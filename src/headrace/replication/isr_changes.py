@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from headrace.cluster.view import ClusterView
-from headrace.coordination.letters import Connect, ControllerConnection
+from headrace.coordination.fallback_channel import Connect, ControllerConnection
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.replication.core.isr import IsrProposal
 from headrace.replication.partition import Partition

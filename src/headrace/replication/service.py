@@ -16,7 +16,7 @@ from collections.abc import Callable
 from headrace.cluster.core.image import ClusterImage
 from headrace.cluster.view import ClusterView
 from headrace.config import BrokerConfig, TopicConfig
-from headrace.coordination.letters import Connect
+from headrace.coordination.fallback_channel import Connect
 from headrace.replication.fetcher import FetchSettings
 from headrace.replication.fetchers import Fetchers
 from headrace.replication.isr_changes import ControllerIsrChanges

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from headrace.controller.controller import Controller
 from headrace.handlers.dispatch.context import RequestContext
-from headrace.handlers.dispatch.forwarded_requests import serve_inner
+from headrace.handlers.dispatch.forwarded_requests import serve_forwarded
 from headrace.handlers.dispatch.handler import Handler
 from headrace.handlers.dispatch.table import HandlerTable
 from headrace.kernel.dataclass import dataclass
@@ -55,7 +55,7 @@ class Envelope(Handler):
         principal = bytes(request.request_principal or b"").decode(errors="replace") or context.principal
         host = bytes(request.client_host_address).decode(errors="replace")
         try:
-            answer = await serve_inner(
+            answer = await serve_forwarded(
                 self.table,
                 bytes(request.request_data),
                 FORWARDED,

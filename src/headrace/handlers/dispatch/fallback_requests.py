@@ -1,5 +1,7 @@
-"""Letters to the controller (`coordination.letters`) are served as brokers' own requests: who may write to the store is
-a broker, or could do worse."""
+"""Serves fallback requests (`coordination.fallback_channel`) as requests of brokers.
+
+A program that can write to the coordination store is a broker, or could change the cluster state itself.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +9,9 @@ import logging
 import time
 from typing import Final
 
-from headrace.coordination.letter_reader import Serve
+from headrace.coordination.fallback_reader import Serve
 from headrace.handlers.dispatch.context import ANONYMOUS
-from headrace.handlers.dispatch.forwarded_requests import serve_inner
+from headrace.handlers.dispatch.forwarded_requests import serve_forwarded
 from headrace.handlers.dispatch.table import HandlerTable
 from headrace.kernel.errors import Refused
 from headrace.wire.apis import ApiKey
@@ -18,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 # What brokers ask the controller: topics they need, in-sync sets, their clients' requests, controlled shutdown,
 # producer ids, lost disks.
-BY_LETTER: Final = frozenset(
+FALLBACK_APIS: Final = frozenset(
     {
         ApiKey.CREATE_TOPICS,
         ApiKey.ALTER_PARTITION,
@@ -30,15 +32,15 @@ BY_LETTER: Final = frozenset(
 )
 
 
-def letter_service(table: HandlerTable, listener: str) -> Serve:
+def fallback_service(table: HandlerTable, listener: str) -> Serve:
     """`listener`: the brokers' own."""
 
     async def serve(data: bytes) -> bytes:
         try:
-            return await serve_inner(
+            return await serve_forwarded(
                 table,
                 data,
-                BY_LETTER,
+                FALLBACK_APIS,
                 host="",
                 listener=listener,
                 principal=ANONYMOUS,

@@ -18,7 +18,7 @@ from headrace.wire.apis import api_name
 from headrace.wire.codec import MalformedRequest, encode_response, read_request_header
 
 
-async def serve_inner(
+async def serve_forwarded(
     table: HandlerTable, data: bytes, allowed: Container[int], *, host: str, listener: str, principal: str, now_ms: int
 ) -> bytes:
     """The answer without its length prefix. Raises Refused for a request that may not come this way or is none."""

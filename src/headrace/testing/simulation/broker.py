@@ -21,9 +21,9 @@ from headrace.config import BrokerConfig, TopicConfig
 from headrace.controller.controller import Controller
 from headrace.controller.gateway import ControllerGateway
 from headrace.controller.member import ClusterMember
-from headrace.coordination.letter_reader import LetterReader
-from headrace.coordination.letters import WireOrLetters
-from headrace.handlers.dispatch.fallback_requests import letter_service
+from headrace.coordination.fallback_channel import ControllerChannel
+from headrace.coordination.fallback_reader import FallbackReader
+from headrace.handlers.dispatch.fallback_requests import fallback_service
 from headrace.kernel.errors import Fault
 from headrace.replication.fetcher import FetchSettings
 from headrace.replication.fetchers import Fetchers
@@ -117,8 +117,8 @@ class SimulatedBroker:
         broker = BrokerInfo(self.id, -1, (endpoint,))
         self.member = ClusterMember(self.store, self.view, lambda: self._config, broker, clean_start=self._clean)
         connect = self._network.connector(self.id, broker_of)
-        letters = LetterReader(
-            self.store, letter_service(of_brokers(self), LISTENER), lambda: self.controller.is_active
+        letters = FallbackReader(
+            self.store, fallback_service(of_brokers(self), LISTENER), lambda: self.controller.is_active
         )
         self.controller.alongside(letters.run)
         self.partitions = Partitions(
@@ -133,7 +133,7 @@ class SimulatedBroker:
             wall_ms=lambda: 0,
         )
         own = self._own
-        reach = WireOrLetters(self.store, self.id, connect)  # type: ignore[arg-type]
+        reach = ControllerChannel(self.store, self.id, connect)  # type: ignore[arg-type]
         self.isr_changes = ControllerIsrChanges(self.view, LISTENER, own, reach.open)
         self.partitions.isr_changes = self.isr_changes
 

@@ -17,8 +17,8 @@ from headrace.handlers.data.current_leaders import Leaders
 from headrace.handlers.data.fetch import Fetch
 from headrace.handlers.data.fetch_sessions import FetchSessions
 from headrace.handlers.dispatch.context import ANONYMOUS, RequestContext
-from headrace.handlers.dispatch.fallback_requests import BY_LETTER
-from headrace.handlers.dispatch.forwarded_requests import serve_inner
+from headrace.handlers.dispatch.fallback_requests import FALLBACK_APIS
+from headrace.handlers.dispatch.forwarded_requests import serve_forwarded
 from headrace.handlers.dispatch.table import HandlerTable
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.replication.offset_lookup import EARLIEST, LATEST
@@ -72,8 +72,8 @@ class Serving:
     async def _inner(self, api_key: int, version: int, body: dict[str, Any]) -> Any:
         """As bytes, there and back, by the broker's own table of handlers."""
         frame = bytes(codec.encode_request(api_key, version, 0, "broker", body)[4:])
-        answer = await serve_inner(
-            self._of_brokers, frame, BY_LETTER, host="", listener=LISTENER, principal=ANONYMOUS, now_ms=0
+        answer = await serve_forwarded(
+            self._of_brokers, frame, FALLBACK_APIS, host="", listener=LISTENER, principal=ANONYMOUS, now_ms=0
         )
         return codec.read_response(api_key, version, answer)[1]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.broker.recovery_news import RecoveryNews
+from headrace.broker.recovery_progress import RecoveryProgress
 from headrace.kernel.ids import TopicPartition
 from headrace.storage.recovery.recovery import Progress
 
@@ -12,7 +12,7 @@ from headrace.storage.recovery.recovery import Progress
 def test_a_long_check_says_how_far_it_is(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "headrace.broker")
     now = [0.0]
-    news = RecoveryNews(lambda: now[0])
+    news = RecoveryProgress(lambda: now[0])
     for index in range(40):
         now[0] += 0.5
         news.progressed(Progress(TopicPartition("orders", index), 1, 1, logs=41))

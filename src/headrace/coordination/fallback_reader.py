@@ -1,8 +1,8 @@
-"""The controller's side of letters: reads what brokers left in the store for it, and answers (see `letters`).
+"""The controller's side of the fallback channel: reads the requests that brokers wrote to the store, and answers them.
 
-Runs as long as this broker is controller. Letters that were there before are read too: their senders could not reach
-the former controller. A letter is answered once: the answer is written only over the request. What a controller that
-was replaced meanwhile would say is not written; its successor answers.
+Runs while this broker is the controller. It also reads requests that were there before, because their senders could
+not reach the former controller. It answers a request once: it writes the answer only over the request. A controller
+that was replaced in the meantime writes nothing; its successor answers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from headrace.coordination import paths
-from headrace.coordination.letters import LARGEST_LETTER_BYTES
+from headrace.coordination.fallback_channel import LARGEST_LETTER_BYTES
 from headrace.coordination.store import BadVersion, NoNode, Store, StoreFault, ensure_path
 from headrace.coordination.waiting import until
 
@@ -26,7 +26,7 @@ _LONGEST_UNSEEN_S: Final = 2.0
 _PAUSE_AFTER_FAULT_S: Final = 0.2
 
 
-class LetterReader:
+class FallbackReader:
     def __init__(self, store: Store, serve: Serve, in_office: Callable[[], bool]) -> None:
         self._store = store
         self._serve = serve

@@ -7,7 +7,7 @@ import uuid
 from types import SimpleNamespace
 from typing import Any
 
-from headrace.broker.farewell import led_topics, until_nobody_sends_clients
+from headrace.broker.graceful_shutdown import led_topics, wait_until_clients_are_redirected
 from headrace.client.errors import Unreachable
 from headrace.cluster.core.image import BrokerInfo, ClusterImage, PartitionInfo, TopicInfo
 from headrace.cluster.view import ClusterView
@@ -48,7 +48,7 @@ def leave(behind: dict[int, int | None], within_s: float = 5.0) -> tuple[bool, O
         led = led_topics(view.current, US)
         assert led == {"t"}
         asyncio.get_running_loop().call_later(0.01, view.publish, image(2, OTHER))
-        return await until_nobody_sends_clients(view, others, US, led, within_s)
+        return await wait_until_clients_are_redirected(view, others, US, led, within_s)
 
     return asyncio.run(run()), others
 

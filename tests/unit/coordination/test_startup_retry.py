@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from headrace.coordination.first_questions import answered
+from headrace.coordination.startup_retry import answered
 from headrace.coordination.store import ConnectionLost, NoNode, SessionExpired, StoreFailed
 
 

@@ -15,8 +15,13 @@ import pytest
 
 from headrace.client.errors import NoAnswer, Unreachable
 from headrace.coordination import paths
-from headrace.coordination.letter_reader import LetterReader
-from headrace.coordination.letters import LARGEST_LETTER_BYTES, LetterConnection, Letters, WireOrLetters
+from headrace.coordination.fallback_channel import (
+    LARGEST_LETTER_BYTES,
+    ControllerChannel,
+    FallbackConnection,
+    FallbackRequests,
+)
+from headrace.coordination.fallback_reader import FallbackReader
 from headrace.coordination.store import ensure_path
 from headrace.testing.simulation import virtual_loop
 from headrace.testing.simulation.network import SimulatedNetwork
@@ -34,11 +39,11 @@ class Place:
         self.network = SimulatedNetwork(random.Random(3))
         self.server = SimulatedZooKeeper(random.Random(5), self.network)
         self.sender = SimulatedStore(self.server, 1, 6.0)
-        self.letters = Letters(self.sender, 1)
+        self.letters = FallbackRequests(self.sender, 1)
         self.reading: list[asyncio.Task[None]] = []
 
     def read(self, broker: int, serve: Callable[[bytes], Awaitable[bytes]], in_office: Callable[[], bool]) -> None:
-        reader = LetterReader(SimulatedStore(self.server, broker, 6.0), serve, in_office)
+        reader = FallbackReader(SimulatedStore(self.server, broker, 6.0), serve, in_office)
         self.reading.append(asyncio.create_task(reader.run()))
 
     async def tidy(self) -> None:
@@ -203,8 +208,8 @@ def test_the_wire_is_used_where_it_carries_and_tried_again_where_it_did_not() ->
         place.read(2, producer_ids, always)
         await asyncio.sleep(1.0)
         wire = Wire()
-        reach = WireOrLetters(place.sender, 1, wire.open)
-        assert not isinstance(await reach.open("two", 9092, client_id="one", timeout=10.0), LetterConnection)
+        reach = ControllerChannel(place.sender, 1, wire.open)
+        assert not isinstance(await reach.open("two", 9092, client_id="one", timeout=10.0), FallbackConnection)
         wire.is_cut = True
         bridge = await reach.open("two", 9092, client_id="one", timeout=10.0)
         body = {"broker_id": 7, "broker_epoch": 3}

@@ -18,7 +18,7 @@ log = logging.getLogger("headrace.broker")
 _EVERY_S: Final = 5.0
 
 
-class RecoveryNews:
+class RecoveryProgress:
     """Told by the threads that check."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

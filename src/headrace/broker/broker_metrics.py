@@ -29,7 +29,7 @@ def kafkas_name(api_key: int) -> str:
     return "".join(word.capitalize() for word in api_name(api_key).split("_"))
 
 
-class Watching:
+class BrokerMetrics:
     def __init__(
         self, parts: Parts, connections: Listeners, log_dirs: LogDirs, view: ClusterView, member: ClusterMember
     ) -> None:

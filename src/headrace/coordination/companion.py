@@ -27,7 +27,7 @@ _ONE_TRY_S = 1.0
 _PAUSE_S = 0.1
 
 
-class LastWill:
+class Companion:
     """The broker's side. Starting the companion may fail; then there is none."""
 
     def __init__(self, hosts: str, session_timeout: float) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.coordination.last_will import LastWill, end_session
+from headrace.coordination.companion import Companion, end_session
 from headrace.coordination.store import NodeExists
 from headrace.coordination.zookeeper import ZooKeeperStore
 from headrace.net.free_ports import free_port
@@ -121,7 +121,7 @@ def test_an_ensemble_that_does_not_answer_is_given_up() -> None:
 
 def test_without_a_companion_nothing_else_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
-    will = LastWill("127.0.0.1:1", 6.0)
+    will = Companion("127.0.0.1:1", 6.0)
     assert "nowhere" in (will.start() or "")
     will.session_is(1, b"")
     will.withdraw()

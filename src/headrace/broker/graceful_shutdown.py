@@ -34,7 +34,7 @@ def led_topics(image: ClusterImage, broker_id: int) -> frozenset[str]:
     return frozenset(name for name, _, info in image.partitions() if info.leader == broker_id)
 
 
-async def until_nobody_sends_clients(
+async def wait_until_clients_are_redirected(
     view: ClusterView, peers: Peers, broker_id: int, topics: Collection[str], within_s: float = _FORGOTTEN_WITHIN_S
 ) -> bool:
     """Whether all other brokers name other leaders for what this one led of `topics`, in time."""

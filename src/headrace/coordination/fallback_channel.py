@@ -1,15 +1,15 @@
-"""Requests to the controller that go through the store, when the wire does not carry them.
+"""Fallback channel to the controller: requests go through the coordination store when the wire does not carry them.
 
-A broker may be cut off from the controller while both see the store: nobody is dead, so nobody is replaced, and yet the
-broker could not change an in-sync set, and what it leads would wait for a follower that cannot hear it. So the way to
-the controller is the wire, and where that fails, a letter:
+A network may separate a broker from the controller while both reach the store. No session ends, so no broker is
+replaced. Without this channel the broker could not change in-sync replicas, and its partitions would wait for a
+follower that cannot fetch. The broker tries the wire first; if that fails, it writes a node:
 
-    /cluster/letters/<broker>-<session>-<n>   (ephemeral)   a request frame; once answered, the answer in its place
+    /cluster/letters/<broker>-<session>-<n>   (ephemeral)   a request frame; later the answer in its place
 
-The sender makes the node and waits for its second version; whoever is controller (`letter_reader`) reads letters and
-answers them; the sender takes the node away. A letter may be answered by a later controller than the one that was out
-of reach, may be served twice, and may be served after its sender gave up: as with any request over the wire whose
-answer was lost. What is too large for the store stays with the wire.
+The sender creates the node and waits for its second version. The active controller (`fallback_reader`) reads and
+answers. The sender removes the node. A later controller may answer, the request may be served twice, and it may be
+served after its sender gave up, as with a request over the wire whose answer was lost. A request that is too large for
+the store waits for the wire.
 
 Owned by the event loop.
 """
@@ -60,12 +60,12 @@ class ControllerConnection(Protocol):
 Connect = Callable[..., Awaitable[ControllerConnection]]
 
 
-class WireOrLetters:
+class ControllerChannel:
     """`open` stands in the place of `Connection.open`; what it gives is good until `closed`."""
 
     def __init__(self, store: Store, broker_id: int, connect: Connect = Connection.open) -> None:
         self._connect = connect
-        self._letters = Letters(store, broker_id)
+        self._letters = FallbackRequests(store, broker_id)
 
     async def open(self, host: str, port: int, *, client_id: str, timeout: float) -> ControllerConnection:
         try:
@@ -78,11 +78,11 @@ class WireOrLetters:
             )
         except (Unreachable, NoAnswer) as fault:
             logger.info("asking the controller through the store: %s", fault.message)
-            return LetterConnection(self._letters, client_id)
+            return FallbackConnection(self._letters, client_id)
 
 
-class LetterConnection:
-    def __init__(self, letters: Letters, client_id: str) -> None:
+class FallbackConnection:
+    def __init__(self, letters: FallbackRequests, client_id: str) -> None:
         self._letters = letters
         self._client_id = client_id
         self._closes_at = asyncio.get_running_loop().time() + _WIRE_AGAIN_AFTER_S
@@ -104,7 +104,7 @@ class LetterConnection:
         self._closes_at = 0.0
 
 
-class Letters:
+class FallbackRequests:
     """One broker's letters."""
 
     def __init__(self, store: Store, broker_id: int) -> None:
