@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from headrace.cli.development_cluster import _refuse_brokers_own
+from headrace.cli.kafka_tools.running import ToolFailed
 from headrace.cli.reference import commands, examples
 from tests.cli.conftest import PROGRAMS, Run, environment
 from tests.support.clock import wait_for
@@ -78,3 +80,47 @@ def test_a_cluster_serves_shows_its_state_and_stops_cleanly(
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+
+def _written(directory: Path, node_id: int, store: str = "embedded") -> Path:
+    directory.mkdir(parents=True)
+    text = f"version=1\nnode.id={node_id}\ncluster.id=C\nheadrace.store={store}\nheadrace.store.since=\n"
+    (directory / "meta.properties").write_text(text)
+    return directory
+
+
+def _tree(directory: Path) -> set[Path]:
+    return set(directory.rglob("*"))
+
+
+@pytest.mark.parametrize(
+    ("log_directory", "data", "says"),
+    [
+        ("own", "own", "is the log directory of a broker"),
+        ("own", "own/cluster", "is inside {own}, the log directory of a broker"),
+        ("own", "own/a/b/c", "is inside {own}, the log directory of a broker"),
+        ("all/own", "all", "contains {own}, the log directory of a broker that is not of `headrace up`"),
+        ("all/of/own", "all", "contains {own}, the log directory of a broker that is not of `headrace up`"),
+        ("all/broker-1", "all", "contains {own}, the log directory of a broker that is not of `headrace up`"),
+    ],
+)
+def test_a_directory_inside_or_around_a_brokers_own_is_refused(
+    headrace: Run, tmp_path: Path, log_directory: str, data: str, says: str
+) -> None:
+    own = _written(tmp_path / log_directory, 1)
+    before = _tree(tmp_path)
+    refused = headrace("up", "--port", "0", "--zookeeper-port", "0", "--data", str(tmp_path / data))
+    assert refused.code == 1
+    assert f"--data {tmp_path / data} {says.format(own=own)}: choose another directory" in refused.err
+    assert _tree(tmp_path) == before
+
+
+def test_the_directories_of_a_former_cluster_are_its_own(tmp_path: Path) -> None:
+    for number in (1, 2):
+        _written(tmp_path / f"broker-{number}", number, "zookeeper")
+    (tmp_path / "broker-2" / "meta.properties").write_text("version=1\nnode.id=2\ncluster.id=C\n")  # an earlier release
+    (tmp_path / "zookeeper").mkdir()
+    _refuse_brokers_own(tmp_path)
+    _written(tmp_path / "broker-3", 4, "zookeeper")
+    with pytest.raises(ToolFailed, match="broker-3, the log directory of a broker that is not of `headrace up`"):
+        _refuse_brokers_own(tmp_path)

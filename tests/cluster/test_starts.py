@@ -254,3 +254,48 @@ def test_the_log_of_a_topic_that_was_deleted_meanwhile_is_set_aside(
     broker = place.start(alone=alone, broker_id=broker_id)
     assert records(broker.bootstrap, "rescued") == RECORDS
     broker.stop()
+
+
+def test_log_directories_inside_each_other_are_refused(templates: Templates) -> None:
+    """`node-1` in a log directory has the name of a partition: a topic's deletion would delete the other broker."""
+    around, inside = templates.place(), templates.place()
+    around.copy_files("lone", around.data)
+    inside.data = around.data / "node-1"
+    inside.log_dirs = [inside.data]
+    before = around.contents()
+    with pytest.raises(
+        CannotStart, match=f"{inside.data} is inside {around.data}, the log directory of another broker"
+    ):
+        inside.start(alone=True, broker_id=1)
+    assert around.contents() == before and not inside.data.exists()
+    inside.copy_files("lone", inside.data)
+    before = around.contents()
+    with pytest.raises(
+        CannotStart, match=f"{inside.data}, the log directory of another broker, is inside {around.data}"
+    ):
+        around.start(alone=True, broker_id=0)
+    assert around.contents() == before
+    inside.data.rename(around.directory / "elsewhere")
+    broker = around.start(alone=True, broker_id=0)
+    assert records(broker.bootstrap) == RECORDS
+    broker.stop()
+
+
+def test_a_directory_with_the_name_of_a_partition_that_holds_no_log_is_left_alone(templates: Templates) -> None:
+    place = templates.place()
+    place.take("lone")
+    kept = place.data / "backup-2026" / "notes"
+    kept.mkdir(parents=True)
+    (kept / "important").write_text("do not delete")
+    broker = place.start(alone=True, broker_id=LONE_ID)
+    produce(broker.bootstrap, b"more")
+    assert records(broker.bootstrap) == (*RECORDS, b"more")
+    broker.stop()
+    assert [path.name for path in (place.data / "backup-2026").rglob("*")] == ["notes", "important"]
+    # Nor does a topic of that name write into it.
+    (place.data / "backup-2026").rename(place.data / "backup-0")
+    broker = place.start(alone=True, broker_id=LONE_ID)
+    create_topic(broker.bootstrap, "backup")
+    delete_topic(broker.bootstrap, "backup")
+    broker.stop()
+    assert (place.data / "backup-0" / "notes" / "important").read_text() == "do not delete"

@@ -7,8 +7,7 @@ written: the chroot, the nodes of a new cluster, or the state of an embedded sto
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -31,8 +30,10 @@ from headrace.coordination.migration import MOVED_SUFFIX, existing_nodes, move_t
 from headrace.coordination.startup_retry import answered
 from headrace.coordination.store import Store, StoreFailed
 from headrace.storage.dirs.checkpoints import CorruptFile
+from headrace.storage.dirs.contents import logs_in
 from headrace.storage.dirs.identity import EMBEDDED, MOVING, ZOOKEEPER, StoreHome
 from headrace.storage.dirs.log_dir import LogDir
+from headrace.storage.dirs.nesting import log_directories_in, log_directory_around
 from headrace.storage.files import partition_of_directory
 
 if TYPE_CHECKING:
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 # Kafka's tools list partitions by directory names, so the broker's own state has a name that is none.
 STORE_DIRECTORY: Final = ".coordination"
 FIRST_BROKER_ID: Final = 0
-_KRAFT_METADATA: Final = "__cluster_metadata"
 
 
 class Claim:
@@ -70,6 +70,9 @@ class Claim:
 
     def _facts(self, directory: LogDir, holder: str) -> DirectoryFacts:
         path, damage = str(directory.path), None
+        nested = _nested(directory.path)
+        if nested is not None:
+            return DirectoryFacts(path, nested=nested)
         try:
             directory.claim(holder)
         except CorruptFile as wrong:
@@ -87,7 +90,7 @@ class Claim:
             identity.cluster_id if identity is not None else None,
             home,
             damage,
-            logs=sum(1 for _ in log_directories(directory.path)),
+            logs=sum(1 for _ in logs_in(directory.path)),
             store=store,
         )
 
@@ -104,13 +107,15 @@ class Claim:
         return StoreFacts(str(directory), json.loads(node.data)["id"], tuple(sorted(map(int, accepted))))
 
 
-def log_directories(directory: Path) -> Iterator[Path]:
-    """The directories of partitions: not those of deleted logs, nor that of a KRaft controller."""
-    with os.scandir(directory) as entries:
-        for entry in entries:
-            partition = partition_of_directory(entry.name)
-            if partition is not None and partition.topic != _KRAFT_METADATA and entry.is_dir():
-                yield Path(entry.path)
+def _nested(directory: Path) -> str | None:
+    """The log directory that this one is in, or that is in this one, where either would take the other for a log."""
+    around = log_directory_around(directory)
+    if around is not None and partition_of_directory(directory.absolute().relative_to(around).parts[0]) is not None:
+        return f"{directory} is inside {around}, the log directory of another broker"
+    for inside in log_directories_in(directory, 1):
+        if partition_of_directory(inside.name) is not None:
+            return f"{inside}, the log directory of another broker, is inside {directory}"
+    return None
 
 
 def claim_directories(config: BrokerConfig) -> Claim:

@@ -27,7 +27,6 @@ from headrace.broker.identity import (
     STORE_DIRECTORY,
     Claim,
     connect_string,
-    log_directories,
     now_text,
     read_ensemble,
 )
@@ -48,8 +47,9 @@ from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import StorageFault
 from headrace.kernel.ids import new_topic_id, uuid_to_text
 from headrace.storage.dirs.checkpoints import META_PROPERTIES_FILE, CorruptFile, read_topic_id
+from headrace.storage.dirs.contents import logs_in
 from headrace.storage.dirs.identity import EMBEDDED, MOVING, StoreHome
-from headrace.storage.files import partition_of_directory, sync_directory
+from headrace.storage.files import sync_directory
 from headrace.storage.recovery.inspection import latest_epoch
 
 _NEW_STORE: Final = f"{STORE_DIRECTORY}.new"
@@ -211,9 +211,7 @@ async def _stand_alone(claim: Claim, owner: Owner, basis: Basis, wanted_id: int)
 
 def _logs_on_disk(claim: Claim) -> Iterator[LogOnDisk]:
     for directory in claim.directories:
-        for path in sorted(log_directories(directory.path)):
-            partition = partition_of_directory(path.name)
-            assert partition is not None, path
+        for path, partition in logs_in(directory.path):
             try:
                 topic_id = read_topic_id(path)
             except CorruptFile as wrong:

@@ -17,10 +17,15 @@ from typing import Any, Final
 
 from headrace.cli.kafka_tools.running import ToolFailed as Failed
 from headrace.net.free_ports import free_port
+from headrace.storage.dirs.checkpoints import CorruptFile
+from headrace.storage.dirs.identity import ZOOKEEPER, read_identity
+from headrace.storage.dirs.nesting import is_log_directory, log_directories_in, log_directory_around
 
 _START_S: Final = 60
 _STOP_S: Final = 20
 _HOST: Final = "127.0.0.1"
+# How deep brokers' log directories are looked for below --data.
+_LEVELS: Final = 3
 
 
 @dataclass(slots=True)
@@ -81,6 +86,7 @@ class Cluster:
 
     def start(self, stopping: Callable[[], bool]) -> None:
         """Returns when every broker serves, or somebody wants to stop. Raises Failed with the log of what did not."""
+        _refuse_brokers_own(self.directory)
         for port in (self._zookeeper_port, *self._ports):
             _refuse_taken(port)
         self._start_zookeeper()
@@ -143,6 +149,34 @@ class Cluster:
                         member.process.wait()
                     break
                 time.sleep(0.02)
+
+
+def _refuse_brokers_own(directory: Path) -> None:
+    """A broker would take `broker-1` in its log directory for a log, and a broker's directory in the place of
+    `broker-1` would become a member of this cluster."""
+    around = directory if is_log_directory(directory) else log_directory_around(directory)
+    if around is not None:
+        what = "is" if around == directory else f"is inside {around},"
+        raise Failed(f"--data {directory} {what} the log directory of a broker: choose another directory")
+    for found in log_directories_in(directory, _LEVELS):
+        if not _is_of_cluster(found, directory):
+            raise Failed(
+                f"--data {directory} contains {found}, the log directory of a broker that is not of `headrace up`: "
+                "choose another directory"
+            )
+
+
+def _is_of_cluster(found: Path, directory: Path) -> bool:
+    """Whether a former `headrace up` made it."""
+    try:
+        identity = read_identity(found)
+    except CorruptFile:
+        return found.parent == directory  # the broker says what is wrong with it
+    if identity is None or found != directory / f"broker-{identity.node_id}":
+        return False
+    if identity.home is None:  # written before directories named their store
+        return (directory / "zookeeper").is_dir()
+    return identity.home.kind == ZOOKEEPER
 
 
 def _refuse_taken(port: int) -> None:

@@ -42,6 +42,7 @@ class DirectoryFacts:
     offline_reason: str | None = None
     logs: int = 0
     store: StoreFacts | None = None
+    nested: str | None = None
 
     @property
     def owner_id(self) -> int | None:
@@ -126,6 +127,11 @@ def agree(directories: Sequence[DirectoryFacts], broker_id: int | None) -> Owner
     if all(one.offline_reason is not None for one in directories):
         reasons = "; ".join(f"{one.path}: {one.offline_reason}" for one in directories)
         raise StorageFault(f"no log directory can be used ({reasons})")
+    for one in directories:
+        if one.nested is not None:
+            raise StorageFault(
+                f"{one.nested}, and one would take the other for the log of a partition: move one of them"
+            )
     for one in directories:
         if one.identity_damage is not None:
             raise StorageFault(

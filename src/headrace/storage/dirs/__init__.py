@@ -1,6 +1,7 @@
 """Log directories. In reading order:
 
 `identity`           the owner of a directory: cluster id, broker id, directory id
+`nesting`            log directories inside of log directories
 `log_dir`            one directory: its lock, its identity, its checkpoints, and whether its disk still answers
 `log_dirs`           all logs of a broker over its directories
 `contents`           what a directory holds; `report` what DescribeLogDirs and the doctor show

@@ -1,7 +1,7 @@
 """What a broker finds in a log directory when it starts: logs to open, deletions to finish, cuts that are out of date.
 
-Directories with any other name are left alone: strays, replicas on their way between directories (`-future`), the log
-of a KRaft controller, and whatever a person put there.
+All other directories are left alone: strays, replicas on their way between directories (`-future`), the log of a KRaft
+controller, and whatever a person put there, also under the name of a partition (`backup-2026`).
 """
 
 from __future__ import annotations
@@ -11,14 +11,37 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from headrace.kernel.ids import CLUSTER_METADATA_TOPIC, TopicPartition
+from headrace.storage.dirs.checkpoints import PARTITION_METADATA_FILE
 from headrace.storage.dirs.log_dir import LogDir
 from headrace.storage.dirs.strays import CUTS_KEPT_MS, StrayKind, strays_in
-from headrace.storage.files import DELETED_DIR_SUFFIX, partition_of_directory, partition_of_marked_directory
+from headrace.storage.files import (
+    DELETED_DIR_SUFFIX,
+    LOG_SUFFIX,
+    partition_of_directory,
+    partition_of_marked_directory,
+)
 
 logger = logging.getLogger(__name__)
 
 
 def logs_in(log_dir: Path) -> Iterator[tuple[Path, TopicPartition]]:
+    for path, partition in _named_like_logs(log_dir):
+        if may_be_log(path):
+            yield path, partition
+
+
+def others_in(log_dir: Path) -> list[Path]:
+    """Directories with the name of a partition that are no logs."""
+    return [path for path, _ in _named_like_logs(log_dir) if not may_be_log(path)]
+
+
+def may_be_log(path: Path) -> bool:
+    """An empty directory is what a crash leaves of a log that was being made."""
+    names = [child.name for child in path.iterdir()]
+    return not names or any(name.endswith(LOG_SUFFIX) or name == PARTITION_METADATA_FILE for name in names)
+
+
+def _named_like_logs(log_dir: Path) -> Iterator[tuple[Path, TopicPartition]]:
     for path in sorted(log_dir.iterdir()):
         partition = partition_of_directory(path.name)
         if partition is not None and partition.topic != CLUSTER_METADATA_TOPIC and path.is_dir():

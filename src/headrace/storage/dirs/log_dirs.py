@@ -10,6 +10,7 @@ One owner: the event loop. `flush_due` and `close` do disk work that may run in 
 from __future__ import annotations
 
 import contextlib
+import logging
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +24,7 @@ from headrace.kernel.errors import Fault, StorageFault
 from headrace.kernel.ids import TopicPartition, uuid_to_text
 from headrace.storage.close import close_logs
 from headrace.storage.dirs.checkpoints import write_topic_id
-from headrace.storage.dirs.contents import deleted_in, logs_in, outdated_cuts_in
+from headrace.storage.dirs.contents import deleted_in, logs_in, may_be_log, others_in, outdated_cuts_in
 from headrace.storage.dirs.delayed_deletion import Trash
 from headrace.storage.dirs.identity import StoreHome
 from headrace.storage.dirs.lazy_logs import Promises
@@ -36,6 +37,8 @@ from headrace.storage.log import DELETED, Log
 from headrace.storage.log_config import LogConfig
 from headrace.storage.recovery.recovery import Damage, Marks, Progress, open_log
 from headrace.storage.settings import StorageSettings
+
+logger = logging.getLogger(__name__)
 
 __all__ = ["DirectoryReport", "LogDirs", "StorageSettings"]
 
@@ -101,6 +104,8 @@ class LogDirs:
             if directory.is_online:
                 marks = directory.marks()
                 self.trash.put([*deleted_in(directory.path), *outdated_cuts_in(directory, now_ms)], now_ms)
+                for path in others_in(directory.path):
+                    logger.warning("%s is left alone: its name is that of a partition, but it holds no log", path)
                 for path, partition in logs_in(directory.path):
                     jobs.append((directory, partition, path, marks.get(partition, Marks())))
         threads = max(1, self.settings.threads_per_directory * len(self.directories))
@@ -203,9 +208,12 @@ class LogDirs:
         return log
 
     def _check_owner(self, path: Path, key: TopicPartition, topic_id: uuid.UUID | None, now_ms: int) -> None:
-        """A directory that came here while the broker ran, with the log of another topic, is not written into."""
+        """A directory that came here while the broker ran, with the log of another topic, is not written into. Nor is
+        one that is no log: it would be deleted with the topic."""
         if topic_id is None or not path.exists():
             return
+        if not may_be_log(path):
+            raise StorageFault(f"cannot create {key}: {path} holds other files than a log, move it elsewhere")
         owner = owner_of(path)
         if owner not in (None, topic_id):
             set_aside(path, key, f"another topic of that name was created (id {uuid_to_text(topic_id)})", now_ms=now_ms)
