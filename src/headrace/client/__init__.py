@@ -1,6 +1,7 @@
 """A small Kafka wire client. In reading order:
 
 `errors`           what can go wrong between a client and a broker, beyond error codes
+`server_kind`      what kind of server answers at an address
 `connection`       one asyncio connection to one broker
 `cluster_client`   requests to the right broker of a cluster; one connection to each
 `offsets`          offsets of many partitions at once

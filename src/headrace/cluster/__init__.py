@@ -1,3 +1,8 @@
-"""The cluster as one immutable picture: core.image (what it is), core.changes (how it moves), core.delta (what moved),
-core.placement (where replicas go); then codecs (as bytes), loading and follower (from the store), view (for
-everyone)."""
+"""The cluster as one immutable image. In reading order:
+
+`core`         the image, its changes, placement of replicas
+`codecs`       cluster state as bytes: the JSON of the nodes and of the change list
+`loading`      reads the image from the store; `follower` follows it by version
+`view`         the current image of this broker, and its subscribers
+`membership`   the registration of this broker and its lease
+"""

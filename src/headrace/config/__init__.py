@@ -4,6 +4,7 @@ key           what a declaration says; parsing and printing of values; ConfigErr
 effect        whether a key is honoured, without effect, warned about or refused
 rules         the rules that values obey
 keys/         the declarations, by subject
+attributes    every key as a typed attribute, generated from the declarations
 aliases       other spellings
 unknown_keys  keys without a declaration: warned about with the nearest known one, or refused
 properties    the file format

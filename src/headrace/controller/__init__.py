@@ -1,5 +1,12 @@
-"""The controller: the one writer of cluster state.
+"""The controller: the one writer of cluster state. In reading order:
 
-Read core/ first (what is decided: partition_states, elections, reassignments, deletions, topics), then ledger (how
-decisions become stored changes), leadership (who decides), controller (the operations), gateway (the way there from
-any broker)."""
+`core`                   the decisions
+`results`                what an operation answers: one result per resource
+`writes`                 changes of the image as operations on the store
+`ledger`                 runs operations one after the other: decision, fenced write, next image
+`leadership`             elects the controller
+`topic_operations`, `partition_operations`, `config_operations`, `broker_operations`   what the ledger runs
+`controller`             the operations, on the broker that is the controller
+`gateway`                the way to the active controller from any broker
+`member`                 a broker as a member of its cluster: store, registration, image and controller
+"""

@@ -1,9 +1,10 @@
 """Sockets and frames; knows no APIs. In reading order:
 
-`replies`     what a served frame may come back as
-`buffers`     receive buffers, lent to connections while bytes are on their way
+`replies`     what serving a frame gives back: an answer now, or one `Pending`
+`buffers`     receive buffers, lent to connections; `incoming` is the buffer of one connection
 `send_queue`  answers on their way out: bytes, and slices of files by sendfile
 `connection`  one client: frames in, answers out, in order and with back-pressure
+`traffic`     bytes and connections of a listener, counted
 `listener`    accepts, counts and limits connections; drops idle and stalled ones
 `free_ports`  ports for servers of development clusters and tests
 """

@@ -1,8 +1,13 @@
-"""Partitions as this broker holds them: role, epoch, in-sync replicas, high watermark, waiting, following.
+"""Partitions as this broker holds them: role, epoch, in-sync replicas, high watermark. In reading order:
 
-Reading order: `core/isr` (what counts as committed), `core/leader` (what a leader checks before it answers),
-`core/follower` (how a follower comes to agree with its leader), `replica` and `partition` (one replica: its log, then
-its role), `waiters` (who waits for progress), `deletions` (records let go by every replica), `partitions` (all of them,
-following the cluster image), `fetcher` (the connection to one leader), `fetchers` (which leaders to follow),
-`isr_changes` (asking the controller).
+`core`             the decisions
+`replica`          one replica: its log, its high watermark, following a leader
+`partition`        one replica with its role; `offset_lookup` answers ListOffsets
+`waiters`          fetches and produce requests that wait for progress
+`deletions`        records that every replica has deleted
+`partitions`       all replicas of this broker, following the cluster image
+`throttles`        replication throttles of this broker
+`leader_channel`   the wire to one leader; `fetcher` fetches over it; `fetchers` chooses the leaders
+`isr_changes`      asks the controller to store in-sync replicas
+`service`          replication of one broker, put together
 """

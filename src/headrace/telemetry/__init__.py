@@ -7,6 +7,7 @@
     exposition  their text, by prometheus-client
     endpoint    the HTTP door for Prometheus (`metrics.listen`)
     loop_lag    how late the event loop runs
+    reference   writes docs/reference/metrics.md
 
 Nothing here is done per request but adding to a plain integer. Text is made at a scrape, in a thread.
 """

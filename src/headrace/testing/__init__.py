@@ -5,6 +5,7 @@
     with broker_process(data_dir=directory) as running:
         running.kill()                               # SIGKILL: what is left is what a crash leaves
 
+`in_process` and `process` are the two kinds, `simulation` is a whole cluster on virtual time.
 `headrace_broker` is a pytest fixture with the in-process one: `pytest_plugins = ["headrace.testing.fixtures"]`.
 """
 

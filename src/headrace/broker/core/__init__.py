@@ -1,1 +1,1 @@
-"""Decisions of a broker's start: `ownership` (may it serve these directories with this store)."""
+"""Decisions of a start, pure: `ownership` (whose a directory is), `topics_from_logs` (topics that logs name)."""

@@ -1,1 +1,9 @@
-"""The controller's decisions: facts in, changes out. No clock, no chance, no I/O."""
+"""The decisions of the controller: facts in, changes out. No clock, no chance, no I/O. In reading order:
+
+`partition_states`   how the state of one partition changes
+`elections`          which partitions change their leader when brokers come and go, or on request
+`isr_changes`        AlterPartition: a leader reports its in-sync replicas
+`reassignments`      moves replicas while the partition serves
+`topics`             new topics and more partitions; `deletions` deletes a topic in bounded steps
+`config_changes`, `quotas`, `features`   overrides, client quotas, feature levels
+"""

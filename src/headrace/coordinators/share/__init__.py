@@ -1,12 +1,15 @@
-"""Share groups (KIP-932): a topic as a queue, each record to one member at a time, acknowledged one by one.
+"""Records of share groups (KIP-932): each record goes to one member at a time and is acknowledged. In reading order:
 
-core/runs             offsets in runs of the same state
-core/share_partition  what of a partition is out with whom, for one group: the queue itself
-core/share_state      the durable state of queues: one shard of `__share_group_state`
-core/sessions         which partitions a member reads, remembered between its fetches
-state_coordinator     the share coordinator: shards, and what other brokers ask of them
-persister             reads and writes the state of a queue wherever its coordinator is
-queues                the queues of the partitions that this broker leads: fetch, acknowledge, expire
+`settings`            settings of the broker with those of the group laid over them
+`core`                share partitions, their durable state, sessions
+`reading`             which of the bytes read for a ShareFetch count
+`queues`              the share partitions that this broker leads: fetch, acknowledge, expiry of locks
+`consumption`         ShareFetch and ShareAcknowledge, free of wire versions
+`outbox`              changes of one share partition on their way to the share coordinator
+`persister`           reads and writes the state of a share partition wherever its coordinator is
+`state_coordinator`   the share coordinator: shards of `__share_group_state`
+`beginning`           initialises share partitions that a group has noted
+`administration`      start offsets for administrators
 
-The group's members are kept by the group coordinator (`coordinators/group/core/share/group`).
+The group coordinator keeps the members (`coordinators/group/core/share`).
 """

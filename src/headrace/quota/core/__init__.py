@@ -1,1 +1,1 @@
-"""Pure arithmetic of quotas."""
+"""Arithmetic of quotas, pure: `entities` (which quota applies), `rate` (over samples), `token_bucket`."""

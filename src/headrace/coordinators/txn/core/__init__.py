@@ -1,5 +1,10 @@
-"""The transaction state machine, pure: facts in, the next transaction and the answer out.
+"""The transaction state machine, pure: facts in, the next transaction and the answer out. In reading order:
 
-Read `transaction` (what is remembered of one transactional id), then `initialisation`, `membership` and `ending`
-(what a producer or the coordinator itself may do with it), then `queries` (what an administrator may ask).
+`transaction`      what is remembered of one transactional id, and which states may follow which
+`initialisation`   InitProducerId
+`membership`       which partitions belong to the open transaction
+`ending`           EndTxn, aborts by the coordinator, completion, expiry
+`queries`          ListTransactions
+`log_records`      transactions as records of `__transaction_state`
+`shard`            all transactional ids of one partition of `__transaction_state`
 """
