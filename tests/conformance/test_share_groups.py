@@ -23,6 +23,7 @@ from headrace.testing import RunningBroker, broker_process
 from tests.reference.kafka import java_command, run_tool
 from tests.reference.tools import kafka_tool
 from tests.support.clock import wait_for
+from tests.support.group_requests import SHARE_DESCRIBE, Client
 
 pytestmark = pytest.mark.needs("kafka")
 
@@ -211,6 +212,46 @@ def test_a_changed_isolation_counts_from_the_next_record_on(bootstrap: str, topi
         transaction("dropped", producer.abort_transaction)
         transaction("kept", producer.commit_transaction)
         assert next_value(consumer) == b"kept"
+    finally:
+        consumer.close()
+
+
+def test_a_consumer_that_changes_its_subscription_reads_nothing_more_of_the_old_topic(
+    bootstrap: str, topic: str
+) -> None:
+    """Also while the assignment interval delays the next target: here it is the longest that a group may set."""
+    old, new, group = f"{topic}-old", f"{topic}-new", f"s-{topic}"
+    for name in (old, new):
+        make_topic(bootstrap, name)
+    from_the_start(bootstrap, group, **{"share.assignment.interval.ms": "15000"})
+    client = Client(bootstrap)
+    consumer = ShareConsumer({"bootstrap.servers": bootstrap, "group.id": group})
+
+    def until_it_has(names: set[str]) -> None:
+        def has() -> bool:
+            assert not consumer.poll(0.1)
+            body = {"group_ids": [group], "include_authorized_operations": False}
+            members = client.ask(SHARE_DESCRIBE, 1, body).groups[0].members
+            return names == {each.topic_name for member in members for each in member.assignment.topic_partitions}
+
+        wait_for(has, f"the member to have {names}", within=30)
+
+    try:
+        consumer.subscribe([old])
+        until_it_has({old})
+        consumer.subscribe([new])
+        until_it_has(set())
+        # A fetch of the old topic that was under way may still bring a record; the next one must not.
+        for number in range(20):
+            produce(bootstrap, old, 1, first=number)
+            if not consumer.poll(0.7):
+                break
+        else:
+            raise AssertionError("the consumer keeps reading the old topic")
+        from_the_start(bootstrap, group, **{"share.assignment.interval.ms": "0"})
+        until_it_has({new})
+        produce(bootstrap, new, 1, first=100)
+        assert next_value(consumer) == b"r100"
     finally:
         consumer.close()
 

@@ -22,6 +22,7 @@ from tests.differential.consumer_history import ConsumerModel, MixedModel
 from tests.differential.histories import History, Model, Side, Step, Tossed, play
 from tests.differential.same_ids import SameIds
 from tests.differential.share_history import ShareModel
+from tests.differential.share_subscriptions import ShareMember, set_assignment_interval
 from tests.reference.kafka import ReferenceKafka
 from tests.support.clock import wait_for
 from tests.support.effort import rounds
@@ -176,6 +177,42 @@ def test_requests_of_a_feature_at_level_zero_are_refused_as_kafka_refuses_them(s
         for step in asked:
             history.take(step, lambda *_: None)
     history.take(model._heartbeat(member, -1), model.heard)
+
+
+def test_a_share_member_that_changes_its_subscription_is_answered_as_kafka_answers_it(sides: tuple[Side, Side]) -> None:
+    """A topic without queues comes with a later heartbeat; topics that the member gave up go at once."""
+    group = f"subscriptions-{random.randrange(10**9)}"
+    lives = [("u",), ("t",), ("u",), ("t", "u"), ("u",), ("missing",), ("t", "q"), (), ("q", "u")]
+    told = []
+    for side in sides:
+        member = ShareMember(side, group, TOPICS)
+        member.subscribe(("t",))
+        member.settle(("t",))
+        told.append([(names, member.subscribe(names), member.settle(names)) for names in lives])
+        member.leave()
+    assert told[1] == told[0]
+    assert told[0][0] == (("u",), (1, {}), {"u": [0, 1, 2]}), "first nothing, then the new topic"
+
+
+def test_a_share_member_gives_topics_up_at_once_within_the_assignment_interval(sides: tuple[Side, Side]) -> None:
+    group = f"intervals-{random.randrange(10**9)}"
+    both, longest_ms = ("t", "u"), 15_000
+    lives = [("u",), ("t",), ("t", "u"), ("q",), ("u", "q"), ()]
+    told: list[list[Any]] = []
+    for side in sides:
+        member = ShareMember(side, group, TOPICS)
+        member.subscribe(both)
+        member.settle(both)
+        told.append([])
+        for names in lives:
+            set_assignment_interval(side, group, longest_ms)
+            member.unsubscribe_within_interval(both)
+            told[-1].append((names, member.subscribe(names)))
+            set_assignment_interval(side, group, 0)
+            member.subscribe(both)
+            member.settle(both)
+        member.leave()
+    assert told[1] == told[0]
 
 
 def share_steps(group: str) -> list[Step]:

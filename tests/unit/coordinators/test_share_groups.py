@@ -33,6 +33,19 @@ def beat(driver: GroupDriver, member: str, epoch: int, **changes: Any) -> Heartb
     return reply
 
 
+def begun(driver: GroupDriver) -> None:
+    """The share coordinator has begun the queues that the group noted."""
+    driver.apply(driver.shard.share_queues_begun("s", group(driver).beginning))
+
+
+def joined(driver: GroupDriver, member: str, **changes: Any) -> HeartbeatReply:
+    """What a joining member is told once its queues have begun."""
+    reply = beat(driver, member, 0, **changes)
+    begun(driver)
+    later = beat(driver, member, reply.epoch)
+    return reply if later.assignment is None else later
+
+
 def group(driver: GroupDriver) -> ShareGroup:
     return driver.shard.share_group("s")
 
@@ -45,7 +58,7 @@ def refusal(call: object) -> ErrorCode:
 
 def test_members_share_the_partitions_and_several_may_read_one() -> None:
     driver = GroupDriver(image=image_of(orders=2))
-    assert beat(driver, "a", 0).assignment == {ORDERS: frozenset({0, 1})}
+    assert joined(driver, "a").assignment == {ORDERS: frozenset({0, 1})}
     beat(driver, "b", 0)
     beat(driver, "c", 0)
     for member in "abc":
@@ -57,20 +70,22 @@ def test_members_share_the_partitions_and_several_may_read_one() -> None:
 
 def test_a_target_is_made_again_only_after_the_interval() -> None:
     driver = GroupDriver(GroupSettings(share_assignment_interval_ms=1_000))
-    beat(driver, "a", 0)
+    assert joined(driver, "a").assignment, "nobody reads yet, so nobody has to wait"
     assert beat(driver, "b", 0).assignment == {}, "in the group, not yet in the target"
-    driver.advance(1_000)
-    assert beat(driver, "b", 2).assignment
+    driver.advance(999)
+    assert beat(driver, "b", 3).assignment is None
+    driver.advance(1)
+    assert beat(driver, "b", 3).assignment
 
 
 def test_a_member_that_falls_silent_or_leaves_makes_room() -> None:
     driver = GroupDriver(image=image_of(orders=2))
-    beat(driver, "a", 0)
+    joined(driver, "a")
     driver.advance(30_000)
     beat(driver, "b", 0)
     driver.advance(20_000)
     assert set(group(driver).members) == {"b"}
-    assert beat(driver, "b", 3).assignment == {ORDERS: frozenset({0, 1})}
+    assert beat(driver, "b", 4).assignment == {ORDERS: frozenset({0, 1})}
     assert beat(driver, "b", -1).epoch == -1
     assert group(driver).state_name == "Empty"
     assert refusal(lambda: beat(driver, "b", -1)) is ErrorCode.unknown_member_id
@@ -89,11 +104,44 @@ def test_epochs_fence_and_a_lost_answer_does_not() -> None:
 
 def test_topics_that_grow_and_subscriptions_that_change_are_followed() -> None:
     driver = GroupDriver(image=image_of(orders=1, other=1))
-    beat(driver, "a", 0)
+    joined(driver, "a")
     driver.set_image(image_of(2, orders=3, other=1))
-    assert beat(driver, "a", 2).assignment == {ORDERS: frozenset({0, 1, 2})}
-    assert beat(driver, "a", 3, topic_names=("other",)).assignment == {topic_id("other"): frozenset({0})}
-    assert set(group(driver).beginning) == {ORDERS, topic_id("other")}, "queues stay until they are deleted"
+    assert beat(driver, "a", 3).assignment is None, "the new partitions have no queues yet"
+    begun(driver)
+    assert beat(driver, "a", 4).assignment == {ORDERS: frozenset({0, 1, 2})}
+    assert beat(driver, "a", 5, topic_names=("other",)).assignment == {}, "nothing of the topic that it gave up"
+    assert beat(driver, "a", 6).assignment is None
+    begun(driver)
+    assert beat(driver, "a", 6).assignment == {topic_id("other"): frozenset({0})}
+    assert set(group(driver).queues) == {ORDERS, topic_id("other")}, "queues stay until they are deleted"
+    assert beat(driver, "a", 7, topic_names=("orders",)).assignment == {ORDERS: frozenset({0, 1, 2})}
+
+
+def test_a_member_gives_up_a_topic_at_once_although_the_interval_delays_the_next_target() -> None:
+    driver = GroupDriver(GroupSettings(share_assignment_interval_ms=1_000), image=image_of(orders=1, other=1))
+    joined(driver, "a", topic_names=("orders", "other"))
+    kept = {topic_id("other"): frozenset({0})}
+    changed = beat(driver, "a", 3, topic_names=("other",))
+    assert (changed.epoch, changed.assignment) == (3, kept)
+    assert beat(driver, "a", 3).assignment is None and group(driver).members["a"].assigned == kept
+    changed = beat(driver, "a", 3, topic_names=("orders",))
+    assert (changed.epoch, changed.assignment) == (3, {ORDERS: frozenset({0})}), "the target still has it"
+    driver.advance(1_000)
+    assert beat(driver, "a", 3).epoch == 5
+
+
+def test_a_queue_that_begins_while_others_are_read_raises_the_epoch_once() -> None:
+    driver = GroupDriver(image=image_of(orders=2))
+    beat(driver, "a", 0)
+    driver.apply(driver.shard.share_queues_begun("s", {ORDERS: ("orders", frozenset({1}))}))
+    assert beat(driver, "a", 2).assignment == {ORDERS: frozenset({1})}
+    assert beat(driver, "a", 3).epoch == 3
+    driver.reload()
+    assert beat(driver, "a", 3).epoch == 3, "another broker finds nothing to assign either"
+    begun(driver)
+    reply = beat(driver, "a", 3)
+    assert (reply.epoch, reply.assignment) == (4, {ORDERS: frozenset({0, 1})})
+    assert beat(driver, "a", 4).epoch == 4
 
 
 def test_another_broker_takes_over() -> None:
@@ -224,10 +272,11 @@ def test_every_partition_has_readers_and_every_member_something_to_read(
     lives: list[dict[str, set[uuid.UUID]]], counts: tuple[int, int], alike: bool
 ) -> None:
     before: dict[str, Partitions] = {}
+    topics = {A: range(counts[0]), B: range(counts[1])}
     for life in lives:
         wanted = {m: frozenset((A, B) if alike else topics) for m, topics in life.items()}
-        found = assign_simple(wanted, {A: counts[0], B: counts[1]}, before)
-        assert assign_simple(wanted, {A: counts[0], B: counts[1]}, found) == found, "fair as it is: nobody moves"
+        found = assign_simple(wanted, topics, before)
+        assert assign_simple(wanted, topics, found) == found, "fair as it is: nobody moves"
         for topic, count in ((A, counts[0]), (B, counts[1])):
             readers = [m for m, topics in wanted.items() if topic in topics]
             read = [p for m in wanted for p in found[m].get(topic, ())]
@@ -239,11 +288,11 @@ def test_every_partition_has_readers_and_every_member_something_to_read(
 
 
 def test_members_that_stay_keep_what_they_read() -> None:
-    both = {A: 2, B: 2}
+    both = {A: range(2), B: range(2)}
     alone = assign_simple({"a": frozenset((A, B))}, both, {})
     assert alone == {"a": {A: {0, 1}, B: {0, 1}}}
     two = assign_simple({m: frozenset((A, B)) for m in "ab"}, both, alone)
     assert {m: sum(map(len, found.values())) for m, found in two.items()} == {"a": 2, "b": 2}
     assert all(two["a"][topic] <= alone["a"][topic] for topic in two["a"])
-    many = assign_simple({m: frozenset((A,)) for m in "abcde"}, {A: 2}, {})
+    many = assign_simple({m: frozenset((A,)) for m in "abcde"}, {A: range(2)}, {})
     assert {m: len(found[A]) for m, found in many.items()} == {"a": 2, "b": 1, "c": 1, "d": 1, "e": 1}

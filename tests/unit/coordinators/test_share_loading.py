@@ -100,11 +100,11 @@ def test_queues_that_could_not_begin_are_tried_again_and_those_that_are_there_st
     async def play() -> None:
         group, states = Group(), States()
         Beginning(cast("GroupCoordinator", group), cast("Persister", states))
-        await group.begin_queues("g")
+        await group.begin_queues("g", waits=True)
         assert group.noted.initializing == {KEY.topic_id: ("t", frozenset({1}))}
         assert states.begun == {0: (4, NOT_STARTED), 2: (1, 50)}
         states.away.clear()
-        await asyncio.gather(*(group.begin_queues("g") for _ in range(3)))
+        await asyncio.gather(*(group.begin_queues("g", waits=True) for _ in range(3)))
         assert not group.beginning and group.noted.initialized == {KEY.topic_id: ("t", frozenset({0, 1, 2}))}
         assert states.begun[1] == (4, NOT_STARTED)
 

@@ -11,7 +11,8 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from typing import Any, Final
+from dataclasses import replace
+from typing import Any, Final, Protocol
 
 from headrace.cluster.core import features
 from headrace.cluster.core.delta import deleted_topics
@@ -58,8 +59,13 @@ _LONGEST_ID_BYTES: Final = 32_767
 _ZERO_ID: Final = str(uuid.UUID(int=0))
 
 
-async def _nothing_to_begin(group_id: str) -> None:
-    return
+class BeginQueues(Protocol):
+    async def __call__(self, group_id: str, *, waits: bool) -> bool:
+        """Begins the queues that the group has noted; see `share.beginning`."""
+
+
+async def _nothing_to_begin(group_id: str, *, waits: bool) -> bool:
+    return False
 
 
 async def _nothing_to_delete(key: ShareKey) -> None:
@@ -83,7 +89,7 @@ class GroupCoordinator:
         self._view = view
         # How the queues of a share group are begun, and one deleted: the share coordinator's business, given by who
         # puts them together.
-        self.begin_queues: Callable[[str], Awaitable[None]] = _nothing_to_begin
+        self.begin_queues: BeginQueues = _nothing_to_begin
         self.delete_queue: Callable[[ShareKey], Awaitable[None]] = _nothing_to_delete
         self.runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
             GROUP_METADATA_TOPIC,
@@ -186,13 +192,20 @@ class GroupCoordinator:
         check_share_heartbeat(request)
         for text in (request.group_id, request.member_id):
             self._check_id(text, "an id", ErrorCode.invalid_request)
+        reply = await self._share_beat(request)
+        joins = request.epoch == 0
+        if request.epoch < 0 or not await self.begin_queues(request.group_id, waits=joins):
+            return reply
+        # In Kafka a joining member gets its partitions with a later heartbeat. Here it need not wait for that one.
+        later = await self._share_beat(replace(request, epoch=reply.epoch, topic_names=None))
+        return later if later.assignment is not None else replace(later, assignment=reply.assignment)
+
+    async def _share_beat(self, request: ShareHeartbeatRequest) -> HeartbeatReply:
         reply: HeartbeatReply = await self.runtime.run(
             request.group_id,
             lambda shard, now_ms: shard.share_heartbeat(request, now_ms),
             asks_first=request.epoch <= 0,
         )
-        if request.epoch >= 0:
-            await self.begin_queues(request.group_id)
         return reply
 
     async def share_group(self, group_id: str, *, must_be_empty: bool = False) -> ShareGroup:

@@ -1,7 +1,8 @@
 """Begins the queues that a share group has noted as beginning, and notes that they have begun.
 
-The heartbeat of a member waits for it for a while, so that the member finds its queues ready; what could not be begun
-by then, since the share coordinator moves, goes on in the background and is tried again with later heartbeats. A queue
+The heartbeat of a joining member waits for it for a while, so that its first answer has partitions. Other heartbeats do
+not wait: their answer takes away the topics that the member gave up, and must not be late. What could not be begun in
+time, because the share coordinator moves, goes on in the background and is tried again with later heartbeats. A queue
 that is there already stays as it is. Owned by the event loop.
 """
 
@@ -34,20 +35,23 @@ class Beginning:
         for task in self._tasks.values():
             task.cancel()
 
-    async def begin(self, group_id: str) -> None:
+    async def begin(self, group_id: str, *, waits: bool) -> bool:
+        """True when queues were about to begin and the caller has waited for them."""
         task = self._tasks.get(group_id)
         if task is None:
             try:
                 group = await self._groups.share_group(group_id)
             except Fault:
-                return  # it moved, or went: whoever coordinates it next begins what is noted
+                return False  # it moved or was deleted: its next coordinator begins what is noted
             if not group.beginning:
-                return
+                return False
             task = self._tasks.get(group_id)
             if task is None:
                 task = self._tasks[group_id] = asyncio.ensure_future(self._begin(group_id))
                 task.add_done_callback(lambda done: self._done(group_id, done))
-        await asyncio.wait({task}, timeout=_PATIENCE_SECONDS)
+        if waits:
+            await asyncio.wait({task}, timeout=_PATIENCE_SECONDS)
+        return waits
 
     def _done(self, group_id: str, task: asyncio.Task[None]) -> None:
         del self._tasks[group_id]

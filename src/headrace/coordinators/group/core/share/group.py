@@ -1,7 +1,8 @@
 """One share group (KIP-932): its members and which partitions each is to read. Several may read the same one.
 
 There is nothing to give up before something can be taken: who may have which record is the business of the queues. So a
-member moves to its target in one step. State changes only by replay. Mirrors Kafka's ShareGroup.
+member moves to its target in one step. A target holds only initialised share partitions. State changes only by
+replay. Mirrors Kafka's ShareGroup.
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ class ShareGroup:
     # Whose partitions have a queue, are about to get one, or to lose it; None: nobody has written that down yet.
     noted: StatePartitionMetadata | None = None
     seen_image_version: int = -2
+    # The record in which `has_unassigned_queues` last found none: it does not search the same record again.
+    _searched: StatePartitionMetadata | None = None
 
     @property
     def queues(self) -> NamedPartitions:
@@ -62,6 +65,20 @@ class ShareGroup:
     @property
     def state_name(self) -> str:
         return "Stable" if self.members else "Empty"
+
+    def has_unassigned_queues(self) -> bool:
+        """Whether an initialised share partition of a subscribed topic is in no member's target yet."""
+        if self.noted is None or self.noted is self._searched:
+            return False
+        names = {name for member in self.members.values() for name in member.about.topic_names}
+        for topic_id, (name, indexes) in self.queues.items():
+            if name in names and not indexes <= self._read_partitions(topic_id):
+                return True
+        self._searched = self.noted
+        return False
+
+    def _read_partitions(self, topic_id: uuid.UUID) -> frozenset[int]:
+        return frozenset().union(*(target.get(topic_id, ()) for target in self.target.values()))
 
     # --- records ------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,10 @@
 """ShareGroupHeartbeat (KIP-932): join, stay, change what is read, leave. Epoch 0 joins, -1 leaves.
 
-Who reads which partition is decided by `simple_assignor`.
+`simple_assignor` decides which member reads which partition. As in Kafka it assigns only share partitions that are
+initialised: a member that subscribes to a new topic first gets an answer without it, and gets the partitions with a
+heartbeat after the share coordinator has initialised them. That heartbeat raises the group's epoch. librdkafka relies
+on the answer in between: it then stops reading the topics that the member gave up. For the same reason a member never
+keeps a partition of a topic that it does not subscribe to, also while the assignment interval delays the next target.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Protocol
 
-from headrace.cluster.core.image import ClusterImage
+from headrace.cluster.core.image import ClusterImage, TopicInfo
 from headrace.coordinators.codec.share_groups import ShareMemberMetadata
 from headrace.coordinators.group.core.consumer.group import LEAVE_EPOCH
 from headrace.coordinators.group.core.consumer.target import may_assign
@@ -93,30 +97,38 @@ class ShareHeartbeats:
         if is_new or updated.about != member.about:
             group.write_member(updated, effects)
         resubscribed = updated.about.topic_names != member.about.topic_names
+        begun = group.epoch == group.assignment_epoch and group.has_unassigned_queues()
         epoch = group.epoch
-        if resubscribed or image.version != group.seen_image_version:
+        if resubscribed or begun or image.version != group.seen_image_version:
             seen_hash = _topics_hash(members, image)
             group.seen_image_version = image.version
-            if resubscribed or seen_hash != group.metadata_hash:
+            if resubscribed or begun or seen_hash != group.metadata_hash:
                 epoch += 1
                 group.write_epoch(epoch, seen_hash, effects)
+                note_beginning(group, _subscribed(members, image), image, effects)
         target = group.target.get(updated.member_id, {})
         target_epoch = group.assignment_epoch
         if epoch > group.assignment_epoch and self._may_assign(group, now_ms):
-            targets = _targets(members, image, group.target)
+            targets = _targets(group, members, image)
             for each, partitions in targets.items():
                 if group.target.get(each) != partitions:
                     group.write_target(each, partitions, effects)
             group.write_target_epoch(epoch, now_ms, effects)
-            note_beginning(group, targets.values(), image, effects)
             target, target_epoch = targets[updated.member_id], epoch
-        if updated.epoch == target_epoch and updated.assigned == target:
+        wanted = {
+            topic_id: indexes
+            for topic_id, indexes in target.items()
+            if image.topic_names.get(topic_id) in updated.about.topic_names
+        }
+        if updated.epoch == target_epoch and updated.assigned == wanted:
             return updated
-        final = replace(updated, epoch=target_epoch, previous_epoch=updated.epoch, assigned=target)
+        final = replace(updated, epoch=target_epoch, previous_epoch=updated.epoch, assigned=wanted)
         group.write_current(final, effects)
         return final
 
     def _may_assign(self, group: ShareGroup, now_ms: int) -> bool:
+        if not any(group.target.values()):
+            return True  # no member reads anything yet, so there is nothing that the interval would keep stable
         default = self._groups.settings.share_assignment_interval_ms
         interval_ms = self._own(group.group_id, "share.assignment.interval.ms", default)
         return may_assign(group.assigned_at_ms, interval_ms, now_ms)
@@ -158,18 +170,21 @@ class ShareHeartbeats:
         return int(self._groups.image.config_of("group", group_id).get(name, default))
 
 
-def _targets(
-    members: Mapping[str, ShareMember], image: ClusterImage, before: Mapping[str, Partitions]
-) -> dict[str, Partitions]:
+def _subscribed(members: Mapping[str, ShareMember], image: ClusterImage) -> dict[str, TopicInfo]:
+    """The topics that exist and that any member subscribes to, by name."""
     names = sorted({name for member in members.values() for name in member.about.topic_names})
-    topics = {name: image.topics[name] for name in names if name in image.topics}
+    return {name: image.topics[name] for name in names if name in image.topics}
+
+
+def _targets(group: ShareGroup, members: Mapping[str, ShareMember], image: ClusterImage) -> dict[str, Partitions]:
+    topics = _subscribed(members, image)
     return assign_simple(
         {
             member_id: frozenset(topics[name].id for name in member.about.topic_names if name in topics)
             for member_id, member in members.items()
         },
-        {topic.id: len(topic.partitions) for topic in topics.values()},
-        before,
+        {topic.id: sorted(group.queues[topic.id][1]) for topic in topics.values() if topic.id in group.queues},
+        group.target,
     )
 
 

@@ -7,14 +7,14 @@ delete it: whoever coordinates the group next knows what is half done. Kafka's S
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from headrace.cluster.core.image import ClusterImage
+from headrace.cluster.core.image import ClusterImage, TopicInfo
 from headrace.coordinators.codec.share_groups import NamedPartitions, StatePartitionMetadata
 from headrace.coordinators.codec.share_state import ShareKey
 from headrace.coordinators.group.core.effects import Effects
-from headrace.coordinators.group.core.share.group import Partitions, ShareGroup
+from headrace.coordinators.group.core.share.group import ShareGroup
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
 
@@ -27,17 +27,18 @@ class Going:
     errors: Mapping[str, ErrorCode]
 
 
-def note_beginning(group: ShareGroup, targets: Iterable[Partitions], image: ClusterImage, effects: Effects) -> None:
-    """Of what members are to read, that which has no queue yet."""
+def note_beginning(
+    group: ShareGroup, subscribed: Mapping[str, TopicInfo], image: ClusterImage, effects: Effects
+) -> None:
+    """Of the topics that members subscribe to, the partitions that have no queue yet."""
     before = group.noted or StatePartitionMetadata()
     known = {*before.initializing, *before.initialized, *before.deleting}
     noted = without_topics(before, {topic_id for topic_id in known if topic_id not in image.topic_names})
     missing: dict[uuid.UUID, tuple[str, frozenset[int]]] = {}
-    for partitions in targets:
-        for topic_id, indexes in partitions.items():
-            has = noted.initialized.get(topic_id, ("", frozenset()))[1]
-            if indexes - has:
-                missing = joined(missing, {topic_id: (image.topic_names[topic_id], indexes - has)})
+    for name, topic in subscribed.items():
+        without_queue = frozenset(range(len(topic.partitions))) - noted.initialized.get(topic.id, ("", frozenset()))[1]
+        if without_queue:
+            missing[topic.id] = (name, without_queue)
     begun = begin(noted, missing)
     if begun != before:
         group.write_queues(begun, effects)

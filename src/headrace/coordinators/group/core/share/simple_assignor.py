@@ -20,20 +20,20 @@ Partitions = Mapping[uuid.UUID, frozenset[int]]
 
 def assign_simple(
     subscriptions: Mapping[str, frozenset[uuid.UUID]],
-    partition_counts: Mapping[uuid.UUID, int],
+    topics: Mapping[uuid.UUID, Sequence[int]],
     before: Mapping[str, Partitions],
 ) -> dict[str, Partitions]:
-    """Member → its partitions. `partition_counts` are of the topics that exist, in the order they are assigned in."""
+    """Member → its partitions. `topics` are the partitions that can be assigned, in the order they are assigned in."""
     members = sorted(subscriptions)
     had = {m: {(t, p) for t, indexes in before.get(m, {}).items() for p in indexes} for m in members}
     given: dict[str, set[TopicPartition]] = {member: set() for member in members}
     if len(set(subscriptions.values())) <= 1:
-        topics = next(iter(subscriptions.values()), frozenset())
-        shares = [(members, [(t, p) for t, count in partition_counts.items() if t in topics for p in range(count)])]
+        read = next(iter(subscriptions.values()), frozenset())
+        shares = [(members, [(topic, p) for topic, indexes in topics.items() if topic in read for p in indexes])]
     else:
         shares = [
-            ([m for m in members if topic in subscriptions[m]], [(topic, p) for p in range(count)])
-            for topic, count in partition_counts.items()
+            ([m for m in members if topic in subscriptions[m]], [(topic, p) for p in indexes])
+            for topic, indexes in topics.items()
         ]
     for readers, partitions in shares:
         if readers and partitions:
