@@ -7,20 +7,21 @@ from pathlib import Path
 
 import pexpect
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, ShareConsumer, TopicPartition
 
 from headrace.testing import RunningBroker
 from tests.cli.conftest import Run, environment
+from tests.support.clock import wait_for
 
 
 def test_lag_reset_and_delete_of_a_group(headrace: Run, topic: str) -> None:
     group = f"g-{topic}"
     headrace("produce", topic, "a", "b", "c", "-p", "0")
     assert headrace("consume", topic, "--group", group, "-n", "2").out == "a\nb\n"
-    [row] = headrace("groups", "lag", group, "-o", "json").json
-    assert (row["position"], row["end"], row["lag"]) == (2, 3, 1)
+    rows = headrace("groups", "lag", group, "-o", "json").json
+    assert [(row["position"], row["end"], row["lag"]) for row in rows] == [(2, 3, 1), (None, 0, 0), (None, 0, 0)]
     looks = headrace("groups", "lag", group, "--watch", "--every", "0.1", "-n", "2", "-o", "json").lines
-    assert [look["recently"] for look in looks] == ["█", "██"]
+    assert [look["recently"] for look in looks if look["partition"] == 0] == ["█", "██"]
     assert headrace("groups", "reset", group, "--to", "beginning", "--dry-run", "-o", "json").json[0]["to"] == 0
     assert headrace("groups", "lag", group, "-o", "json").json[0]["position"] == 2, "a dry run moves nothing"
     assert headrace("groups", "reset", group, "--to", "end", "--yes").code == 0
@@ -31,6 +32,81 @@ def test_lag_reset_and_delete_of_a_group(headrace: Run, topic: str) -> None:
     assert headrace("groups", "rm", group, "--yes").code == 0
     missing = headrace("groups", "describe", group)
     assert (missing.code, "does not exist" in missing.err) == (1, True)
+
+
+def test_partitions_without_a_committed_offset_count_as_unread(
+    headrace: Run, running: RunningBroker, topic: str
+) -> None:
+    group = f"g-{topic}"
+    for partition, values in (("0", "ab"), ("1", "abcde"), ("2", "ab")):
+        headrace("produce", topic, *values, "-p", partition)
+    headrace("topics", "empty", topic, "--before", "1", "--yes")
+    # Joins and reads nothing: its partitions are assigned, no offset is committed.
+    consumer = Consumer({"bootstrap.servers": running.bootstrap, "group.id": group, "enable.auto.commit": False})
+    consumer.subscribe([topic])
+    try:
+        wait_for(lambda: consumer.poll(0.1) is None and len(consumer.assignment()) == 3, "the assignment")
+        rows = headrace("groups", "lag", group, "-o", "json").json
+        assert [(row["position"], row["lag"]) for row in rows] == [(None, 1), (None, 4), (None, 1)]
+        consumer.commit(offsets=[TopicPartition(topic, 1, 5)], asynchronous=False)
+    finally:
+        consumer.close()
+    rows = headrace("groups", "lag", group, "-o", "json").json
+    assert [(row["position"], row["lag"]) for row in rows] == [(None, 1), (5, 0), (None, 1)]
+    shown = headrace("groups", "lag", group).out
+    assert "the lag counts every record of the partition" in shown
+    [line] = [line for line in shown.splitlines() if line.split()[2:3] == ["0"]]
+    assert line.split()[3:] == ["–", "2", "1"]
+
+
+def test_share_groups_are_described_measured_moved_and_deleted(
+    headrace: Run, running: RunningBroker, topic: str
+) -> None:
+    group = f"s-{topic}"
+    assert headrace("configs", "set", f"group/{group}", "share.auto.offset.reset=earliest", "--yes").code == 0
+    headrace("produce", topic, *"abc", "-p", "0")
+    headrace("produce", topic, *"ab", "-p", "1")
+    consumer = ShareConsumer({"bootstrap.servers": running.bootstrap, "group.id": group, "client.id": "worker"})
+    consumer.subscribe([topic])
+    read: list[object] = []
+    try:
+        wait_for(lambda: read.extend(consumer.poll(0.2)) or len(read) == 5, "five records")
+        found = headrace("groups", "describe", group, "-o", "json").json
+        assert (found["type"], found["state"], found["assignor"]) == ("share", "Stable", "simple")
+        assert [member["client"] for member in found["members"]] == ["worker"]
+        assert found["members"][0]["partitions"] == [f"{topic}-{number}" for number in range(3)]
+        refused = headrace("groups", "reset", group, "--to", "end", "--yes")
+        assert (refused.code, "is Stable with 1 member: stop them first" in refused.err) == (1, True)
+        consumer.commit_sync()
+    finally:
+        consumer.close()
+    headrace("produce", topic, "d", "-p", "0")
+
+    def lags() -> dict[int, tuple[int | None, int, int | None]]:
+        rows = headrace("groups", "lag", group, "-o", "json").json
+        return {row["partition"]: (row["position"], row["end"], row["lag"]) for row in rows}
+
+    assert lags() == {0: (3, 4, 1), 1: (2, 2, 0), 2: (None, 0, None)}, "of partition 2 nothing was ever handed out"
+    described = headrace("groups", "describe", group, "-o", "json").json
+    assert described["share_partitions"][0] == {
+        "partition": f"{topic}-0", "start_offset": 3, "leader_epoch": 0, "lag": 1
+    }  # fmt: skip
+    shown = headrace("groups", "describe", group).out
+    assert "START OFFSET" in shown and "share" in shown
+    every = {row["group"] for row in headrace("groups", "lag", "-o", "json").json}
+    assert group in every, "share groups are among all groups"
+
+    [first, *_] = headrace("groups", "reset", group, "--to", "1", "--dry-run", "-o", "json").json
+    assert (first["partition"], first["from"], first["to"]) == (f"{topic}-0", 3, 1)
+    assert lags()[0] == (3, 4, 1), "a dry run moves nothing"
+    assert headrace("groups", "reset", group, "--to", "1", "--topic", topic, "--yes").code == 0
+    assert lags() == {0: (1, 4, 3), 1: (1, 2, 1), 2: (0, 0, 0)}
+    kafka = headrace("kafka", "share-groups", "--bootstrap-server", running.bootstrap, "--describe", "--group", group)
+    assert [line.split()[2:] for line in kafka.out.splitlines() if line.startswith(group)] == [
+        ["0", "1", "3"], ["1", "1", "1"], ["2", "0", "0"]
+    ]  # fmt: skip
+    assert "with 3 positions" in headrace("groups", "rm", group, "--yes").out
+    assert "does not exist" in headrace("groups", "lag", group).err
 
 
 def test_an_open_transaction_is_listed_described_and_ended(headrace: Run, running: RunningBroker, topic: str) -> None:

@@ -127,12 +127,6 @@ async def existing_topics(client: ClusterClient, names: Sequence[str] | None) ->
     return [known[name] for name in sorted(names or known)]
 
 
-async def existing_group(client: ClusterClient, name: str) -> None:
-    known = await _group_names(client)
-    if name not in known:
-        raise Failed(f"group {name!r} does not exist.{nearest(name, known)}")
-
-
 def sure(question: str, yes: bool) -> None:
     """Asks unless `--yes` was given; "no" ends the command with exit code 1."""
     if yes:

@@ -23,19 +23,25 @@ from headrace.cli.connecting import (
     complete_group,
     complete_topic,
     connected,
-    existing_group,
     existing_topics,
     sure,
 )
-from headrace.cli.kafka_tools.group_offsets import Position, commit, committed
-from headrace.cli.kafka_tools.group_view import described, listed
-from headrace.cli.lag import History, lag_rows
+from headrace.cli.group_positions import (
+    SHARE,
+    describe_group,
+    find_group,
+    find_groups,
+    move_positions,
+    positions_of,
+)
+from headrace.cli.kafka_tools.group_view import Listed, listed
+from headrace.cli.kafka_tools.share_offsets import share_positions
+from headrace.cli.lag import History, Row, lag_rows, unread_note
 from headrace.cli.output import Format, show, show_line, show_one
 from headrace.cli.places import offset_at
 from headrace.cli.times import parse_place
 from headrace.cli.topic_facts import leaders_of
 from headrace.client.cluster_client import ClusterClient
-from headrace.kernel.ids import TopicPartition
 from headrace.wire.apis import ApiKey
 
 # A reset moves positions under nobody's feet: the group must have no members.
@@ -62,14 +68,14 @@ def ls(bootstrap: Bootstrap = None, output: Output = Format.TABLE, timeout: Time
 
 @app.command()
 def describe(group: Group, bootstrap: Bootstrap = None, output: Output = Format.TABLE, timeout: Timeout = 10.0) -> None:
-    """Show state, coordinator, members and what each reads.
+    """Show state, coordinator, members and what each reads; of a share group also start offsets and lag.
 
     $ headrace groups describe billing -o yaml
     """
 
     async def action(client: ClusterClient) -> dict[str, Any]:
-        await existing_group(client, group)
-        found = await described(client, group)
+        known = await find_group(client, group)
+        found = await describe_group(client, known)
         members = [
             {
                 "member": m.id, "client": m.client_id, "host": m.host, "instance": m.instance_id,
@@ -77,20 +83,30 @@ def describe(group: Group, bootstrap: Bootstrap = None, output: Output = Format.
             }
             for m in found.members
         ]  # fmt: skip
-        return {
-            "group": found.id, "state": found.state, "assignor": found.assignor or None,
+        facts: dict[str, Any] = {
+            "group": found.id, "type": known.type.lower(), "state": found.state, "assignor": found.assignor or None,
             "coordinator": found.coordinator, "epoch": found.epoch, "members": members,
         }  # fmt: skip
+        if known.type == SHARE:
+            facts["share_partitions"] = [
+                {
+                    "partition": str(partition), "start_offset": position.start_offset,
+                    "leader_epoch": position.leader_epoch, "lag": position.lag,
+                }
+                for partition, position in (await share_positions(client, group)).items()
+            ]  # fmt: skip
+        return facts
 
     found = connected(bootstrap, action, timeout=timeout)
     if output is not Format.TABLE:
         show_one(found, output)
         return
-    members = found.pop("members")
+    members, share_partitions = found.pop("members"), found.pop("share_partitions", [])
     show_one({**found, "members": len(members)}, output)
-    if members:
-        typer.echo("")
-        show(members, output)
+    for rows in (members, share_partitions):
+        if rows:
+            typer.echo("")
+            show(rows, output)
 
 
 @app.command()
@@ -105,21 +121,19 @@ def lag(
 ) -> None:
     """How far behind groups are, per partition; with --watch live, with the recent past as a sparkline.
 
+    The position is the committed offset, of a share group the start offset. A partition without a committed offset is
+    unread: its lag is every record in it.
+
     $ headrace groups lag billing
 
     $ headrace groups lag --watch --every 0.2 --count 2 -o json
     """
 
-    async def names(client: ClusterClient) -> list[str]:
-        for name in groups or ():
-            await existing_group(client, name)
-        return list(groups) if groups else sorted(group.id for group in await listed(client) if group.type != "Share")
-
-    async def once(client: ClusterClient) -> list[dict[str, Any]]:
-        return await lag_rows(client, await names(client))
+    async def once(client: ClusterClient) -> list[Row]:
+        return await lag_rows(client, await find_groups(client, groups))
 
     if not watch:
-        show(connected(bootstrap, once, timeout=timeout), output, empty="no group has committed anything")
+        _show_lag(connected(bootstrap, once, timeout=timeout), output)
         return
     address = bootstrap_address(bootstrap)
 
@@ -141,12 +155,19 @@ def lag(
         pass
 
 
+def _show_lag(rows: list[Row], output: Format) -> None:
+    show(rows, output, empty="no group reads anything yet")
+    note = unread_note(rows)
+    if note is not None and output is Format.TABLE:
+        typer.echo(f"\n{note}")
+
+
 def _screen(output: Format) -> Any:
     """Draws tables over each other in a terminal, line by line elsewhere."""
 
-    def draw(rows: list[dict[str, Any]]) -> None:
+    def draw(rows: list[Row]) -> None:
         if output is Format.TABLE:
-            show(rows, output, empty="no group has committed anything")
+            _show_lag(rows, output)
             print(flush=True)
             return
         for row in rows:
@@ -159,7 +180,7 @@ def _screen(output: Format) -> Any:
         from headrace.cli.output import rich_table
 
         with Live(auto_refresh=False) as screen:
-            yield lambda rows: screen.update(rich_table(rows, "lag"), refresh=True)
+            yield lambda rows: screen.update(rich_table(rows, "lag", caption=unread_note(rows)), refresh=True)
 
     return live() if output is Format.TABLE and sys.stdout.isatty() else nullcontext(draw)
 
@@ -177,7 +198,7 @@ def reset(
     output: Output = Format.TABLE,
     timeout: Timeout = 30.0,
 ) -> None:
-    """Move a group's positions. The group must have no running members.
+    """Move a group's positions, of a share group its start offsets. The group must have no running members.
 
     $ headrace groups reset billing --to beginning --dry-run
 
@@ -189,21 +210,19 @@ def reset(
         raise typer.BadParameter(f"--to {error}") from error
 
     async def action(client: ClusterClient) -> list[dict[str, Any]]:
-        found = await described(client, group, missing_is_empty=True)
+        known = await _to_move(client, group, topic)
+        found = await describe_group(client, known)
         if found.state not in _EMPTY_STATES:
-            raise Failed(f"group {group!r} is {found.state} with {len(found.members)} members: stop them first")
-        current: dict[TopicPartition, Position] = await committed(client, group)
-        if topic:
-            partitions = sorted(leaders_of(await existing_topics(client, topic)))
-        else:
-            await existing_group(client, group)
-            partitions = sorted(current)
+            count = len(found.members)
+            raise Failed(f"group {group!r} is {found.state} with {count} member{'s' * (count != 1)}: stop them first")
+        current = {} if found.state == "Dead" else await positions_of(client, known)
+        partitions = sorted(leaders_of(await existing_topics(client, topic)) if topic else current)
         if not partitions:
             raise Failed(f"group {group!r} has no positions yet: name topics with --topic")
         targets = await offset_at(client, partitions, place)
         rows = [
             {
-                "partition": str(p), "from": current[p].offset if p in current else None, "to": targets[p],
+                "partition": str(p), "from": current.get(p), "to": targets[p],
             }
             for p in partitions
         ]  # fmt: skip
@@ -211,10 +230,20 @@ def reset(
             if not yes:
                 show(rows, Format.TABLE)
             sure(f"Move {group} to these positions?", yes)
-            await commit(client, group, targets)
+            await move_positions(client, known, targets)
         return rows
 
     show(connected(bootstrap, action, timeout=timeout), output)
+
+
+async def _to_move(client: ClusterClient, name: str, topics: list[str] | None) -> Listed:
+    """A group that does not exist yet begins as a consumer group when topics are named."""
+    try:
+        return await find_group(client, name)
+    except Failed:
+        if not topics:
+            raise
+        return Listed(name, "Classic", "Dead", "consumer")
 
 
 @app.command()
@@ -225,8 +254,7 @@ def rm(group: Group, dry_run: DryRun = False, yes: Yes = False, bootstrap: Boots
     """
 
     async def action(client: ClusterClient) -> None:
-        await existing_group(client, group)
-        positions = await committed(client, group)
+        positions = await positions_of(client, await find_group(client, group))
         typer.echo(f"{'would delete' if dry_run else 'deleting'} group {group} with {len(positions)} positions")
         if dry_run:
             return

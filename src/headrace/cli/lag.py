@@ -1,4 +1,8 @@
-"""How far behind groups are, and how that has been going: the numbers behind `headrace groups lag` and the doctor."""
+"""How far behind groups are, and how that has been going: the numbers behind `headrace groups lag` and the doctor.
+
+A partition without a committed offset counts as unread: its position is None, its lag is everything in its log. Rows of
+a group hold all partitions of the topics that it has committed offsets of or whose partitions its members have.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,18 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final
 
-from headrace.cli.kafka_tools.group_offsets import committed, ends
+from headrace.cli.group_positions import SHARE, describe_group
+from headrace.cli.kafka_tools.group_offsets import committed
+from headrace.cli.kafka_tools.group_view import Listed
+from headrace.cli.kafka_tools.share_offsets import share_positions
+from headrace.cli.topic_facts import offset_spans
 from headrace.client.cluster_client import ClusterClient
-from headrace.kernel.errors import Fault
 from headrace.kernel.ids import TopicPartition
 
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _KEPT: Final = 20
+Row = dict[str, Any]
+Spans = dict[TopicPartition, tuple[int, int] | None]
 
 
 def sparkline(values: Sequence[int]) -> str:
@@ -23,30 +32,59 @@ def sparkline(values: Sequence[int]) -> str:
     return "".join(_BARS[round(max(0, value) / top * (len(_BARS) - 1))] for value in values)
 
 
-async def lag_rows(client: ClusterClient, groups: Sequence[str]) -> list[dict[str, Any]]:
-    rows = []
+async def lag_rows(client: ClusterClient, groups: Sequence[Listed]) -> list[Row]:
+    rows: list[Row] = []
     for group in groups:
-        positions = await committed(client, group)
-        if not positions:
-            continue
-        known = (await client.refresh({p.topic for p in positions})).topics
-        there = {name for name, topic in known.items() if not topic.error_code}
-        partitions = sorted(p for p in positions if p.topic in there)
-        found = await ends(client, partitions)
-        for partition in partitions:
-            end = found[partition]
-            last = None if isinstance(end, Fault) else end.offset
-            rows.append(
-                {
-                    "group": group,
-                    "topic": partition.topic,
-                    "partition": partition.partition,
-                    "position": positions[partition].offset,
-                    "end": last,
-                    "lag": None if last is None else max(0, last - positions[partition].offset),
-                }
-            )
+        rows += await (_share_rows if group.type == SHARE else _consumer_rows)(client, group)
     return rows
+
+
+async def _consumer_rows(client: ClusterClient, group: Listed) -> list[Row]:
+    positions = await committed(client, group.id)
+    members = (await describe_group(client, group)).members
+    topics = {p.topic for p in positions} | {p.topic for member in members for p in member.assigned}
+    spans = await _spans(client, topics)
+    rows = []
+    for partition, span in sorted(spans.items()):
+        position = positions[partition].offset if partition in positions else None
+        lag = None
+        if span is not None:
+            first, end = span
+            lag = max(0, end - (first if position is None else position))
+        rows.append(_row(group, partition, position, span, lag))
+    return rows
+
+
+async def _share_rows(client: ClusterClient, group: Listed) -> list[Row]:
+    """The coordinator knows the lag: of the records behind the start offset, some are done already."""
+    positions = await share_positions(client, group.id)
+    spans = await _spans(client, {p.topic for p in positions})
+    return [_row(group, p, found.start_offset, spans.get(p), found.lag) for p, found in positions.items() if p in spans]
+
+
+async def _spans(client: ClusterClient, names: set[str]) -> Spans:
+    """First offset and end of every partition of the topics that exist."""
+    if not names:
+        return {}
+    known = (await client.refresh(names)).topics
+    return await offset_spans(client, [known[name] for name in names if name in known and not known[name].error_code])
+
+
+def _row(
+    group: Listed, partition: TopicPartition, position: int | None, span: tuple[int, int] | None, lag: int | None
+) -> Row:
+    end = None if span is None else span[1]
+    return {
+        "group": group.id, "topic": partition.topic, "partition": partition.partition, "position": position,
+        "end": end, "lag": lag,
+    }  # fmt: skip
+
+
+def unread_note(rows: Sequence[Row]) -> str | None:
+    """What a dash under "position" means, if there is one."""
+    if any(row["position"] is None and row["lag"] is not None for row in rows):
+        return "position –: the group has no committed offset there; the lag counts every record of the partition"
+    return None
 
 
 class History:
@@ -56,17 +94,19 @@ class History:
         self._lags: dict[tuple[str, TopicPartition], deque[int]] = {}
         self._last: dict[tuple[str, TopicPartition], tuple[float, int]] = {}
 
-    def add(self, rows: Sequence[dict[str, Any]], now_s: float) -> list[dict[str, Any]]:
+    def add(self, rows: Sequence[Row], now_s: float) -> list[Row]:
         """The rows with reading rate and sparkline added."""
         drawn = []
         for row in rows:
             key = (row["group"], TopicPartition(row["topic"], row["partition"]))
             lags = self._lags.setdefault(key, deque(maxlen=_KEPT))
-            lags.append(row["lag"] or 0)
-            before = self._last.get(key)
+            if row["lag"] is not None:
+                lags.append(row["lag"])
             rate = None
-            if before is not None and now_s > before[0]:
-                rate = round((row["position"] - before[1]) / (now_s - before[0]), 1)
-            self._last[key] = (now_s, row["position"])
+            if row["position"] is not None:
+                before = self._last.get(key)
+                if before is not None and now_s > before[0]:
+                    rate = round((row["position"] - before[1]) / (now_s - before[0]), 1)
+                self._last[key] = (now_s, row["position"])
             drawn.append({**row, "read_per_s": rate, "recently": sparkline(list(lags))})
         return drawn

@@ -97,12 +97,14 @@ def _numeric(rows: Sequence[Mapping[str, Any]]) -> set[str]:
     return {name for name in rows[0] if all(isinstance(row[name], int | float) or row[name] is None for row in rows)}
 
 
-def rich_table(rows: Sequence[Mapping[str, Any]], title: str | None = None, *, headed: bool = True) -> Any:
+def rich_table(
+    rows: Sequence[Mapping[str, Any]], title: str | None = None, *, headed: bool = True, caption: str | None = None
+) -> Any:
     """A table for a terminal."""
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title, show_header=headed)
+    table = Table(title=title, show_header=headed, caption=caption)
     numeric = _numeric(rows) if rows else set()
     for name in rows[0] if rows else ():
         table.add_column(name.replace("_", " "), justify="right" if name in numeric else "left", overflow="fold")

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from headrace.cli.checks.findings import Finding, State, since, well
 from headrace.cli.checks.history import Generation, change, generations, tails
+from headrace.cli.group_positions import describe_group
 from headrace.cli.kafka_tools.group_view import Group, Listed, described, listed
 from headrace.cli.lag import lag_rows
 from headrace.cli.transactions import transaction_rows
@@ -113,17 +114,17 @@ async def transactions(client: ClusterClient) -> list[Finding]:
 
 async def lag(client: ClusterClient, watch_s: float) -> list[Finding]:
     """Two looks, `watch_s` apart."""
-    names = [group.id for group in await listed(client) if group.type != "Share"]
-    before = {(r["group"], r["topic"], r["partition"]): r for r in await lag_rows(client, names)}
+    known = {group.id: group for group in await listed(client)}
+    before = {(r["group"], r["topic"], r["partition"]): r for r in await lag_rows(client, list(known.values()))}
     if not any(row["lag"] for row in before.values()):
         return well("lag", "no group is behind")
     await asyncio.sleep(watch_s)
     findings = []
-    for row in await lag_rows(client, names):
+    for row in await lag_rows(client, list(known.values())):
         was = before.get((row["group"], row["topic"], row["partition"]))
         if was is None or row["lag"] is None or was["lag"] is None or row["lag"] <= was["lag"]:
             continue
-        found = await described(client, row["group"], missing_is_empty=True)
+        found = await describe_group(client, known[row["group"]])
         where = f"{row['group']} on {row['topic']}-{row['partition']}: {was['lag']} → {row['lag']} in {watch_s:g} s"
         why, remedy = _why(found, row, was, client)
         findings.append(Finding("lag", State.WARN, f"grows for {where}: {why}", remedy))
@@ -145,7 +146,8 @@ def _why(found: Group, row: dict[str, Any], was: dict[str, Any], client: Cluster
     if row["position"] == was["position"]:
         return f"{who} commits nothing", "look whether it hangs on a record or no longer commits"
     grown = (row["end"] or 0) - (was["end"] or 0)
-    pace = f"{who} reads more slowly than records come ({row['position'] - was['position']} read, {grown} written)"
+    read = grown - (row["lag"] - was["lag"])
+    pace = f"{who} reads more slowly than records come ({read} read, {grown} written)"
     partitions = len(client.metadata.topics[row["topic"]].partitions)
     if len(found.members) < partitions:
         return pace, f"add consumers: up to {partitions} members can share the work, there are {len(found.members)}"

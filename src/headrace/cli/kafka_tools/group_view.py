@@ -121,18 +121,35 @@ def _classic_assignment(data: bytes) -> tuple[TopicPartition, ...]:
     return tuple(sorted(found))
 
 
-def _consumer_group(group: Any, node: int) -> Group:
-    def partitions(assignment: Any) -> tuple[TopicPartition, ...]:
-        topics = assignment.topic_partitions
-        return tuple(sorted(TopicPartition(str(t.topic_name), int(p)) for t in topics for p in t.partitions))
+def _partitions(assignment: Any) -> tuple[TopicPartition, ...]:
+    topics = assignment.topic_partitions
+    return tuple(sorted(TopicPartition(str(t.topic_name), int(p)) for t in topics for p in t.partitions))
 
+
+def _consumer_group(group: Any, node: int) -> Group:
     members = [
         Member(
             str(m.member_id), m.instance_id, str(m.client_id), str(m.client_host),
-            partitions(m.assignment), partitions(m.target_assignment), int(m.member_epoch),
+            _partitions(m.assignment), _partitions(m.target_assignment), int(m.member_epoch),
         )
         for m in group.members
     ]  # fmt: skip
+    return _with_epochs(group, node, members)
+
+
+def share_group(group: Any, node: int) -> Group:
+    """From the answer of ShareGroupDescribe. Members of a share group have neither instance ids nor targets."""
+    members = [
+        Member(
+            str(m.member_id), None, str(m.client_id), str(m.client_host), _partitions(m.assignment),
+            epoch=int(m.member_epoch),
+        )
+        for m in group.members
+    ]  # fmt: skip
+    return _with_epochs(group, node, members)
+
+
+def _with_epochs(group: Any, node: int, members: list[Member]) -> Group:
     return Group(
         str(group.group_id), str(group.group_state), str(group.assignor_name), node, members,
         int(group.group_epoch), int(group.assignment_epoch),

@@ -10,6 +10,12 @@ from headrace.cli.kafka_tools.consumer_groups import split_optional_values
 from headrace.cli.kafka_tools.group_offsets import ends, parse_datetime
 from headrace.cli.kafka_tools.options import Arguments, Option, UsageError
 from headrace.cli.kafka_tools.running import CONNECTION, Tool, ToolFailed, answer_error
+from headrace.cli.kafka_tools.share_offsets import (
+    SharePosition,
+    alter_share_offsets,
+    describe_share_group,
+    share_positions,
+)
 from headrace.cli.kafka_tools.tables import columns, fitted
 from headrace.client.cluster_client import ClusterClient
 from headrace.client.offsets import EARLIEST, LATEST
@@ -99,47 +105,44 @@ async def list_groups(client: ClusterClient) -> None:
 
 
 async def describe(arguments: Arguments, client: ClusterClient, name: str) -> None:
-    node = await client.coordinator(name)
-    body = {"group_ids": [name], "include_authorized_operations": False}
-    group = (await client.request(ApiKey.SHARE_GROUP_DESCRIBE, body, node=node)).groups[0]
+    group = await describe_share_group(client, name)
     if group.error_code:
         raise ToolFailed(f"Executing share group command failed due to Share group {name} not found.")
     if not group.members:
         print(f"\nShare group '{name}' has no active members.", file=sys.stderr)
     verbose = bool(arguments["verbose"])
     if "state" in _optional:
-        _print_state(client, group, node, verbose)
+        _print_state(client, group, await client.coordinator(name), verbose)
     elif arguments["members"]:
         _print_members(group, verbose)
     else:
-        await _print_offsets(client, name, node, verbose)
+        await _print_offsets(client, name, verbose)
 
 
-async def _offsets(client: ClusterClient, name: str, node: int) -> list[tuple[str, Any]]:
-    """(topic, partition's answer) of everything the group has read."""
-    body = {"groups": [{"group_id": name, "topics": None}]}
-    group = (await client.request(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, body, node=node)).groups[0]
-    if group.error_code:
-        raise ToolFailed(f"Executing share group command failed due to {answer_error(group)}")
-    found = [(str(topic.topic_name), part) for topic in group.topics for part in topic.partitions]
-    return sorted(found, key=lambda item: (item[0], int(item[1].partition_index)))
+async def _positions(client: ClusterClient, name: str) -> dict[TopicPartition, SharePosition]:
+    try:
+        return await share_positions(client, name)
+    except ToolFailed as failed:
+        raise ToolFailed(f"Executing share group command failed due to {failed}") from failed
 
 
-async def _print_offsets(client: ClusterClient, name: str, node: int, verbose: bool) -> None:
+async def _print_offsets(client: ClusterClient, name: str, verbose: bool) -> None:
     heading: list[object] = ["GROUP", "TOPIC", "PARTITION", "START-OFFSET", "LAG"]
     least = [15, 15, 10, 13, 0]
     if verbose:
         heading.insert(3, "LEADER-EPOCH")
         least.insert(3, 13)
     rows = [heading]
-    for topic, part in await _offsets(client, name, node):
-        known = int(part.start_offset) >= 0
-        lag = int(getattr(part, "lag", -1))
-        row: list[object] = [name, topic, int(part.partition_index)]
+    for partition, position in (await _positions(client, name)).items():
+        row: list[object] = [name, partition.topic, partition.partition]
         if verbose:
-            row.append(int(part.leader_epoch) if known else "-")
-        rows.append([*row, int(part.start_offset) if known else "-", lag if known and lag >= 0 else "-"])
+            row.append(_or_dash(position.leader_epoch))
+        rows.append([*row, _or_dash(position.start_offset), _or_dash(position.lag)])
     print("\n" + columns(rows, fitted(rows, least)))
+
+
+def _or_dash(value: int | None) -> object:
+    return "-" if value is None else value
 
 
 def _print_members(group: Any, verbose: bool) -> None:
@@ -174,10 +177,9 @@ def _print_state(client: ClusterClient, group: Any, node: int, verbose: bool) ->
     print("\n" + columns(rows, fitted(rows, [*least, 0])))
 
 
-async def _partitions(arguments: Arguments, client: ClusterClient, name: str, node: int) -> list[TopicPartition]:
+async def _partitions(arguments: Arguments, client: ClusterClient, name: str) -> list[TopicPartition]:
     if arguments["all-topics"]:
-        found = await _offsets(client, name, node)
-        return [TopicPartition(topic, int(part.partition_index)) for topic, part in found]
+        return list(await _positions(client, name))
     chosen: list[TopicPartition] = []
     for text in arguments["topic"]:
         topic, _, numbers = str(text).partition(":")
@@ -192,13 +194,12 @@ async def _partitions(arguments: Arguments, client: ClusterClient, name: str, no
 
 async def reset(arguments: Arguments, client: ClusterClient) -> None:
     name = str(arguments["group"][0])
-    node = await client.coordinator(name)
     active = [
         group for group in await _share_groups(client) if group.id == name and group.state not in ("Empty", "Dead")
     ]
     if active:
         raise ToolFailed(f"Share group '{name}' is not empty.")
-    partitions = await _partitions(arguments, client, name, node)
+    partitions = await _partitions(arguments, client, name)
     time = EARLIEST if arguments["to-earliest"] else LATEST
     if arguments.given("to-datetime"):
         time = parse_datetime(arguments["to-datetime"])
@@ -212,21 +213,7 @@ async def reset(arguments: Arguments, client: ClusterClient) -> None:
             raise end
         targets[partition] = end.offset if at.offset < 0 else at.offset
     if arguments["execute"]:
-        topics: dict[str, list[dict[str, int]]] = {}
-        for partition, offset in targets.items():
-            entry = {"partition_index": partition.partition, "start_offset": offset}
-            topics.setdefault(partition.topic, []).append(entry)
-        body = {
-            "group_id": name,
-            "topics": [{"topic_name": topic, "partitions": parts} for topic, parts in topics.items()],
-        }
-        answer = await client.request(ApiKey.ALTER_SHARE_GROUP_OFFSETS, body, node=node)
-        if answer.error_code:
-            raise ToolFailed(f"Failed to reset offsets of share group {name}: {answer_error(answer)}")
-        for topic in answer.responses:
-            for part in topic.partitions:
-                if part.error_code:
-                    raise ToolFailed(f"{topic.topic_name}-{part.partition_index}: {answer_error(part)}")
+        await alter_share_offsets(client, name, targets)
     rows: list[list[object]] = [["GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"]]
     rows += [[name, partition.topic, partition.partition, offset] for partition, offset in sorted(targets.items())]
     print("\n" + columns(rows, fitted(rows, [15, 15, 10, 0])))
