@@ -46,7 +46,7 @@ def test_the_doctor_knows_too_few_replicas_and_a_clock_ahead(headrace: Run, topi
     headrace("topics", "rm", topic, "--yes")
     assert ran.code == 1
     assert "min.insync.replicas=1" in ran.out
-    assert f"{topic} has 1 replicas and asks for 2 in sync" in ran.out
+    assert f"{topic} has 1 replica and asks for 2 in sync" in ran.out
     assert "records of the future" in ran.out
 
 

@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import pexpect
 import pytest
 
 from headrace.cli.development_cluster import _refuse_brokers_own
@@ -53,11 +54,13 @@ def test_a_cluster_serves_shows_its_state_and_stops_cleanly(
     assert sorted(row["broker"] for row in status["brokers"]) == [1, 2, 3]
     assert sum(row["controller"] for row in status["brokers"]) == 1
     assert "x 3 replicas" in headrace("topics", "create", "kept", "-p", "3", env=env).out
+    assert headrace("topics", "create", "many", "-p", "12", env=env).code == 0
     assert headrace("produce", "kept", "a", "b", "c", env=env).code == 0
-    assert sorted(headrace("consume", "kept", env=env).out.split()) == ["a", "b", "c"]
+    assert sorted(headrace("consume", "kept", "--group", "g", "-n", "3", env=env).out.split()) == ["a", "b", "c"]
     headrace("configs", "set", "topic/kept", "min.insync.replicas=3", env=env)
     os.kill(pids[3], signal.SIGTERM)
-    assert re.search(r"broker-3: ended with 0", cluster.stdout.readline())
+    told = cluster.stdout.readline()
+    assert f"broker-3: ended with 0, see broker-3.log; to restart broker-3: kill -USR1 {cluster.pid}\n" in told
 
     def states() -> dict[int, str]:
         told = headrace("cluster", "brokers", "-o", "json", env=env).json
@@ -65,21 +68,59 @@ def test_a_cluster_serves_shows_its_state_and_stops_cleanly(
 
     wait_for(lambda: states() == {1: "up", 2: "up", 3: "down"}, "a broker that is away is shown")
     findings = headrace("doctor", "--watch-lag", "0", "-o", "json", env=env).json
-    told = [row["found"] for row in findings if row["check"] == "replicas" and row["found"].startswith("kept-")]
-    assert len(told) == 3
-    for found in told:
-        assert "has 2 in-sync replicas, min.insync.replicas is 3, so acks=all is refused: broker 3 is out" in found
+    broken, behind = sorted((row for row in findings if row["check"] == "replicas"), key=lambda row: row["state"])
+    assert re.fullmatch(
+        r"3 partitions have 2 in-sync replicas, min.insync.replicas is 3, so acks=all is refused, because broker 3 is "
+        r"down since \d\d:\d\d:\d\d \(\d+ seconds? ago\): kept \(3\)",
+        broken["found"],
+    ), broken
+    assert re.fullmatch(
+        r"62 partitions lack in-sync replicas, because broker 3 is down since \d\d:\d\d:\d\d \(\d+ seconds? ago\): "
+        r"__consumer_offsets \(50\) and many \(12\)",
+        behind["found"],
+    ), behind
+    assert (broken["state"], behind["state"]) == ("fail", "warn")
+    assert {broken["do"], behind["do"]} == {"start broker 3"}
+    assert len(broken["details"]) == 3 and len(behind["details"]) == 62
+    for found in broken["details"]:
+        assert re.match(r"kept-\d: has 2 in-sync replicas, .* is refused: broker 3 is down, out of sync ", found), found
         assert re.search(r"since (broker \d took the lead at )?\d\d:\d\d:\d\d \(\d+ seconds? ago\)", found), found
-    assert any("out of sync since " in found for found in told), told
-    assert {row["do"] for row in findings if row["check"] == "replicas"} == {"start broker 3"}
+    plain, full = (headrace("doctor", "--watch-lag", "0", *more, env=env).out for more in ((), ("--details",)))
+    assert "FAIL  replicas: 3 partitions" in plain and "WARN  replicas: 62 partitions" in plain
+    assert ("many-11" in plain, "many-11" in full, "\x1b" in plain) == (False, True, False)
+    cluster.send_signal(signal.SIGUSR1)
+    assert re.search(r"broker-3: running again as \d+$", cluster.stdout.readline())
+    wait_for(lambda: states() == {1: "up", 2: "up", 3: "up"}, "the broker that was restarted")
     os.kill(pids[1], signal.SIGKILL)
-    assert re.search(r"broker-\d: ended with -9", cluster.stdout.readline())
+    assert re.search(r"broker-1: ended with -9", cluster.stdout.readline())
     cluster.send_signal(signal.SIGINT)
     assert cluster.wait(40) == 0
     assert "stopped" in cluster.stdout.read()
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+
+def test_a_person_at_a_terminal_restarts_a_broker_with_a_key(tmp_path: Path) -> None:
+    words = ["up", "--brokers", "2", "--port", "0", "--zookeeper-port", "0", "--data", str(tmp_path / "data")]
+    env = environment(tmp_path, None)
+    screen = pexpect.spawn(
+        str(PROGRAMS / "headrace"), words, env=env, encoding="utf-8", timeout=60, dimensions=(24, 80)
+    )
+    try:
+        screen.expect("2 brokers serve")
+        row = screen.expect(r"broker-2 +│ \S+ +│ +(\d+) │ running")
+        assert row == 0 and screen.match is not None
+        os.kill(int(screen.match[1]), signal.SIGKILL)
+        screen.expect(rf"to restart broker-2: press r, or kill -USR1 {screen.pid}")
+        assert "ended with -9" in (screen.before or "")
+        screen.send("r")
+        screen.expect(r"running again as \d+")
+    finally:
+        screen.sendintr()
+        screen.expect(pexpect.EOF)
+        screen.close()
+    assert screen.exitstatus == 0
 
 
 def _written(directory: Path, node_id: int, store: str = "embedded") -> Path:

@@ -32,14 +32,24 @@ _LEVELS: Final = 3
 class Member:
     name: str
     port: int
-    directory: Path
-    process: subprocess.Popen[bytes]
+    command: list[str]
     log: Path
+    process: subprocess.Popen[bytes]
+    starts: int = 1
+
+    @property
+    def has_ended(self) -> bool:
+        return self.process.poll() is not None
 
     @property
     def state(self) -> str:
-        code = self.process.poll()
-        return "running" if code is None else f"ended with {code}, see {self.log}"
+        if self.has_ended:
+            return f"ended with {self.process.returncode}"
+        return "running" if self.starts == 1 else f"running again as {self.process.pid}"
+
+    def restart(self) -> None:
+        self.process = _started(self.command, self.log)
+        self.starts += 1
 
 
 class Cluster:
@@ -69,8 +79,17 @@ class Cluster:
 
     @property
     def all_ended(self) -> bool:
-        brokers = self._members[1:]
-        return all(member.process.poll() is not None for member in brokers)
+        return all(member.has_ended for member in self._members[1:])
+
+    @property
+    def ended(self) -> list[str]:
+        """The members that ended by themselves or by another's signal."""
+        return [member.name for member in self._members if member.has_ended]
+
+    def restart_ended(self) -> None:
+        for member in self._members:
+            if member.has_ended:
+                member.restart()
 
     def states(self) -> dict[str, str]:
         return {member.name: member.state for member in self._members}
@@ -79,7 +98,7 @@ class Cluster:
         return [
             {
                 "process": m.name, "address": f"{_HOST}:{m.port}", "pid": m.process.pid, "state": m.state,
-                "log": str(m.log),
+                "log": m.log.name,
             }
             for m in self._members
         ]  # fmt: skip
@@ -108,22 +127,18 @@ class Cluster:
             "tickTime=200\nmaxSessionTimeout=60000\nmaxClientCnxns=0\nadmin.enableServer=false\n"
         )
         command = [sys.executable, "-m", "headrace.cli.kafka_tools.zookeeper_start", str(file)]
-        self._run("zookeeper", self._zookeeper_port, directory, command)
+        self._run("zookeeper", self._zookeeper_port, command)
 
     def _start_broker(self, number: int, port: int) -> None:
         directory = self.directory / f"broker-{number}"
         own = {"broker.id": str(number), "zookeeper.connect": f"{_HOST}:{self._zookeeper_port}", **self._settings}
         command = [sys.executable, "-m", "headrace.cli", "start", "--data", str(directory)]
         command += ["--listen", f"{_HOST}:{port}", *(f"--set={name}={value}" for name, value in own.items())]
-        self._run(f"broker-{number}", port, directory, command)
+        self._run(f"broker-{number}", port, command)
 
-    def _run(self, name: str, port: int, directory: Path, command: list[str]) -> None:
+    def _run(self, name: str, port: int, command: list[str]) -> None:
         log = self.directory / f"{name}.log"
-        with log.open("ab") as out:
-            process = subprocess.Popen(
-                command, stdout=out, stderr=out, stdin=subprocess.DEVNULL, start_new_session=True
-            )
-        self._members.append(Member(name, port, directory, process, log))
+        self._members.append(Member(name, port, command, log, _started(command, log)))
 
     def _wait(self, member: Member, stopping: Callable[[], bool]) -> None:
         deadline = time.monotonic() + _START_S
@@ -149,6 +164,11 @@ class Cluster:
                         member.process.wait()
                     break
                 time.sleep(0.02)
+
+
+def _started(command: list[str], log: Path) -> subprocess.Popen[bytes]:
+    with log.open("ab") as out:
+        return subprocess.Popen(command, stdout=out, stderr=out, stdin=subprocess.DEVNULL, start_new_session=True)
 
 
 def _refuse_brokers_own(directory: Path) -> None:

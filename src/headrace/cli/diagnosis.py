@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from headrace.cli.checks.findings import Finding, State
-from headrace.cli.checks.groups import groups, lag, transactions
+from headrace.cli.checks.groups import groups, transactions
+from headrace.cli.checks.lag import lag
 from headrace.cli.checks.machines import clocks, disks
 from headrace.cli.checks.reach import advertised, reach
 from headrace.cli.checks.replicas import replicas

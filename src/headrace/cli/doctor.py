@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
+import sys
+import textwrap
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
+from headrace.cli.checks.findings import together
 from headrace.cli.connecting import Bootstrap, Failed, Output, Timeout, bootstrap_address
 from headrace.cli.diagnosis import Finding, Patience, State, examine
 from headrace.cli.output import Format, show
 from headrace.config import parse_properties
+from headrace.kernel.plurals import counted
 
 app = typer.Typer()
 
@@ -22,6 +29,9 @@ def doctor(
         Path | None, typer.Option("--config", help="The client's properties: its bootstrap.servers, security.protocol.")
     ] = None,
     watch: Annotated[float, typer.Option("--watch-lag", min=0, help="Seconds to watch whether lag grows.")] = 1.0,
+    details: Annotated[
+        bool, typer.Option("--details", help="List every partition behind a finding. JSON and YAML always have them.")
+    ] = False,
     min_free: Annotated[float, typer.Option("--min-free", min=0, max=100, help="Per cent of a disk to be free.")] = 10,
     bootstrap: Bootstrap = None,
     output: Output = Format.TABLE,
@@ -40,14 +50,7 @@ def doctor(
     if output is not Format.TABLE:
         show([finding.document() for finding in findings], output)
     else:
-        for finding in findings:
-            typer.echo(_lines(finding))
-        wrong = sum(finding.state is not State.OK for finding in findings)
-        typer.echo(
-            f"\n{len(findings)} checks, {wrong} with something to do"
-            if wrong
-            else f"\n{len(findings)} checks, all well"
-        )
+        _show(findings, details=details)
     raise typer.Exit(1 if any(finding.state is State.FAIL for finding in findings) else 0)
 
 
@@ -58,9 +61,41 @@ def _client_settings(file: Path) -> dict[str, str]:
         raise Failed(f"cannot read {file}: {error.strerror}") from error
 
 
-def _lines(finding: Finding) -> str:
-    mark = {State.OK: "ok  ", State.WARN: "WARN", State.FAIL: "FAIL"}[finding.state]
-    lines = [f"{mark}  {finding.check}: {finding.found}"]
-    if finding.remedy:
-        lines.append(f"      do: {finding.remedy}")
-    return "\n".join(lines)
+_MARKS: Final = {State.OK: ("ok  ", "green"), State.WARN: ("WARN", "yellow"), State.FAIL: ("FAIL", "red")}
+_INDENT: Final = " " * 6
+
+
+def _show(findings: Sequence[Finding], *, details: bool) -> None:
+    """Wrapped to the terminal; in a pipe or a file, one line each and no colour."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    color = False if os.environ.get("NO_COLOR") else None  # None: colour in a terminal only
+    for finding in findings:
+        mark, name = _MARKS[finding.state]
+        first, *rest = _wrapped(f"{finding.check}: {finding.found}", width)
+        lines = [f"{typer.style(mark, fg=name, bold=finding.state is State.FAIL)}  {first.lstrip()}", *rest]
+        if finding.remedy:
+            lines += _wrapped(f"do: {finding.remedy}", width)
+        if details:
+            lines += [line for detail in finding.details for line in _wrapped(f"- {detail}", width)]
+        typer.echo("\n".join(lines), color=color)
+    typer.echo(f"\n{_summary(findings)}", color=color)
+    if not details and any(finding.details for finding in findings):
+        typer.echo("headrace doctor --details lists the partitions behind each finding")
+
+
+def _wrapped(text: str, width: int | None) -> list[str]:
+    if width is None:
+        return [_INDENT + text]
+    return textwrap.wrap(
+        text, max(width, 40), initial_indent=_INDENT, subsequent_indent=_INDENT, break_on_hyphens=False,
+        break_long_words=False,
+    )  # fmt: skip
+
+
+def _summary(findings: Sequence[Finding]) -> str:
+    failed = sum(finding.state is State.FAIL for finding in findings)
+    warned = sum(finding.state is State.WARN for finding in findings)
+    if not failed and not warned:
+        return f"{counted(len(findings), 'check')}, all well"
+    parts = [f"{failed} broken" * bool(failed), f"{warned} to look at" * bool(warned)]
+    return f"{counted(len(findings), 'check')}: {together([part for part in parts if part])}"

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from headrace.cli.connecting import Failed, nearest
+from headrace.cli.connecting import Failed
 from headrace.cli.kafka_tools.group_offsets import commit, committed
 from headrace.cli.kafka_tools.group_view import Group, Listed, described, listed, share_group
 from headrace.cli.kafka_tools.share_offsets import alter_share_offsets, describe_share_group, share_positions
+from headrace.cli.spelling import nearest
 from headrace.client.cluster_client import ClusterClient
 from headrace.kernel.ids import TopicPartition
 

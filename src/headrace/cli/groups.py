@@ -42,6 +42,7 @@ from headrace.cli.places import offset_at
 from headrace.cli.times import parse_place
 from headrace.cli.topic_facts import leaders_of
 from headrace.client.cluster_client import ClusterClient
+from headrace.kernel.plurals import counted
 from headrace.wire.apis import ApiKey
 
 # A reset moves positions under nobody's feet: the group must have no members.
@@ -213,8 +214,8 @@ def reset(
         known = await _to_move(client, group, topic)
         found = await describe_group(client, known)
         if found.state not in _EMPTY_STATES:
-            count = len(found.members)
-            raise Failed(f"group {group!r} is {found.state} with {count} member{'s' * (count != 1)}: stop them first")
+            members = counted(len(found.members), "member")
+            raise Failed(f"group {group!r} is {found.state} with {members}: stop them first")
         current = {} if found.state == "Dead" else await positions_of(client, known)
         partitions = sorted(leaders_of(await existing_topics(client, topic)) if topic else current)
         if not partitions:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from headrace.cli.development_cluster import Cluster
-from headrace.cli.output import Format, rich_table
+from headrace.cli.keyboard import keys
+from headrace.cli.output import Format, rich_table, show
 
 app = typer.Typer()
 
@@ -28,63 +31,102 @@ def up(
 ) -> None:
     """Run ZooKeeper and brokers of a development cluster until Ctrl-C or SIGTERM; the data stays.
 
+    A broker that ends stays away, so that you can watch the others without it. The key r or SIGUSR1 restarts it.
+
     $ headrace up --brokers 3
     """
     from headrace.cli.connecting import key_values
 
     cluster = Cluster(brokers, data.absolute(), port, zookeeper_port, key_values(setting, "--set"))
-    asked = 0
-
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        nonlocal asked
-        asked += 1
-
-    def stopping() -> bool:
-        return asked > 0
-
-    signal.signal(signal.SIGINT, stop)
-    signal.signal(signal.SIGTERM, stop)
+    asked = Requests()
     code = 0
     try:
-        cluster.start(stopping)
-        if not stopping():
+        cluster.start(asked.to_stop)
+        if not asked.to_stop():
             who = "1 broker serves" if brokers == 1 else f"{brokers} brokers serve"
-            _say(f"{who} {cluster.bootstrap} (data in {cluster.directory}; Ctrl-C stops all)")
-            code = _watch(cluster, stopping)
+            _say(f"{who} {cluster.bootstrap} (data and logs in {cluster.directory}; Ctrl-C stops all)")
+            code = _watch(cluster, asked)
     finally:
         _say("stopping (once more to stop at once)")
-        cluster.stop(lambda: asked > 1)
+        cluster.stop(asked.to_stop_at_once)
     _say("stopped")
     raise typer.Exit(code)
 
 
-def _watch(cluster: Cluster, stopping: Callable[[], bool]) -> int:
-    """Shows the state of each process until told to stop; 1 when all brokers have ended by themselves."""
+class Requests:
+    """What signals have asked for since the command runs."""
+
+    def __init__(self) -> None:
+        self._stops = 0
+        self._restart = False
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._stop)
+        signal.signal(signal.SIGUSR1, self._restart_ended)
+
+    def _stop(self, _number: int, _frame: FrameType | None) -> None:
+        self._stops += 1
+
+    def _restart_ended(self, _number: int, _frame: FrameType | None) -> None:
+        self._restart = True
+
+    def to_stop(self) -> bool:
+        return self._stops > 0
+
+    def to_stop_at_once(self) -> bool:
+        return self._stops > 1
+
+    def to_restart(self) -> bool:
+        """True once for each time that it was asked for."""
+        asked, self._restart = self._restart, False
+        return asked
+
+
+def _watch(cluster: Cluster, asked: Requests) -> int:
+    """Shows the state of each process until it is to stop; 1 when all brokers have ended by themselves."""
+    with _screen(cluster) as draw, keys() as pressed:
+        while not asked.to_stop():
+            key = pressed()
+            if asked.to_restart() or key == "r":
+                cluster.restart_ended()
+            draw()
+            if cluster.all_ended:
+                return 1
+            time.sleep(0.2)
+    return 0
+
+
+def _how_to_restart(names: Sequence[str]) -> str:
+    key = "press r, or " if sys.stdin.isatty() else ""
+    return f"to restart {' and '.join(names)}: {key}kill -USR1 {os.getpid()}"
+
+
+@contextmanager
+def _screen(cluster: Cluster) -> Iterator[Callable[[], None]]:
+    """A table that is drawn again in a terminal; elsewhere a table once, and a line for each change."""
     if sys.stdout.isatty():
         from rich.live import Live
 
-        with Live(rich_table(cluster.rows(), "headrace up"), auto_refresh=False) as screen:
-            while not stopping():
-                screen.update(rich_table(cluster.rows(), "headrace up"), refresh=True)
-                if cluster.all_ended:
-                    return 1
-                time.sleep(0.5)
-        return 0
-    from headrace.cli.output import show
+        def table() -> Any:
+            caption = _how_to_restart(cluster.ended) if cluster.ended else None
+            return rich_table(cluster.rows(), "headrace up", caption=caption)
 
+        with Live(table(), auto_refresh=False) as screen:
+            yield lambda: screen.update(table(), refresh=True)
+        return
     show(cluster.rows(), Format.TABLE)
     sys.stdout.flush()
     known = cluster.states()
-    while not stopping():
+
+    def tell_changes() -> None:
+        nonlocal known
         now = cluster.states()
         for name, state in now.items():
             if state != known[name]:
-                _say(f"{name}: {state}")
+                ended = name in cluster.ended
+                _say(f"{name}: {state}{f', see {name}.log; {_how_to_restart([name])}' if ended else ''}")
         known = now
-        if cluster.all_ended:
-            return 1
-        time.sleep(0.2)
-    return 0
+
+    yield tell_changes
 
 
 def _say(text: str) -> None:

@@ -4,6 +4,7 @@ reach       the address as given, the protocol spoken there, and the addresses t
 replicas    partitions without a leader or with too few in-sync replicas: which, and since when
 strays      logs that were set aside and hold disk space
 machines    disks nearly full, clocks that differ
-groups      why a group rebalances, why lag grows, transactions left open
+groups      why a group rebalances, transactions left open
+lag         groups whose lag grows, and why
 history     the generations of a group, as the coordinator wrote them down
 """

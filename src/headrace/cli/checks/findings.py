@@ -1,11 +1,17 @@
-"""A finding: what was seen, and what to do about it."""
+"""A finding: what was seen, and what to do about it.
+
+One cause is one finding, however many partitions it has. `details` are the single things that it sums up.
+"""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+from headrace.kernel.plurals import counted
 
 
 class State(StrEnum):
@@ -20,13 +26,22 @@ class Finding:
     state: State
     found: str
     remedy: str | None = None
+    details: tuple[str, ...] = ()
 
     def document(self) -> dict[str, Any]:
-        return {"check": self.check, "state": self.state.value, "found": self.found, "do": self.remedy}
+        return {
+            "check": self.check, "state": self.state.value, "found": self.found, "do": self.remedy,
+            "details": list(self.details),
+        }  # fmt: skip
 
 
 def well(check: str, found: str) -> list[Finding]:
     return [Finding(check, State.OK, found)]
+
+
+def together(words: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def since(time_ms: int, now_ms: int) -> str:
@@ -37,5 +52,5 @@ def since(time_ms: int, now_ms: int) -> str:
         if seconds >= size or size == 1:
             count = seconds // size
             day = "" if seconds < 86400 / 2 else time.strftime("%Y-%m-%d ", time.localtime(time_ms / 1000))
-            return f"{day}{clock} ({count} {unit}{'' if count == 1 else 's'} ago)"
+            return f"{day}{clock} ({counted(count, unit)} ago)"
     raise AssertionError("the last unit takes everything")

@@ -1,16 +1,15 @@
-"""Why a group rebalances, why lag grows, transactions left open."""
+"""Why a group rebalances, and transactions left open."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any, Final
+from typing import Final
 
 from headrace.cli.checks.findings import Finding, State, since, well
 from headrace.cli.checks.history import Generation, change, generations, tails
-from headrace.cli.group_positions import describe_group
+from headrace.cli.checks.lag import REBALANCING
 from headrace.cli.kafka_tools.group_view import Group, Listed, described, listed
-from headrace.cli.lag import lag_rows
 from headrace.cli.transactions import transaction_rows
 from headrace.client.cluster_client import ClusterClient
 
@@ -18,7 +17,6 @@ _OPEN_LONG_MS: Final = 15 * 60_000
 _RECENT_MS: Final = 10 * 60_000
 # One rebalance for each member that starts is as it should be; more than this in ten minutes is not.
 _OFTEN: Final = 4
-_REBALANCING: Final = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
 _STEADIER: Final = (
     "raise max.poll.interval.ms (slow work between polls) or session.timeout.ms (pauses), give members a "
     "group.instance.id, or use group.protocol=consumer, which moves only what must move"
@@ -42,7 +40,7 @@ async def groups(client: ClusterClient, address: str) -> list[Finding]:
 async def _moving(client: ClusterClient, group: Listed, written: list[Generation]) -> Finding | None:
     now_ms = int(time.time() * 1000)
     recent = [at for at, g in enumerate(written) if at and now_ms - g.at_ms < _RECENT_MS and _is_new(written, at)]
-    rebalancing = group.state in _REBALANCING
+    rebalancing = group.state in REBALANCING
     if not rebalancing and len(recent) < _OFTEN:
         return None
     found = await described(client, group.id, missing_is_empty=True)
@@ -110,45 +108,3 @@ async def transactions(client: ClusterClient) -> list[Finding]:
         )
         for row in old
     ] or well("transactions", "none open for long")  # fmt: skip
-
-
-async def lag(client: ClusterClient, watch_s: float) -> list[Finding]:
-    """Two looks, `watch_s` apart."""
-    known = {group.id: group for group in await listed(client)}
-    before = {(r["group"], r["topic"], r["partition"]): r for r in await lag_rows(client, list(known.values()))}
-    if not any(row["lag"] for row in before.values()):
-        return well("lag", "no group is behind")
-    await asyncio.sleep(watch_s)
-    findings = []
-    for row in await lag_rows(client, list(known.values())):
-        was = before.get((row["group"], row["topic"], row["partition"]))
-        if was is None or row["lag"] is None or was["lag"] is None or row["lag"] <= was["lag"]:
-            continue
-        found = await describe_group(client, known[row["group"]])
-        where = f"{row['group']} on {row['topic']}-{row['partition']}: {was['lag']} → {row['lag']} in {watch_s:g} s"
-        why, remedy = _why(found, row, was, client)
-        findings.append(Finding("lag", State.WARN, f"grows for {where}: {why}", remedy))
-    behind = sum(1 for row in before.values() if row["lag"])
-    return findings or well("lag", f"{behind} partitions behind, none growing")
-
-
-def _why(found: Group, row: dict[str, Any], was: dict[str, Any], client: ClusterClient) -> tuple[str, str]:
-    if not found.members:
-        return "the group has no members", "start its consumers"
-    owners = [
-        m for m in found.members if (row["topic"], row["partition"]) in {(p.topic, p.partition) for p in m.assigned}
-    ]
-    if not owners and found.state in _REBALANCING:
-        return "the group is rebalancing, nobody reads", "see the finding on groups"
-    if not owners:
-        return "no member has this partition", "look whether every member subscribes to the topic"
-    who = f"{owners[0].client_id} at {owners[0].host.lstrip('/')}"
-    if row["position"] == was["position"]:
-        return f"{who} commits nothing", "look whether it hangs on a record or no longer commits"
-    grown = (row["end"] or 0) - (was["end"] or 0)
-    read = grown - (row["lag"] - was["lag"])
-    pace = f"{who} reads more slowly than records come ({read} read, {grown} written)"
-    partitions = len(client.metadata.topics[row["topic"]].partitions)
-    if len(found.members) < partitions:
-        return pace, f"add consumers: up to {partitions} members can share the work, there are {len(found.members)}"
-    return pace, f"make its work faster, or add partitions (headrace topics grow {row['topic']}) and then members"

@@ -1,5 +1,8 @@
 """Partitions without a leader or with too few in-sync replicas: which replicas are missing, since when, what to do.
 
+Partitions that lack the same brokers are one finding: a dead broker is one line, not one for each of its partitions.
+The details of a finding name the partitions.
+
 Since when is known to the leader, which answers DescribeQuorum for its partitions. Kafka's brokers do not answer that
 for an ordinary partition; then the finding says which, and no time.
 """
@@ -7,81 +10,199 @@ for an ordinary partition; then the finding says which, and no time.
 from __future__ import annotations
 
 import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
-from headrace.cli.checks.findings import Finding, State, since, well
+from headrace.cli.checks.findings import Finding, State, since, together, well
 from headrace.cli.cluster import unhealthy_partitions
 from headrace.cli.connecting import existing_topics
 from headrace.client.cluster_client import ClusterClient
 from headrace.kernel.errors import Fault
+from headrace.kernel.plurals import counted
 from headrace.wire.apis import ApiKey
 
 _NAME: Final = "replicas"
+_NAMED_TOPICS: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class OutOfSync:
+    """What the leader knows about a replica: since when it is out of sync, or since when the leader leads."""
+
+    since_ms: int | None
+    led_since_ms: int
+    records_behind: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Lacking:
+    """One partition that lacks replicas. `known` is empty where the leader does not say."""
+
+    partition: str
+    leader: int | None
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    min_isr: int
+    known: dict[int, OutOfSync]
+
+    @property
+    def topic(self) -> str:
+        return self.partition.rpartition("-")[0]
+
+    @property
+    def missing(self) -> tuple[int, ...]:
+        """Without a leader, the members of the last in-sync set are missing: one of them has to come back."""
+        return self.isr or self.replicas if self.leader is None else tuple(sorted(set(self.replicas) - set(self.isr)))
+
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """Partitions of the same kind are one finding."""
+        refuses = len(self.isr) < self.min_isr
+        return self.leader is None, refuses, (len(self.isr), self.min_isr) if refuses else None, self.missing
 
 
 async def replicas(client: ClusterClient) -> list[Finding]:
-    findings = []
     topics = {str(t.name): t for t in await existing_topics(client, None)}
     least = await _min_isr(client, list(topics))
-    for row in await unhealthy_partitions(client):
-        findings.append(await _lacking(client, row, least.get(row["partition"].rpartition("-")[0], 1)))
-    for name, topic in topics.items():
-        factor = min((len(p.replica_nodes) for p in topic.partitions), default=0)
-        if factor < least.get(name, 1):
-            findings.append(
-                Finding(
-                    _NAME, State.FAIL,
-                    f"{name} has {factor} replicas and asks for {least[name]} in sync: acks=all can never succeed",
-                    f"headrace configs set topic/{name} min.insync.replicas={max(1, factor)}, or give it more replicas",
-                )
-            )  # fmt: skip
-    total = sum(len(t.partitions) for t in topics.values())
-    return findings or well(_NAME, f"{total} partitions, all in sync")
-
-
-async def _lacking(client: ClusterClient, row: dict[str, Any], wanted: int) -> Finding:
-    """One partition that is not as it should be."""
-    name, missing = row["partition"], ", ".join(map(str, row["missing"]))
-    gone = sorted(set(row["missing"]) - set(client.metadata.nodes))
-    down = f"start broker {', '.join(map(str, gone))}" if gone else f"look at the log and disk of broker {missing}"
-    if row["state"] == "offline":
-        return Finding(_NAME, State.FAIL, f"{name} has no leader: its replicas {row['replicas']} are all gone", down)
-    told = await _since_when(client, row)
-    out = "; ".join(f"broker {broker} is out of sync{told.get(broker, '')}" for broker in row["missing"])
-    if len(row["isr"]) < wanted:
-        count = f"{len(row['isr'])} in-sync replica{'' if len(row['isr']) == 1 else 's'}"
-        found = f"{name} has {count}, min.insync.replicas is {wanted}, so acks=all is refused: {out}"
-        return Finding(_NAME, State.FAIL, found, down)
-    return Finding(_NAME, State.WARN, f"{name} lacks in-sync replicas: {out}", down)
-
-
-async def _since_when(client: ClusterClient, row: dict[str, Any]) -> dict[int, str]:
-    """By broker: ` since 03:11:05 (2 minutes ago), 17 records behind`; nothing where the leader does not tell."""
-    topic, _, index = row["partition"].rpartition("-")
-    body = {"topics": [{"topic_name": topic, "partitions": [{"partition_index": int(index)}]}]}
-    try:
-        answer = await client.request(ApiKey.DESCRIBE_QUORUM, body, node=row["leader"])
-    except (Fault, TimeoutError):
-        return {}
-    found = answer.topics[0].partitions[0] if not answer.error_code and answer.topics else None
-    if found is None or found.error_code:
-        return {}
+    rows = await unhealthy_partitions(client)
+    known = await _known(client, rows)
+    kinds: dict[tuple[object, ...], list[Lacking]] = {}
+    for row in rows:
+        one = Lacking(
+            row["partition"], row["leader"], tuple(row["replicas"]), tuple(row["isr"]),
+            least.get(row["partition"].rpartition("-")[0], 1), known.get(row["partition"], {}),
+        )  # fmt: skip
+        kinds.setdefault(one.kind, []).append(one)
     now_ms = int(time.time() * 1000)
-    states = {int(state.replica_id): state for state in (*found.current_voters, *found.observers)}
-    leader = states[row["leader"]]
-    told = {}
-    for broker in row["missing"]:
-        state = states.get(broker)
-        if state is None:
+    findings = [_lacking(some, set(client.metadata.nodes), now_ms) for some in kinds.values()]
+    findings += _too_few_replicas(topics, least)
+    total = sum(len(t.partitions) for t in topics.values())
+    return findings or well(_NAME, f"{counted(total, 'partition')}, all in sync")
+
+
+def _lacking(some: Sequence[Lacking], live: set[int], now_ms: int) -> Finding:
+    """One finding for partitions that lack the same brokers."""
+    first = some[0]
+    down = [broker for broker in first.missing if broker not in live]
+    remedy = f"start {_brokers(down)}" if down else f"look at the log and disk of {_brokers(first.missing)}"
+    details = tuple(sorted(f"{one.partition}: {_state_of(one, live, now_ms)}" for one in some))
+    state = State.WARN if first.leader is not None and len(first.isr) >= first.min_isr else State.FAIL
+    if len(some) == 1:
+        return Finding(_NAME, state, f"{first.partition} {_state_of(first, live, now_ms)}", remedy)
+    topics = Counter(one.topic for one in some)
+    named = [f"{topic} ({count})" for topic, count in sorted(topics.items())[:_NAMED_TOPICS]]
+    others = len(topics) - len(named)
+    where = together([*named, *([counted(others, "other topic")] if others else [])])
+    found = f"{counted(len(some), 'partition')} {_state_of_many(some, live, now_ms)}: {where}"
+    return Finding(_NAME, state, found, remedy, details)
+
+
+def _state_of(one: Lacking, live: set[int], now_ms: int) -> str:
+    if one.leader is None:
+        return f"has no leader: {_brokers(one.missing)} {'are' if len(one.missing) > 1 else 'is'} down"
+    out = "; ".join(_broker_state(broker, one, live, now_ms) for broker in one.missing)
+    return f"{_acks(one, 'has', 'lacks')}: {out}"
+
+
+def _broker_state(broker: int, one: Lacking, live: set[int], now_ms: int) -> str:
+    text = f"broker {broker} is {'out of sync' if broker in live else 'down, out of sync'}"
+    found = one.known.get(broker)
+    if found is None:
+        return text
+    if found.since_ms is not None:
+        text += f" since {since(found.since_ms, now_ms)}"
+    else:
+        text += f" at least since broker {one.leader} took the lead at {since(found.led_since_ms, now_ms)}"
+    return text if found.records_behind is None else f"{text}, {counted(found.records_behind, 'record')} behind"
+
+
+def _state_of_many(some: Sequence[Lacking], live: set[int], now_ms: int) -> str:
+    first = some[0]
+    if first.leader is None:
+        return f"have no leader, because {_brokers(first.missing)} {'are' if len(first.missing) > 1 else 'is'} down"
+    parts = []
+    for broker in first.missing:
+        known = [one.known[broker] for one in some if broker in one.known]
+        times = [found.since_ms if found.since_ms is not None else found.led_since_ms for found in known]
+        began = f" since {since(min(times), now_ms)}" if times else ""
+        parts.append(f"broker {broker} is {'out of sync' if broker in live else 'down'}{began}")
+    return f"{_acks(first, 'have', 'lack')}, because {together(parts)}"
+
+
+def _acks(one: Lacking, has: str, lacks: str) -> str:
+    if len(one.isr) >= one.min_isr:
+        return f"{lacks} in-sync replicas"
+    count = counted(len(one.isr), "in-sync replica")
+    return f"{has} {count}, min.insync.replicas is {one.min_isr}, so acks=all is refused"
+
+
+def _brokers(ids: Sequence[int]) -> str:
+    return f"broker{'s' if len(ids) > 1 else ''} {together([str(broker) for broker in ids])}"
+
+
+def _too_few_replicas(topics: dict[str, Any], least: dict[str, int]) -> list[Finding]:
+    found = {
+        name: factor
+        for name, topic in sorted(topics.items())
+        if (factor := min((len(p.replica_nodes) for p in topic.partitions), default=0)) < least.get(name, 1)
+    }
+    told = [
+        f"{name} has {counted(factor, 'replica')} and asks for {least[name]} in sync: acks=all can never succeed"
+        for name, factor in found.items()
+    ]
+    if not found:
+        return []
+    if len(found) == 1:
+        name, factor = next(iter(found.items()))
+        remedy = f"headrace configs set topic/{name} min.insync.replicas={max(1, factor)}, or give it more replicas"
+        return [Finding(_NAME, State.FAIL, told[0], remedy)]
+    return [
+        Finding(
+            _NAME,
+            State.FAIL,
+            f"{len(found)} topics ask for more in-sync replicas than they have replicas: acks=all can never succeed",
+            "give them more replicas, or lower min.insync.replicas (headrace configs set topic/NAME …) of each",
+            tuple(told),
+        )
+    ]
+
+
+async def _known(client: ClusterClient, rows: Sequence[dict[str, Any]]) -> dict[str, dict[int, OutOfSync]]:
+    """By partition and broker. Each leader is asked once, for all partitions that it leads."""
+    led: dict[int, dict[str, list[dict[str, int]]]] = {}
+    for row in rows:
+        if row["leader"] is not None:
+            topic, _, index = row["partition"].rpartition("-")
+            led.setdefault(row["leader"], {}).setdefault(topic, []).append({"partition_index": int(index)})
+    missing = {row["partition"]: row["missing"] for row in rows}
+    found: dict[str, dict[int, OutOfSync]] = {}
+    for leader, topics in led.items():
+        body = {"topics": [{"topic_name": name, "partitions": parts} for name, parts in topics.items()]}
+        try:
+            answer = await client.request(ApiKey.DESCRIBE_QUORUM, body, node=leader)
+        except (Fault, TimeoutError):
             continue
-        if state.last_caught_up_timestamp > 0:
-            told[broker] = f" since {since(int(state.last_caught_up_timestamp), now_ms)}"
-        else:
-            began = since(int(leader.last_fetch_timestamp), now_ms)
-            told[broker] = f" at least since broker {row['leader']} took the lead at {began}"
-        if state.log_end_offset >= 0:
-            told[broker] += f", {max(0, leader.log_end_offset - state.log_end_offset)} records behind"
-    return told
+        for topic in answer.topics if not answer.error_code else ():
+            for part in topic.partitions:
+                if not part.error_code:
+                    name = f"{topic.topic_name}-{part.partition_index}"
+                    found[name] = _out_of_sync(part, leader, missing[name])
+    return found
+
+
+def _out_of_sync(part: Any, leader: int, missing: Sequence[int]) -> dict[int, OutOfSync]:
+    states = {int(state.replica_id): state for state in (*part.current_voters, *part.observers)}
+    ahead = states[leader]
+    found = {}
+    for broker in missing:
+        state = states.get(broker)
+        if state is not None:
+            caught_up = int(state.last_caught_up_timestamp)
+            behind = max(0, ahead.log_end_offset - state.log_end_offset) if state.log_end_offset >= 0 else None
+            found[broker] = OutOfSync(caught_up if caught_up > 0 else None, int(ahead.last_fetch_timestamp), behind)
+    return found
 
 
 async def _min_isr(client: ClusterClient, names: list[str]) -> dict[str, int]:
