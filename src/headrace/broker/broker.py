@@ -103,7 +103,7 @@ class Broker:
         began = time.perf_counter()
         config = self.config
         self._loop = loop = asyncio.get_running_loop()
-        self.connections = Listeners(self._serve, connection_limits(config), loop)
+        self.connections = Listeners(self._serve, connection_limits(config), loop, self._hold_back)
         self.listeners = self._bind(resolve_listeners(config))
         self._opened.append("connections")
         self._claim = claim = claim_directories(config)
@@ -133,7 +133,6 @@ class Broker:
         self._failed_disks = disks = FailedDisks(self.parts.gateway, self.log_dirs.logs)
         member.membership.on_registered(lambda _: disks.tell())
         self.metrics = BrokerMetrics(self.parts, self.connections, self.log_dirs, view, member)
-        self.connections.hold_back = self.parts.metering.connected
         self.parts.start()
         self._housekeeping = Housekeeping(self.log_dirs, live, self.parts.replicated_up_to)
         await member.start(image)
@@ -142,6 +141,9 @@ class Broker:
         self.connections.start()
         self._housekeeping.start()
         log.info("broker %d started in %.0f ms", broker_id, (time.perf_counter() - began) * 1000)
+
+    def _hold_back(self, address: str, now_ms: int) -> int:
+        return self.parts.metering.connected(address, now_ms)
 
     def _serve(self, frame: memoryview, connection: Connection) -> Reply:
         return self.parts.dispatcher.serve(frame, connection)

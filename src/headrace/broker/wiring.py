@@ -80,6 +80,10 @@ def wire(
     # The lease is asked for by every append: without a hop through the member.
     lease_held = member.membership.lease_held
     reach = ControllerChannel(member.store, member.broker_id)
+    gateway = ControllerGateway(
+        member.controller, view, inter_broker, lambda: (member.broker_id, member.epoch), reach.open
+    )
+    full_disks = FullDisks(gateway)
     replication = Replication.for_broker(
         config(),
         log_dirs,
@@ -87,17 +91,13 @@ def wire(
         topic_log_config(config),
         listener=inter_broker,
         to_controller=reach.open,
+        when_no_room=full_disks.no_room_for,
         lease_held=lease_held,
     )
     partitions = replication.partitions
     partitions.registered_as(_NOT_REGISTERED)
     member.membership.on_registered(partitions.registered_as)
     config.subscribe(replication.settings_changed)
-    gateway = ControllerGateway(
-        member.controller, view, inter_broker, lambda: (member.broker_id, member.epoch), reach.open
-    )
-    full_disks = FullDisks(gateway)
-    partitions.when_no_room = full_disks.no_room_for
     peers = BrokerPeers(view, inter_broker)
     creation = TopicCreation(config, view, gateway)
     coordinators = Coordinators(config(), view, partitions, member.broker_id, gateway, creation, peers, member.catch_up)

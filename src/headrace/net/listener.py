@@ -46,7 +46,7 @@ class ConnectionLimits:
     backlog: int = 1024
 
 
-def _holds_back_nobody(host: str, now_ms: int) -> int:
+def _holds_back_none(host: str, now_ms: int) -> int:
     return 0
 
 
@@ -57,7 +57,15 @@ class CannotListen(Exception):
 class Listeners:
     """All listening sockets of a broker, and the connections that came in through them."""
 
-    def __init__(self, serve: Serve, limits: ConnectionLimits, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        serve: Serve,
+        limits: ConnectionLimits,
+        loop: asyncio.AbstractEventLoop,
+        hold_back: Callable[[str, int], int] = _holds_back_none,
+    ) -> None:
+        """`hold_back` is a quota on new connections: it takes the address and the time in ms, and gives how long a
+        connection that is too many is kept before it is closed."""
         self.limits = limits
         self.traffic = Traffic()
         self.pool = BufferPool()
@@ -67,8 +75,7 @@ class Listeners:
         self._per_ip: Counter[str] = Counter()
         self._sockets: dict[str, socket.socket] = {}
         self._sweep: asyncio.TimerHandle | None = None
-        # A quota on new connections: (address, now in ms) → how long one that is too many is kept before it is closed.
-        self.hold_back: Callable[[str, int], int] = _holds_back_nobody
+        self._hold_back = hold_back
 
     def bind(self, name: str, host: str, port: int) -> tuple[str, int]:
         """Binds one address without listening yet; gives the real host and port. Raises CannotListen."""
@@ -133,7 +140,7 @@ class Listeners:
             log.warning("%s:%d: refused, %s", *peer, refusal)
             sock.close()
             return
-        wait_ms = self.hold_back(host, time.time_ns() // 1_000_000)
+        wait_ms = self._hold_back(host, time.time_ns() // 1_000_000)
         if wait_ms:
             # Closed later rather than now: a client that reconnects at once would only come sooner.
             self.traffic.refused += 1

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
@@ -43,12 +42,12 @@ class ControllerIsrChanges:
         self,
         view: ClusterView,
         listener: str,
-        own: Callable[[], tuple[int, int]],
+        broker_id: int,
         connect: Connect,
     ) -> None:
         self._view = view
         self._listener = listener
-        self._own = own  # (broker id, broker epoch)
+        self._broker_id = broker_id
         self._connect = connect
         self._pending: dict[Partition, IsrProposal] = {}
         self._wanted = asyncio.Event()
@@ -103,7 +102,6 @@ class ControllerIsrChanges:
 
     async def _ask_controller(self, asked: dict[Partition, IsrProposal]) -> None:
         connection = await self._connected()
-        broker_id, broker_epoch = self._own()
         topics: dict[Any, list[dict[str, Any]]] = {}
         by_key: dict[tuple[Any, int], tuple[Partition, IsrProposal]] = {}
         for partition, proposal in asked.items():
@@ -118,8 +116,9 @@ class ControllerIsrChanges:
                 }
             )
         body = {
-            "broker_id": broker_id,
-            "broker_epoch": broker_epoch,
+            "broker_id": self._broker_id,
+            # All partitions of a broker have its registration.
+            "broker_epoch": next(iter(asked)).around.broker_epoch,
             "topics": [{"topic_id": topic_id, "partitions": items} for topic_id, items in topics.items()],
         }
         answer = await connection.request(ApiKey.ALTER_PARTITION, body, version=3, timeout=_TIMEOUT_S)
@@ -165,7 +164,7 @@ class ControllerIsrChanges:
         if self._connection is not None and not self._connection.closed and self._connected_to == address:
             return self._connection
         await self._disconnect()
-        self._connection = await self._connect(*address, client_id=f"broker-{self._own()[0]}-isr", timeout=_TIMEOUT_S)
+        self._connection = await self._connect(*address, client_id=f"broker-{self._broker_id}-isr", timeout=_TIMEOUT_S)
         self._connected_to = address
         return self._connection
 

@@ -61,11 +61,15 @@ class Logs(Protocol):
     def set_aside(self, topic: str, partition: int, reason: str, *, now_ms: int = 0) -> Path | None: ...
 
 
-class _NobodyToAsk:
-    """A broker alone has no followers, so nothing is ever asked."""
+class _NoController:
+    """A standalone broker has no followers, so it never proposes other in-sync replicas."""
 
     def ask(self, partition: Partition, proposal: IsrProposal) -> None:
         raise AssertionError(f"{partition}: a proposal without a controller to take it")
+
+
+def _ignore(replica: Replica) -> None:
+    """For tests whose disks are never full."""
 
 
 def _wall_ms() -> int:
@@ -90,6 +94,7 @@ class Partitions:
         log_config_for: LogConfigFor,
         *,
         isr_changes: IsrChanges | None = None,
+        when_no_room: Callable[[Replica], None] = _ignore,
         lease_held: Callable[[], bool] = lambda: True,
         max_lag_ms: int = DEFAULT_MAX_LAG_MS,
         serves_consumers_from_followers: bool = False,
@@ -106,8 +111,8 @@ class Partitions:
         self.wall_ms = wall_ms
         self.lease_held = lease_held
         self.throttles = Throttles(broker_id, lambda: self._applied, monotonic_ms)
-        self.isr_changes: IsrChanges = isr_changes or _NobodyToAsk()
-        self.when_no_room: Callable[[Replica], None] | None = None
+        self._isr_changes: IsrChanges = isr_changes or _NoController()
+        self._when_no_room = when_no_room
         self._logs = logs
         self._view = view
         self._log_config_for = log_config_for
@@ -170,8 +175,7 @@ class Partitions:
         return lambda: self._subscribers.remove(callback) if callback in self._subscribers else None
 
     def no_room_for(self, replica: Replica) -> None:
-        if self.when_no_room is not None:
-            self.when_no_room(replica)
+        self._when_no_room(replica)
 
     # ---- following the image --------------------------------------------------------------------------------------
 
@@ -349,7 +353,7 @@ class Partitions:
     # ---- what a partition asks of its surroundings ------------------------------------------------------------------
 
     def ask_for_isr(self, partition: Partition, proposal: IsrProposal) -> None:
-        self.isr_changes.ask(partition, proposal)
+        self._isr_changes.ask(partition, proposal)
 
     def preferred_replica(self, partition: Partition, offset: int, client_rack: str) -> int:
         """KIP-392, when `replica.selector.class` is set; otherwise the leader serves everyone."""

@@ -21,6 +21,7 @@ from headrace.replication.fetcher import FetchSettings
 from headrace.replication.fetchers import Fetchers
 from headrace.replication.isr_changes import ControllerIsrChanges
 from headrace.replication.partitions import LogConfigFor, Logs, Partitions
+from headrace.replication.replica import Replica
 from headrace.storage.log_config import LogConfig
 
 logger = logging.getLogger(__name__)
@@ -46,23 +47,23 @@ class Replication:
         *,
         listener: str,
         to_controller: Connect,
+        when_no_room: Callable[[Replica], None],
         lease_held: Callable[[], bool] = lambda: True,
     ) -> Replication:
         max_lag_ms = config.replica_lag_time_max_ms
+        isr_changes = ControllerIsrChanges(view, listener, config.broker_id, to_controller)
         partitions = Partitions(
             config.broker_id,
             logs,
             view,
             log_config_for,
+            isr_changes=isr_changes,
+            when_no_room=when_no_room,
             lease_held=lease_held,
             max_lag_ms=max_lag_ms,
             serves_consumers_from_followers=(config.replica_selector_class or "").endswith("RackAwareReplicaSelector"),
         )
         partitions.throttles.set_rates(config)
-        isr_changes = ControllerIsrChanges(
-            view, listener, lambda: (partitions.broker_id, partitions.broker_epoch), to_controller
-        )
-        partitions.isr_changes = isr_changes
         settings = FetchSettings(
             wait_max_ms=config.replica_fetch_wait_max_ms,
             min_bytes=config.replica_fetch_min_bytes,

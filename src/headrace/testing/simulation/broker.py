@@ -121,26 +121,25 @@ class SimulatedBroker:
             self.store, fallback_service(of_brokers(self), LISTENER), lambda: self.controller.is_active
         )
         self.controller.alongside(letters.run)
+        reach = ControllerChannel(self.store, self.id, connect)  # type: ignore[arg-type]
+        self.isr_changes = ControllerIsrChanges(self.view, LISTENER, self.id, reach.open)
         self.partitions = Partitions(
             self.id,
             self.logs,  # type: ignore[arg-type]
             self.view,
             self._log_config,
+            isr_changes=self.isr_changes,
             lease_held=self.member.lease_held,
             max_lag_ms=MAX_LAG_MS,
             serves_consumers_from_followers=self._reads_from_followers,
             monotonic_ms=lambda: int(loop.time() * rate_per_s),
             wall_ms=lambda: 0,
         )
-        own = self._own
-        reach = ControllerChannel(self.store, self.id, connect)  # type: ignore[arg-type]
-        self.isr_changes = ControllerIsrChanges(self.view, LISTENER, own, reach.open)
-        self.partitions.isr_changes = self.isr_changes
 
         async def open_channel(host: str, port: int, **_: Any) -> SimulatedChannel:
             return SimulatedChannel(await connect(host, port))
 
-        self.gateway = ControllerGateway(self.controller, self.view, LISTENER, own, reach.open)
+        self.gateway = ControllerGateway(self.controller, self.view, LISTENER, self._own, reach.open)
         self.fetchers = Fetchers(self.partitions, self.view, LISTENER, _FETCH, connect=open_channel)
         self._failed_disks = disks = FailedDisks(self.gateway, self.logs.logs)
         self.member.membership.on_registered(self.partitions.registered_as)
