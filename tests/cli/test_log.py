@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -70,9 +71,19 @@ def test_a_flipped_byte_is_named_and_cut(data: Path, byte: int) -> None:
     found = headrace_log("verify", str(data))
     assert found.returncode == 1
     assert f"{file} at byte {third}" in found.stdout
-    assert headrace_log("recover", str(data), "--yes").returncode == 0
+    before = contents(data)
+    tried = headrace_log("recover", str(data), "--dry-run", "-o", "json")
+    assert contents(data) == before
+    recovered = headrace_log("recover", str(data), "--yes", "-o", "json")
+    kept = re.compile(r"would be kept as a stray|kept in [^)]+")
+    assert kept.sub("KEPT", tried.stdout) == kept.sub("KEPT", recovered.stdout)
+    assert recovered.returncode == 0
     [row] = json.loads(headrace_log("verify", str(data), "-o", "json").stdout)
     assert (row["end_offset"], row["problems"]) == (6, [])
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
 def flipped(byte: int) -> Callable[[Path], None]:
@@ -132,7 +143,11 @@ def test_the_first_bad_byte_of_every_kind_of_file_is_named_and_repaired(
     assert dumped.exit_code == 1
     assert [found["byte"] for found in json.loads(dumped.stdout)["orders-0"]["problems"]] == [expected]
     assert f"PROBLEM {file}" in run.invoke(app, ["dump", str(partition), "-w", "all", "--records"]).stdout
+    before = contents(rich)
+    tried = run.invoke(app, ["recover", str(rich), "--dry-run", "-o", "json"])
+    assert contents(rich) == before
     recovered = run.invoke(app, ["recover", str(partition), "--yes", "-o", "json"])
+    assert tried.stdout == recovered.stdout
     [row] = json.loads(recovered.stdout)
     assert file.name in row["cut" if section == "batches" else "made_anew"]
     assert run.invoke(app, ["verify", str(rich)]).exit_code == 0

@@ -27,7 +27,7 @@ def test_a_topic_is_created_listed_grown_and_deleted(headrace: Run) -> None:
 def test_a_dangerous_command_asks_and_no_changes_nothing(headrace: Run, topic: str) -> None:
     refused = headrace("topics", "rm", topic, stdin="n\n")
     assert refused.code == 1
-    assert "for good?" in refused.out
+    assert "for good?" in refused.err
     assert "would delete" in headrace("topics", "rm", topic, "--dry-run").out
     assert topic in headrace("topics", "ls").out
 

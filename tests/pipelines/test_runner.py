@@ -142,15 +142,15 @@ def test_a_stopped_flow_is_moved_and_a_stretch_replayed(spark: Any, headrace: Cl
     spec = made("moved", copy_flow(source, target))
     run_once(spec, spark)
     said: list[str] = []
-    reset(spec, f'{{"{source}":{{"0":2}}}}', flow="copied", bootstrap=None, report=said.append)
-    assert said == [f'copied: now at [{{"{source}": {{"0": 2}}}}]']
+    moved = reset(spec, f'{{"{source}":{{"0":2}}}}', flow="copied", bootstrap=None)
+    assert moved == {"copied": [{source: {"0": 2}}]}
     run_once(spec, spark)
     assert values_of(headrace, target) == {b"A": 1, b"B": 1, b"C": 2, b"D": 2}
     begin, end = f'{{"{source}":{{"0":1}}}}', f'{{"{source}":{{"0":3}}}}'
     rows = replay(spec, spark, flow="copied", begin=begin, end=end, bootstrap=None, report=said.append)
     assert rows == 2
     assert values_of(headrace, target) == {b"A": 1, b"B": 2, b"C": 3, b"D": 2}
-    reset(spec, "latest", flow=None, bootstrap=None, report=said.append)
+    reset(spec, "latest", flow=None, bootstrap=None)
     run_once(spec, spark)
     assert values_of(headrace, target) == {b"A": 1, b"B": 2, b"C": 3, b"D": 2}
 
@@ -175,7 +175,7 @@ def counted():
         PlanChanged, match=r"stateful operators .* changed .*headrace pipeline reset DIR --flow counted"
     ):
         run_once(made("changed", counting("'value', 'partition'")), spark)
-    reset(spec, "earliest", flow="counted", bootstrap=None, report=lambda _: None)
+    reset(spec, "earliest", flow="counted", bootstrap=None)
     run_once(made("changed", counting("'value', 'partition'")), spark)
 
 
@@ -188,7 +188,7 @@ def test_a_running_pipeline_follows_new_records_and_stops_when_asked(spark: Any,
     watcher.start()
     try:
         with pytest.raises(PipelineError, match="stop it first"):
-            reset(spec, "latest", flow=None, bootstrap=None, report=lambda _: None)
+            reset(spec, "latest", flow=None, bootstrap=None)
         fill(headrace, source, b"late")
         wait_for(lambda: b"LATE" in values_of(headrace, target), "the record in the target topic")
     finally:

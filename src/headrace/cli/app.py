@@ -55,6 +55,17 @@ class LazyCommands(TyperGroup):
             return super().invoke(ctx)
         raise typer.Exit(0)
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """A misspelled command is answered with the nearest one, Kafka's tools included."""
+        known = self.list_commands(ctx)
+        if args and not args[0].startswith("-") and args[0] not in known:
+            from headrace.cli.kafka import TOOLS
+            from headrace.cli.spelling import nearest
+
+            meant = f" Did you mean 'kafka {args[0]}'?" if args[0] in TOOLS else nearest(args[0], known)
+            ctx.fail(f"No such command {args[0]!r}.{meant}")
+        return super().resolve_command(ctx, args)
+
     def get_command(self, ctx: object, cmd_name: str):  # type: ignore[no-untyped-def]
         if cmd_name in COMMANDS:
             command = load(cmd_name)
@@ -93,8 +104,18 @@ app = typer.Typer(
 )
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        version()
+        raise typer.Exit(0)
+
+
 @app.callback()
-def root() -> None:
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", "-V", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
     """Headrace: a Kafka-compatible streaming platform whose data pipelines run on Spark."""
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from headrace.cli.changes import Row, report, verb
 from headrace.cli.connecting import (
     Bootstrap,
     DryRun,
@@ -134,6 +135,7 @@ def set_(
     dry_run: DryRun = False,
     yes: Yes = False,
     bootstrap: Bootstrap = None,
+    output: Output = Format.TABLE,
     timeout: Timeout = 10.0,
 ) -> None:
     """Set keys; the others stay. Asks before it changes brokers.
@@ -142,7 +144,7 @@ def set_(
     """
     wanted = key_values(settings, "setting")
     changes = [{"name": name, "config_operation": SET, "value": value} for name, value in wanted.items()]
-    _alter(resource, changes, bootstrap, timeout, dry_run=dry_run, yes=yes)
+    _alter(resource, changes, bootstrap, timeout, output, dry_run=dry_run, yes=yes)
 
 
 @app.command()
@@ -152,6 +154,7 @@ def unset(
     dry_run: DryRun = False,
     yes: Yes = False,
     bootstrap: Bootstrap = None,
+    output: Output = Format.TABLE,
     timeout: Timeout = 10.0,
 ) -> None:
     """Return keys to their defaults.
@@ -159,13 +162,20 @@ def unset(
     $ headrace configs unset topic/orders retention.ms
     """
     changes = [{"name": name, "config_operation": DELETE, "value": None} for name in names]
-    _alter(resource, changes, bootstrap, timeout, dry_run=dry_run, yes=yes)
+    _alter(resource, changes, bootstrap, timeout, output, dry_run=dry_run, yes=yes)
 
 
 def _alter(
-    text: str, changes: list[dict[str, Any]], bootstrap: str | None, timeout: float, *, dry_run: bool, yes: bool
+    text: str,
+    changes: list[dict[str, Any]],
+    bootstrap: str | None,
+    timeout: float,
+    output: Format,
+    *,
+    dry_run: bool,
+    yes: bool,
 ) -> None:
-    async def action(client: ClusterClient) -> None:
+    async def action(client: ClusterClient) -> list[dict[str, Any]]:
         before = {str(entry.name): entry.value for entry in await _entries(client, text)}
         resource, node = await _resource(client, text)
         if text.startswith("broker/") and not dry_run:
@@ -173,17 +183,26 @@ def _alter(
         body = {"resources": [{**resource, "configs": changes}], "validate_only": dry_run}
         result = (await client.request(ApiKey.INCREMENTAL_ALTER_CONFIGS, body, node=node)).responses[0]
         check_answer(result, text)
-        for change in changes:
-            new = "its default" if change["config_operation"] == DELETE else change["value"]
-            verb = "would change" if dry_run else "changed"
-            typer.echo(f"{verb} {change['name']} of {text}: {before.get(change['name'])} → {new}")
+        return [
+            {
+                "resource": text, "name": change["name"], "from": before.get(change["name"]), "to": change["value"],
+                "done": not dry_run,
+            }
+            for change in changes
+        ]  # fmt: skip
 
-    connected(bootstrap, action, timeout=timeout)
+    report(connected(bootstrap, action, timeout=timeout), output, _change)
+
+
+def _change(row: Row) -> str:
+    new = "its default" if row["to"] is None else row["to"]
+    return f"{verb(row, 'changed', 'change')} {row['name']} of {row['resource']}: {row['from']} → {new}"
 
 
 @app.command()
 def init(
     directory: Annotated[Path, typer.Argument(help="Directory for the files. It is created if it does not exist.")],
+    output: Output = Format.TABLE,
 ) -> None:
     """Write the default configuration files of a broker, ZooKeeper, a producer and a consumer, to edit them.
 
@@ -199,4 +218,4 @@ def init(
     directory.mkdir(parents=True, exist_ok=True)
     for path, file in targets.items():
         path.write_bytes(file.read_bytes())
-        typer.echo(f"wrote {path}")
+    report([{"file": str(path), "done": True} for path in targets], output, lambda row: f"wrote {row['file']}")

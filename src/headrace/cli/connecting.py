@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Any, Final, TypeVar
 
@@ -127,14 +128,25 @@ async def existing_topics(client: ClusterClient, names: Sequence[str] | None) ->
     return [known[name] for name in sorted(names or known)]
 
 
-def sure(question: str, yes: bool) -> None:
-    """Asks unless `--yes` was given; "no" ends the command with exit code 1."""
+def sure(question: str, yes: bool, facts: Sequence[str] = ()) -> None:
+    """Asks unless `--yes` was given, after the facts that matter; "no" ends the command with exit code 1."""
     if yes:
         return
+    for fact in facts:
+        print(fact, file=sys.stderr)
+    if typed(f"{question} [y/N]: ").lower() not in ("y", "yes"):
+        raise typer.Abort()
+
+
+def typed(question: str) -> str:
+    """The answer of the person at the terminal. Asked on standard error: standard output is for the result."""
+    print(question, end="", file=sys.stderr, flush=True)
     # asyncio keeps the first Ctrl-C for its tasks, but nobody runs while a question waits for its answer.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        typer.confirm(question, abort=True)
+        return sys.stdin.readline().strip()
+    except KeyboardInterrupt:
+        raise typer.Abort() from None
     finally:
         signal.signal(signal.SIGINT, before)
 

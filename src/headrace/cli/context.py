@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from headrace.cli.changes import report_one
 from headrace.cli.connecting import Failed, Output, Yes, sure
 from headrace.cli.contexts import load, save
 from headrace.cli.output import Format, show
@@ -39,7 +40,11 @@ def ls(output: Output = Format.TABLE) -> None:
 
 
 @app.command()
-def add(name: Name, bootstrap: Annotated[str, typer.Argument(help="host:port,host:port")]) -> None:
+def add(
+    name: Name,
+    bootstrap: Annotated[str, typer.Argument(help="host:port,host:port")],
+    output: Output = Format.TABLE,
+) -> None:
     """Add a context, or change its address. The first one becomes the current one.
 
     $ headrace context add local 127.0.0.1:9092
@@ -54,11 +59,12 @@ def add(name: Name, bootstrap: Annotated[str, typer.Argument(help="host:port,hos
     contexts.addresses[name] = bootstrap
     contexts.current = contexts.current or name
     save(contexts)
-    typer.echo(f"{name} is {bootstrap}")
+    row = {"name": name, "bootstrap": bootstrap, "current": contexts.current == name, "done": True}
+    report_one(row, output, f"{name} is {bootstrap}")
 
 
 @app.command()
-def use(name: Name) -> None:
+def use(name: Name, output: Output = Format.TABLE) -> None:
     """Make a context the current one.
 
     $ headrace context use local
@@ -68,11 +74,12 @@ def use(name: Name) -> None:
         raise Failed(f"context {name!r} does not exist.{nearest(name, contexts.addresses)}")
     contexts.current = name
     save(contexts)
-    typer.echo(f"now using {name} ({contexts.addresses[name]})")
+    row = {"name": name, "bootstrap": contexts.addresses[name], "current": True, "done": True}
+    report_one(row, output, f"now using {name} ({row['bootstrap']})")
 
 
 @app.command()
-def rm(name: Name, yes: Yes = False) -> None:
+def rm(name: Name, yes: Yes = False, output: Output = Format.TABLE) -> None:
     """Forget a context. The cluster itself is not touched.
 
     $ headrace context rm local --yes
@@ -81,7 +88,8 @@ def rm(name: Name, yes: Yes = False) -> None:
     if name not in contexts.addresses:
         raise Failed(f"context {name!r} does not exist.{nearest(name, contexts.addresses)}")
     sure(f"Forget the context {name} ({contexts.addresses[name]})?", yes)
-    del contexts.addresses[name]
+    row = {"name": name, "bootstrap": contexts.addresses.pop(name), "current": False, "done": True}
     if contexts.current == name:
         contexts.current = None
     save(contexts)
+    report_one(row, output, f"forgot {name} ({row['bootstrap']})")

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from headrace.cli.changes import report_one, verb
 from headrace.cli.connecting import (
     Bootstrap,
     DryRun,
@@ -228,9 +229,8 @@ def reset(
             for p in partitions
         ]  # fmt: skip
         if not dry_run:
-            if not yes:
-                show(rows, Format.TABLE)
-            sure(f"Move {group} to these positions?", yes)
+            facts = [f"{row['partition']}: {row['from']} → {row['to']}" for row in rows]
+            sure(f"Move {group} to these positions?", yes, facts)
             await move_positions(client, known, targets)
         return rows
 
@@ -248,22 +248,35 @@ async def _to_move(client: ClusterClient, name: str, topics: list[str] | None) -
 
 
 @app.command()
-def rm(group: Group, dry_run: DryRun = False, yes: Yes = False, bootstrap: Bootstrap = None) -> None:
+def rm(
+    group: Group,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    bootstrap: Bootstrap = None,
+    output: Output = Format.TABLE,
+    timeout: Timeout = 10.0,
+) -> None:
     """Delete a group and its positions. It must have no running members.
 
     $ headrace groups rm billing --yes
     """
 
-    async def action(client: ClusterClient) -> None:
+    async def action(client: ClusterClient) -> dict[str, Any]:
         positions = await positions_of(client, await find_group(client, group))
-        typer.echo(f"{'would delete' if dry_run else 'deleting'} group {group} with {len(positions)} positions")
+        row = {"group": group, "positions": len(positions), "done": False}
         if dry_run:
-            return
-        sure(f"Delete the group {group} for good?", yes)
+            return row
+        sure(f"Delete the group {group} for good?", yes, [_deletion(row)])
         answer = await client.to_coordinator(group, ApiKey.DELETE_GROUPS, {"groups_names": [group]})
         check_answer(answer.results[0], f"group {group}")
+        return {**row, "done": True}
 
-    connected(bootstrap, action)
+    row = connected(bootstrap, action, timeout=timeout)
+    report_one(row, output, _deletion(row))
+
+
+def _deletion(row: Row) -> str:
+    return f"{verb(row, 'deleted', 'delete')} group {row['group']} with {counted(row['positions'], 'position')}"
 
 
 app.command("list", hidden=True)(ls)

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.connecting import Failed
+from headrace.cli.connecting import Failed, sure
+from headrace.cli.log_copies import copies
 from headrace.cli.log_standalone import standalone
 from headrace.cli.log_strays import app as strays_app
 from headrace.cli.output import Format, show, show_one, size_text
 from headrace.kernel.errors import Fault
 from headrace.kernel.ids import uuid_to_text
+from headrace.kernel.plurals import counted
 from headrace.records.batch import BatchView
 from headrace.records.reader import read_records
 from headrace.storage.dirs.checkpoints import LEADER_EPOCH_FILE, CorruptFile, read_topic_id
@@ -113,19 +115,29 @@ def verify(directory: Directory, output: Output = Format.TABLE) -> None:
     if output is Format.TABLE:
         for problem in problems:
             typer.echo(f"PROBLEM {problem}")
-        typer.echo(f"{len(rows)} partitions, {len(problems)} problems")
+        typer.echo(f"{counted(len(rows), 'partition')}, {counted(len(problems), 'problem')}")
     raise typer.Exit(1 if problems else 0)
 
 
 @app.command()
 def recover(
     directory: Directory,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Recover a copy and show what would be cut; change nothing. Each partition is copied to the temporary "
+            "directory (TMPDIR), one at a time.",
+        ),
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     output: Output = Format.TABLE,
 ) -> None:
     """Do what a broker does after a crash: cut at the first bad byte, rebuild the rest. The broker must be stopped.
 
     What is cut is kept, unless it is a torn last batch: headrace log strays ls.
+
+    $ headrace log recover data --dry-run
 
     $ headrace log recover data/orders-0 --yes
     """
@@ -134,11 +146,11 @@ def recover(
     from headrace.storage.recovery.recovery import open_log
 
     partitions = _partitions(directory)
-    _refuse_if_in_use({partition.parent for partition in partitions})
-    if not yes:
-        typer.confirm(f"Cut and rebuild {len(partitions)} partitions under {directory}?", abort=True)
+    if not dry_run:
+        _refuse_if_in_use({partition.parent for partition in partitions})
+        sure(f"Cut and rebuild {counted(len(partitions), 'partition')} under {directory}?", yes)
     rows = []
-    for path in partitions:
+    for path in copies(partitions) if dry_run else partitions:
         name = partition_of_directory(path.name)
         if name is None:
             raise Failed(f"{path.name} is a stray, which is not recovered: headrace log strays restore brings it back")
@@ -146,7 +158,7 @@ def recover(
         damages: list[Damage] = []
         log = open_log(path, name, LogConfig(), clean=False, now_ms=_now_ms(), on_damage=damages.append)
         log.close()
-        cut = "; ".join(_cut_text(damage) for damage in damages)
+        cut = "; ".join(_cut_text(damage, dry_run=dry_run) for damage in damages)
         row = {"partition": path.name, "first_offset": log.log_start_offset, "end_offset": log.log_end_offset}
         hints = [problem for problem in found if problem.path.suffix != LOG_SUFFIX]
         made_anew = "; ".join(f"{p.path.name} at byte {p.position}: {p.what}" for p in hints)
@@ -158,8 +170,11 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _cut_text(damage: Damage) -> str:
-    kept = "a torn last batch" if damage.kept is None else f"kept in {damage.kept.name}"
+def _cut_text(damage: Damage, *, dry_run: bool) -> str:
+    if damage.kept is None:
+        kept = "a torn last batch"
+    else:
+        kept = "would be kept as a stray" if dry_run else f"kept in {damage.kept.name}"
     return f"{damage.path.name} from byte {damage.position}: {damage.reason} ({damage.size_bytes} bytes, {kept})"
 
 

@@ -8,9 +8,11 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from headrace.cli.connecting import DryRun, Failed, Output, Yes, sure
+from headrace.cli.changes import report_one
+from headrace.cli.connecting import DryRun, Failed, Output, Yes, sure, typed
 from headrace.cli.output import Format, show, show_one, size_text
 from headrace.kernel.ids import uuid_to_text
+from headrace.kernel.plurals import counted
 from headrace.storage.dirs.log_dir import LogDir
 from headrace.storage.dirs.restoration import destination
 from headrace.storage.dirs.restoration import restore as restore_stray
@@ -64,7 +66,9 @@ def restore(
     try:
         place = destination(stray, to)
         first, end = stray.offsets()
-        what = f"{stray.count_records()} records (offsets {first} to {end - 1}) of {stray.path.name} to {place}"
+        what = (
+            f"{counted(stray.count_records(), 'record')} (offsets {first} to {end - 1}) of {stray.path.name} to {place}"
+        )
         typer.echo(f"{'would restore' if dry_run else 'restoring'} {what}", err=True)
         if dry_run:
             return
@@ -84,22 +88,22 @@ def restore(
 
 
 @app.command()
-def rm(directory: LogDirectory, name: Name, yes: Yes = False) -> None:
+def rm(directory: LogDirectory, name: Name, yes: Yes = False, output: Output = Format.TABLE) -> None:
     """Delete a stray with its records for good. Asks for its name. The broker may run.
 
     $ headrace log strays rm data payments-0 --yes
     """
     stray = _named(directory, name)
     full = stray.path.name
-    what = (
-        f"{full}: {stray.count_records()} records of {stray.topic}-{stray.partition}, {size_text(stray.size_bytes())}"
-    )
+    records, size_bytes = stray.count_records(), stray.size_bytes()
+    what = f"{full}: {counted(records, 'record')} of {stray.topic}-{stray.partition}, {size_text(size_bytes)}"
     if not yes:
-        typer.echo(f"This deletes {what} for good.")
-        if typer.prompt("Type the full name of the stray to delete it") != full:
+        typer.echo(f"This deletes {what} for good.", err=True)
+        if typed("Type the full name of the stray to delete it: ") != full:
             raise Failed(f"{full} is kept: the name that was typed is another")
     remove_stray(stray)
-    typer.echo(f"deleted {what}")
+    row = {"name": full, "topic": stray.topic, "partition": stray.partition, "records": records, "size": size_bytes}
+    report_one({**row, "done": True}, output, f"deleted {what}")
 
 
 def _named(directory: Path, name: str) -> Stray:

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
+from headrace.cli.changes import Row, report, report_one
 from headrace.cli.connecting import Bootstrap, Output, bootstrap_address
 from headrace.cli.output import Format, show
 from headrace.cli.pipeline_options import (
@@ -28,6 +29,7 @@ from headrace.cli.pipeline_options import (
     say,
     security_for,
 )
+from headrace.kernel.plurals import counted
 
 app = typer.Typer(no_args_is_help=True, help="Data pipelines on Spark.")
 dlq = typer.Typer(no_args_is_help=True, help="Dead letters: rows that could not be read.")
@@ -38,6 +40,7 @@ app.add_typer(dlq, name="dlq")
 def init(
     directory: Annotated[Path, typer.Argument(help="The new directory.", metavar="DIR")],
     template: Annotated[str, typer.Option(help="copy, json, lake or wordcount.")] = "copy",
+    output: Output = Format.TABLE,
 ) -> None:
     """Write a new pipeline that runs as it is.
 
@@ -46,9 +49,10 @@ def init(
     from headrace.pipelines.templates import init as write
 
     with one_sentence():
-        for file in write(directory, template):
-            typer.echo(file)
-    typer.echo(f"Run it with: headrace pipeline run {directory}")
+        rows = [{"file": str(file), "done": True} for file in write(directory, template)]
+    report(rows, output, lambda row: str(row["file"]))
+    if output is Format.TABLE:
+        typer.echo(f"Run it with: headrace pipeline run {directory}")
 
 
 @app.command()
@@ -97,6 +101,7 @@ def check(
     bootstrap: Bootstrap = None,
     command_config: CommandConfig = None,
     backend: BackendName = None,
+    output: Output = Format.TABLE,
 ) -> None:
     """Analyse every flow without starting any.
 
@@ -109,17 +114,30 @@ def check(
         spec = pipeline_spec(directory, settings, bootstrap, command_config)
         spec, spark = pipeline_session(spec, backend, None, say)
         try:
-            for item in pipeline_run(directory, spec, spark, once=True, report=say).resolve():
-                columns = ", ".join(
-                    f"{field.name} {field.dataType.simpleString()}" for field in item.frame.schema.fields
-                )
-                typer.echo(f"{item.flow.name} → {item.target.name}: {columns}")
+            rows = [
+                {
+                    "flow": item.flow.name,
+                    "target": item.target.name,
+                    "columns": {field.name: field.dataType.simpleString() for field in item.frame.schema.fields},
+                }
+                for item in pipeline_run(directory, spec, spark, once=True, report=say).resolve()
+            ]
         finally:
             spark.stop()
+    if output is not Format.TABLE:
+        show(rows, output)
+        return
+    for row in rows:
+        columns = ", ".join(f"{name} {kind}" for name, kind in row["columns"].items())
+        typer.echo(f"{row['flow']} → {row['target']}: {columns}")
 
 
 @app.command()
-def stop(directory: Directory, timeout: Annotated[float, typer.Option(help="Seconds to wait.")] = 60.0) -> None:
+def stop(
+    directory: Directory,
+    timeout: Annotated[float, typer.Option(help="Seconds to wait.")] = 60.0,
+    output: Output = Format.TABLE,
+) -> None:
     """Stop a pipeline that runs on this machine, after its batch.
 
     $ headrace pipeline stop shout
@@ -145,7 +163,8 @@ def stop(directory: Directory, timeout: Annotated[float, typer.Option(help="Seco
             if time.monotonic() > deadline:
                 raise PipelineError(f"process {holder.pid} has not stopped within {timeout:g} s")
             time.sleep(0.1)
-    typer.echo(f"pipeline {spec.name} stopped")
+    row = {"pipeline": spec.name, "process": holder.pid, "done": True}
+    report_one(row, output, f"pipeline {spec.name} stopped")
 
 
 @app.command()
@@ -156,6 +175,7 @@ def reset(
     settings: Settings = None,
     bootstrap: Bootstrap = None,
     command_config: CommandConfig = None,
+    output: Output = Format.TABLE,
 ) -> None:
     """Move a stopped pipeline to other offsets.
 
@@ -165,7 +185,14 @@ def reset(
         from headrace.pipelines.moving import reset as move
 
         spec = pipeline_spec(directory, settings, bootstrap, command_config)
-        move(spec, to, flow=flow, bootstrap=spec.bootstrap, report=typer.echo)
+        moved = move(spec, to, flow=flow, bootstrap=spec.bootstrap)
+    report([{"flow": name, "offsets": offsets, "done": True} for name, offsets in moved.items()], output, _moved)
+
+
+def _moved(row: Row) -> str:
+    if row["offsets"] is None:
+        return f"{row['flow']}: forgotten; it begins at its own startingOffsets"
+    return f"{row['flow']}: now at {json.dumps(row['offsets'])}"
 
 
 @app.command()
@@ -179,6 +206,7 @@ def replay(
     command_config: CommandConfig = None,
     master: Master = None,
     backend: BackendName = None,
+    output: Output = Format.TABLE,
 ) -> None:
     """Run one flow again over a stretch of the past; its own position stays.
 
@@ -199,7 +227,7 @@ def replay(
             rows = run_again(spec, spark, flow=flow, begin=begin, end=end, bootstrap=spec.bootstrap, report=say)
         finally:
             spark.stop()
-    typer.echo(f"{flow}: {rows} rows replayed")
+    report_one({"flow": flow, "rows": rows, "done": True}, output, f"{flow}: {counted(rows, 'row')} replayed")
 
 
 @app.command("ls")
@@ -276,7 +304,7 @@ def status(
 
 
 @app.command()
-def jars() -> None:
+def jars(output: Output = Format.TABLE) -> None:
     """Fetch Spark's own Kafka connector (four jars, through Maven) into the cache, and print their paths.
 
     $ headrace pipeline jars
@@ -284,8 +312,8 @@ def jars() -> None:
     with one_sentence():
         from headrace.pipelines.connector_jars import fetch_jars
 
-        for jar in fetch_jars(report=say):
-            typer.echo(jar)
+        rows = [{"file": str(jar)} for jar in fetch_jars(report=say)]
+    report(rows, output, lambda row: str(row["file"]))
 
 
 @dlq.command("ls")
@@ -311,6 +339,7 @@ def retry(
     topic: Annotated[str, typer.Argument(help="The topic, with or without .dlq.")],
     bootstrap: Bootstrap = None,
     command_config: CommandConfig = None,
+    output: Output = Format.TABLE,
 ) -> None:
     """Send the waiting dead letters back to the topics they came from, each once.
 
@@ -320,4 +349,5 @@ def retry(
         from headrace.pipelines.dlq import retry_dead_letters
 
         with cluster_client(bootstrap, command_config) as client:
-            typer.echo(f"{retry_dead_letters(client, topic)} sent back")
+            sent = retry_dead_letters(client, topic)
+    report_one({"topic": topic, "records": sent, "done": True}, output, f"{counted(sent, 'record')} sent back")

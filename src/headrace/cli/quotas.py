@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from headrace.cli.changes import Row, report, verb
 from headrace.cli.connecting import (
     Bootstrap,
     DryRun,
@@ -71,6 +72,7 @@ def set_(
     quotas: Annotated[list[str], typer.Argument(help="producer_byte_rate=1048576 …")],
     dry_run: DryRun = False,
     bootstrap: Bootstrap = None,
+    output: Output = Format.TABLE,
     timeout: Timeout = 10.0,
 ) -> None:
     """Set quotas of an entity.
@@ -83,7 +85,7 @@ def set_(
             operations.append({"key": name, "value": float(value), "remove": False})
         except ValueError as error:
             raise typer.BadParameter(f"{name}={value!r}: must be a number") from error
-    _alter(entity, operations, bootstrap, timeout, dry_run)
+    _alter(entity, operations, bootstrap, timeout, output, dry_run=dry_run)
 
 
 @app.command()
@@ -92,29 +94,49 @@ def unset(
     quotas: Annotated[list[str], typer.Argument(help="Names of quotas to remove.")],
     dry_run: DryRun = False,
     bootstrap: Bootstrap = None,
+    output: Output = Format.TABLE,
     timeout: Timeout = 10.0,
 ) -> None:
     """Remove quotas of an entity.
 
     $ headrace quotas unset client-id/loader producer_byte_rate
     """
-    _alter(entity, [{"key": q, "value": 0.0, "remove": True} for q in quotas], bootstrap, timeout, dry_run)
+    operations = [{"key": quota, "value": 0.0, "remove": True} for quota in quotas]
+    _alter(entity, operations, bootstrap, timeout, output, dry_run=dry_run)
 
 
-def _alter(entity: str, operations: list[dict[str, Any]], bootstrap: str | None, timeout: float, dry: bool) -> None:
+def _alter(
+    entity: str,
+    operations: list[dict[str, Any]],
+    bootstrap: str | None,
+    timeout: float,
+    output: Format,
+    *,
+    dry_run: bool,
+) -> None:
     parts = parse_entity(entity)
     for operation in operations:
         if operation["key"] not in KEYS:
             raise Failed(f"there is no quota {operation['key']!r}.{nearest(operation['key'], KEYS)}")
 
     async def action(client: ClusterClient) -> None:
-        body = {"entries": [{"entity": parts, "ops": operations}], "validate_only": dry}
+        body = {"entries": [{"entity": parts, "ops": operations}], "validate_only": dry_run}
         check_answer((await client.to_controller(ApiKey.ALTER_CLIENT_QUOTAS, body)).entries[0], entity)
 
     connected(bootstrap, action, timeout=timeout)
-    for operation in operations:
-        new = "no limit" if operation["remove"] else f"{operation['value']:g}"
-        typer.echo(f"{'would set' if dry else 'set'} {operation['key']} of {entity} to {new}")
+    rows = [
+        {
+            "entity": entity, "quota": operation["key"], "value": None if operation["remove"] else operation["value"],
+            "done": not dry_run,
+        }
+        for operation in operations
+    ]  # fmt: skip
+    report(rows, output, _change)
+
+
+def _change(row: Row) -> str:
+    limit = "no limit" if row["value"] is None else f"{row['value']:g}"
+    return f"{verb(row, 'set', 'set')} {row['quota']} of {row['entity']} to {limit}"
 
 
 app.command("list", hidden=True)(ls)

@@ -30,6 +30,10 @@ Runs one broker in the foreground.
   --quiet             warnings and errors only"""
 
 
+_WITH_VALUE: Final = ("--set", "--override", "--data", "--listen")
+_OPTIONS: Final = (*_WITH_VALUE, "--quiet", "--help")
+
+
 class UsageError(Exception):
     pass
 
@@ -51,7 +55,7 @@ def parse_arguments(arguments: Sequence[str]) -> Arguments:
     while left:
         word = left.pop(0)
         name, has_value, value = word.partition("=") if word.startswith("--") else (word, "", "")
-        if name in ("--set", "--override", "--data", "--listen"):
+        if name in _WITH_VALUE:
             if not has_value:
                 if not left:
                     raise UsageError(f"{name} needs a value")
@@ -68,7 +72,9 @@ def parse_arguments(arguments: Sequence[str]) -> Arguments:
         elif word == "--quiet":
             quiet = True
         elif word.startswith("-"):
-            raise UsageError(f"{word}: no such option")
+            from headrace.cli.spelling import nearest
+
+            raise UsageError(f"{word}: no such option.{nearest(name, _OPTIONS)}")
         elif file is None:
             file = word
         else:

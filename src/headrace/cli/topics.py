@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from headrace.cli.changes import Row, report, report_one, verb
 from headrace.cli.connecting import (
     Bootstrap,
     DryRun,
@@ -31,6 +32,7 @@ from headrace.client.cluster_client import ClusterClient
 from headrace.client.offsets import LATEST, list_offsets
 from headrace.kernel.errors import Fault
 from headrace.kernel.ids import INTERNAL_TOPICS, TopicPartition
+from headrace.kernel.plurals import counted
 from headrace.wire.apis import ApiKey
 
 TIMEOUT_MS: Final = 30_000
@@ -87,6 +89,7 @@ def create(
     if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="An existing one is fine.")] = False,
     dry_run: DryRun = False,
     bootstrap: Bootstrap = None,
+    output: Output = Format.TABLE,
     timeout: Timeout = 30.0,
 ) -> None:
     """Create a topic; what is not given the broker's defaults decide.
@@ -99,22 +102,29 @@ def create(
         "assignments": [], "configs": settings,
     }  # fmt: skip
 
-    async def action(client: ClusterClient) -> str:
+    async def action(client: ClusterClient) -> dict[str, Any]:
         known = (await client.refresh(None)).topics
         if name in known:
-            if if_not_exists:
-                return f"topic {name} exists already"
-            raise Failed(f"topic {name!r} exists already, with {len(known[name].partitions)} partitions")
+            count = len(known[name].partitions)
+            if not if_not_exists:
+                raise Failed(f"topic {name!r} exists already, with {counted(count, 'partition')}")
+            replicas = max((len(p.replica_nodes) for p in known[name].partitions), default=0)
+            return {"topic": name, "partitions": count, "replication_factor": replicas, "existed": True, "done": False}
         body = {"topics": [topic], "timeout": TIMEOUT_MS, "validate_only": dry_run}
         result = (await client.to_controller(ApiKey.CREATE_TOPICS, body)).topics[0]
         check_answer(result, f"topic {name}")
-        count, factor = (
-            getattr(result, "num_partitions", partitions),
-            getattr(result, "replication_factor", replication),
-        )
-        return f"{'would create' if dry_run else 'created'} topic {name}: {count} partitions x {factor} replicas"
+        return {
+            "topic": name,
+            "partitions": getattr(result, "num_partitions", partitions),
+            "replication_factor": getattr(result, "replication_factor", replication),
+            "existed": False,
+            "done": not dry_run,
+        }
 
-    typer.echo(connected(bootstrap, action, timeout=timeout))
+    row = connected(bootstrap, action, timeout=timeout)
+    size = f"{counted(row['partitions'], 'partition')} x {counted(row['replication_factor'], 'replica')}"
+    did = f"{verb(row, 'created', 'create')} topic {name}: {size}"
+    report_one(row, output, f"topic {name} exists already: {size}" if row["existed"] else did)
 
 
 @app.command()
@@ -124,6 +134,7 @@ def grow(
     dry_run: DryRun = False,
     yes: Yes = False,
     bootstrap: Bootstrap = None,
+    output: Output = Format.TABLE,
     timeout: Timeout = 30.0,
 ) -> None:
     """Add partitions. Keys then go to other partitions than before, which is why it asks.
@@ -131,18 +142,19 @@ def grow(
     $ headrace topics grow orders -p 8 --yes
     """
 
-    async def action(client: ClusterClient) -> str:
+    async def action(client: ClusterClient) -> dict[str, Any]:
         now = len((await existing_topics(client, [topic]))[0].partitions)
         if partitions <= now:
-            raise Failed(f"topic {topic!r} has {now} partitions: it can only grow")
+            raise Failed(f"topic {topic!r} has {counted(now, 'partition')}: it can only grow")
         if not dry_run:
             sure(f"Grow {topic} from {now} to {partitions} partitions? Keys will go to other partitions.", yes)
         wanted = {"name": topic, "count": partitions, "assignments": None}
         body = {"topics": [wanted], "timeout": TIMEOUT_MS, "validate_only": dry_run}
         check_answer((await client.to_controller(ApiKey.CREATE_PARTITIONS, body)).results[0], f"topic {topic}")
-        return f"{'would grow' if dry_run else 'grew'} {topic} from {now} to {partitions} partitions"
+        return {"topic": topic, "from": now, "to": partitions, "done": not dry_run}
 
-    typer.echo(connected(bootstrap, action, timeout=timeout))
+    row = connected(bootstrap, action, timeout=timeout)
+    report_one(row, output, f"{verb(row, 'grew', 'grow')} {topic} from {row['from']} to {partitions} partitions")
 
 
 @app.command()
@@ -154,6 +166,7 @@ def rm(
     dry_run: DryRun = False,
     yes: Yes = False,
     bootstrap: Bootstrap = None,
+    output: Output = Format.TABLE,
     timeout: Timeout = 30.0,
 ) -> None:
     """Delete topics and all their records.
@@ -161,27 +174,34 @@ def rm(
     $ headrace topics rm payments --yes
     """
 
-    async def action(client: ClusterClient) -> None:
+    async def action(client: ClusterClient) -> list[dict[str, Any]]:
         found = await existing_topics(client, topics)
         why_not = None if internal else refusal(topics, "--internal")
         if why_not is not None:
             raise Failed(why_not)
-        for row in await topic_rows(client, found):
-            what = f"topic {row['topic']}: {row['partitions']} partitions, {row['records']} records"
-            lost = loss(row["topic"])
-            also = "" if lost is None else f", and with them {lost}"
-            typer.echo(f"{'would delete' if dry_run else 'deleting'} {what}{also}")
+        rows = [
+            {"topic": row["topic"], "partitions": row["partitions"], "records": row["records"], "done": False}
+            for row in await topic_rows(client, found)
+        ]
         if dry_run:
-            return
-        sure(f"Delete {', '.join(topics)} for good?", yes)
+            return rows
+        sure(f"Delete {', '.join(topics)} for good?", yes, [_deletion(row) for row in rows])
         wanted = [{"name": name, "topic_id": None} for name in topics]
         answer = await client.to_controller(
             ApiKey.DELETE_TOPICS, {"topics": wanted, "topic_names": topics, "timeout": TIMEOUT_MS}
         )
         for result in answer.responses:
             check_answer(result, f"topic {result.name}")
+        return [{**row, "done": True} for row in rows]
 
-    connected(bootstrap, action, timeout=timeout)
+    report(connected(bootstrap, action, timeout=timeout), output, _deletion)
+
+
+def _deletion(row: Row) -> str:
+    what = f"{counted(row['partitions'], 'partition')}, {counted(row['records'], 'record')}"
+    lost = loss(row["topic"])
+    also = "" if lost is None else f", and with them {lost}"
+    return f"{verb(row, 'deleted', 'delete')} topic {row['topic']}: {what}{also}"
 
 
 @app.command()
@@ -191,6 +211,7 @@ def empty(
     dry_run: DryRun = False,
     yes: Yes = False,
     bootstrap: Bootstrap = None,
+    output: Output = Format.TABLE,
     timeout: Timeout = 30.0,
 ) -> None:
     """Delete a topic's records and keep the topic.
@@ -198,7 +219,7 @@ def empty(
     $ headrace topics empty orders --before 1 --dry-run
     """
 
-    async def action(client: ClusterClient) -> None:
+    async def action(client: ClusterClient) -> list[dict[str, Any]]:
         await existing_topics(client, [topic])
         leaders = await client.leaders([topic])
         ends = await list_offsets(client, dict.fromkeys(leaders, LATEST), leaders)
@@ -207,10 +228,10 @@ def empty(
             if isinstance(found, Fault):
                 raise found
             targets[partition] = found.offset if before is None else min(before, found.offset)
-            typer.echo(f"{partition}: {'would delete' if dry_run else 'deleting'} up to {targets[partition]}")
+        rows = [{"partition": str(p), "before": offset, "done": False} for p, offset in targets.items()]
         if dry_run:
-            return
-        sure(f"Delete these records of {topic} for good?", yes)
+            return rows
+        sure(f"Delete these records of {topic} for good?", yes, [_emptying(row) for row in rows])
         for node in sorted(set(leaders.values())):
             parts = [
                 {"partition_index": p.partition, "offset": offset}
@@ -220,8 +241,13 @@ def empty(
             body = {"topics": [{"name": topic, "partitions": parts}], "timeout": TIMEOUT_MS}
             for result in (await client.request(ApiKey.DELETE_RECORDS, body, node=node)).topics[0].partitions:
                 check_answer(result, f"{topic}-{result.partition_index}")
+        return [{**row, "done": True} for row in rows]
 
-    connected(bootstrap, action, timeout=timeout)
+    report(connected(bootstrap, action, timeout=timeout), output, _emptying)
+
+
+def _emptying(row: Row) -> str:
+    return f"{verb(row, 'deleted', 'delete')} the records of {row['partition']} before offset {row['before']}"
 
 
 @app.command()

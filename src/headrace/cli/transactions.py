@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from headrace.cli.changes import Row, report_one, verb
 from headrace.cli.connecting import (
     Bootstrap,
     DryRun,
@@ -123,6 +124,7 @@ def end(
     dry_run: DryRun = False,
     yes: Yes = False,
     bootstrap: Bootstrap = None,
+    output: Output = Format.TABLE,
     timeout: Timeout = 30.0,
 ) -> None:
     """Abort an open transaction and fence its producer.
@@ -130,20 +132,29 @@ def end(
     $ headrace transactions end payments-1 --yes
     """
 
-    async def action(client: ClusterClient) -> None:
+    async def action(client: ClusterClient) -> dict[str, Any]:
         node, found = await _state(client, transactional_id)
-        what = f"{transactional_id} ({found.transaction_state}, producer {found.producer_id})"
-        typer.echo(f"{'would abort' if dry_run else 'aborting'} {what}")
+        row = {
+            "transactional_id": transactional_id, "state": str(found.transaction_state),
+            "producer": int(found.producer_id), "done": False,
+        }  # fmt: skip
         if dry_run:
-            return
-        sure("Abort it and fence its producer?", yes)
+            return row
+        sure("Abort it and fence its producer?", yes, [_ending(row)])
         body = {
             "transactional_id": transactional_id, "transaction_timeout": 60_000, "producer_id": -1,
             "producer_epoch": -1, "enable2_pc": False, "keep_prepared_txn": False,
         }  # fmt: skip
         check_answer(await client.request(ApiKey.INIT_PRODUCER_ID, body, node=node), transactional_id)
+        return {**row, "done": True}
 
-    connected(bootstrap, action, timeout=timeout)
+    row = connected(bootstrap, action, timeout=timeout)
+    report_one(row, output, _ending(row))
+
+
+def _ending(row: Row) -> str:
+    what = f"{row['transactional_id']} ({row['state']}, producer {row['producer']})"
+    return f"{verb(row, 'aborted', 'abort')} {what}"
 
 
 app.command("list", hidden=True)(ls)

@@ -136,7 +136,10 @@ class GroupConfig(GroupAttributes):
 def _parsed(table: Mapping[str, Key], name: str, text: str | None, kind: str) -> Value:
     key = table.get(name)
     if key is None:
-        raise ConfigError(name, None, f"unknown {kind} config name")
+        import difflib  # only a request with an unknown key pays for loading it
+
+        near = difflib.get_close_matches(name, list(table), n=1)
+        raise ConfigError(name, None, f"unknown {kind} config name" + (f"; did you mean {near[0]}?" if near else ""))
     if text is None:
         raise ConfigError(name, None, "needs a value")
     return key.parse(text)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import datetime
-import json
 import re
-from collections.abc import Callable
 from typing import Any
 
 from headrace.client.blocking.client import EARLIEST, LATEST, BlockingClient, TopicPartitionPair
@@ -48,33 +46,26 @@ def flow_checkpoints(spec: PipelineSpec, flow: str | None) -> dict[str, Checkpoi
 
 
 def reset(
-    spec: PipelineSpec, to: str, *, flow: str | None, bootstrap: str | None, report: Callable[[str], None]
-) -> None:
-    """Moves flows to `earliest`, `latest`, a time, or offsets as JSON."""
+    spec: PipelineSpec, to: str, *, flow: str | None, bootstrap: str | None
+) -> dict[str, list[dict[str, Any]] | None]:
+    """Moves flows to `earliest`, `latest`, a time, or offsets as JSON. Gives the offsets of each flow's sources; None
+    for a flow whose checkpoint was forgotten: it begins at its own startingOffsets."""
     check_place(to)
     checkpoints = flow_checkpoints(spec, flow)
     if not checkpoints:
         raise PipelineError(f"pipeline {spec.name!r} has never run: it begins at its own startingOffsets anyway")
     with RunLock(spec):
-        _move(spec, to, checkpoints, bootstrap, report)
+        return {name: _move(spec, to, checkpoint, bootstrap) for name, checkpoint in checkpoints.items()}
 
 
-def _move(
-    spec: PipelineSpec,
-    to: str,
-    checkpoints: dict[str, Checkpoint],
-    bootstrap: str | None,
-    report: Callable[[str], None],
-) -> None:
-    for name, checkpoint in checkpoints.items():
-        if not checkpoint.exists() or (to == "earliest" and checkpoint.is_stateful()):
-            checkpoint.forget()
-            report(f"{name}: forgotten; it begins at its own startingOffsets")
-            continue
-        with client_of(spec, bootstrap) as client:
-            sources = [moved_to(client, source, to) for source in checkpoint.offsets()]
-        checkpoint.move_to(sources)
-        report(f"{name}: now at {json.dumps([_topics_only(source) for source in sources])}")
+def _move(spec: PipelineSpec, to: str, checkpoint: Checkpoint, bootstrap: str | None) -> list[dict[str, Any]] | None:
+    if not checkpoint.exists() or (to == "earliest" and checkpoint.is_stateful()):
+        checkpoint.forget()
+        return None
+    with client_of(spec, bootstrap) as client:
+        sources = [moved_to(client, source, to) for source in checkpoint.offsets()]
+    checkpoint.move_to(sources)
+    return [_topics_only(source) for source in sources]
 
 
 def _topics_only(source: dict[str, Any]) -> dict[str, Any]:

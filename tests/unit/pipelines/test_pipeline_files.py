@@ -101,13 +101,13 @@ def test_sources_that_are_no_topics_stay_where_they_are(offset: dict[str, object
 def test_a_pipeline_that_never_ran_cannot_be_moved(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, "name: x\nstorage: s")
     with pytest.raises(PipelineError, match="has never run"):
-        reset(spec, "earliest", flow=None, bootstrap=None, report=print)  # type: ignore[arg-type]
+        reset(spec, "earliest", flow=None, bootstrap=None)  # type: ignore[arg-type]
     for wrong, words in (("noon", "is not a time"), ('{"t":{"0":}}', "not JSON at position 10")):
         with pytest.raises(OptionError, match=words):
-            reset(spec, wrong, flow=None, bootstrap=None, report=print)  # type: ignore[arg-type]
+            reset(spec, wrong, flow=None, bootstrap=None)  # type: ignore[arg-type]
     checkpoint_at(tmp_path / "s" / "checkpoints" / "f")
     with pytest.raises(PipelineError, match=r"flow 'g' has no checkpoint below .*; known: f"):
-        reset(spec, "earliest", flow="g", bootstrap=None, report=print)  # type: ignore[arg-type]
+        reset(spec, "earliest", flow="g", bootstrap=None)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
