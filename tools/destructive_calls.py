@@ -16,7 +16,7 @@ from pathlib import Path
 SOURCE = Path(__file__).parents[1] / "src" / "headrace"
 # Code that may touch a log directory or the store. Other commands and pipelines reach brokers by the wire only.
 PACKAGES = ("storage", "coordination", "cluster", "replication", "controller", "coordinators", "handlers", "broker")
-COMMANDS = ("cli/log.py", "cli/log_strays.py", "cli/up.py", "cli/development_cluster.py")
+COMMANDS = ("cli/log.py", "cli/log_skip.py", "cli/log_strays.py", "cli/up.py", "cli/development_cluster.py")
 # (file, function, call) → why it does not count.
 IGNORED = {
     ("alter_client_quotas.py", "AlterClientQuotas._alter", "remove"): "is a field of the request",
@@ -37,6 +37,7 @@ _OF_LOGS = (
     "cut_start",
     "set_aside",
     "remove_stray",
+    "remove_unreadable",
 )
 _OF_RECORDS = ("advance_log_start", "delete_records_before")
 _OF_CLIENT = ("set_async", "delete_async")

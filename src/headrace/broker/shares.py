@@ -40,6 +40,7 @@ class Shares:
             write_timeout_ms=config.share_coordinator_write_timeout_ms,
             load_bytes=config.share_coordinator_load_buffer_size,
             codec=Codec(config.share_coordinator_state_topic_compression_codec),
+            prune_interval_ms=config.share_coordinator_state_topic_prune_interval_ms,
         )
         persister = Persister(self.states, view, broker_id, peers, creation.ensure)
         self.queues = Queues(

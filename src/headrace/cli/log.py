@@ -13,6 +13,7 @@ import typer
 
 from headrace.cli.connecting import Failed, sure
 from headrace.cli.log_copies import copies
+from headrace.cli.log_skip import skip
 from headrace.cli.log_standalone import standalone
 from headrace.cli.log_strays import app as strays_app
 from headrace.cli.output import Format, show, show_one, size_text
@@ -20,7 +21,7 @@ from headrace.kernel.errors import Fault
 from headrace.kernel.ids import uuid_to_text
 from headrace.kernel.plurals import counted
 from headrace.records.batch import BatchView
-from headrace.records.reader import read_records
+from headrace.records.reader import fault_in_records, read_records
 from headrace.storage.dirs.checkpoints import LEADER_EPOCH_FILE, CorruptFile, read_topic_id
 from headrace.storage.files import INDEX_SUFFIX, LOG_SUFFIX, SNAPSHOT_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX
 from headrace.storage.recovery import inspection
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Look into log directories, check them, repair them.", no_args_is_help=True)
 app.command()(standalone)
 app.add_typer(strays_app, name="strays")
+app.command()(skip)
 
 Directory = Annotated[
     Path, typer.Argument(help="A partition's directory, or a broker's log directory with many.", exists=True)
@@ -135,7 +137,8 @@ def recover(
 ) -> None:
     """Do what a broker does after a crash: cut at the first bad byte, rebuild the rest. The broker must be stopped.
 
-    What is cut is kept, unless it is a torn last batch: headrace log strays ls.
+    What is cut is kept, unless it is a torn last batch: headrace log strays ls. A batch whose checksum is right and
+    whose records cannot be read stays, because the batches behind it are good: headrace log skip replaces it.
 
     $ headrace log recover data --dry-run
 
@@ -162,8 +165,17 @@ def recover(
         row = {"partition": path.name, "first_offset": log.log_start_offset, "end_offset": log.log_end_offset}
         hints = [problem for problem in found if problem.path.suffix != LOG_SUFFIX]
         made_anew = "; ".join(f"{p.path.name} at byte {p.position}: {p.what}" for p in hints)
-        rows.append({**row, "cut": cut or "nothing", "made_anew": made_anew or "nothing"})
+        unreadable = inspection.verify(path).unreadable
+        left = "; ".join(f"{place.path.name} at byte {place.position}: {place.fault.message}" for place in unreadable)
+        rows.append(
+            {**row, "cut": cut or "nothing", "made_anew": made_anew or "nothing", "unreadable": left or "nothing"}
+        )
     show(rows, output)
+    if any(row["unreadable"] != "nothing" for row in rows):
+        typer.echo(
+            f"unreadable batches stay in the log: headrace log skip {directory} gets readers past them", err=True
+        )
+        raise typer.Exit(1)
 
 
 def _now_ms() -> int:
@@ -233,6 +245,8 @@ def _batches(partition: Path, rows: list[dict[str, Any]], records: bool) -> None
             if not records:
                 rows.append({"segment": segment.base_offset, **_batch_row(position, batch)})
                 continue
+            if fault_in_records(batch) is not None:
+                continue  # named below, with its place
             for record in read_records(batch):
                 rows.append(
                     {

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from headrace.cli.kafka_tools.running import ToolFailed as Failed
 from headrace.cli.record_text import Seen
+from headrace.cli.unreadable_batch import why_unreadable
 from headrace.kernel.ids import TopicPartition
 
 _BATCH: Final = 500
@@ -43,6 +44,7 @@ def read(
     consumer = _consumer(address, committed_only, group)
     try:
         _assign(consumer, open_spans)
+        positions = {place: span.start for place, span in open_spans.items()}
         heard = looked = time.monotonic()
         while open_spans:
             messages = consumer.consume(_BATCH, 0.2)
@@ -53,6 +55,8 @@ def read(
                 on_idle()
                 if now - max(heard, looked) > _LOOK_EVERY_S:
                     _check_still_there(consumer, {place.topic for place in open_spans})
+                    waiting = {place: positions[place] for place in open_spans}
+                    _check_readable(consumer, address, waiting, committed_only=committed_only)
                     looked = time.monotonic()
                 if idle_s is not None and now - heard > idle_s:
                     return
@@ -65,8 +69,10 @@ def read(
                     if error.code() == KafkaError._PARTITION_EOF:
                         _close_if_done(open_spans, place, message.offset())
                     elif not error.retriable() or error.fatal():
-                        raise Failed(f"{place}: {error.str()}")
+                        why = why_unreadable(address, place, positions.get(place, 0), committed_only=committed_only)
+                        raise Failed(why or f"{place}: {error.str()}")
                     continue
+                positions[place] = message.offset() + 1
                 span = open_spans.get(place)
                 if span is None or (span.end is not None and message.offset() >= span.end):
                     open_spans.pop(place, None)
@@ -93,6 +99,20 @@ def _check_still_there(consumer: Any, topics: set[str]) -> None:
         return  # no broker answers just now; the consumer itself goes on trying
     if gone := sorted(topics - set(known)):
         raise Failed(f"topic {gone[0]!r} is no longer there")
+
+
+def _check_readable(
+    consumer: Any, address: str, positions: Mapping[TopicPartition, int], *, committed_only: bool
+) -> None:
+    """librdkafka stops without a word at a batch that it can decompress and whose records make no sense."""
+    from confluent_kafka import TopicPartition as Assigned
+
+    for place, position in positions.items():
+        _, end = consumer.get_watermark_offsets(Assigned(*place), cached=True)
+        if end > position:
+            why = why_unreadable(address, place, position, committed_only=committed_only)
+            if why is not None:
+                raise Failed(why)
 
 
 def _store(consumer: Any, group: str | None, message: Any) -> None:

@@ -424,6 +424,7 @@ class BrokerAttributes:
     log_level: str
     log_flush_before_ack: bool
     log_retention_disk_percent: float
+    log_validate_records: bool
 
 
 class TopicAttributes:
@@ -465,6 +466,7 @@ class TopicAttributes:
     unclean_leader_election_enable: bool
     retention_disk_percent: float
     flush_before_ack: bool
+    validate_records: bool
 
 
 class GroupAttributes:

@@ -23,8 +23,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.kernel.errors import CorruptBatch
-from headrace.records.batch import CODEC_MASK, HEADER_BYTES, TIMESTAMP_TYPE_BIT
+from headrace.records.batch import CODEC_MASK, HEADER_BYTES, TIMESTAMP_TYPE_BIT, BatchView
 from headrace.records.compression import decompress
+from headrace.records.reader import first_unreadable
 from headrace.records.visible import visible_batches
 
 Ints = npt.NDArray[np.int64]
@@ -82,7 +83,18 @@ class Decoder:
             for group in self._groups(chunk, start, end, aborted):
                 yield from self._rows(chunk, group, start, end)
         except CorruptBatch as fault:
-            raise CorruptBatch(f"{self.topic}-{self.partition}: {fault.message}") from fault
+            batches = visible_batches(chunk, aborted, start, end, check_crc=self.check_crc)
+            raise self._explained(fault, batches) from fault
+
+    def _explained(self, fault: CorruptBatch, batches: Iterator[BatchView]) -> CorruptBatch:
+        """Names the batch: they were decoded together, and the fault does not always say which one it was."""
+        try:
+            unreadable = first_unreadable(batches)
+        except CorruptBatch:
+            unreadable = None  # a batch that is torn or fails its checksum: the fault names it
+        if unreadable is not None:
+            return unreadable.of(self.topic, self.partition)
+        return CorruptBatch(f"{self.topic}-{self.partition}: {fault.message}")
 
     def _groups(
         self, chunk: memoryview, start: int, end: int, aborted: tuple[tuple[int, int], ...]
@@ -193,6 +205,9 @@ def _walk(buffer: memoryview | bytes, begins: list[int], group: list[_Batch]) ->
             at = stop + 1
         if at > stop:
             raise CorruptBatch(f"a record in the batch at offset {batch.base_offset} is longer than its batch")
+        if at < stop:
+            # As in Kafka's consumer. A record more than the header counts would otherwise be skipped in silence.
+            raise CorruptBatch(f"{stop - at} bytes follow the last record of the batch at offset {batch.base_offset}")
         found.append(np.array(singly, np.int64))
     try:
         sizes, starts = _varints(bytes_, np.concatenate(found))

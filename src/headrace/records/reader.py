@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from headrace.kernel.errors import CorruptBatch
 from headrace.records.batch import TIMESTAMP_TYPE_BIT, BatchView
 from headrace.records.builder import Record
 from headrace.records.compression import MAX_DECOMPRESSED_BYTES, Codec, decompress
+from headrace.records.unreadable import UnreadableBatch
 from headrace.records.varint import read_varint
 
 # After its length a record is at least attributes, two deltas, two lengths and a header count.
@@ -16,24 +17,54 @@ SMALLEST_BODY_BYTES: Final = 6
 
 
 def opened_section(batch: BatchView, limit: int = MAX_DECOMPRESSED_BYTES) -> bytes:
-    """The records of `batch`, decompressed, in one piece of bytes, which index twice as fast as a memoryview."""
-    codec = batch.codec
-    section = batch.records_section
-    return bytes(section) if codec is Codec.NONE else bytes(decompress(codec, section, limit))
+    """The records of `batch`, decompressed, in one piece of bytes, which index twice as fast as a memoryview. Raises
+    UnreadableBatch."""
+    try:
+        return _opened(batch, limit)
+    except CorruptBatch as fault:
+        raise UnreadableBatch(batch, fault.message) from None
 
 
 def read_records(batch: BatchView, limit: int = MAX_DECOMPRESSED_BYTES) -> list[Record]:
-    """Every record with its real offset and timestamp; raises CorruptBatch when the section does not hold them
-    exactly.
+    """Every record with its real offset and timestamp; raises UnreadableBatch when the section does not hold
+    them exactly.
     """
     return list(iter_records(batch, limit))
 
 
 def iter_records(batch: BatchView, limit: int = MAX_DECOMPRESSED_BYTES) -> Iterator[Record]:
-    section = opened_section(batch, limit)
+    try:
+        yield from _records(batch, limit)
+    except CorruptBatch as fault:
+        raise UnreadableBatch(batch, fault.message) from None
+
+
+def fault_in_records(batch: BatchView, limit: int = MAX_DECOMPRESSED_BYTES) -> UnreadableBatch | None:
+    """What is wrong with the records of a batch, None when they can be read. The checksum is not looked at."""
+    try:
+        for _ in _records(batch, limit):
+            pass
+    except CorruptBatch as fault:
+        return UnreadableBatch(batch, fault.message)
+    return None
+
+
+def first_unreadable(batches: Iterable[BatchView]) -> UnreadableBatch | None:
+    """Raises CorruptBatch where `batches` does: at a batch that is torn or fails its checksum."""
+    return next((fault for batch in batches if (fault := fault_in_records(batch)) is not None), None)
+
+
+def _opened(batch: BatchView, limit: int) -> bytes:
+    codec = batch.codec
+    section = batch.records_section
+    return bytes(section) if codec is Codec.NONE else bytes(decompress(codec, section, limit))
+
+
+def _records(batch: BatchView, limit: int) -> Iterator[Record]:
+    section = _opened(batch, limit)
     count = batch.record_count
     if count < 0 or count * (SMALLEST_BODY_BYTES + 1) > len(section):
-        raise CorruptBatch(f"batch at offset {batch.base_offset}: {count} records cannot be in {len(section)} bytes")
+        raise CorruptBatch(f"{count} records cannot be in {len(section)} bytes")
     base_offset = batch.base_offset
     base_timestamp_ms = batch.base_timestamp_ms
     appended_ms = batch.max_timestamp_ms if batch.attributes & TIMESTAMP_TYPE_BIT else None
@@ -42,9 +73,7 @@ def iter_records(batch: BatchView, limit: int = MAX_DECOMPRESSED_BYTES) -> Itera
         length, start = read_varint(section, position)
         position = start + length
         if length < SMALLEST_BODY_BYTES or position > len(section):
-            raise CorruptBatch(
-                f"batch at offset {base_offset}: a record of {length} bytes at byte {start} does not fit"
-            )
+            raise CorruptBatch(f"a record of {length} bytes at byte {start} does not fit")
         timestamp_delta, at = read_varint(section, start + 1)
         offset_delta, at = read_varint(section, at)
         key, at = _read_bytes(section, at, position)
@@ -54,13 +83,11 @@ def iter_records(batch: BatchView, limit: int = MAX_DECOMPRESSED_BYTES) -> Itera
         if header_count:
             headers, at = _read_headers(section, at, position, header_count)
         if at != position:
-            raise CorruptBatch(
-                f"batch at offset {base_offset}: a record at byte {start} has {position - at} bytes too many"
-            )
+            raise CorruptBatch(f"a record at byte {start} has {position - at} bytes too many")
         timestamp_ms = base_timestamp_ms + timestamp_delta if appended_ms is None else appended_ms
         yield Record(key, value, headers, timestamp_ms, base_offset + offset_delta)
     if position != len(section):
-        raise CorruptBatch(f"batch at offset {base_offset}: {len(section) - position} bytes follow its last record")
+        raise CorruptBatch(f"{len(section) - position} bytes follow its last record")
 
 
 def _read_bytes(section: bytes, at: int, end: int) -> tuple[bytes | None, int]:

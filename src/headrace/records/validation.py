@@ -3,8 +3,9 @@ out.
 
 Almost every batch passes on its header alone and is appended as it came. It is opened only where a topic asks for more
 than a header can show: keys on a compacted topic, a lower bound for timestamps, another compression than the
-producer's. Kafka walks the records of every uncompressed batch; here a header whose checksum holds is believed,
-because opening each record would cost a hundred times the append (ARCHITECTURE: batches stay bytes).
+producer's, or that its records can be read at all (`validate.records`). Kafka walks the records of every batch; here a
+header whose checksum holds is believed, because opening each record would cost a hundred times the append
+(ARCHITECTURE: batches stay bytes).
 
 Mirrors Kafka's LogValidator and its error codes.
 """
@@ -32,6 +33,7 @@ from headrace.records.batch import (
 from headrace.records.builder import build_batch
 from headrace.records.compression import Codec
 from headrace.records.reader import SMALLEST_BODY_BYTES, iter_records, read_records
+from headrace.records.unreadable import UnreadableBatch
 from headrace.records.varint import read_varint
 
 # Compared for every batch: a plain number costs less than a member of an enumeration.
@@ -47,6 +49,7 @@ class BatchRules:
     """A topic's demands. `codec` None keeps whatever the producer chose."""
 
     keys_required: bool = False
+    records_read: bool = False
     timestamp_type: TimestampType = TimestampType.CREATE_TIME
     timestamp_before_max_ms: int = UNBOUNDED_MS
     timestamp_after_max_ms: int = 3_600_000
@@ -155,11 +158,20 @@ def _check_first_record(batch: BatchView, count: int) -> None:
 
 def admit(batch: BatchView, rules: BatchRules, now_ms: int, *, from_client: bool) -> BatchView:
     """The batch to append: the same one, patched where the topic keeps append time, or a new one where it must be
-    rebuilt.
+    rebuilt. Where it is opened and cannot be read, the answer is INVALID_RECORD, at which clients give up: after
+    CORRUPT_MESSAGE they would send the same bytes again until their time is over.
     """
+    try:
+        return _admit(batch, rules, now_ms, from_client=from_client)
+    except UnreadableBatch as fault:
+        raise Refused(ErrorCode.invalid_record, f"the records of the batch cannot be read: {fault.why}") from None
+
+
+def _admit(batch: BatchView, rules: BatchRules, now_ms: int, *, from_client: bool) -> BatchView:
     check_shape(batch, from_client=from_client)
     if from_client and (
         rules.keys_required
+        or rules.records_read
         or rules.timestamp_before_max_ms != UNBOUNDED_MS
         or (rules.codec is not None and rules.codec != batch.attributes & CODEC_MASK)
     ):

@@ -27,6 +27,8 @@ class LogConfig:
     flush_ms: int = UNBOUNDED_MS
     # Ours: whether a write is synced before it is acknowledged.
     flush_before_ack: bool = False
+    # Ours: whether the records of a producer's batch are read before it is appended.
+    validate_records: bool = False
     retention_bytes: int = -1
     retention_ms: int = 7 * DAY_MS
     # Ours: the share of its disk that one partition may fill, 0 for no bound.
@@ -59,6 +61,7 @@ class LogConfig:
         }
         rules = BatchRules(
             keys_required=self.is_compacted,
+            records_read=self.validate_records,
             timestamp_type=(
                 TimestampType.LOG_APPEND_TIME
                 if self.message_timestamp_type == "LogAppendTime"

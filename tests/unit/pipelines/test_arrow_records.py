@@ -21,6 +21,7 @@ from headrace.records.builder import Record, build_batch
 from headrace.records.compression import Codec
 from headrace.records.control import build_end_txn_marker
 from headrace.records.reader import read_records
+from tests.support.unreadable_batches import Damage, unreadable_batch
 
 _bytes = st.none() | st.binary(max_size=300)
 _headers = st.lists(st.tuples(st.text(max_size=10), st.none() | st.binary(max_size=20)), max_size=4).map(tuple)
@@ -145,6 +146,20 @@ def test_a_damaged_batch_is_named_with_its_offset() -> None:
         rows_of(Decoder("t", 0), bytes(data))
 
 
+@pytest.mark.parametrize("codec", Codec)
+@pytest.mark.parametrize("damage", Damage)
+def test_a_batch_that_cannot_be_read_is_named_with_its_offsets_and_the_way_past_it(
+    codec: Codec, damage: Damage
+) -> None:
+    good = build_batch([Record(b"k", b"value", timestamp_ms=1)], base_offset=41)
+    bad = BatchView(memoryview(bytearray(unreadable_batch(codec, damage))))
+    bad.patch_place(42, 0)
+    with pytest.raises(CorruptBatch) as fault:
+        rows_of(Decoder("t", 0), good + bytes(bad.data) + good)
+    assert fault.value.message.startswith("t-0: the batch of offsets 42 to 44 cannot be read: ")
+    assert fault.value.message.endswith("headrace log skip LOG_DIR/t-0 --offset 42")
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.binary(min_size=1, max_size=60), st.integers(0, 80))
 def test_damaged_records_never_do_worse_than_corrupt_batch(noise: bytes, at: int) -> None:
@@ -160,7 +175,7 @@ def test_damaged_records_never_do_worse_than_corrupt_batch(noise: bytes, at: int
 def test_a_batch_that_lies_about_its_size_is_refused() -> None:
     data = bytearray(build_batch([Record(b"k", b"v", timestamp_ms=1)]))
     data[57:61] = (1 << 30).to_bytes(4, "big")
-    with pytest.raises(CorruptBatch, match="claims"):
+    with pytest.raises(CorruptBatch, match="1073741824 records cannot be in 9 bytes"):
         rows_of(Decoder("t", 0, check_crc=False), bytes(data))
 
 

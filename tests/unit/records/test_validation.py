@@ -151,8 +151,8 @@ def test_a_topic_with_its_own_codec_recompresses(wanted: Codec) -> None:
         ]
 
 
-def test_a_section_that_does_not_open_is_corrupt_where_it_must_be_opened() -> None:
+def test_a_section_that_does_not_open_is_an_invalid_record_where_it_must_be_opened() -> None:
     data = a_batch(3, codec=Codec.ZSTD)
     data[61:] = b"\x00" * (len(data) - 61)
     BatchView(memoryview(data)).seal()
-    assert refused(data, BatchRules(keys_required=True)) is ErrorCode.corrupt_message
+    assert refused(data, BatchRules(keys_required=True)) is ErrorCode.invalid_record

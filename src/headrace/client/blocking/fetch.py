@@ -27,6 +27,7 @@ from headrace.kernel.errors import CorruptBatch, ErrorCode, OffsetOutOfRange, Re
 from headrace.records.batch import BatchView
 from headrace.records.builder import Record
 from headrace.records.reader import iter_records
+from headrace.records.unreadable import UnreadableBatch
 from headrace.records.visible import visible_batches
 
 _FETCH_KEY: Final = 1
@@ -202,5 +203,7 @@ def fetched_records(
         try:
             for batch in chunk.batches(start, end):
                 yield from (record for record in iter_records(batch) if start <= record.offset < end)
+        except UnreadableBatch as fault:
+            raise fault.of(*partition) from fault
         except CorruptBatch as fault:
             raise CorruptBatch(f"{partition[0]}-{partition[1]}: {fault.message}") from fault

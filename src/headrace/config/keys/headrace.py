@@ -43,6 +43,15 @@ KEYS = (
         update=Update.CLUSTER_WIDE,
         ours=True,
     ),
+    Key(
+        "log.validate.records",
+        Type.BOOLEAN,
+        False,
+        "Whether the leader opens every batch that a producer sends, and refuses one whose records cannot be read "
+        "(INVALID_RECORD). Off, it believes a batch whose checksum is right, without the cost of decompressing.",
+        update=Update.CLUSTER_WIDE,
+        ours=True,
+    ),
 )
 
 TOPIC_KEYS = (
@@ -63,6 +72,15 @@ TOPIC_KEYS = (
         "Whether a write is on the leader's disk (fsync, shared by the writes that wait together) before it is "
         "acknowledged.",
         synonyms=(Synonym("log.flush.before.ack"),),
+        ours=True,
+    ),
+    Key(
+        "validate.records",
+        Type.BOOLEAN,
+        False,
+        "Whether the leader opens every batch that a producer sends, and refuses one whose records cannot be read "
+        "(INVALID_RECORD). Off, it believes a batch whose checksum is right, without the cost of decompressing.",
+        synonyms=(Synonym("log.validate.records"),),
         ours=True,
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.config.effect import harmless, refused
+from headrace.config.effect import harmless, refused, warned
 from headrace.config.key import Importance, Key, Type, Update
 from headrace.config.rules import at_least, between, some_of
 
@@ -269,7 +269,7 @@ KEYS = (
         "Pause before the state of a share partition is initialised again after a failure.",
         importance=LOW,
         internal=True,
-        effect=harmless("the broker initialises it with the next fetch of a member"),
+        effect=harmless("the coordinator retries by itself, and the next fetch of a member initialises what is left"),
     ),
     Key(
         "share.coordinator.cold.partition.snapshot.interval.ms",
@@ -278,7 +278,9 @@ KEYS = (
         "How often the coordinator writes a snapshot of share partitions that do not change.",
         importance=LOW,
         internal=True,
-        effect=harmless("snapshots follow the number of updates; they only shorten loading"),
+        effect=warned(
+            "a share partition without updates gets no new snapshot, and the records behind its last one stay"
+        ),
     ),
     Key(
         "share.coordinator.state.topic.prune.interval.ms",
@@ -287,6 +289,5 @@ KEYS = (
         "How often the coordinator deletes records that its snapshots replace.",
         importance=LOW,
         internal=True,
-        effect=harmless("compaction removes records that snapshots replace"),
     ),
 )

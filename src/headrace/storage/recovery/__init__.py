@@ -5,5 +5,6 @@
 `cuts`                keeps the valid batches that a cut would lose
 `interrupted_swaps`   finishes a replacement of segments that a crash interrupted
 `index_check`         whether index files agree with the data, and rebuilding them
+`batch_removal`       replaces batches that cannot be read by empty ones, on a person's command
 `inspection`          looks at a log without changing it; `index_inspection` at its indexes
 """

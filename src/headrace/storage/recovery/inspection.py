@@ -15,7 +15,8 @@ from pathlib import Path
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import Fault
 from headrace.records.batch import CURRENT_MAGIC, HEADER, HEADER_BYTES, LOG_OVERHEAD_BYTES, BatchView, check_extent
-from headrace.records.reader import read_records
+from headrace.records.reader import fault_in_records
+from headrace.records.unreadable import UnreadableBatch
 from headrace.storage.core.compaction import MAX_OFFSET_SPAN
 from headrace.storage.core.producers import Producer
 from headrace.storage.dirs.checkpoints import (
@@ -52,6 +53,15 @@ class Problem:
         return f"{self.path}{place}: {self.what}"
 
 
+@dataclass(frozen=True, slots=True)
+class UnreadablePlace:
+    """A batch in a data file that is whole and has the right checksum, and whose records cannot be read."""
+
+    path: Path
+    position: int
+    fault: UnreadableBatch
+
+
 @dataclass(slots=True)
 class Verdict:
     """What checking a partition found."""
@@ -64,6 +74,8 @@ class Verdict:
     first_offset: int = -1
     end_offset: int = -1
     problems: list[Problem] = field(default_factory=list)
+    """All of them, the unreadable batches among them."""
+    unreadable: list[UnreadablePlace] = field(default_factory=list)
 
 
 def partition_directories(path: Path) -> list[Path]:
@@ -161,7 +173,13 @@ def _verify_data(contents: Contents, found: Verdict, next_offset: int, producers
                 what = f"offset {batch.base_offset} cannot follow {next_offset - 1} in this segment"
                 found.problems.append(Problem(segment.path, place, what))
                 return next_offset
-            found.records += len(read_records(batch))
+            fault = fault_in_records(batch)
+            if fault is None:
+                found.records += batch.record_count
+            else:
+                found.unreadable.append(UnreadablePlace(segment.path, place, fault))
+                what = f"{fault.message}; headrace log skip gets readers past it"
+                found.problems.append(Problem(segment.path, place, what))
             found.batches += 1
             contents.note(place, batch, producers)
             next_offset = batch.last_offset + 1
