@@ -35,7 +35,7 @@ def copy(bootstrap: str, source: str, target: str, group: str, size: int) -> Non
             "bootstrap.servers": bootstrap,
             "transactional.id": f"copy-{source}-{target}",
             "transaction.timeout.ms": 60_000,
-            # librdkafka 2.16 loses its group coordinator for good when it rebootstraps inside a transaction.
+            # librdkafka 2.16 waits for a group coordinator that it has given up (docs/client-problems.md).
             "metadata.recovery.strategy": "none",
             "log_level": 0,
         }
