@@ -94,7 +94,7 @@ def test_following_stops_after_the_count_or_an_idle_while(headrace: Run, topic: 
 
 
 def test_tombstones_and_dry_runs(headrace: Run, topic: str) -> None:
-    assert "would send 1 records" in headrace("produce", topic, "x", "--dry-run").err
+    assert "would send 1 record" in headrace("produce", topic, "x", "--dry-run").err
     headrace("produce", topic, "NULL", "--null", "NULL", "-k", "gone")
     [found] = headrace("consume", topic, "-o", "json").lines
     assert (found["key"], found["value"]) == ("gone", None)
@@ -163,3 +163,19 @@ def test_closed_streams_are_no_failure(closed: str, running: RunningBroker, topi
             text=True, timeout=30,
         )  # fmt: skip
         assert (ran.returncode, "Traceback" in ran.stderr) == (0, False), (line, ran)
+
+
+def test_a_start_beyond_the_end_is_told(headrace: Run, topic: str) -> None:
+    headrace("produce", topic, "one", "two", "-p", "0")
+    ran = headrace("consume", topic, "--from", "500")
+    assert (ran.code, ran.out) == (0, "")
+    assert ran.err == f"--from 500 is beyond the end: {topic}-0 ends at offset 2, {topic}-1 at 0, {topic}-2 at 0\n"
+    assert headrace("consume", topic, "-p", "0", "--from", "2").err == "there is no record at or after --from 2\n"
+    assert (
+        headrace("consume", topic, "--from", "2100-01-01").err == "there is no record at or after --from 2100-01-01\n"
+    )
+    waited = headrace("consume", topic, "-p", "0", "--from", "3", "--follow", "--idle", "0.5").err
+    assert waited == f"--from 3 is beyond the end: {topic}-0 ends at offset 2; waiting for new records\n"
+    assert headrace("consume", topic, "-p", "0", "--from", "1").err == ""
+    moved = headrace("groups", "reset", f"g-{topic}", "--to", "9", "--topic", topic, "--dry-run")
+    assert "--to 9 is beyond the end, which is taken instead" in moved.err

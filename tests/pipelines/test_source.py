@@ -170,7 +170,7 @@ def test_records_lost_to_retention_stop_the_query_or_are_counted(spark: Any, clu
     finally:
         query.stop()
     cluster.delete_records(topic, 0, 7)
-    assert "3 records from 4 on are gone" in failing(
+    assert "has lost 3 records from 4 on" in failing(
         lambda: start().trigger(availableNow=True).start().awaitTermination()
     )
     query = start(failOnDataLoss="false").trigger(availableNow=True).start()

@@ -107,7 +107,9 @@ def test_what_retention_took_is_an_error_or_a_count(headrace: Cluster) -> None:
     strict, lenient = reader_of(headrace, topic), reader_of(headrace, topic, failOnDataLoss="false")
     start = {topic: {"0": 2}}
     headrace.delete_records(topic, 0, 7)
-    with pytest.raises(DataLossError, match=f"{topic}-0 begins at 7: 5 records from 2 on are gone; set failOnDataLoss"):
+    with pytest.raises(
+        DataLossError, match=f"{topic}-0 begins at 7 and has lost 5 records from 2 on; set failOnDataLoss"
+    ):
         strict.latestOffset(start, ReadAllAvailable())
     end = lenient.latestOffset(start, ReadAllAvailable())
     assert Position.from_json(end).missed == {(topic, 0): 5}

@@ -17,6 +17,7 @@ from headrace.cli.reading import Span, read
 from headrace.cli.topics import TIMEOUT_MS
 from headrace.client.cluster_client import ClusterClient
 from headrace.kernel.ids import TopicPartition
+from headrace.kernel.plurals import counted
 from headrace.wire.apis import ApiKey
 
 app = typer.Typer(no_args_is_help=True, help="Measure a cluster: produce, consume, latency.")
@@ -84,7 +85,7 @@ def _send(address: str, topic: str, records: int, size: int, settings: dict[str,
             advance(1)
         producer.flush()
     if failed:
-        raise Failed(f"{len(failed)} of {records} records were not acknowledged: {failed[0]}")
+        raise Failed(f"{len(failed)} of {counted(records, 'record')} not acknowledged: {failed[0]}")
     return took
 
 
@@ -151,7 +152,7 @@ def consume(
         seconds = time.monotonic() - began
         stream.close()
     if seen < records:
-        raise Failed(f"only {seen} of {records} records came back")
+        raise Failed(f"only {seen} of {counted(records, 'record')} came back")
     show_one(_result("consume", records, size, seconds), output)
 
 

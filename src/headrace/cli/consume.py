@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +13,7 @@ import typer
 
 from headrace.cli.connecting import Bootstrap, SomeTopics, Timeout, bootstrap_address, connected, existing_topics
 from headrace.cli.output import Format, show_one
-from headrace.cli.places import offset_at
+from headrace.cli.places import beyond_end, offset_at
 from headrace.cli.progress import progress
 from headrace.cli.reading import Span, read
 from headrace.cli.record_filter import WrongFilter, compile_filter
@@ -22,6 +22,7 @@ from headrace.cli.times import Kind, Place, parse_place
 from headrace.cli.topic_facts import leaders_of
 from headrace.client.cluster_client import ClusterClient
 from headrace.kernel.ids import TopicPartition
+from headrace.kernel.plurals import counted
 
 READ_COMMITTED = 1
 app = typer.Typer()
@@ -78,6 +79,7 @@ def consume(
         return await _spans(client, chosen, start, stop, 0 if uncommitted else READ_COMMITTED)
 
     spans = connected(bootstrap, plan, timeout=timeout)
+    _explain_nothing(start, spans, since, follow=follow, until=until)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     tally = _Tally(rates)
     stream = read(address, spans, committed_only=not uncommitted, group=group, idle_s=idle, on_idle=tally.tick)
@@ -107,13 +109,28 @@ def consume(
     finally:
         stream.close()
     if to is not None and output is Format.TABLE:
-        typer.echo(f"wrote {tally.records} records to {to}", err=True)
+        typer.echo(f"wrote {counted(tally.records, 'record')} to {to}", err=True)
     elif only_count or to is not None:
         result = {"records": tally.records, "bytes": tally.size}
         if output is Format.TABLE:
             typer.echo(str(tally.records))
         else:
             show_one(result, output)
+
+
+def _explain_nothing(
+    start: Place, spans: Mapping[TopicPartition, Span], since: str | None, *, follow: bool, until: str | None
+) -> None:
+    """Says on standard error when there is no record yet at the place where reading should begin."""
+    short = beyond_end(start, {p: span.start for p, span in spans.items()})
+    is_empty = until is None and not follow and all(span.start == span.end for span in spans.values())
+    if short is not None:
+        what = f"--from {since} is beyond the end: {short}"
+    elif is_empty and start.kind in (Kind.OFFSET, Kind.TIME):
+        what = f"there is no record at or after --from {since}"
+    else:
+        return
+    typer.echo(what + ("; waiting for new records" if follow else ""), err=True)
 
 
 def _place(text: str, option: str) -> Place:

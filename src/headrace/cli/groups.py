@@ -39,7 +39,7 @@ from headrace.cli.kafka_tools.group_view import Listed, listed
 from headrace.cli.kafka_tools.share_offsets import share_positions
 from headrace.cli.lag import History, Row, lag_rows, unread_note
 from headrace.cli.output import Format, show, show_line, show_one
-from headrace.cli.places import offset_at
+from headrace.cli.places import beyond_end, offset_at
 from headrace.cli.times import parse_place
 from headrace.cli.topic_facts import leaders_of
 from headrace.client.cluster_client import ClusterClient
@@ -222,6 +222,8 @@ def reset(
         if not partitions:
             raise Failed(f"group {group!r} has no positions yet: name topics with --topic")
         targets = await offset_at(client, partitions, place)
+        if (short := beyond_end(place, targets)) is not None:
+            typer.echo(f"--to {to} is beyond the end, which is taken instead: {short}", err=True)
         rows = [
             {
                 "partition": str(p), "from": current.get(p), "to": targets[p],

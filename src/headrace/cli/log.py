@@ -187,7 +187,8 @@ def _cut_text(damage: Damage, *, dry_run: bool) -> str:
         kept = "a torn last batch"
     else:
         kept = "would be kept as a stray" if dry_run else f"kept in {damage.kept.name}"
-    return f"{damage.path.name} from byte {damage.position}: {damage.reason} ({damage.size_bytes} bytes, {kept})"
+    size = counted(damage.size_bytes, "byte")
+    return f"{damage.path.name} from byte {damage.position}: {damage.reason} ({size}, {kept})"
 
 
 def _refuse_if_in_use(parents: set[Path]) -> None:

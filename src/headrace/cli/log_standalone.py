@@ -10,6 +10,7 @@ import typer
 
 from headrace.cli.connecting import Failed, Output, Yes, key_values, sure
 from headrace.cli.output import Format, show_one
+from headrace.kernel.plurals import counted
 
 
 def standalone(
@@ -68,7 +69,9 @@ def standalone(
             output,
         )
         return
-    typer.echo(f"broker {done.broker_id} of cluster {done.cluster_id} stands alone with {done.topics} topics")
+    typer.echo(
+        f"broker {done.broker_id} of cluster {done.cluster_id} stands alone with {counted(done.topics, 'topic')}"
+    )
     typer.echo(f"they come from {done.basis}")
     if done.replaced is not None:
         typer.echo(f"the former store is now {done.replaced}")

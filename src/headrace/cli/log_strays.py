@@ -114,7 +114,7 @@ def _named(directory: Path, name: str) -> Stray:
     if not found:
         raise Failed(f"{directory} has no stray {name!r}: headrace log strays ls {directory} lists them")
     names = ", ".join(stray.path.name for stray in found)
-    raise Failed(f"{name!r} is the beginning of {len(found)} strays: {names}")
+    raise Failed(f"{name!r} is the beginning of {counted(len(found), 'stray')}: {names}")
 
 
 def _row(stray: Stray, *, for_people: bool) -> dict[str, Any]:

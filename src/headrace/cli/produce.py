@@ -28,6 +28,7 @@ from headrace.cli.progress import Share, progress
 from headrace.cli.record_lines import Incoming, json_lines, keyed_lines, plain_lines
 from headrace.cli.spelling import nearest
 from headrace.client.cluster_client import ClusterClient
+from headrace.kernel.plurals import counted
 
 app = typer.Typer()
 
@@ -114,7 +115,9 @@ def produce(
         return
     where = ", ".join(f"{n} to {p}" for p, n in sorted(sender.where.items()))
     verb = "would send" if dry_run else "sent"
-    typer.echo(f"{verb} {sender.sent} records to {topic}{f' (partition: {where})' if where else ''}", err=True)
+    typer.echo(
+        f"{verb} {counted(sender.sent, 'record')} to {topic}{f' (partition: {where})' if where else ''}", err=True
+    )
 
 
 def _records(
@@ -237,7 +240,7 @@ class _Sender:
         if self._producer is not None:
             left = self._producer.flush()
             if self._failed or left:
-                raise Failed(self._failed or f"{left} records were not acknowledged")
+                raise Failed(self._failed or f"{counted(left, 'record')} not acknowledged")
         self.seconds = time.monotonic() - self._began
 
 

@@ -147,14 +147,18 @@ def grow(
         if partitions <= now:
             raise Failed(f"topic {topic!r} has {counted(now, 'partition')}: it can only grow")
         if not dry_run:
-            sure(f"Grow {topic} from {now} to {partitions} partitions? Keys will go to other partitions.", yes)
+            sure(
+                f"Grow {topic} from {now} to {counted(partitions, 'partition')}? Keys will go to other partitions.", yes
+            )
         wanted = {"name": topic, "count": partitions, "assignments": None}
         body = {"topics": [wanted], "timeout": TIMEOUT_MS, "validate_only": dry_run}
         check_answer((await client.to_controller(ApiKey.CREATE_PARTITIONS, body)).results[0], f"topic {topic}")
         return {"topic": topic, "from": now, "to": partitions, "done": not dry_run}
 
     row = connected(bootstrap, action, timeout=timeout)
-    report_one(row, output, f"{verb(row, 'grew', 'grow')} {topic} from {row['from']} to {partitions} partitions")
+    report_one(
+        row, output, f"{verb(row, 'grew', 'grow')} {topic} from {row['from']} to {counted(partitions, 'partition')}"
+    )
 
 
 @app.command()

@@ -17,6 +17,7 @@ import typer
 from headrace.cli.development_cluster import Cluster
 from headrace.cli.keyboard import keys
 from headrace.cli.output import Format, rich_table, show
+from headrace.kernel.plurals import counted
 
 app = typer.Typer()
 
@@ -43,7 +44,7 @@ def up(
     try:
         cluster.start(asked.to_stop)
         if not asked.to_stop():
-            who = "1 broker serves" if brokers == 1 else f"{brokers} brokers serve"
+            who = f"{counted(brokers, 'broker')} {'serves' if brokers == 1 else 'serve'}"
             _say(f"{who} {cluster.bootstrap} (data and logs in {cluster.directory}; Ctrl-C stops all)")
             code = _watch(cluster, asked)
     finally:

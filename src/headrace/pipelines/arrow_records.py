@@ -23,6 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.kernel.errors import CorruptBatch
+from headrace.kernel.plurals import counted
 from headrace.records.batch import CODEC_MASK, HEADER_BYTES, TIMESTAMP_TYPE_BIT, BatchView
 from headrace.records.compression import decompress
 from headrace.records.reader import first_unreadable
@@ -122,7 +123,8 @@ class Decoder:
                 payload, begin = memoryview(decompress(batch.codec, payload, _LARGEST_BATCH)), -1
             if count * _SMALLEST_RECORD > len(payload):
                 raise CorruptBatch(
-                    f"batch at offset {batch.base_offset}: claims {count} records in {len(payload)} bytes"
+                    f"batch at offset {batch.base_offset}: claims {counted(count, 'record')} "
+                    f"in {counted(len(payload), 'byte')}"
                 )
             append_time_ms = batch.max_timestamp_ms if batch.attributes & TIMESTAMP_TYPE_BIT else None
             yield _Batch(payload, begin, batch.base_offset, batch.base_timestamp_ms, append_time_ms, count)

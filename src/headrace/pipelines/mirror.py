@@ -27,6 +27,7 @@ from pyspark.sql import functions as f
 
 from headrace.client.blocking.client import EARLIEST, LATEST, READ_COMMITTED, BlockingClient, TopicPartitionPair
 from headrace.client.blocking.fetch import FetchSettings, fetched_records
+from headrace.kernel.plurals import counted
 from headrace.pipelines.brokers import as_options, in_configuration, security_of
 from headrace.pipelines.errors import OptionError, PipelineError, nearest
 from headrace.pipelines.graph import BatchSink, PipelineGraph
@@ -138,8 +139,9 @@ def make_topics(spec: MirrorSpec, source: BlockingClient, target: BlockingClient
         if name not in there:
             target.create_topic(name, count)
         elif len(there[name].partitions) < count:
+            fewer = counted(len(there[name].partitions), "partition")
             raise PipelineError(
-                f"topic {name!r} has {len(there[name].partitions)} partitions in the target and {count} in the source: "
+                f"topic {name!r} has {fewer} in the target and {count} in the source: "
                 "partitions are kept, so add partitions in the target"
             )
 

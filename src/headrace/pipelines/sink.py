@@ -34,6 +34,7 @@ from pyspark.sql.types import BinaryType, IntegerType, StringType, StructType
 from headrace.client.blocking.client import BlockingClient, is_retriable
 from headrace.client.blocking.produce import BatchProducer, Fenced, Transaction
 from headrace.kernel.errors import Fault
+from headrace.kernel.plurals import counted
 from headrace.pipelines.arrow_writer import Ints, encode_headers, partitions_for_keys, sections
 from headrace.pipelines.errors import OptionError, PipelineError, nearest
 from headrace.pipelines.options import SinkOptions
@@ -136,7 +137,9 @@ class _RowWriter:
             return chosen
         given = np.asarray(explicit.take(pa.array(rows)).fill_null(-1)).astype(np.int64)
         if (wrong := given[(given >= count) | (given < -1)]).size:
-            raise PipelineError(f'column "partition" holds {int(wrong[0])}, but topic {topic!r} has {count} partitions')
+            raise PipelineError(
+                f'column "partition" holds {int(wrong[0])}, but topic {topic!r} has {counted(count, "partition")}'
+            )
         return np.where(given >= 0, given, chosen)
 
     def _partition_count(self, topic: str) -> int:

@@ -31,6 +31,7 @@ from pyspark.sql.streaming.datasource import (
 
 from headrace.client.blocking.fetch import FetchSettings, FetchStalled, FetchStream
 from headrace.kernel.errors import Fault, OffsetOutOfRange
+from headrace.kernel.plurals import counted
 from headrace.pipelines.errors import DataLossError, PipelineError
 from headrace.pipelines.offsets import OffsetRange, TopicPartitionPair, limit_offsets, offsets_to_json, split_ranges
 from headrace.pipelines.options import SourceOptions
@@ -94,10 +95,13 @@ def _after_loss(options: SourceOptions, pair: TopicPartitionPair, start: int, en
     gone = min(max(earliest, start), end) - start
     if options.fail_on_data_loss or earliest <= start:
         raise DataLossError(
-            f"{fault.message}: {pair[0]}-{pair[1]} now begins at {earliest}, {gone} records from {start} on are gone; "
-            "set failOnDataLoss=false to skip them, or read from startingOffsets=earliest with a new checkpoint"
+            f"{fault.message}: {pair[0]}-{pair[1]} now begins at {earliest} and has lost "
+            f"{counted(gone, 'record')} from {start} on; set failOnDataLoss=false to skip them, or read from "
+            "startingOffsets=earliest with a new checkpoint"
         ) from fault
-    _warn(f"{pair[0]}-{pair[1]}: {gone} records from offset {start} to {earliest} were gone before they were read")
+    _warn(
+        f"{pair[0]}-{pair[1]}: lost {counted(gone, 'record')} from offset {start} to {earliest} before they were read"
+    )
     return earliest
 
 
@@ -127,8 +131,8 @@ class HeadraceReader(DataSourceReader):  # type: ignore[misc]
             gone = earliest[(topic, index)] - start
             if gone > 0 and self.options.fail_on_data_loss:
                 raise DataLossError(
-                    f"{topic}-{index} begins at {earliest[(topic, index)]}, {gone} records from {start} on are gone; "
-                    "set failOnDataLoss=false to skip them"
+                    f"{topic}-{index} begins at {earliest[(topic, index)]} and has lost "
+                    f"{counted(gone, 'record')} from {start} on; set failOnDataLoss=false to skip them"
                 )
         return {pair: max(start, earliest[pair]) for pair, start in starts.items()}
 
@@ -266,7 +270,9 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 )
                 offsets[pair] = first
             elif first > start:
-                self._lost(f"{topic}-{index} begins at {first}: {first - start} records from {start} on are gone")
+                self._lost(
+                    f"{topic}-{index} begins at {first} and has lost {counted(first - start, 'record')} from {start} on"
+                )
                 offsets[pair] = first
                 missed[pair] = missed.get(pair, 0) + first - start
             else:

@@ -19,6 +19,7 @@ from enum import Enum
 
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import StorageFault
+from headrace.kernel.plurals import counted
 from headrace.storage.dirs.identity import EMBEDDED, MOVING, ZOOKEEPER, StoreHome
 
 
@@ -346,4 +347,4 @@ def _was_at(owner: Owner) -> str:
 
 
 def _logs(count: int) -> str:
-    return "1 log" if count == 1 else f"{count} logs"
+    return counted(count, "log")

@@ -12,6 +12,7 @@ from headrace.cli.checks.lag import REBALANCING
 from headrace.cli.kafka_tools.group_view import Group, Listed, described, listed
 from headrace.cli.transactions import transaction_rows
 from headrace.client.cluster_client import ClusterClient
+from headrace.kernel.plurals import counted
 
 _OPEN_LONG_MS: Final = 15 * 60_000
 _RECENT_MS: Final = 10 * 60_000
@@ -34,7 +35,7 @@ async def groups(client: ClusterClient, address: str) -> list[Finding]:
         finding = await _moving(client, group, written.get(group.id, []))
         if finding is not None:
             findings.append(finding)
-    return findings or well("groups", f"{len(known)} groups, none rebalancing")
+    return findings or well("groups", f"{counted(len(known), 'group')}, none rebalancing")
 
 
 async def _moving(client: ClusterClient, group: Listed, written: list[Generation]) -> Finding | None:
@@ -44,7 +45,11 @@ async def _moving(client: ClusterClient, group: Listed, written: list[Generation
     if not rebalancing and len(recent) < _OFTEN:
         return None
     found = await described(client, group.id, missing_is_empty=True)
-    parts = [f"{group.id} is rebalancing ({found.state}, {len(found.members)} members)" if rebalancing else group.id]
+    parts = [
+        f"{group.id} is rebalancing ({found.state}, {counted(len(found.members), 'member')})"
+        if rebalancing
+        else group.id
+    ]
     if rebalancing:
         parts.append(_waits_for(found, written))
     if recent:

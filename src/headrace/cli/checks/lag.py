@@ -108,7 +108,9 @@ def _why(found: Group, growth: Growth, partitions: int) -> Reason:
     if row["position"] == growth.before["position"]:
         return Reason(f"{who} commits nothing", "look whether it hangs on a record or no longer commits")
     if len(found.members) < partitions:
-        remedy = f"add consumers: up to {partitions} members can share the work, there are {len(found.members)}"
+        remedy = (
+            f"add consumers: up to {counted(partitions, 'member')} can share the work, there are {len(found.members)}"
+        )
     else:
         remedy = f"make its work faster, or add partitions (headrace topics grow {row['topic']}) and then members"
     return Reason(f"{who} reads more slowly than records come", remedy, is_slow=True)

@@ -12,6 +12,7 @@ from headrace.cli.output import size_text
 from headrace.client.cluster_client import ClusterClient
 from headrace.client.offsets import MAX_TIMESTAMP, list_offsets
 from headrace.kernel.errors import Fault
+from headrace.kernel.plurals import counted
 from headrace.wire.apis import ApiKey
 
 # Leases, retention and time-outs stand a second of difference; a minute moves records out of their day.
@@ -60,7 +61,7 @@ async def clocks(client: ClusterClient) -> list[Finding]:
         worst = max(ahead, key=lambda p: ahead[p])
         findings.append(
             Finding(
-                "clocks", State.WARN, f"{len(ahead)} partitions hold records of the future; {worst} by "
+                "clocks", State.WARN, f"records of the future in {counted(len(ahead), 'partition')}; {worst} by "
                 f"{ahead[worst] / 1000:.0f} s", "set the clocks by NTP on this machine, the brokers and the producers; "
                 "retention by time waits for records of the future",
             )

@@ -162,7 +162,8 @@ def _too_few_replicas(topics: dict[str, Any], least: dict[str, int]) -> list[Fin
         Finding(
             _NAME,
             State.FAIL,
-            f"{len(found)} topics ask for more in-sync replicas than they have replicas: acks=all can never succeed",
+            f"{counted(len(found), 'topic')} ask for more in-sync replicas than they have replicas: "
+            "acks=all can never succeed",
             "give them more replicas, or lower min.insync.replicas (headrace configs set topic/NAME …) of each",
             tuple(told),
         )
