@@ -118,7 +118,7 @@ def test_the_doctor_knows_a_disk_that_is_nearly_full(headrace: Run, tmp_path: Pa
         broker(data_dir=disk.directory / "data") as running,
     ):
         env = {"HEADRACE_BOOTSTRAP": running.bootstrap}
-        assert "disks: 1 log directories with room" in headrace("doctor", "--watch-lag", "0", env=env).out
+        assert "disks: 1 log directory with room" in headrace("doctor", "--watch-lag", "0", env=env).out
         with (disk.directory / "other").open("wb") as other:
             os.posix_fallocate(other.fileno(), 0, 59 << 20)
         ran = headrace("doctor", "--watch-lag", "0", env=env)

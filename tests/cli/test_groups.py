@@ -73,7 +73,7 @@ def test_share_groups_are_described_measured_moved_and_deleted(
         wait_for(lambda: read.extend(consumer.poll(0.2)) or len(read) == 5, "five records")
         found = headrace("groups", "describe", group, "-o", "json").json
         assert (found["type"], found["state"], found["assignor"]) == ("share", "Stable", "simple")
-        assert [member["client"] for member in found["members"]] == ["worker"]
+        assert [(member["client"], member["host"]) for member in found["members"]] == [("worker", "127.0.0.1")]
         assert found["members"][0]["partitions"] == [f"{topic}-{number}" for number in range(3)]
         refused = headrace("groups", "reset", group, "--to", "end", "--yes")
         assert (refused.code, "is Stable with 1 member: stop them first" in refused.err) == (1, True)

@@ -11,7 +11,7 @@ import pytest
 
 from headrace.pipelines.progress import FAILED, FlowProgress, ProgressWriter
 from headrace.testing import RunningBroker
-from tests.cli.conftest import PROGRAMS
+from tests.cli.conftest import PROGRAMS, Run
 from tests.cli.test_terminal import at_a_terminal
 from tests.support.effort import is_long
 
@@ -32,6 +32,17 @@ def test_status_is_drawn_again_until_it_is_interrupted(running: RunningBroker, t
     screen.close()
     assert screen.exitstatus == 0
     assert "Traceback" not in (screen.before or "")
+
+
+def test_a_piped_status_is_not_cut(running: RunningBroker, headrace: Run) -> None:
+    error = "the broker said [red]no[/red] " + "word " * 60 + "end"
+    writer = ProgressWriter(running.bootstrap, pytest.fail)
+    writer.publish(FlowProgress("piped", "a-flow-with-a-long-name", batch_id=7, state=FAILED, last_error=error))
+    writer.close()
+    heading, line = headrace("pipeline", "status", "piped").out.splitlines()
+    assert heading.split()[:3] == ["FLOW", "STATE", "BATCH"]
+    assert line.split()[:3] == ["piped.a-flow-with-a-long-name", "failed", "7"]
+    assert line.endswith(error)
 
 
 @pytest.mark.skipif(not is_long(), reason="starts a broker and Spark (HEADRACE_EFFORT=long)")

@@ -133,3 +133,16 @@ def test_the_quick_way_refuses_what_is_no_answer(answer: bytes) -> None:
         threading.Thread(target=serve, daemon=True).start()
         with pytest.raises(ValueError, match="answer"):
             topic_names("127.0.0.1", server.getsockname()[1], "test", 5)
+
+
+def test_a_piped_table_is_not_cut(headrace: Run) -> None:
+    name = "long-" + "n" * 230
+    headrace("topics", "create", name)
+    for words in (("topics", "ls"), ("topics", "describe", name)):
+        table = headrace(*words, env={"COLUMNS": "40"}).out.splitlines()
+        [line] = [line for line in table if name in line]
+        [row] = [row for row in headrace(*words, "-o", "json").json if row["topic"] == name]
+        numbers = [str(value) for value in row.values() if type(value) is int]
+        assert line.startswith(name)
+        assert set(numbers) - {str(row.get("size"))} <= set(line.split())
+    headrace("topics", "rm", name, "--yes")

@@ -80,7 +80,7 @@ def describe(group: Group, bootstrap: Bootstrap = None, output: Output = Format.
         found = await describe_group(client, known)
         members = [
             {
-                "member": m.id, "client": m.client_id, "host": m.host, "instance": m.instance_id,
+                "member": m.id, "client": m.client_id, "host": m.address, "instance": m.instance_id,
                 "partitions": [str(p) for p in m.assigned],
             }
             for m in found.members

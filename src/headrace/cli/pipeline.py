@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -30,6 +30,8 @@ from headrace.cli.pipeline_options import (
     security_for,
 )
 from headrace.kernel.plurals import counted
+
+_NO_FLOWS: Final = "no pipeline has reported to this cluster yet"
 
 app = typer.Typer(no_args_is_help=True, help="Data pipelines on Spark.")
 dlq = typer.Typer(no_args_is_help=True, help="Dead letters: rows that could not be read.")
@@ -251,7 +253,7 @@ def list_pipelines(
         for progress in found:
             typer.echo(describe(progress))
         if not found:
-            typer.echo("no pipeline has reported to this cluster yet")
+            typer.echo(_NO_FLOWS)
 
 
 @app.command()
@@ -272,7 +274,7 @@ def status(
     address = bootstrap_address(bootstrap)
     with one_sentence():
         from headrace.pipelines.progress import read_progress
-        from headrace.pipelines.status_screen import table_of
+        from headrace.pipelines.status_screen import rows_of, table_of
 
         security = security_for(command_config)
 
@@ -287,14 +289,16 @@ def status(
             for progress in flows():
                 typer.echo(json.dumps(progress))
             return
-        from rich.console import Console
-        from rich.live import Live
-
         if not watch:
-            found = flows()
-            Console().print(table_of(found) if found else "no pipeline has reported to this cluster yet")
+            show(rows_of(flows()), output, empty=_NO_FLOWS)
             return
         try:
+            while not sys.stdout.isatty():
+                show(rows_of(flows()), output, empty=_NO_FLOWS)
+                print(flush=True)
+                time.sleep(1)
+            from rich.live import Live
+
             with Live(table_of(flows()), refresh_per_second=2) as live:
                 while True:
                     time.sleep(1)

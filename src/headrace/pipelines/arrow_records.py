@@ -209,7 +209,8 @@ def _walk(buffer: memoryview | bytes, begins: list[int], group: list[_Batch]) ->
             raise CorruptBatch(f"a record in the batch at offset {batch.base_offset} is longer than its batch")
         if at < stop:
             # As in Kafka's consumer. A record more than the header counts would otherwise be skipped in silence.
-            raise CorruptBatch(f"{stop - at} bytes follow the last record of the batch at offset {batch.base_offset}")
+            rest = counted(stop - at, "byte")
+            raise CorruptBatch(f"{rest} after the last record of the batch at offset {batch.base_offset}")
         found.append(np.array(singly, np.int64))
     try:
         sizes, starts = _varints(bytes_, np.concatenate(found))

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headrace.kernel.plurals import counted
 from headrace.pipelines.errors import PipelineError
 
 
@@ -47,7 +48,7 @@ class Checkpoint:
         last = self.last_batch()
         version, metadata, *before = self._lines("offsets", last)
         if len(before) != len(sources):
-            raise PipelineError(f"the checkpoint has {len(before)} sources, {len(sources)} were given")
+            raise PipelineError(f"the checkpoint has {counted(len(before), 'source')}, {len(sources)} given")
         done = self._last_commit()
         self._write("offsets", last + 1, [version, metadata, *[json.dumps(source) for source in sources]])
         self._write("commits", last + 1, done)

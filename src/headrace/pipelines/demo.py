@@ -30,6 +30,7 @@ from rich.live import Live
 from headrace.client.blocking.client import EARLIEST, LATEST, READ_COMMITTED, BlockingClient
 from headrace.client.blocking.fetch import FetchSettings, fetched_records
 from headrace.kernel.errors import Fault
+from headrace.kernel.plurals import counted
 from headrace.pipelines.demo_screen import (
     INPUT_TOPIC,
     OUTPUT_TOPIC,
@@ -205,7 +206,8 @@ class WordCountDemo:
         snapshot = self._wait_for(expected)
         if snapshot.counts == expected:
             self.console.print(
-                f"{sum(expected.values())} words in {snapshot.lines_sent} lines: Spark's {len(expected)} counts equal "
+                f"{counted(sum(expected.values()), 'word')} in {counted(snapshot.lines_sent, 'line')}: "
+                f"Spark's {len(expected)} counts equal "
                 "those of a count made apart."
             )
             return True

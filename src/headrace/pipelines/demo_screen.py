@@ -15,6 +15,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from headrace.kernel.plurals import counted
+
 INPUT_TOPIC = "streams-plaintext-input"
 OUTPUT_TOPIC = "streams-wordcount-output"
 _FEWEST_ROWS: Final = 5
@@ -40,7 +42,7 @@ def fitting_rows(screen_lines: int, hint_lines: int) -> int:
 
 
 def picture(snapshot: Snapshot, bootstrap: str, *, rows: int) -> Group:
-    table = Table(title=f"{OUTPUT_TOPIC}: {len(snapshot.counts)} words", title_justify="left", expand=False)
+    table = Table(title=f"{OUTPUT_TOPIC}: {counted(len(snapshot.counts), 'word')}", title_justify="left", expand=False)
     table.add_column("word")
     table.add_column("count", justify="right")
     table.add_column("")

@@ -1,4 +1,4 @@
-"""How `headrace pipeline status` looks."""
+"""How `headrace pipeline status` looks: the rows of its table, and the table that is drawn again in a terminal."""
 
 from __future__ import annotations
 
@@ -7,42 +7,41 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.table import Table
+from rich.text import Text
 
 _COLOURS = {"running": "green", "stopped": "dim", "restarting": "yellow", "failed": "red"}
 
 
-def table_of(flows: Sequence[Mapping[str, Any]]) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for name in (
-        "flow",
-        "state",
-        "batch",
-        "rows/s",
-        "lag",
-        "batch ms",
-        "state rows",
-        "missed",
-        "watermark",
-        "seen",
-        "last error",
-    ):
-        table.add_column(
-            name, justify="right" if name in ("batch", "rows/s", "lag", "batch ms", "state rows", "missed") else "left"
-        )
+def rows_of(flows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """What a person reads of each flow, by heading."""
     now_ms = time.time() * 1000
-    for flow in flows:
-        colour = _COLOURS.get(flow["state"], "white")
-        table.add_row(
-            f"{flow['pipeline']}.{flow['flow']}",
-            f"[{colour}]{flow['state']}[/{colour}]",
-            str(flow["batch_id"]),
-            f"{flow['processed_rows_per_second']:.0f}",
-            str(flow["lag"]),
-            str(flow["batch_ms"]),
-            str(flow["state_rows"]),
-            str(flow["missed"]),
-            flow["watermark"] or "",
-            f"{max(now_ms - flow['at_ms'], 0) / 1000:.0f} s ago",
-            flow["last_error"] or "",
-        )
+    return [
+        {
+            "flow": f"{flow['pipeline']}.{flow['flow']}",
+            "state": flow["state"],
+            "batch": flow["batch_id"],
+            "rows/s": round(flow["processed_rows_per_second"]),
+            "lag": flow["lag"],
+            "batch ms": flow["batch_ms"],
+            "state rows": flow["state_rows"],
+            "missed": flow["missed"],
+            "watermark": flow["watermark"] or "",
+            "seen": f"{max(now_ms - flow['at_ms'], 0) / 1000:.0f} s ago",
+            "last error": flow["last_error"] or "",
+        }
+        for flow in flows
+    ]
+
+
+def table_of(flows: Sequence[Mapping[str, Any]]) -> Table:
+    """For a terminal."""
+    table = Table(box=None, pad_edge=False)
+    rows = rows_of(flows)
+    for name, value in (rows[0] if rows else {"flow": ""}).items():
+        table.add_column(name, justify="right" if isinstance(value, int) else "left")
+    for row in rows:
+        # As text: an error may look like markup.
+        cells = [Text(str(value)) for value in row.values()]
+        cells[1].stylize(_COLOURS.get(row["state"], "white"))
+        table.add_row(*cells)
     return table

@@ -18,9 +18,11 @@ FOLDERS = ("cli", "pipelines", "broker")
 NOUNS = (
     "partitions", "records", "topics", "groups", "members", "positions", "segments", "batches", "brokers", "replicas",
     "rows", "files", "messages", "strays", "logs", "problems", "transactions", "consumers", "entries", "flows", "keys",
-    "letters", "bytes", "jars",
+    "letters", "bytes", "jars", "directories", "checks", "findings", "APIs", "words", "lines", "settings", "warnings",
+    "clients", "connections", "processes", "tables", "versions", "sources", "checkpoints", "seconds", "minutes", "days",
 )  # fmt: skip
-PLURAL = re.compile(rf" ({'|'.join(NOUNS)})\b")
+# With an adjective or without: "1 log directories".
+PLURAL = re.compile(rf" (?:log |dead |open )?({'|'.join(NOUNS)})\b")
 
 
 def plurals_without_a_choice(tree: ast.AST) -> Iterator[tuple[int, str]]:

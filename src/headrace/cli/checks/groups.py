@@ -73,7 +73,7 @@ def _waits_for(group: Group, written: list[Generation]) -> str:
             continue
         if too_many := sorted(set(member.assigned) - set(member.target)):
             names = ", ".join(map(str, too_many))
-            holding.append(f"{member.client_id} at {member.host.lstrip('/')} has yet to give up {names}")
+            holding.append(f"{member.client_id} at {member.address} has yet to give up {names}")
     if holding:
         return "; ".join(holding)
     if group.state == "PreparingRebalance" and written:

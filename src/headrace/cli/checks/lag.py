@@ -104,7 +104,7 @@ def _why(found: Group, growth: Growth, partitions: int) -> Reason:
         return Reason("the group is rebalancing, nobody reads", "see the finding on groups")
     if not owners:
         return Reason("no member has this partition", "look whether every member subscribes to the topic")
-    who = f"{owners[0].client_id} at {owners[0].host.lstrip('/')}"
+    who = f"{owners[0].client_id} at {owners[0].address}"
     if row["position"] == growth.before["position"]:
         return Reason(f"{who} commits nothing", "look whether it hangs on a record or no longer commits")
     if len(found.members) < partitions:

@@ -40,7 +40,7 @@ async def disks(client: ClusterClient, min_free_percent: float) -> list[Finding]
                     "shorten retention (headrace configs set topic/NAME retention.ms=…), delete topics, or add a disk",
                 )
             )  # fmt: skip
-    return findings or well("disks", f"{seen} log directories with room")
+    return findings or well("disks", f"{counted(seen, 'log directory', 'log directories')} with room")
 
 
 async def clocks(client: ClusterClient) -> list[Finding]:

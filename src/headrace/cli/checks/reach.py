@@ -15,6 +15,7 @@ from headrace.client.cluster_client import ClusterClient
 from headrace.client.connection import Connection
 from headrace.client.server_kind import ServerKind, server_kind
 from headrace.kernel.errors import Fault
+from headrace.kernel.plurals import counted
 
 _NAME: Final = "bootstrap"
 _ENCRYPTED: Final = ("SSL", "SASL_SSL")
@@ -48,7 +49,7 @@ async def reach(host: str, port: int, timeout: float, protocol: str = "PLAINTEXT
             "handshake is cut off", f"set security.protocol={'SASL_' * protocol.startswith('SASL')}PLAINTEXT in the "
             "client, or use the port of an SSL listener",
         )  # fmt: skip
-    return Finding(_NAME, State.OK, f"{where} is a Kafka broker with {served} APIs")
+    return Finding(_NAME, State.OK, f"{where} is a Kafka broker with {counted(served, 'API')}")
 
 
 async def _no_connection(host: str, port: int, timeout: float) -> Finding | None:

@@ -9,6 +9,7 @@ from headrace.cli.checks.findings import Finding, State, well
 from headrace.cli.cluster import disk_rows
 from headrace.cli.output import size_text
 from headrace.client.cluster_client import ClusterClient
+from headrace.kernel.plurals import counted
 from headrace.storage.dirs.checkpoints import META_PROPERTIES_FILE, CorruptFile, read_properties
 from headrace.storage.dirs.strays import strays_in
 
@@ -21,7 +22,9 @@ async def strays(client: ClusterClient) -> list[Finding]:
     findings = [finding for row in here if (finding := _in_directory(row)) is not None]
     elsewhere = len(rows) - len(here)
     unseen = f"; {elsewhere} on other machines are not visible from here" if elsewhere else ""
-    return findings or well(_NAME, f"none in {len(here)} log directories on this machine{unseen}")
+    return findings or well(
+        _NAME, f"none in {counted(len(here), 'log directory', 'log directories')} on this machine{unseen}"
+    )
 
 
 def _is_here(row: dict[str, Any]) -> bool:

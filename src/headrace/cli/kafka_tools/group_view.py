@@ -39,6 +39,11 @@ class Member:
     target: tuple[TopicPartition, ...] | None = None
     epoch: int | None = None
 
+    @property
+    def address(self) -> str:
+        """`host` without the slash that Kafka puts before an address whose name was not looked up."""
+        return self.host.removeprefix("/")
+
 
 @dataclass(frozen=True, slots=True)
 class Group:
