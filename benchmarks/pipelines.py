@@ -18,9 +18,8 @@ from benchmarks.report import Row
 from benchmarks.servers import Headrace, Kafka, Server
 from headrace.client.blocking.client import LATEST, READ_COMMITTED, BlockingClient
 from headrace.client.blocking.fetch import FetchSettings, FetchStream
-from headrace.client.blocking.produce import BatchProducer, Section
+from headrace.client.blocking.produce import BatchProducer, Section, write_records
 from headrace.pipelines.connector_jars import fetch_jars
-from headrace.pipelines.progress import write_records
 from headrace.pipelines.session import spark_session
 from headrace.pipelines.task_sink import written_by_tasks
 from headrace.records.batch import HEADER_BYTES, batches

@@ -155,6 +155,23 @@ def test_a_stopped_flow_is_moved_and_a_stretch_replayed(spark: Any, headrace: Cl
     assert values_of(headrace, target) == {b"A": 1, b"B": 2, b"C": 3, b"D": 2}
 
 
+def test_a_flow_whose_topic_was_created_again_stops_until_it_is_reset(spark: Any, headrace: Cluster, made: Any) -> None:
+    source, target = headrace.topic(), headrace.topic()
+    fill(headrace, source, b"a", b"b")
+    spec = made("again", copy_flow(source, target))
+    run_once(spec, spark)
+    headrace.delete_topic(source)
+    wait_for(lambda: source not in headrace.client.topics([source]), "the topic to be gone")
+    headrace.client.create_topic(source, 1)
+    fill(headrace, source, b"c", b"d", b"e", b"f")
+    with pytest.raises(PipelineError, match="was deleted and created again"):
+        run_once(spec, spark)
+    assert set(values_of(headrace, target)) == {b"A", b"B"}
+    reset(spec, f'{{"{source}":{{"0":0}}}}', flow=None, bootstrap=None)
+    run_once(spec, spark)
+    assert set(values_of(headrace, target)) == {b"A", b"B", b"C", b"D", b"E", b"F"}
+
+
 def test_a_changed_plan_on_an_old_checkpoint_is_refused_with_the_way_out(
     spark: Any, headrace: Cluster, made: Any
 ) -> None:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import itertools
 import time
+import uuid
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, ReadMinRows
 
+from headrace.kernel.errors import ErrorCode, Refused
+from headrace.pipelines import worker_clients
 from headrace.pipelines.errors import DataLossError, PipelineError
 from headrace.pipelines.options import SourceOptions
 from headrace.pipelines.planning import Planner
-from headrace.pipelines.source import HeadraceStreamReader, Position, RangePartition
+from headrace.pipelines.running_batch import RunningBatch
+from headrace.pipelines.source import HeadraceStreamReader, Position, RangePartition, read_range
+from headrace.pipelines.stream_notes import NOTES_TOPIC, StreamNotes
 from tests.pipelines.conftest import Cluster, records
 
 
@@ -34,11 +39,19 @@ def ranges(reader: HeadraceStreamReader, start: dict[str, Any], end: dict[str, A
     return [(part.partition, part.start, part.end) for part in parts]
 
 
-def create_again(cluster: Cluster, topic: str) -> None:
+def read_by_tasks(
+    reader: HeadraceStreamReader, start: dict[str, Any], end: dict[str, Any], batch: RunningBatch
+) -> list[int]:
+    """The offsets that the tasks of the batch read."""
+    rows = (row for part in reader.partitions(start, end) for row in read_range(reader.options, part, batch))
+    return [offset for row in rows for offset in row.column("offset").to_pylist()]
+
+
+def create_again(cluster: Cluster, topic: str, partitions: int = 1) -> None:
     cluster.delete_topic(topic)
     while topic in cluster.client.topics([topic]):
         pass
-    cluster.client.create_topic(topic, 1)
+    cluster.client.create_topic(topic, partitions)
 
 
 def test_a_batch_waits_for_enough_records_but_not_for_ever(headrace: Cluster) -> None:
@@ -112,21 +125,141 @@ def test_what_retention_took_is_an_error_or_a_count(headrace: Cluster) -> None:
     ):
         strict.latestOffset(start, ReadAllAvailable())
     end = lenient.latestOffset(start, ReadAllAvailable())
-    assert Position.from_json(end).missed == {(topic, 0): 5}
-    assert ranges(lenient, start, end) == [(0, 7, 10)]
+    assert end == {topic: {"0": 10}}
+    batch = RunningBatch(uuid.uuid4().hex, 3)
+    # A batch that Spark runs again counts once.
+    for _ in range(2):
+        assert read_by_tasks(lenient, start, end, batch) == [7, 8, 9]
+    assert StreamNotes(headrace.client).missed(batch.query_id) == 5
 
 
-def test_a_topic_created_again_is_an_error_or_read_from_its_beginning(headrace: Cluster) -> None:
+def test_a_topic_created_again_while_the_query_runs_is_an_error(headrace: Cluster) -> None:
     topic = headrace.topic()
     headrace.write(topic, records(3))
-    strict, lenient = reader_of(headrace, topic), reader_of(headrace, topic, failOnDataLoss="false")
-    start = strict.latestOffset(strict.initialOffset(), ReadAllAvailable())
+    reader = reader_of(headrace, topic)
+    start = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
     create_again(headrace, topic)
     headrace.write(topic, records(9))
     with pytest.raises(DataLossError, match="was deleted and created again"):
-        strict.latestOffset(start, ReadAllAvailable())
-    end = lenient.latestOffset(start, ReadAllAvailable())
-    assert ranges(lenient, start, end) == [(0, 0, 9)]
+        reader.latestOffset(start, ReadAllAvailable())
+
+
+def test_a_topic_created_again_while_the_query_stands_still_is_an_error_or_read_from_its_beginning(
+    cluster: Cluster,
+) -> None:
+    topic = cluster.topic()
+    cluster.write(topic, records(3))
+    query = uuid.uuid4().hex
+    first = reader_of(cluster, topic)
+    initial = first.initialOffset()
+    start = first.latestOffset(initial, ReadAllAvailable())
+    assert read_by_tasks(first, initial, start, RunningBatch(query, 0)) == [0, 1, 2]
+    create_again(cluster, topic)
+    cluster.write(topic, records(9))
+
+    # Each reader is a start of the query; nothing but the checkpoint and the notes tells it what was read.
+    strict = reader_of(cluster, topic)
+    end = strict.latestOffset(start, ReadAllAvailable())
+    for _ in range(2):
+        worker_clients._notes.clear()
+        with pytest.raises(DataLossError, match=f"topic '{topic}' was deleted and created again"):
+            read_by_tasks(strict, start, end, RunningBatch(query, 1))
+    lenient = reader_of(cluster, topic, failOnDataLoss="false")
+    assert lenient.latestOffset(start, ReadAllAvailable()) == end
+    for _ in range(2):
+        # Spark runs the batch again, in another worker.
+        worker_clients._notes.clear()
+        assert read_by_tasks(lenient, start, end, RunningBatch(query, 1)) == list(range(9))
+    cluster.write(topic, records(2))
+    later = lenient.latestOffset(end, ReadAllAvailable())
+    assert read_by_tasks(lenient, end, later, RunningBatch(query, 2)) == [9, 10]
+    strict = reader_of(cluster, topic)
+    assert read_by_tasks(strict, end, later, RunningBatch(query, 2)) == [9, 10]
+
+
+def test_a_topic_created_again_is_noticed_in_a_partition_that_was_never_read(headrace: Cluster) -> None:
+    topic = headrace.topic(2)
+    headrace.write(topic, records(3))
+    query = uuid.uuid4().hex
+    reader = reader_of(headrace, topic)
+    initial = reader.initialOffset()
+    start = reader.latestOffset(initial, ReadAllAvailable())
+    read_by_tasks(reader, initial, start, RunningBatch(query, 0))
+    create_again(headrace, topic, partitions=2)
+    headrace.write(topic, records(5), partition=1)
+    headrace.write(topic, records(3))
+    strict = reader_of(headrace, topic)
+    end = strict.latestOffset(start, ReadAllAvailable())
+    assert ranges(strict, start, end) == [(1, 0, 5)]
+    with pytest.raises(DataLossError, match="was deleted and created again"):
+        read_by_tasks(strict, start, end, RunningBatch(query, 1))
+
+
+def test_a_topic_that_became_shorter_is_read_from_its_beginning_without_fail_on_data_loss(headrace: Cluster) -> None:
+    topic = headrace.topic()
+    headrace.write(topic, records(9))
+    query = uuid.uuid4().hex
+    reader = reader_of(headrace, topic, failOnDataLoss="false")
+    initial = reader.initialOffset()
+    start = reader.latestOffset(initial, ReadAllAvailable())
+    read_by_tasks(reader, initial, start, RunningBatch(query, 0))
+    create_again(headrace, topic)
+    headrace.write(topic, records(4))
+    with pytest.raises(DataLossError, match=f"{topic}-0 ends at 4, before the query's offset 9"):
+        reader_of(headrace, topic).latestOffset(start, ReadAllAvailable())
+    end = reader.latestOffset(start, ReadAllAvailable())
+    assert end == {topic: {"0": 4}}
+    assert read_by_tasks(reader, start, end, RunningBatch(query, 1)) == [0, 1, 2, 3]
+
+
+def test_a_checkpoint_of_an_earlier_version_goes_on_and_its_topic_ids_count(headrace: Cluster) -> None:
+    topic = headrace.topic()
+    headrace.write(topic, records(5))
+    (now,) = Planner(reader_of(headrace, topic).options, headrace.client).find().topic_ids.values()
+    same = {topic: {"0": 2}, "#ids": {topic: now}, "#missed": {topic: {"0": 1}}}
+    reader = reader_of(headrace, topic)
+    end = reader.latestOffset(same, ReadAllAvailable())
+    assert end == {topic: {"0": 5}}
+    assert ranges(reader, same, end) == [(0, 2, 5)]
+
+    other = {topic: {"0": 2}, "#ids": {topic: "AAAAAAAAAAAAAAAAAAAAAQ"}}
+    with pytest.raises(DataLossError, match="was deleted and created again"):
+        reader_of(headrace, topic).latestOffset(other, ReadAllAvailable())
+    with pytest.raises(DataLossError, match="was deleted and created again"):
+        reader_of(headrace, topic).partitions(other, end)
+    lenient = reader_of(headrace, topic, failOnDataLoss="false")
+    assert lenient.latestOffset(other, ReadAllAvailable()) == end
+    assert ranges(lenient, other, end) == [(0, 0, 5)]
+
+
+def test_a_stream_goes_on_where_notes_cannot_be_kept(
+    headrace: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic = headrace.topic()
+    headrace.write(topic, records(3))
+    refused = Refused(ErrorCode.topic_authorization_failed, "no right to describe it")
+
+    def refuse(*_: object) -> None:
+        raise refused
+
+    monkeypatch.setattr(StreamNotes, "_read_new", refuse)
+    monkeypatch.setattr(StreamNotes, "_write", refuse)
+    worker_clients._notes.clear()
+    reader = reader_of(headrace, topic)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    for batch in range(2):
+        assert read_by_tasks(reader, start, end, RunningBatch("query", batch)) == [0, 1, 2]
+    assert capsys.readouterr().err.count("__streams cannot be used (no right to describe it)") == 1
+    worker_clients._notes.clear()
+
+
+def test_a_pattern_does_not_match_what_streams_write_themselves(headrace: Cluster) -> None:
+    topic = headrace.topic()
+    for own in (NOTES_TOPIC, "__pipelines"):
+        headrace.client.create_topic(own, 1)
+    options = SourceOptions.parse(headrace.options(subscribePattern=f"__.*|{topic}"), streaming=True)
+    assert Planner(options, headrace.client).find().partitions == ((topic, 0),)
 
 
 def test_a_time_after_the_last_record_is_refused_or_the_end(headrace: Cluster) -> None:

@@ -29,6 +29,11 @@ class Checkpoint:
     def last_batch(self) -> int:
         return max((int(file.name) for file in (self.path / "offsets").glob("*") if file.name.isdigit()), default=-1)
 
+    def query_id(self) -> str | None:
+        """Spark writes it when the query starts for the first time."""
+        file = self.path / "metadata"
+        return str(json.loads(file.read_text())["id"]) if file.exists() else None
+
     def is_stateful(self) -> bool:
         return (self.path / "state").is_dir()
 

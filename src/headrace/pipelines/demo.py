@@ -29,6 +29,7 @@ from rich.live import Live
 
 from headrace.client.blocking.client import EARLIEST, LATEST, READ_COMMITTED, BlockingClient
 from headrace.client.blocking.fetch import FetchSettings, fetched_records
+from headrace.client.blocking.produce import write_records
 from headrace.kernel.errors import Fault
 from headrace.kernel.plurals import counted
 from headrace.pipelines.demo_screen import (
@@ -44,7 +45,6 @@ from headrace.pipelines.demo_screen import (
 )
 from headrace.pipelines.demo_text import LINES
 from headrace.pipelines.errors import PipelineError
-from headrace.pipelines.progress import write_records
 from headrace.pipelines.spec import BOOTSTRAP, load_spec
 from headrace.records.builder import Record
 

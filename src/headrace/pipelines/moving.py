@@ -7,13 +7,14 @@ import re
 from typing import Any
 
 from headrace.client.blocking.client import EARLIEST, LATEST, BlockingClient, TopicPartitionPair
-from headrace.kernel.ids import uuid_to_text
 from headrace.pipelines.brokers import client_of
 from headrace.pipelines.checkpoint import Checkpoint
 from headrace.pipelines.errors import OptionError, PipelineError
-from headrace.pipelines.offsets import offsets_to_json, parse_partition_numbers
+from headrace.pipelines.offsets import offsets_from_json, offsets_to_json, parse_partition_numbers
+from headrace.pipelines.planning import topic_ids
 from headrace.pipelines.run_lock import CHECKPOINTS, RunLock
 from headrace.pipelines.spec import PipelineSpec
+from headrace.pipelines.stream_notes import StreamNotes
 
 
 def parse_when(text: str) -> int:
@@ -64,24 +65,34 @@ def _move(spec: PipelineSpec, to: str, checkpoint: Checkpoint, bootstrap: str | 
         return None
     with client_of(spec, bootstrap) as client:
         sources = [moved_to(client, source, to) for source in checkpoint.offsets()]
+        _accept_topics(client, checkpoint, sources)
     checkpoint.move_to(sources)
-    return [_topics_only(source) for source in sources]
+    return sources
 
 
-def _topics_only(source: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in source.items() if not name.startswith("#")}
+def _accept_topics(client: BlockingClient, checkpoint: Checkpoint, sources: list[dict[str, Any]]) -> None:
+    """The offsets belong to the topics as they are now, though one was deleted and created again."""
+    query_id = checkpoint.query_id()
+    pairs = [pair for source in sources if _is_of_topics(source) for pair in offsets_from_json(source)]
+    if query_id is None or not pairs:
+        return
+    ids = topic_ids(client, {topic for topic, _ in pairs})
+    StreamNotes(client).accept(query_id, {pair: ids[pair[0]] for pair in pairs if pair[0] in ids})
+
+
+def _is_of_topics(source: dict[str, Any]) -> bool:
+    try:
+        offsets_from_json(source)
+    except (ValueError, TypeError, AttributeError):
+        return False
+    return True
 
 
 def moved_to(client: BlockingClient, source: dict[str, Any], to: str) -> dict[str, Any]:
     """This source's offsets, moved; other sources than topics stay where they are."""
-    topics_read = _topics_only(source)
-    if not all(isinstance(parts, dict) and all(index.isdecimal() for index in parts) for parts in topics_read.values()):
+    if not _is_of_topics(source):
         return source
-    pairs = [(topic, int(index)) for topic, parts in topics_read.items() for index in parts]
-    topics = client.topics({topic for topic, _ in pairs})
-    moved: dict[str, Any] = offsets_to_json(_offsets_at(client, pairs, to))
-    ids = {name: uuid_to_text(topic.topic_id) for name, topic in topics.items() if topic.topic_id is not None}
-    return {**moved, "#ids": ids} if "#ids" in source else moved
+    return offsets_to_json(_offsets_at(client, list(offsets_from_json(source)), to))
 
 
 def _offsets_at(client: BlockingClient, pairs: list[TopicPartitionPair], to: str) -> dict[TopicPartitionPair, int]:

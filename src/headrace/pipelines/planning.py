@@ -6,10 +6,11 @@ Runs on the driver, in the Python process that Spark keeps for a query. One `Pla
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
-from headrace.client.blocking.client import EARLIEST, LATEST, BlockingClient
+from headrace.client.blocking.client import EARLIEST, LATEST, BlockingClient, TopicMetadata
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.kernel.ids import uuid_to_text
 from headrace.pipelines.errors import OptionError, PipelineError
@@ -25,6 +26,20 @@ from headrace.pipelines.offsets import (
     check_covers,
 )
 from headrace.pipelines.options import SourceOptions
+from headrace.pipelines.progress import PROGRESS_TOPIC
+from headrace.pipelines.stream_notes import NOTES_TOPIC
+
+# A query whose pattern matches these would read what it writes itself, batch after batch.
+_WRITTEN_BY_STREAMS: Final = (PROGRESS_TOPIC, NOTES_TOPIC)
+
+
+def topic_ids(client: BlockingClient, topics: Iterable[str]) -> dict[str, str]:
+    """The ids of those that exist, where the brokers have ids."""
+    return _ids_of(client.topics(topics))
+
+
+def _ids_of(topics: Mapping[str, TopicMetadata]) -> dict[str, str]:
+    return {name: uuid_to_text(topic.topic_id) for name, topic in topics.items() if topic.topic_id is not None}
 
 
 @dataclass(frozen=True)
@@ -48,7 +63,11 @@ class Planner:
             self.client.any_connection()
             if wanted.pattern is not None:
                 whole = re.compile(wanted.pattern)
-                topics = {n: t for n, t in self.client.topics(None).items() if whole.fullmatch(n) and not t.is_internal}
+                topics = {
+                    name: topic
+                    for name, topic in self.client.topics(None).items()
+                    if whole.fullmatch(name) and not topic.is_internal and name not in _WRITTEN_BY_STREAMS
+                }
             else:
                 names = wanted.topics or tuple(dict.fromkeys(topic for topic, _ in wanted.partitions))
                 topics = self.client.topics(names)
@@ -60,7 +79,7 @@ class Planner:
         except Fault as fault:
             raise PipelineError(fault.message or fault.code.name) from fault
         existing = {(name, index) for name, topic in topics.items() for index in topic.partitions}
-        ids = {name: uuid_to_text(topic.topic_id) for name, topic in topics.items() if topic.topic_id is not None}
+        ids = _ids_of(topics)
         if not wanted.partitions:
             return Found(tuple(sorted(existing)), ids)
         if absent := sorted(set(wanted.partitions) - existing):

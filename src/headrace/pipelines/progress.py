@@ -18,12 +18,12 @@ from typing import Any, Final
 
 from headrace.client.blocking.client import EARLIEST, LATEST, BlockingClient, TopicPartitionPair
 from headrace.client.blocking.fetch import FetchSettings, fetched_records
-from headrace.client.blocking.produce import BatchProducer, Section
+from headrace.client.blocking.produce import write_records
 from headrace.client.blocking.security import Security
 from headrace.kernel.errors import Fault
-from headrace.pipelines.offsets import offsets_to_json
-from headrace.records.batch import HEADER_BYTES
-from headrace.records.builder import Record, build_batch
+from headrace.pipelines.offsets import offsets_from_json, offsets_to_json
+from headrace.pipelines.stream_notes import StreamNotes
+from headrace.records.builder import Record
 
 PROGRESS_TOPIC: Final = "__pipelines"
 RUNNING: Final = "running"
@@ -62,37 +62,23 @@ class FlowProgress:
 def source_offsets(text: str | None) -> dict[TopicPartitionPair, int]:
     """The topic offsets in a progress event of `headrace` or `kafka`; empty for other sources."""
     try:
-        parsed = json.loads(text or "")
-        return {
-            (topic, int(index)): int(offset)
-            for topic, parts in parsed.items()
-            if not topic.startswith("#") and isinstance(parts, dict)
-            for index, offset in parts.items()
-        }
+        return offsets_from_json(json.loads(text or ""))
     except (ValueError, TypeError, AttributeError):
         return {}
-
-
-def missed_rows(text: str | None) -> int:
-    try:
-        return sum(sum(parts.values()) for parts in json.loads(text or "{}").get("#missed", {}).values())
-    except (ValueError, AttributeError, TypeError):
-        return 0
 
 
 def update_from_event(flow: FlowProgress, event: Any) -> None:
     """Takes over what Spark's progress event says."""
     ends: dict[TopicPartitionPair, int] = {}
-    lag = missed = 0
+    lag = 0
     for source in event.sources:
         end, latest = source_offsets(source.endOffset), source_offsets(source.latestOffset)
         lag += sum(max(latest.get(pair, offset) - offset, 0) for pair, offset in end.items())
-        missed += missed_rows(source.endOffset)
         ends.update(end)
     flow.batch_id, flow.input_rows, flow.batch_ms = event.batchId, event.numInputRows, event.batchDuration
     flow.input_rows_per_second = round(event.inputRowsPerSecond or 0.0, 1)
     flow.processed_rows_per_second = round(event.processedRowsPerSecond or 0.0, 1)
-    flow.lag, flow.missed = lag, missed
+    flow.lag = lag
     if ends:
         flow.end_offsets = offsets_to_json(ends)
     flow.state_rows = sum(operator.numRowsTotal for operator in event.stateOperators)
@@ -111,6 +97,11 @@ class ProgressWriter:
         self._silent = False
         self._ready = False
         self._committed: dict[str, dict[TopicPartitionPair, int]] = {}
+        self._notes = StreamNotes(self._client)
+
+    def missed(self, query_id: str) -> int:
+        """How many records were gone before the query could read them (only with failOnDataLoss=false)."""
+        return self._notes.missed(query_id)
 
     def publish(self, flow: FlowProgress) -> None:
         flow.at_ms = int(time.time() * 1000)
@@ -143,15 +134,6 @@ class ProgressWriter:
 
     def close(self) -> None:
         self._client.close()
-
-
-def write_records(client: BlockingClient, partition: TopicPartitionPair, records: list[Record]) -> None:
-    """A handful of records, acknowledged by all in-sync replicas."""
-    sealed = build_batch(records)
-    times = [record.timestamp_ms for record in records]
-    producer = BatchProducer(client)
-    producer.send(partition, Section(sealed[HEADER_BYTES:], len(records), times[0], max(times)))
-    producer.flush()
 
 
 def read_topic(client: BlockingClient, partition: TopicPartitionPair) -> list[Record]:

@@ -242,6 +242,7 @@ class PipelineRun:
         flow.seen_batch = event.batchId
         update_from_event(flow.progress, event)
         if self._writer is not None:
+            flow.progress.missed = self._writer.missed(str(event.id))
             self._writer.commit(flow.progress)
         self._publish(flow)
 

@@ -38,6 +38,7 @@ from headrace.kernel.plurals import counted
 from headrace.pipelines.arrow_writer import Ints, encode_headers, partitions_for_keys, sections
 from headrace.pipelines.errors import OptionError, PipelineError, nearest
 from headrace.pipelines.options import SinkOptions
+from headrace.pipelines.running_batch import running_batch
 from headrace.pipelines.worker_clients import client_for, remembered
 
 DEFAULT_LEDGER_TOPIC: Final = "__pipelines"
@@ -247,10 +248,11 @@ def _slot_of_task(name: str | None) -> tuple[str | None, int, int]:
     """(prefix, slot, batch id) of the running task; the prefix is None outside a streaming query."""
     task = TaskContext.get()
     assert task is not None, "write() runs inside a task"
-    query, batch = task.getLocalProperty("sql.streaming.queryId"), task.getLocalProperty("streaming.sql.batchId")
-    # The query's id comes from its checkpoint: a new checkpoint counts batches from 0 again and needs a new ledger.
-    prefix = f"{name or 'spark'}-{query}" if query is not None and batch is not None else None
-    return prefix, task.partitionId(), int(batch or 0)
+    batch = running_batch()
+    if batch is None:
+        return None, task.partitionId(), 0
+    # A new checkpoint counts batches from 0 again and needs a new ledger: it has another query id.
+    return f"{name or 'spark'}-{batch.query_id}", task.partitionId(), batch.batch_id
 
 
 class HeadraceStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]

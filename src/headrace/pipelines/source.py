@@ -2,11 +2,8 @@
 
 Batch: the range of every partition is fixed when the query is planned, cut into tasks, and each task fetches its range.
 Stream: Spark asks for `latestOffset`, journals it, and asks for the partitions between two offsets. An offset is
-`{"topic": {"0": 23}}`, as in Spark's connector, with two entries beside the topics that no topic name can collide with:
-
-    "#ids"     the topics' ids, so that a topic deleted and created again is noticed even if it has grown past the old
-    end "#missed"  records that were gone before they could be read (only with failOnDataLoss=false), summed over the
-    query's life
+`{"topic": {"0": 23}}`, as in Spark's connector and nothing else. What a query must remember besides its offsets, the
+ids of its topics first of all, is in `stream_notes`; the first task of each partition looks it up.
 
 Records that are gone (retention, a deleted topic) are an error by default and a counted jump otherwise.
 """
@@ -17,7 +14,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
@@ -33,13 +30,20 @@ from headrace.client.blocking.fetch import FetchSettings, FetchStalled, FetchStr
 from headrace.kernel.errors import Fault, OffsetOutOfRange
 from headrace.kernel.plurals import counted
 from headrace.pipelines.errors import DataLossError, PipelineError
-from headrace.pipelines.offsets import OffsetRange, TopicPartitionPair, limit_offsets, offsets_to_json, split_ranges
+from headrace.pipelines.offsets import (
+    OffsetRange,
+    TopicPartitionPair,
+    limit_offsets,
+    offsets_from_json,
+    offsets_to_json,
+    split_ranges,
+)
 from headrace.pipelines.options import SourceOptions
 from headrace.pipelines.planning import Found, Planner
-from headrace.pipelines.worker_clients import client_for
+from headrace.pipelines.running_batch import RunningBatch, running_batch
+from headrace.pipelines.worker_clients import client_for, notes_for
 
-_IDS: Final = "#ids"
-_MISSED: Final = "#missed"
+_OLD_IDS: Final = "#ids"
 
 
 @dataclass
@@ -50,14 +54,17 @@ class RangePartition(InputPartition):  # type: ignore[misc]
     partition: int
     start: int
     end: int
+    # Of the task that reads the first records of its partition in a batch of a stream.
+    topic_id: str | None = None
 
-    def __init__(self, piece: OffsetRange) -> None:
+    def __init__(self, piece: OffsetRange, topic_id: str | None = None) -> None:
         super().__init__(None)
         self.topic, self.partition, self.start, self.end = piece.topic, piece.partition, piece.start, piece.end
+        self.topic_id = topic_id
 
 
-def read_range(options: SourceOptions, task: InputPartition) -> Iterator[Any]:
-    """Fetches and decodes one range; runs on an executor."""
+def read_range(options: SourceOptions, task: InputPartition, batch: RunningBatch | None = None) -> Iterator[Any]:
+    """Fetches and decodes one range; runs on an executor. `batch`: of the stream that reads it."""
     from headrace.pipelines.arrow_records import Decoder
 
     if not isinstance(task, RangePartition):
@@ -72,7 +79,7 @@ def read_range(options: SourceOptions, task: InputPartition) -> Iterator[Any]:
         reuse_buffer=True,
     )
     pair = (task.topic, task.partition)
-    start = task.start
+    start = _first_offset(options, task, batch)
     while start < task.end:
         try:
             for chunk in FetchStream(client, pair, start, task.end, settings):
@@ -80,13 +87,26 @@ def read_range(options: SourceOptions, task: InputPartition) -> Iterator[Any]:
                 start = chunk.next_offset
             return
         except OffsetOutOfRange as fault:
-            start = _after_loss(options, pair, start, task.end, fault)
+            after = _after_loss(options, pair, start, task.end, fault)
+            if batch is not None:
+                notes_for(options.cluster).add_missed(batch, pair, start, min(after, task.end) - start)
+            start = after
         except FetchStalled as fault:
             if options.fail_on_data_loss:
                 raise DataLossError(f"{fault.message}; set failOnDataLoss=false to go on without it") from fault
             return
         except Fault as fault:
             raise PipelineError(fault.message or fault.code.name) from fault
+
+
+def _first_offset(options: SourceOptions, task: RangePartition, batch: RunningBatch | None) -> int:
+    if batch is None or task.topic_id is None:
+        return task.start
+    pair, notes = (task.topic, task.partition), notes_for(options.cluster)
+    if not notes.begins_again(batch, pair, task.topic_id, accepts_loss=not options.fail_on_data_loss):
+        return task.start
+    _warn(f"topic {task.topic!r} was deleted and created again: partition {task.partition} is read from its beginning")
+    return min(Planner(options, client_for(options.cluster)).earliest((pair,))[pair], task.start)
 
 
 def _after_loss(options: SourceOptions, pair: TopicPartitionPair, start: int, end: int, fault: OffsetOutOfRange) -> int:
@@ -145,32 +165,13 @@ class Position:
     """A stream's offset, as Spark journals it."""
 
     offsets: dict[TopicPartitionPair, int]
-    topic_ids: dict[str, str]
-    missed: dict[TopicPartitionPair, int]
-
-    def to_json(self) -> dict[str, Any]:
-        out: dict[str, Any] = dict(offsets_to_json(self.offsets))
-        if self.topic_ids:
-            out[_IDS] = dict(sorted(self.topic_ids.items()))
-        if self.missed:
-            out[_MISSED] = offsets_to_json(self.missed)
-        return out
+    # Checkpoints of earlier versions hold the ids of the topics among the offsets.
+    topic_ids: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> Position:
         try:
-            offsets = {
-                (topic, int(index)): int(offset)
-                for topic, parts in given.items()
-                if not topic.startswith("#")
-                for index, offset in parts.items()
-            }
-            missed = {
-                (topic, int(index)): int(count)
-                for topic, parts in given.get(_MISSED, {}).items()
-                for index, count in parts.items()
-            }
-            return cls(offsets, dict(given.get(_IDS, {})), missed)
+            return cls(offsets_from_json(given), dict(given.get(_OLD_IDS, {})))
         except (AttributeError, TypeError, ValueError) as error:
             raise PipelineError(
                 f"the checkpoint holds {str(dict(given))[:200]!r}, which is not an offset of this source: "
@@ -186,6 +187,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last_latest: dict[TopicPartitionPair, int] = {}
         # The first batch is not kept waiting for minOffsetsPerTrigger, as in Spark's connector.
         self._last_trigger_at = -math.inf
+        self._topic_ids: dict[str, str] = {}
 
     def _planner(self) -> Planner:
         return Planner(self.options, client_for(self.options.cluster))
@@ -194,7 +196,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         planner = self._planner()
         found = planner.find()
         offsets = planner.resolve(self.options.starting, found.partitions, ending=False)
-        return Position(offsets, found.topic_ids, {}).to_json()
+        return offsets_to_json(offsets)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         if self.options.max_offsets:
@@ -218,12 +220,11 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last_latest = latest
         if self._stop_at is not None:
             latest = {pair: min(end, self._stop_at[pair]) for pair, end in latest.items() if pair in self._stop_at}
-        begun = self._past_losses(begun, found, planner, latest)
-        ends = self._limited(begun.offsets, latest, limit)
+        starts = self._past_losses(begun, found, planner, latest)
+        self._topic_ids = found.topic_ids
+        ends = self._limited(starts, latest, limit)
         # A partition never goes back: what was read stays read.
-        ends = {pair: max(end, begun.offsets.get(pair, 0)) for pair, end in ends.items()}
-        ids = {topic: topic_id for topic, topic_id in found.topic_ids.items() if any(topic == t for t, _ in ends)}
-        return Position(ends, ids, begun.missed).to_json()
+        return offsets_to_json({pair: max(end, starts.get(pair, 0)) for pair, end in ends.items()})
 
     def _limited(
         self, begun: Mapping[TopicPartitionPair, int], latest: dict[TopicPartitionPair, int], limit: ReadLimit
@@ -250,13 +251,13 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _past_losses(
         self, begun: Position, found: Found, planner: Planner, latest: Mapping[TopicPartitionPair, int]
-    ) -> Position:
-        """The position with new partitions added, and moved past what is gone, or DataLossError."""
+    ) -> dict[TopicPartitionPair, int]:
+        """The offsets with new partitions added, and moved past what is gone, or DataLossError."""
         earliest = planner.earliest(tuple(latest))
-        offsets, missed = {}, dict(begun.missed)
+        offsets = {}
         for pair, first in earliest.items():
             topic, index = pair
-            old_id, new_id = begun.topic_ids.get(topic), found.topic_ids.get(topic)
+            old_id, new_id = self._known_id(begun, topic), found.topic_ids.get(topic)
             start = begun.offsets.get(pair)
             if start is None:
                 # A partition that the query has not seen is read from its beginning, as Spark's connector does.
@@ -274,12 +275,15 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     f"{topic}-{index} begins at {first} and has lost {counted(first - start, 'record')} from {start} on"
                 )
                 offsets[pair] = first
-                missed[pair] = missed.get(pair, 0) + first - start
             else:
                 offsets[pair] = start
         if gone := sorted(set(begun.offsets) - set(found.partitions)):
             self._lost(f"partition {gone[0][0]}-{gone[0][1]} is no longer there")
-        return replace(begun, offsets=offsets, missed=missed)
+        return offsets
+
+    def _known_id(self, begun: Position, topic: str) -> str | None:
+        """As far as this process knows; what the query read before it was started is in its notes."""
+        return self._topic_ids.get(topic, begun.topic_ids.get(topic))
 
     def _lost(self, what: str) -> None:
         if self.options.fail_on_data_loss:
@@ -291,22 +295,31 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         begun, until = Position.from_json(start), Position.from_json(end)
-        unseen = tuple(pair for pair in until.offsets if pair not in begun.offsets)
-        fresh = {
-            topic for topic, topic_id in until.topic_ids.items() if begun.topic_ids.get(topic, topic_id) != topic_id
-        }
-        again = tuple(pair for pair in until.offsets if pair[0] in fresh and pair in begun.offsets)
-        starts = {**begun.offsets, **(self._planner().earliest(unseen + again) if unseen or again else {})}
-        for pair, count in until.missed.items():
-            starts[pair] = starts.get(pair, 0) + count - begun.missed.get(pair, 0)
+        planner = self._planner()
+        ids = self._topic_ids or planner.find().topic_ids
+        created_again = {topic for topic, old in begun.topic_ids.items() if ids.get(topic, old) != old}
+        for topic in sorted(created_again):
+            self._lost(f"topic {topic!r} was deleted and created again")
+        from_beginning = tuple(
+            pair
+            for pair, offset in until.offsets.items()
+            # Not seen before, shorter than it was, or another one.
+            if offset < begun.offsets.get(pair, math.inf) or pair[0] in created_again
+        )
+        starts = {**begun.offsets, **(planner.earliest(from_beginning) if from_beginning else {})}
         ranges = [OffsetRange(*pair, starts[pair], offset) for pair, offset in until.offsets.items()]
         cut = split_ranges(
             ranges, min_partitions=self.options.min_partitions, max_records=self.options.max_records_per_partition
         )
-        return [RangePartition(piece) for piece in cut]
+        return [
+            RangePartition(
+                piece, ids.get(piece.topic) if piece.start == starts[(piece.topic, piece.partition)] else None
+            )
+            for piece in cut
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        return read_range(self.options, partition)
+        return read_range(self.options, partition, running_batch())
 
     def commit(self, end: dict[str, Any]) -> None:
         pass

@@ -16,8 +16,12 @@ from typing import Any, Final, TypeVar
 
 from headrace.client.blocking.client import BlockingClient
 from headrace.pipelines.options import Cluster
+from headrace.pipelines.stream_notes import StreamNotes
 
 _clients: dict[tuple[int, Cluster], BlockingClient] = {}
+_notes: dict[tuple[int, Cluster], StreamNotes] = {}
+# A task waits no longer than this for notes: it can go on without them.
+_NOTES_PATIENCE_S: Final = 3.0
 _frozen: dict[int, int] = {}
 # A producer of Kafka's believes its metadata five minutes; partitions added to a topic are to be used sooner here.
 _BELIEVED_S: Final = 30.0
@@ -34,6 +38,15 @@ def client_for(cluster: Cluster) -> BlockingClient:
         _leave_interrupts_to_the_driver()
         _clients[key] = BlockingClient(cluster.bootstrap, client_id=cluster.client_id, security=cluster.security)
     return _clients[key]
+
+
+def notes_for(cluster: Cluster) -> StreamNotes:
+    key = (os.getpid(), cluster)
+    if key not in _notes:
+        patience = {"timeout_s": _NOTES_PATIENCE_S, "patience_s": _NOTES_PATIENCE_S}
+        client = BlockingClient(cluster.bootstrap, client_id=cluster.client_id, security=cluster.security, **patience)
+        _notes[key] = StreamNotes(client)
+    return _notes[key]
 
 
 def _leave_interrupts_to_the_driver() -> None:

@@ -32,6 +32,7 @@ from headrace.client.blocking.connection import BlockingConnection
 from headrace.client.errors import NoAnswer, Unreachable
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 from headrace.records.batch import HEADER, HEADER_BYTES, LOG_OVERHEAD_BYTES, TRANSACTIONAL_BIT
+from headrace.records.builder import Record, build_batch
 from headrace.records.compression import Codec, compress
 from headrace.wire import codec as wire
 
@@ -315,3 +316,12 @@ class BatchProducer:
                     raise self._refusal(code, message)
 
             self.client.retrying(f"writing {sent.partition[0]}-{sent.partition[1]}", attempt)
+
+
+def write_records(client: BlockingClient, partition: TopicPartitionPair, records: list[Record]) -> None:
+    """A handful of records, acknowledged by all in-sync replicas."""
+    sealed = build_batch(records)
+    times = [record.timestamp_ms for record in records]
+    producer = BatchProducer(client)
+    producer.send(partition, Section(sealed[HEADER_BYTES:], len(records), times[0], max(times)))
+    producer.flush()
