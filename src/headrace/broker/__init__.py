@@ -15,6 +15,5 @@
 `recovery_progress`    log lines about a recovery after an unclean stop
 `failed_disks`, `full_disks`   reports of unusable disks to the controller
 `graceful_shutdown`    a stopping broker serves until clients use the new leaders
-`port_holder`          which process holds a port
 `broker_metrics`       the metrics of a broker
 """

@@ -39,7 +39,7 @@ from headrace.cluster.core.image import BrokerInfo, ClusterImage, Endpoint
 from headrace.cluster.loading import load_image
 from headrace.cluster.membership import generated_broker_id, refuse_taken_id
 from headrace.cluster.view import ClusterView
-from headrace.config import BrokerConfig, ConfigError, Listener, resolve_listeners
+from headrace.config import BrokerConfig, ConfigError, resolve_listeners
 from headrace.config import Listeners as ListenerSettings
 from headrace.controller.member import ClusterMember, prepare_store
 from headrace.coordination.startup_retry import answered
@@ -164,7 +164,7 @@ class Broker:
             try:
                 _, ports[listener.name] = self.connections.bind(listener.name, listener.host, listener.port)
             except CannotListen as problem:
-                raise CannotListen(f"{problem}{_who_listens(listener)}") from None
+                raise CannotListen(f"{problem} with --listen") from None
         return settings.with_ports(ports)
 
     async def _open_store(self, config: BrokerConfig, claim: Claim, owner: Owner) -> Store:
@@ -309,12 +309,3 @@ async def _with_id(config: BrokerConfig, known: int | None, store: Store) -> Bro
             raise ConfigError("broker.id", "-1", "must be set, because broker.id.generation.enable is false")
         found = await generated_broker_id(store, config.reserved_broker_max_id)
     return config.with_static({"broker.id": str(FIRST_BROKER_ID if found is None else found)})
-
-
-def _who_listens(listener: Listener) -> str:
-    """` (process 123, java)` where the system lets us see it."""
-    from headrace.broker.port_holder import port_holder
-
-    holder = port_holder(listener.port)
-    who = f" ({holder}): stop it," if holder else ":"
-    return f"{who} or choose another port with --listen"

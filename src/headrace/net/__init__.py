@@ -6,5 +6,6 @@
 `connection`  one client: frames in, answers out, in order and with back-pressure
 `traffic`     bytes and connections of a listener, counted
 `listener`    accepts, counts and limits connections; drops idle and stalled ones
+`port_holder` who has a port that is taken
 `free_ports`  ports for servers of development clusters and tests
 """

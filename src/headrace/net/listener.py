@@ -91,7 +91,7 @@ class Listeners:
             sock.bind((host, port))
         except (OSError, OverflowError) as error:
             sock.close()
-            raise CannotListen(f"cannot listen on {host or '*'}:{port}: {describe_bind_error(error)}") from error
+            raise CannotListen(f"cannot listen on {host or '*'}:{port}: {describe_bind_error(error, port)}") from error
         self._sockets[name] = sock
         bound = sock.getsockname()
         return bound[0], bound[1]
@@ -103,7 +103,7 @@ class Listeners:
                 sock.listen(self.limits.backlog)
             except OSError as error:
                 host, port = sock.getsockname()[:2]
-                raise CannotListen(f"cannot listen on {host}:{port}: {describe_bind_error(error)}") from error
+                raise CannotListen(f"cannot listen on {host}:{port}: {describe_bind_error(error, port)}") from error
             self._loop.add_reader(sock, self._accept, name, sock)
         self._sweep = self._loop.call_later(_SWEEP_INTERVAL_S, self._drop_silent)
 
@@ -200,10 +200,12 @@ class Listeners:
             connection.close()
 
 
-def describe_bind_error(error: Exception) -> str:
+def describe_bind_error(error: Exception, port: int) -> str:
     code = error.errno if isinstance(error, OSError) else None
     if code == errno.EADDRINUSE:
-        return "another process listens there"
+        from headrace.net.port_holder import explain_taken  # only a start that fails pays for loading it
+
+        return explain_taken(port)
     if code == errno.EADDRNOTAVAIL:
         return "no interface of this machine has that address"
     if code == errno.EACCES:

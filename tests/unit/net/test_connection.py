@@ -362,6 +362,10 @@ def test_a_taken_address_is_explained(tmp_path: Path) -> None:
             listeners = Listeners(echo, ConnectionLimits(), asyncio.get_running_loop())
             with pytest.raises(CannotListen, match=rf"127.0.0.1:{port}: another process listens there"):
                 listeners.bind("PLAINTEXT", "127.0.0.1", port)
+            with socket.create_connection(("127.0.0.1", port)) as client:
+                held = client.getsockname()[1]
+                with pytest.raises(CannotListen, match=f"an outgoing connection .*to 127.0.0.1:{port} has that port"):
+                    listeners.bind("PLAINTEXT", "127.0.0.1", held)
 
     run(test)
 
