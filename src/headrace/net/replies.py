@@ -108,7 +108,7 @@ class Pending:
         else:
             self.give(answer)
         finally:
-            self._task = None
+            self._task = self.keeper = None
 
     def give(self, answer: Answer) -> None:
         """Only the first answer counts, and none after the client is gone."""
@@ -142,7 +142,11 @@ class Pending:
             return
         self.ready = True
         keeper, dropped = self.keeper, self._dropped
-        self._forget()
+        if self._task is None:
+            self._forget()
+        else:
+            # The coroutine runs to its end, and the keeper says what it means if it fails.
+            self._dropped = self._take = None
         if dropped is not None:
             dropped()
         if keeper is not None:

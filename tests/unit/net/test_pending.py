@@ -14,7 +14,7 @@ from headrace.net.buffers import BufferPool
 from headrace.net.connection import Connection
 from headrace.net.replies import CLOSE, Pending, Reply
 from headrace.net.traffic import Traffic
-from tests.support.clock import PATIENCE_S
+from tests.support.clock import PATIENCE_S, wait_on_loop
 
 
 def frame(body: bytes) -> bytes:
@@ -133,6 +133,52 @@ def test_a_pending_of_a_client_that_went_is_dropped_and_says_so_once() -> None:
         assert dropped == ["dropped"]
 
     run(test)
+
+
+def test_a_coroutine_that_fails_after_its_client_went_is_explained_and_closes_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The dispatcher says what is a bug. A refusal is none, and leaves no trace in the log."""
+
+    class Record:
+        def __init__(self) -> None:
+            self.settlements = 0
+            self.explained: list[str] = []
+
+        def settled(self) -> None:
+            self.settlements += 1
+
+        def explain(self, error: Exception) -> bytes:
+            self.explained.append(str(error))
+            return frame(b"refused")
+
+    async def test() -> None:
+        record, fails = Record(), asyncio.Event()
+
+        async def fail() -> bytes:
+            await fails.wait()
+            raise ValueError("this controller was closed")
+
+        pending = Pending.of(fail())
+        pending.keeper = record
+        begun = asyncio.Event()
+
+        def serve(body: bytes) -> Reply:
+            begun.set()
+            return pending
+
+        with served(serve) as (client, connection):
+            client.send(frame(b"wait"))
+            await begun.wait()
+            connection.close()
+            fails.set()
+            await wait_on_loop(lambda: record.explained, "the explanation")
+        assert record.explained == ["this controller was closed"]
+        assert record.settlements == 1
+        assert pending.keeper is None
+
+    run(test)
+    assert not caplog.records
 
 
 def test_closing_comes_after_the_answers_before_it() -> None:
