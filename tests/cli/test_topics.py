@@ -62,7 +62,9 @@ def test_the_documents_sizing_is_told_as_numbers(headrace: Run) -> None:
     assert found["storage_tb_one_copy"] == 7
     assert found["storage_tb_all_replicas"] == 21
     assert found["partitions"] == 10
-    assert found["failures_tolerated"] == 2
+    assert (found["failures_tolerated"], found["failures_with_acks_all_writes"]) == (2, 1)
+    shown = headrace("topics", "plan", "--tb-per-day", "1", "--brokers", "5").out
+    assert "\n2 of 3 lost: no record is lost and reads go on, but writes with acks=all stop" in shown
 
 
 def test_configurations_are_set_shown_and_unset(headrace: Run, topic: str) -> None:

@@ -3,7 +3,8 @@
 - A partition moves a few MB/s; the throughput divided by that is the least number of partitions.
 - Below 6 brokers: twice as many partitions as brokers; above 12: as many as brokers; between, in between.
 - At least as many partitions as consumers that should work at the same time.
-- Replication 3 (at least 2, at most 4): N replicas outlive the loss of N-1.
+- Replication 3 (at least 2, at most 4): the records outlive the loss of N-1 of N replicas. Writes with acks=all go on
+  only while min.insync.replicas of them are left.
 - Storage is what comes in a day x days kept x replicas: 1 TB a day for 7 days is 7 TB, three replicas are 21 TB.
 
 Pure.
@@ -61,19 +62,34 @@ def plan(demand: Demand) -> dict[str, Any]:
     per_broker = partitions * replication / demand.brokers
     if per_broker > 4000:
         warnings.append(f"{per_broker:,.0f} replicas on each broker: elections and open files become slow")
+    min_insync = max(1, replication - 1)
     return {
         "partitions": partitions,
         "partitions_by_throughput": by_throughput,
         "partitions_by_brokers": by_brokers,
         "partitions_by_consumers": demand.consumers,
         "replication_factor": replication,
-        "min_insync_replicas": max(1, replication - 1),
+        "min_insync_replicas": min_insync,
         "failures_tolerated": replication - 1,
+        "failures_with_acks_all_writes": replication - min_insync,
         "replicas_per_broker": math.ceil(per_broker),
         "gb_per_day": round(demand.mb_per_s * DAY_S / 1000, 1),
         "storage_tb_one_copy": round(stored_mb / MB, 3),
         "storage_tb_all_replicas": round(whole_mb / MB, 3),
         "storage_tb_per_broker_with_headroom": round(whole_mb * HEADROOM / demand.brokers / MB, 3),
         "network_mb_per_s_per_broker_in": round(demand.mb_per_s * replication / demand.brokers, 1),
+        "when_replicas_are_lost": [_loss(lost, replication, min_insync) for lost in range(1, replication + 1)],
         "warnings": warnings,
     }
+
+
+def _loss(lost: int, replication: int, min_insync: int) -> str:
+    which = f"{lost} of {replication} lost"
+    if lost == replication:
+        return f"{which}: reads and writes stop until one of them is back"
+    if replication - lost >= min_insync:
+        return f"{which}: reads and writes go on"
+    return (
+        f"{which}: no record is lost and reads go on, but writes with acks=all stop until another replica is back "
+        f"(min.insync.replicas={min_insync})"
+    )

@@ -278,8 +278,12 @@ def plan(
         found = plan_topic(Demand(rate, brokers, consumers, days, replication, per_partition))
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
-    show_one(found, output)
-    if output is Format.TABLE:
+    if output is not Format.TABLE:
+        show_one(found, output)
+    else:
+        sentences = [*found.pop("when_replicas_are_lost"), *(f"warning: {text}" for text in found.pop("warnings"))]
+        show_one(found, output)
+        typer.echo("\n" + "\n".join(sentences))
         config = f"-c min.insync.replicas={found['min_insync_replicas']} -c retention.ms={int(days * 86_400_000)}"
         command = f"headrace topics create NAME -p {found['partitions']} -r {found['replication_factor']} {config}"
         typer.echo(f"\n{command}")

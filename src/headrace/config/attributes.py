@@ -467,6 +467,7 @@ class TopicAttributes:
     retention_disk_percent: float
     flush_before_ack: bool
     validate_records: bool
+    replica_lag_time_max_ms: int
 
 
 class GroupAttributes:

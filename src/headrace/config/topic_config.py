@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headrace.config.aliases import TOPIC_ALIASES
 from headrace.config.attributes import GroupAttributes, TopicAttributes
 from headrace.config.broker_config import BrokerConfig
 from headrace.config.key import ConfigError, Key, Value, attribute_names
-from headrace.config.keys import GROUP_KEYS, TOPIC_KEYS
+from headrace.config.keys import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS
 
 _TOPIC_ATTRIBUTES = attribute_names(TOPIC_KEYS)
 _GROUP_ATTRIBUTES = attribute_names(GROUP_KEYS)
+MAX_LAG: Final = "replica.lag.time.max.ms"
+FETCH_WAIT: Final = "replica.fetch.wait.max.ms"
 
 
 class TopicConfig(TopicAttributes):
@@ -79,6 +81,11 @@ def validate_topic_overrides(overrides: Mapping[str, str | None], broker: Broker
         raise ConfigError(
             "min.compaction.lag.ms", str(shortest), f"must not be above max.compaction.lag.ms ({longest})"
         )
+    if MAX_LAG in values:
+        # A follower's fetch of a quiet partition may wait this long: with less, a healthy follower would leave.
+        wait_ms = BROKER_KEYS[FETCH_WAIT].default if broker is None else broker[FETCH_WAIT]
+        if values[MAX_LAG] < wait_ms:
+            raise ConfigError(MAX_LAG, str(values[MAX_LAG]), f"must not be below the broker's {FETCH_WAIT} ({wait_ms})")
 
 
 def validate_group_overrides(overrides: Mapping[str, str | None], broker: BrokerConfig) -> None:

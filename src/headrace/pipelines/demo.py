@@ -168,12 +168,13 @@ class WordCountDemo:
             if record.key is not None and record.value is not None:
                 self.counts[record.key.decode()] = int.from_bytes(record.value, "big", signed=True)
         progress: Any = self.run.flows[0].progress if self.run.flows else None
+        batches = max(progress.batch_id + 1, 0) if progress else 0
         return Snapshot(
             dict(self.counts),
             self.lines_sent,
-            progress.lag if progress else 0,
-            progress.batch_ms if progress else 0,
-            max(progress.batch_id + 1, 0) if progress else 0,
+            progress.lag if batches else None,
+            progress.batch_ms if batches else None,
+            batches,
             self.last_line,
         )
 

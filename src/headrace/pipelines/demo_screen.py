@@ -29,8 +29,9 @@ _LINES_AROUND: Final = 9
 class Snapshot:
     counts: Mapping[str, int]
     lines_sent: int
-    lag: int
-    batch_ms: int
+    # Of the pipeline's last batch; None before the first one has ended.
+    lag: int | None
+    batch_ms: int | None
     batches: int
     last_line: str
 
@@ -50,9 +51,11 @@ def picture(snapshot: Snapshot, bootstrap: str, *, rows: int) -> Group:
     largest = max((count for _, count in top), default=1)
     for word, count in top:
         table.add_row(word, str(count), "█" * max(1, round(24 * count / largest)))
+    lag = "–" if snapshot.lag is None else str(snapshot.lag)
+    last_batch = "–" if snapshot.batch_ms is None else f"{snapshot.batch_ms} ms"
     facts = Text.from_markup(
-        f"broker [b]{bootstrap}[/b]   lines sent [b]{snapshot.lines_sent}[/b]   lag [b]{snapshot.lag}[/b]   "
-        f"batches [b]{snapshot.batches}[/b]   last batch [b]{snapshot.batch_ms} ms[/b]\n"
+        f"broker [b]{bootstrap}[/b]   lines sent [b]{snapshot.lines_sent}[/b]   lag [b]{lag}[/b]   "
+        f"batches [b]{snapshot.batches}[/b]   last batch [b]{last_batch}[/b]\n"
     )
     facts.append(f"{INPUT_TOPIC} ← {snapshot.last_line}", style="dim")
     return Group(facts, table)

@@ -41,7 +41,8 @@ class FlowProgress:
     input_rows: int = 0
     input_rows_per_second: float = 0.0
     processed_rows_per_second: float = 0.0
-    lag: int = 0
+    # Not known before the first batch has ended: until then nothing says how far the flow is.
+    lag: int | None = None
     batch_ms: int = 0
     state_rows: int = 0
     state_bytes: int = 0
@@ -160,7 +161,15 @@ def read_progress(bootstrap: str, security: Security | None = None) -> dict[str,
 
 def describe(progress: Mapping[str, Any]) -> str:
     """One line for a person."""
+    name = f"{progress['pipeline']}.{progress['flow']}  {progress['state']}"
+    if not has_batches(progress):
+        return f"{name}  no batch yet"
     return (
-        f"{progress['pipeline']}.{progress['flow']}  {progress['state']}  batch {progress['batch_id']}  "
-        f"{progress['processed_rows_per_second']:.0f} rows/s  lag {progress['lag']}  {progress['batch_ms']} ms"
+        f"{name}  batch {progress['batch_id']}  {progress['processed_rows_per_second']:.0f} rows/s  "
+        f"lag {progress['lag']}  {progress['batch_ms']} ms"
     )
+
+
+def has_batches(progress: Mapping[str, Any]) -> bool:
+    """Whether a batch has ended: before that, the numbers of a flow say nothing."""
+    return int(progress["batch_id"]) >= 0

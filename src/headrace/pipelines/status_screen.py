@@ -9,22 +9,23 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from headrace.pipelines.progress import has_batches
+
+_NUMBERS = {
+    "batch": "batch_id", "rows/s": "processed_rows_per_second", "lag": "lag", "batch ms": "batch_ms",
+    "state rows": "state_rows", "missed": "missed",
+}  # fmt: skip
 _COLOURS = {"running": "green", "stopped": "dim", "restarting": "yellow", "failed": "red"}
 
 
 def rows_of(flows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """What a person reads of each flow, by heading."""
+    """What a person reads of each flow, by heading. Before its first batch has ended, a flow has no numbers."""
     now_ms = time.time() * 1000
     return [
         {
             "flow": f"{flow['pipeline']}.{flow['flow']}",
             "state": flow["state"],
-            "batch": flow["batch_id"],
-            "rows/s": round(flow["processed_rows_per_second"]),
-            "lag": flow["lag"],
-            "batch ms": flow["batch_ms"],
-            "state rows": flow["state_rows"],
-            "missed": flow["missed"],
+            **{name: round(flow[key]) if has_batches(flow) else None for name, key in _NUMBERS.items()},
             "watermark": flow["watermark"] or "",
             "seen": f"{max(now_ms - flow['at_ms'], 0) / 1000:.0f} s ago",
             "last error": flow["last_error"] or "",
@@ -37,11 +38,11 @@ def table_of(flows: Sequence[Mapping[str, Any]]) -> Table:
     """For a terminal."""
     table = Table(box=None, pad_edge=False)
     rows = rows_of(flows)
-    for name, value in (rows[0] if rows else {"flow": ""}).items():
-        table.add_column(name, justify="right" if isinstance(value, int) else "left")
+    for name in rows[0] if rows else ("flow",):
+        table.add_column(name, justify="right" if name in _NUMBERS else "left")
     for row in rows:
         # As text: an error may look like markup.
-        cells = [Text(str(value)) for value in row.values()]
+        cells = [Text("–" if value is None else str(value)) for value in row.values()]
         cells[1].stylize(_COLOURS.get(row["state"], "white"))
         table.add_row(*cells)
     return table

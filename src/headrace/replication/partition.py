@@ -305,7 +305,7 @@ class Partition(Replica):
             stored=info.isr,
             log_end=log.log_end_offset,
             high_watermark=log.high_watermark,
-            max_lag_ms=self.around.max_lag_ms,
+            max_lag_ms=log.config.replica_lag_time_max_ms,
             min_insync=log.config.min_insync_replicas,
             now_ms=now_ms,
         )
@@ -347,6 +347,7 @@ class Partition(Replica):
         isr = self.isr
         if isr is not None:
             isr.min_insync = self.log.config.min_insync_replicas
+            isr.max_lag_ms = self.log.config.replica_lag_time_max_ms
             if isr.advance(self.around.monotonic_ms()):
                 self._high_watermark_moved()
 

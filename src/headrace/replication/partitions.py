@@ -39,7 +39,6 @@ from headrace.storage.log_config import LogConfig
 logger = logging.getLogger(__name__)
 
 LogConfigFor = Callable[[str, ClusterImage], LogConfig]
-DEFAULT_MAX_LAG_MS: Final = 30_000
 _VANISHED: Final = "the cluster's image no longer has its topic, and no deletion of the topic was seen"
 
 
@@ -96,14 +95,12 @@ class Partitions:
         isr_changes: IsrChanges | None = None,
         when_no_room: Callable[[Replica], None] = _ignore,
         lease_held: Callable[[], bool] = lambda: True,
-        max_lag_ms: int = DEFAULT_MAX_LAG_MS,
         serves_consumers_from_followers: bool = False,
         monotonic_ms: Callable[[], int] = _monotonic_ms,
         wall_ms: Callable[[], int] = _wall_ms,
     ) -> None:
         self.broker_id = broker_id
         self.broker_epoch = UNKNOWN_BROKER_EPOCH  # until this broker is registered, no image is acted on
-        self.max_lag_ms = max_lag_ms
         self.serves_consumers_from_followers = serves_consumers_from_followers
         self.live_brokers: Mapping[int, int] = {}
         self.heard_at_ms: dict[int, int] = {}  # by broker that follows us

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import Final
 
 from headrace.cluster.core.image import ClusterImage
 from headrace.cluster.view import ClusterView
@@ -25,6 +26,7 @@ from headrace.replication.replica import Replica
 from headrace.storage.log_config import LogConfig
 
 logger = logging.getLogger(__name__)
+_LONGEST_TICK_MS: Final = 250
 
 
 class Replication:
@@ -50,7 +52,6 @@ class Replication:
         when_no_room: Callable[[Replica], None],
         lease_held: Callable[[], bool] = lambda: True,
     ) -> Replication:
-        max_lag_ms = config.replica_lag_time_max_ms
         isr_changes = ControllerIsrChanges(view, listener, config.broker_id, to_controller)
         partitions = Partitions(
             config.broker_id,
@@ -60,7 +61,6 @@ class Replication:
             isr_changes=isr_changes,
             when_no_room=when_no_room,
             lease_held=lease_held,
-            max_lag_ms=max_lag_ms,
             serves_consumers_from_followers=(config.replica_selector_class or "").endswith("RackAwareReplicaSelector"),
         )
         partitions.throttles.set_rates(config)
@@ -72,7 +72,9 @@ class Replication:
             backoff_ms=config.replica_fetch_backoff_ms,
             socket_timeout_ms=config.replica_socket_timeout_ms,
         )
-        return cls(partitions, Fetchers(partitions, view, listener, settings), isr_changes, min(500, max_lag_ms // 2))
+        # A topic may wait less long for its followers than the broker does, but not less than their fetches may wait.
+        tick_ms = min(_LONGEST_TICK_MS, config.replica_lag_time_max_ms // 2)
+        return cls(partitions, Fetchers(partitions, view, listener, settings), isr_changes, tick_ms)
 
     def settings_changed(self, config: BrokerConfig) -> None:
         """The broker's dynamic settings changed."""

@@ -41,6 +41,8 @@ class LogConfig:
     min_compaction_lag_ms: int = 0
     max_compaction_lag_ms: int = UNBOUNDED_MS
     min_insync_replicas: int = 1
+    # Ours as a topic's setting; in Kafka it is the broker's alone.
+    replica_lag_time_max_ms: int = 30_000
     unclean_leader_election_enable: bool = False
     compression_type: str = "producer"
     compression_gzip_level: int = -1

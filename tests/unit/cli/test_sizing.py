@@ -26,6 +26,20 @@ def test_a_terabyte_a_day_for_a_week() -> None:
     assert (found["replication_factor"], found["min_insync_replicas"], found["failures_tolerated"]) == (3, 2, 2)
 
 
+def test_records_outlive_more_losses_than_writes() -> None:
+    found = plan(Demand(1, brokers=3))
+    assert (found["failures_tolerated"], found["failures_with_acks_all_writes"]) == (2, 1)
+    assert found["when_replicas_are_lost"] == [
+        "1 of 3 lost: reads and writes go on",
+        "2 of 3 lost: no record is lost and reads go on, but writes with acks=all stop until another replica is back "
+        "(min.insync.replicas=2)",
+        "3 of 3 lost: reads and writes stop until one of them is back",
+    ]
+    assert plan(Demand(1, brokers=1))["when_replicas_are_lost"] == [
+        "1 of 1 lost: reads and writes stop until one of them is back"
+    ]
+
+
 def test_few_replicas_are_warned_about_and_too_many_refused() -> None:
     assert "loses its data" in plan(Demand(1, brokers=1))["warnings"][0]
     with pytest.raises(ValueError, match="needs as many brokers"):

@@ -184,6 +184,10 @@ def test_servers_of_zookeeper_that_cannot_be_meant_are_refused(value: str) -> No
         ({"min.compaction.lag.ms": "100", "max.compaction.lag.ms": "1"}, "must not be above max.compaction.lag.ms (1)"),
         ({"remote.storage.enable": "true"}, "tiered storage is not offered"),
         ({"retention.ms": None}, "retention.ms: needs a value"),
+        (
+            {"replica.lag.time.max.ms": "499"},
+            "replica.lag.time.max.ms='499': must not be below the broker's replica.fetch.wait.max.ms (500)",
+        ),
     ],
 )
 def test_topic_overrides_are_refused_with_the_reason(overrides: dict[str, str | None], message: str) -> None:
@@ -199,6 +203,7 @@ def test_good_topic_overrides_are_taken() -> None:
             "min-insync.replicas": "2",
             "leader.replication.throttled.replicas": "0:1,1:2",
             "flush.before.ack": "true",
+            "replica.lag.time.max.ms": "500",
             "internal.segment.bytes": "100",
         }
     )

@@ -38,6 +38,19 @@ def test_a_topics_value_comes_with_everything_it_hides() -> None:
     ]
 
 
+def test_the_lag_time_of_a_topic_is_its_own_over_the_brokers() -> None:
+    broker, name = load_broker_config({"replica.lag.time.max.ms": "9000"}), "replica.lag.time.max.ms"
+    inherited = one(describe_topic(broker, {}, [name]))
+    assert (inherited.value, inherited.source) == ("9000", Source.STATIC_BROKER)
+    own = one(describe_topic(broker, {name: "1000"}, [name]))
+    assert (own.value, own.source, own.is_read_only) == ("1000", Source.DYNAMIC_TOPIC, False)
+    assert shown(own) == [
+        (name, "1000", Source.DYNAMIC_TOPIC),
+        (name, "9000", Source.STATIC_BROKER),
+        (name, "30000", Source.DEFAULT),
+    ]
+
+
 def test_leading_synonyms_of_another_unit_are_left_out_as_kafka_does() -> None:
     broker = load_broker_config({"log.roll.hours": "24"})
     entry = one(describe_topic(broker, {}, ["segment.ms"]))

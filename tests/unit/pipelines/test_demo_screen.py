@@ -25,6 +25,16 @@ def test_the_live_part_is_never_taller_than_the_screen(width: int, height: int) 
         assert lines + hint_lines < height
 
 
+def test_no_lag_is_shown_before_the_first_batch() -> None:
+    def shown(lag: int | None, batch_ms: int | None, batches: int) -> str:
+        console = Console(file=io.StringIO(), width=200)
+        console.print(picture(Snapshot({}, 12, lag, batch_ms, batches, "x"), "localhost:9092", rows=5))
+        return console.file.getvalue()  # type: ignore[attr-defined,no-any-return]
+
+    assert "lag –   batches 0   last batch –" in shown(None, None, 0)
+    assert "lag 0   batches 1   last batch 250 ms" in shown(0, 250, 1)
+
+
 def test_hints_name_the_broker_that_runs() -> None:
     console = Console(file=io.StringIO(), width=200)
     console.print(hints("localhost:9192"))

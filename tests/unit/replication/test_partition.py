@@ -39,7 +39,6 @@ class Broker:
 
     broker_id = 1
     broker_epoch = 101
-    max_lag_ms = 100
     serves_consumers_from_followers = False
 
     def __init__(self) -> None:
@@ -75,7 +74,7 @@ def broker() -> Broker:
 
 def partition_on(broker: Broker, info: PartitionInfo, *, min_insync: int = 1) -> Partition:
     topic_id = uuid.uuid4()
-    log = SimulatedLog("t", 0, topic_id, LogConfig(min_insync_replicas=min_insync))
+    log = SimulatedLog("t", 0, topic_id, LogConfig(min_insync_replicas=min_insync, replica_lag_time_max_ms=100))
     partition = Partition("t", 0, topic_id, log, broker)  # type: ignore[arg-type]
     partition.update(info)
     return partition
@@ -302,6 +301,18 @@ def test_a_caught_up_follower_is_proposed_at_its_fetch(broker: Broker) -> None:
     partition.update(replace(LED, isr=(1, 3), partition_epoch=8))
     assert partition.isr is not None
     assert partition.isr.proposal is None
+
+
+def test_the_lag_time_of_the_topic_counts_at_once(broker: Broker) -> None:
+    partition = partition_on(broker, LED)
+    append(partition, 1)
+    broker.now_ms = 60
+    partition.tick()
+    assert broker.asked == [], "the follower has 100 ms"
+    partition.log.update_config(replace(partition.log.config, replica_lag_time_max_ms=50))
+    partition.config_changed()
+    partition.tick()
+    assert [proposal.ids for proposal in broker.asked] == [{1}]
 
 
 def test_a_long_poll_wakes_when_enough_became_readable(broker: Broker) -> None:

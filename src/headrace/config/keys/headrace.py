@@ -83,4 +83,13 @@ TOPIC_KEYS = (
         synonyms=(Synonym("log.validate.records"),),
         ours=True,
     ),
+    Key(
+        "replica.lag.time.max.ms",
+        Type.LONG,
+        30_000,
+        "A follower of the topic that has not caught up with the leader's log end for this long leaves the in-sync "
+        "replicas. At least the broker's `replica.fetch.wait.max.ms`. In Kafka only brokers have this setting.",
+        synonyms=(Synonym("replica.lag.time.max.ms"),),
+        ours=True,
+    ),
 )

@@ -38,7 +38,6 @@ from headrace.testing.simulation.serving import LISTENER, Serving, of_brokers
 from headrace.testing.simulation.store import SimulatedStore, SimulatedZooKeeper
 from headrace.testing.simulation.virtual_loop import VirtualLoop, context_of
 
-MAX_LAG_MS: Final = 2000
 HAND_OVER_WITHIN_S: Final = 4.0
 SESSION_TIMEOUT_S: Final = 3.0
 _FETCH: Final = FetchSettings(
@@ -130,7 +129,6 @@ class SimulatedBroker:
             self._log_config,
             isr_changes=self.isr_changes,
             lease_held=self.member.lease_held,
-            max_lag_ms=MAX_LAG_MS,
             serves_consumers_from_followers=self._reads_from_followers,
             monotonic_ms=lambda: int(loop.time() * rate_per_s),
             wall_ms=lambda: 0,
@@ -160,7 +158,9 @@ class SimulatedBroker:
 
     def _log_config(self, topic: str, image: ClusterImage) -> LogConfig:
         settings = TopicConfig(self._config, image.config_of("topic", topic))
-        return LogConfig(min_insync_replicas=settings.min_insync_replicas)
+        return LogConfig(
+            min_insync_replicas=settings.min_insync_replicas, replica_lag_time_max_ms=settings.replica_lag_time_max_ms
+        )
 
     async def _join(self) -> None:
         """A broker that cannot join gives up, and is started again by whoever looks after it."""

@@ -66,7 +66,9 @@ class SimulatedCluster:
         self.history = History(self._log_of, self._session_lives, self.stored, self.topic_id, self.say)
         self.zookeeper.before_write = self.history.storing
         settings = {"broker.id": "1", "auto.leader.rebalance.enable": "true" if modes.balances else "false"}
-        config = load_broker_config({**settings, "leader.imbalance.check.interval.seconds": "4"})
+        config = load_broker_config(
+            {"replica.lag.time.max.ms": "2000", **settings, "leader.imbalance.check.interval.seconds": "4"}
+        )
         self.brokers = {
             number: SimulatedBroker(
                 number,
