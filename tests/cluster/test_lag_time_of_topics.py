@@ -26,7 +26,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster
 
 
 def create(cluster: RunningCluster, name: str, config: dict[str, str]) -> None:
-    topic = NewTopic(name, replica_assignment=[[LEADER, 2, 3]], config=config)
+    topic = NewTopic(name, 1, replica_assignment=[[LEADER, 2, 3]], config=config)
     cluster.admin().create_topics([topic])[name].result(60)
     cluster.wait_in_sync(name)
 

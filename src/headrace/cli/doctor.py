@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
-import sys
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Final
@@ -16,7 +13,7 @@ import typer
 from headrace.cli.checks.findings import together
 from headrace.cli.connecting import Bootstrap, Failed, Output, Timeout, bootstrap_address
 from headrace.cli.diagnosis import Finding, Patience, State, examine
-from headrace.cli.output import Format, show
+from headrace.cli.output import Format, show, wrapped
 from headrace.config import parse_properties
 from headrace.kernel.plurals import counted
 
@@ -67,29 +64,19 @@ _INDENT: Final = " " * 6
 
 def _show(findings: Sequence[Finding], *, details: bool) -> None:
     """Wrapped to the terminal; in a pipe or a file, one line each and no colour."""
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     color = False if os.environ.get("NO_COLOR") else None  # None: colour in a terminal only
     for finding in findings:
         mark, name = _MARKS[finding.state]
-        first, *rest = _wrapped(f"{finding.check}: {finding.found}", width)
-        lines = [f"{typer.style(mark, fg=name, bold=finding.state is State.FAIL)}  {first.lstrip()}", *rest]
+        found = wrapped(f"{finding.check}: {finding.found}", _INDENT).removeprefix(_INDENT)
+        lines = [f"{typer.style(mark, fg=name, bold=finding.state is State.FAIL)}  {found}"]
         if finding.remedy:
-            lines += _wrapped(f"do: {finding.remedy}", width)
+            lines.append(wrapped(f"do: {finding.remedy}", _INDENT))
         if details:
-            lines += [line for detail in finding.details for line in _wrapped(f"- {detail}", width)]
+            lines += [wrapped(f"- {detail}", _INDENT) for detail in finding.details]
         typer.echo("\n".join(lines), color=color)
     typer.echo(f"\n{_summary(findings)}", color=color)
     if not details and any(finding.details for finding in findings):
         typer.echo("headrace doctor --details lists the partitions behind each finding")
-
-
-def _wrapped(text: str, width: int | None) -> list[str]:
-    if width is None:
-        return [_INDENT + text]
-    return textwrap.wrap(
-        text, max(width, 40), initial_indent=_INDENT, subsequent_indent=_INDENT, break_on_hyphens=False,
-        break_long_words=False,
-    )  # fmt: skip
 
 
 def _summary(findings: Sequence[Finding]) -> str:

@@ -83,7 +83,7 @@ def _row(
 def unread_note(rows: Sequence[Row]) -> str | None:
     """What a dash under "position" means, if there is one."""
     if any(row["position"] is None and row["lag"] is not None for row in rows):
-        return "position –: the group has no committed offset there; the lag counts every record of the partition"
+        return "position –: no committed offset; the lag counts every record in the partition"
     return None
 
 

@@ -8,7 +8,9 @@ yaml    the same document
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
@@ -123,6 +125,16 @@ def _plain_table(headings: list[str], cells: Iterable[list[str]], numeric: set[s
             for cell, width, name in zip(line, widths, headings, strict=True)
         ]
         print("  ".join(padded).rstrip())
+
+
+def wrapped(text: str, indent: str = "") -> str:
+    """Broken between words to the width of the terminal; in a pipe or a file, one line."""
+    if not sys.stdout.isatty():
+        return indent + text
+    return textwrap.fill(
+        text, max(shutil.get_terminal_size().columns, 40), initial_indent=indent, subsequent_indent=indent,
+        break_on_hyphens=False, break_long_words=False,
+    )  # fmt: skip
 
 
 def size_text(size_bytes: float) -> str:

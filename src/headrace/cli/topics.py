@@ -24,7 +24,7 @@ from headrace.cli.connecting import (
     sure,
 )
 from headrace.cli.internal_topics import loss, refusal
-from headrace.cli.output import Format, show, show_one, size_text
+from headrace.cli.output import Format, show, show_one, size_text, wrapped
 from headrace.cli.sizing import Demand
 from headrace.cli.sizing import plan as plan_topic
 from headrace.cli.topic_facts import partition_rows, topic_rows
@@ -283,7 +283,7 @@ def plan(
     else:
         sentences = [*found.pop("when_replicas_are_lost"), *(f"warning: {text}" for text in found.pop("warnings"))]
         show_one(found, output)
-        typer.echo("\n" + "\n".join(sentences))
+        typer.echo("\n" + "\n".join(map(wrapped, sentences)))
         config = f"-c min.insync.replicas={found['min_insync_replicas']} -c retention.ms={int(days * 86_400_000)}"
         command = f"headrace topics create NAME -p {found['partitions']} -r {found['replication_factor']} {config}"
         typer.echo(f"\n{command}")

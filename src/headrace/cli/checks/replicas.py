@@ -78,6 +78,7 @@ async def replicas(client: ClusterClient) -> list[Finding]:
     now_ms = int(time.time() * 1000)
     findings = [_lacking(some, set(client.metadata.nodes), now_ms) for some in kinds.values()]
     findings += _too_few_replicas(topics, least)
+    findings.sort(key=lambda finding: finding.state is not State.FAIL)
     total = sum(len(t.partitions) for t in topics.values())
     return findings or well(_NAME, f"{counted(total, 'partition')}, all in sync")
 
