@@ -27,7 +27,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster
 
 def create(cluster: RunningCluster, name: str, config: dict[str, str]) -> None:
     topic = NewTopic(name, 1, replica_assignment=[[LEADER, 2, 3]], config=config)
-    cluster.admin().create_topics([topic])[name].result(60)
+    admin = cluster.admin()
+    admin.create_topics([topic])[name].result(60)
     cluster.wait_in_sync(name)
 
 
@@ -47,7 +48,8 @@ def stall(cluster: RunningCluster, follower: int, *topics: str) -> None:
 def test_a_stalled_follower_leaves_only_the_topic_with_the_short_time(cluster: RunningCluster) -> None:
     create(cluster, "short", {LAG: "1000"})
     create(cluster, "long", {})
-    controller = cluster.admin().describe_cluster().result(60).controller.id
+    admin = cluster.admin()
+    controller = admin.describe_cluster().result(60).controller.id
     follower = next(broker for broker in (2, 3) if broker != controller)
     others = {1, 2, 3} - {follower}
 
@@ -62,7 +64,6 @@ def test_a_stalled_follower_leaves_only_the_topic_with_the_short_time(cluster: R
         "long",
         incremental_configs=[ConfigEntry(LAG, "1000", incremental_operation=AlterConfigOpType.SET)],
     )
-    admin = cluster.admin()
     admin.incremental_alter_configs([resource])[resource].result(60)
     shown = admin.describe_configs([ConfigResource(ResourceType.TOPIC, "long")])
     entry = next(iter(shown.values())).result(60)[LAG]
