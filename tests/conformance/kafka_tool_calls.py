@@ -190,7 +190,7 @@ CALLS = [
     Call("kafka-configs --alter --entity-type brokers --entity-default --add-config log.cleaner.threads=2"),
     Call("kafka-configs --describe --entity-type brokers --entity-default"),
     Call("kafka-configs --alter --entity-type brokers --entity-default --delete-config log.cleaner.threads"),
-    Call("kafka-configs --alter --entity-type brokers --entity-name 0 --add-config listeners=PLAINTEXT://:1"),
+    Call("kafka-configs --alter --entity-type brokers --entity-name 0 --add-config listeners=PLAINTEXT://:1", meant=ONE_SENTENCE, says="listeners: cannot change while the broker runs: set it in server.properties"),
     Call("kafka-configs --alter --entity-type brokers --entity-name zero --add-config log.cleaner.threads=2"),
     Call("kafka-configs --alter --entity-type topics --entity-name cfg-{who} --add-config-file {file}", files={'file': 'retention.ms=7777\nmax.message.bytes=2000\n'}),
     Call("kafka-configs --describe --entity-type topics --entity-name cfg-{who}"),

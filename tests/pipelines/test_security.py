@@ -70,7 +70,7 @@ def test_a_transaction_is_written_and_read(kafka: SecuredKafka, way: str) -> Non
         ("SASL_SSL PLAIN", {"ssl.truststore.location": "stranger"}, r"not trusted \(.*\): give the authority"),
         ("SASL_SSL PLAIN", {"bootstrap": "localhost"}, r"not trusted \(Hostname mismatch.*localhost"),
         ("SASL_PLAINTEXT PLAIN", {"security.protocol": "SASL_SSL"}, r"no TLS with .*: is this a TLS listener\?"),
-        ("SASL_SSL PLAIN", {"security.protocol": "PLAINTEXT"}, r"closed the connection.*security\.protocol"),
+        ("SASL_SSL PLAIN", {"security.protocol": "PLAINTEXT"}, r"speaks TLS.*security\.protocol"),
         ("SSL", {"ssl.keystore.location": ""}, r"security\.protocol=SSL"),
     ],
 )
