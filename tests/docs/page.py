@@ -1,0 +1,253 @@
+"""A page of the documentation as a reader follows it: its commands are run in order, and what they print is compared.
+
+    ```sh                                the block is run by bash, at a terminal, in a directory of the page
+    ```text                              directly below: what it prints; `...` is any text, a line of it any lines
+    ```sh title="Leave this running"     the block runs until the page ends, or until the page starts it again; the test
+                                         goes on once the text below has appeared. It is ended with Ctrl-C
+    ```python title="orders.py"          a file of that name in the page's directory; in any other language as well
+    <!-- not run: REASON -->             directly above a block of commands that a test cannot run
+
+Exported variables and the working directory last from block to block. Ports are replaced by free ones, on the way back
+by those of the page. Times, ids and widths of tables are not compared.
+
+`HEADRACE_DOCS=write pytest tests/docs` writes what was printed into the pages where it differs.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pexpect
+
+from headrace.net.free_ports import free_port
+from tests.support.clock import PATIENCE_S
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+STAYS: Final = "Leave this running"
+# A number between 5000 and 9000 is as wide as the ports of the pages.
+_NEAR: Final = range(5000, 8990)
+# What pages name: three brokers, their ZooKeeper and the metrics of a broker.
+_PORTS: Final = (9092, 9093, 9094, 2181, 9404)
+_FENCE: Final = re.compile(
+    r"^(?:<!-- not run: (?P<reason>.+?) -->\n)?```(?P<language>\w+)(?: title=\"(?P<title>[^\"]+)\")?\n"
+    r"(?P<text>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
+_VOLATILE: Final = (
+    (re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\x1b\][^\x07]*\x07"), ""),
+    (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?([.,]\d+)?(Z|[+-]\d\d:\d\d)?"), "<time>"),
+    (re.compile(r"\b[\w-]{22}\b(?=\W*$| │)", re.MULTILINE), "<id>"),
+    (re.compile(r"\b\d+(\.\d+)? (ms|s)\b"), "<duration>"),
+    (re.compile(r"[─━]+"), "─"),
+    (re.compile(r" +"), " "),
+)
+
+
+@dataclass(frozen=True)
+class Block:
+    language: str
+    title: str | None
+    text: str
+    reason: str | None
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Step:
+    """Commands and the block of text below them, which is what they print."""
+
+    commands: Block
+    prints: Block | None
+
+
+def blocks(text: str) -> list[Block]:
+    return [
+        Block(found["language"], found["title"], found["text"], found["reason"], found.start(), found.end())
+        for found in _FENCE.finditer(text)
+    ]
+
+
+def steps(text: str) -> Iterator[Block | Step]:
+    """The files and the commands of a page, in its order."""
+    found = blocks(text)
+    for number, block in enumerate(found):
+        below = found[number + 1] if number + 1 < len(found) else None
+        if block.language == "sh":
+            is_output = (
+                below is not None and below.language == "text" and text[block.end : below.start] in ("\n", "\n\n")
+            )
+            yield Step(block, below if is_output else None)
+        elif block.title is not None:
+            yield block
+
+
+def plain(text: str) -> list[str]:
+    """The lines that are compared."""
+    for pattern, instead in _VOLATILE:
+        text = pattern.sub(instead, text)
+    return [line.rstrip() for line in text.replace("\r", "").strip("\n").split("\n")]
+
+
+def pattern_of(expected: str) -> str:
+    """What lines must look like, joined by line ends, to be those of a page."""
+    lines = []
+    for line in plain(expected):
+        if line.strip() == "...":
+            lines.append(r"(?:.*\n)*")
+        else:
+            lines.append(".*".join(re.escape(part) for part in line.split("...")) + r"\n")
+    return "".join(lines)
+
+
+def is_shown(expected: str, printed: str) -> bool:
+    return re.fullmatch(pattern_of(expected), "\n".join(plain(printed)) + "\n") is not None
+
+
+def has_appeared(expected: str, printed: str) -> bool:
+    return re.search(r"(?:^|\n)" + pattern_of(expected), "\n".join(plain(printed)) + "\n") is not None
+
+
+class PageRun:
+    """One reading of one page. Use it as a context: its end stops what the page left running."""
+
+    def __init__(self, page: Path, directory: Path, environment: Mapping[str, str]) -> None:
+        self.page = page
+        self.text = page.read_text()
+        self.directory = directory
+        base = _three_ports()
+        chosen = (base, base + 1, base + 2, free_port(_NEAR), free_port(_NEAR))
+        self.ports = {str(port): str(instead) for port, instead in zip(_PORTS, chosen, strict=True)}
+        self.environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith(("HEADRACE", "XDG"))},
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "HOME": str(directory),
+            "TERM": "xterm",
+            "HEADRACE_BOOTSTRAP": f"localhost:{self.ports['9092']}",
+            **environment,
+        }
+        self.running: dict[str, pexpect.spawn[str]] = {}
+        self.printed: dict[Step, str] = {}
+
+    def __enter__(self) -> PageRun:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        for process in reversed(self.running.values()):
+            process.close(force=True)
+
+    def read(self) -> None:
+        for step in steps(self.text):
+            if isinstance(step, Block):
+                file = self.directory / str(step.title)
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(self._moved(step.text))
+            elif step.commands.reason is None:
+                self._run(step)
+        for commands in list(self.running):
+            self._interrupt(commands)
+
+    def _run(self, step: Step) -> None:
+        commands = step.commands.text
+        if step.commands.title == STAYS:
+            if commands in self.running:
+                self._interrupt(commands)
+            self._leave_running(step)
+            return
+        process = self._spawn(f"{self._moved(commands)}\nexport -p > {self._state}; pwd > {self._state}.cwd")
+        process.expect(pexpect.EOF)
+        process.close()
+        printed = self._returned(process.before or "")
+        assert process.exitstatus == 0, f"{self._where(step)}\n{commands}\nexit code {process.exitstatus}\n{printed}"
+        expected = "" if step.prints is None else step.prints.text
+        self._compare(step, expected, printed, is_shown(expected, printed) if expected else not printed.strip())
+
+    def _leave_running(self, step: Step) -> None:
+        commands = step.commands.text
+        # `exec`: Ctrl-C reaches the program itself, as at a prompt.
+        process = self.running[commands] = self._spawn(f"exec {_with_ports(self._moved(commands), self.ports)}")
+        assert step.prints is not None, f"{self._where(step)}: the text below says when to go on"
+        printed = ""
+        while not has_appeared(step.prints.text, self._returned(printed)):
+            try:
+                printed += process.read_nonblocking(4096, timeout=PATIENCE_S)
+            except (pexpect.EOF, pexpect.TIMEOUT):
+                self._compare(step, step.prints.text, self._returned(printed), False)
+                return
+
+    def _interrupt(self, commands: str) -> None:
+        process = self.running.pop(commands)
+        process.sendintr()
+        process.expect(pexpect.EOF, timeout=PATIENCE_S)
+        process.close()
+        assert process.exitstatus == 0, f"{commands} ended with {process.exitstatus} after Ctrl-C\n{process.before}"
+
+    def _compare(self, step: Step, expected: str, printed: str, is_same: bool) -> None:
+        if is_same:
+            return
+        if os.environ.get("HEADRACE_DOCS") == "write":
+            self.printed[step] = printed
+            return
+        raise AssertionError(
+            f"{self._where(step)}\n{step.commands.text}\n--- the page says\n{expected}\n--- it printed\n{printed}"
+        )
+
+    def write(self) -> None:
+        """Puts what was printed into the page, where it differed."""
+        for step, printed in sorted(self.printed.items(), key=lambda item: -item[0].commands.start):
+            shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", printed.replace("\r", "")).strip("\n")
+            start, end = (step.prints.start, step.prints.end) if step.prints else (step.commands.end,) * 2
+            block = f"```text\n{shown}\n```" if shown else ""
+            self.text = self.text[:start] + (block if step.prints else f"\n{block}") + self.text[end:]
+        self.page.write_text(self.text)
+
+    @property
+    def _state(self) -> Path:
+        return self.directory / ".page-state"
+
+    def _spawn(self, commands: str) -> pexpect.spawn[str]:
+        again = f'. {self._state}; cd "$(cat {self._state}.cwd)"\n' if self._state.exists() else ""
+        return pexpect.spawn(
+            str(shutil.which("bash")), ["-c", f"set -e -o pipefail\n{again}{commands}"],
+            cwd=str(self.directory), env=self.environment, encoding="utf-8", codec_errors="replace",
+            timeout=PATIENCE_S * 2, dimensions=(60, 140), echo=False,
+        )  # fmt: skip
+
+    def _moved(self, text: str) -> str:
+        return re.sub(r"\b\d{4}\b", lambda match: self.ports.get(match[0], match[0]), text)
+
+    def _returned(self, text: str) -> str:
+        back = {instead: port for port, instead in self.ports.items()}
+        here = text.replace(str(self.directory), "~")
+        return re.sub(r"\b\d{4}\b", lambda match: back.get(match[0], match[0]), here)
+
+    def _where(self, step: Step) -> str:
+        line = self.text.count("\n", 0, step.commands.start) + 1
+        return f"{self.page.relative_to(ROOT)}:{line}"
+
+
+def _three_ports() -> int:
+    """Three neighbours, for `headrace up`."""
+    while True:
+        first = free_port(_NEAR)
+        try:
+            if [free_port([port]) for port in (first + 1, first + 2)]:
+                return first
+        except OSError:
+            continue
+
+
+def _with_ports(command: str, ports: Mapping[str, str]) -> str:
+    """The same with the ports that the command would choose by itself."""
+    if command.startswith("headrace start") and "--listen" not in command and ".properties" not in command:
+        return f"{command.rstrip()} --listen 127.0.0.1:{ports['9092']}\n"
+    if command.startswith("headrace up") and "--port" not in command:
+        return f"{command.rstrip()} --port {ports['9092']} --zookeeper-port {ports['2181']}\n"
+    return command
