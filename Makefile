@@ -43,7 +43,7 @@ test: setup programs check ## Checks, then every test, two at a time (tests/supp
 
 # Without Java and without Apache Kafka: every unit test that needs neither, and a broker used by four real programs.
 QUICK := tests/unit tests/conformance/test_confluent_kafka.py tests/conformance/test_aiokafka.py \
-  tests/conformance/test_transactions.py tests/cli/test_topics.py
+  tests/conformance/test_transactions.py tests/cli/test_topics.py tests/docs/test_page_runner.py
 
 quick: setup ## The tests to run while working; under 90 seconds on two cores
 	HEADRACE_EFFORT=quick $(PYTEST) -n 2 -q -m "not needs and not chaos" $(QUICK)

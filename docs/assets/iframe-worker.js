@@ -25,11 +25,14 @@ if (location.protocol === "file:") {
       this.loaded.then(() => this.deliver(this.inside, data))
     }
 
-    // A window calls its `onmessage` itself; an ordinary event target does not.
+    // As between real workers: the receiver gets a copy, later. A window calls its `onmessage` itself, this class does not.
     deliver(target, data) {
-      const event = new MessageEvent("message", { data })
-      target.dispatchEvent(event)
-      if (target === this) this.onmessage?.(event)
+      const copy = structuredClone(data)
+      setTimeout(() => {
+        const event = new MessageEvent("message", { data: copy })
+        target.dispatchEvent(event)
+        if (target === this) this.onmessage?.(event)
+      })
     }
 
     terminate() {

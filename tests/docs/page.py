@@ -15,10 +15,12 @@ by those of the page. Times, ids and widths of tables are not compared.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +29,7 @@ from typing import Final
 import pexpect
 
 from headrace.net.free_ports import free_port
-from tests.support.clock import PATIENCE_S
+from tests.support.clock import PATIENCE_S, wait_for
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 STAYS: Final = "Leave this running"
@@ -43,8 +45,10 @@ _FENCE: Final = re.compile(
 _VOLATILE: Final = (
     (re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\x1b\][^\x07]*\x07"), ""),
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?([.,]\d+)?(Z|[+-]\d\d:\d\d)?"), "<time>"),
+    (re.compile(r"\b1[6-9]\d{11}\b"), "<time>"),
     (re.compile(r"\b[\w-]{22}\b(?=\W*$| │)", re.MULTILINE), "<id>"),
-    (re.compile(r"\b\d+(\.\d+)? (ms|s)\b"), "<duration>"),
+    (re.compile(r"\b\d+(\.\d+)? ?(ms|s)\b"), "<duration>"),
+    (re.compile(r"\bheadrace \d+\.\d+\.\d+"), "headrace <version>"),
     (re.compile(r"[─━]+"), "─"),
     (re.compile(r" +"), " "),
 )
@@ -115,6 +119,36 @@ def has_appeared(expected: str, printed: str) -> bool:
     return re.search(r"(?:^|\n)" + pattern_of(expected), "\n".join(plain(printed)) + "\n") is not None
 
 
+class LeftRunning:
+    """A program that runs beside the page. A thread reads what it prints: a full terminal would stop it."""
+
+    def __init__(self, program: pexpect.spawn[str]) -> None:
+        self.printed = ""
+        self._program = program
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    @property
+    def has_ended(self) -> bool:
+        return not self._reader.is_alive()
+
+    def _read(self) -> None:
+        with contextlib.suppress(pexpect.EOF):
+            while True:
+                self.printed += self._program.read_nonblocking(4096, timeout=None)
+
+    def interrupt(self) -> int | None:
+        """Ctrl-C; gives the exit code."""
+        self._program.sendintr()
+        self._reader.join(PATIENCE_S)
+        self._program.wait()
+        self._program.close()
+        return self._program.exitstatus
+
+    def kill(self) -> None:
+        self._program.close(force=True)
+
+
 class PageRun:
     """One reading of one page. Use it as a context: its end stops what the page left running."""
 
@@ -133,15 +167,15 @@ class PageRun:
             "HEADRACE_BOOTSTRAP": f"localhost:{self.ports['9092']}",
             **environment,
         }
-        self.running: dict[str, pexpect.spawn[str]] = {}
+        self.running: dict[str, LeftRunning] = {}
         self.printed: dict[Step, str] = {}
 
     def __enter__(self) -> PageRun:
         return self
 
     def __exit__(self, *_exception: object) -> None:
-        for process in reversed(self.running.values()):
-            process.close(force=True)
+        for program in reversed(self.running.values()):
+            program.kill()
 
     def read(self) -> None:
         for step in steps(self.text):
@@ -172,22 +206,18 @@ class PageRun:
     def _leave_running(self, step: Step) -> None:
         commands = step.commands.text
         # `exec`: Ctrl-C reaches the program itself, as at a prompt.
-        process = self.running[commands] = self._spawn(f"exec {_with_ports(self._moved(commands), self.ports)}")
+        program = self._spawn(f"exec {_with_ports(self._moved(commands), self.ports)}")
+        running = self.running[commands] = LeftRunning(program)
         assert step.prints is not None, f"{self._where(step)}: the text below says when to go on"
-        printed = ""
-        while not has_appeared(step.prints.text, self._returned(printed)):
-            try:
-                printed += process.read_nonblocking(4096, timeout=PATIENCE_S)
-            except (pexpect.EOF, pexpect.TIMEOUT):
-                self._compare(step, step.prints.text, self._returned(printed), False)
-                return
+        expected = step.prints.text
+        wait_for(lambda: has_appeared(expected, self._returned(running.printed)) or running.has_ended, commands)
+        shown = self._returned(running.printed)
+        self._compare(step, expected, shown, has_appeared(expected, shown))
 
     def _interrupt(self, commands: str) -> None:
-        process = self.running.pop(commands)
-        process.sendintr()
-        process.expect(pexpect.EOF, timeout=PATIENCE_S)
-        process.close()
-        assert process.exitstatus == 0, f"{commands} ended with {process.exitstatus} after Ctrl-C\n{process.before}"
+        running = self.running.pop(commands)
+        code = running.interrupt()
+        assert code == 0, f"{commands} ended with {code} after Ctrl-C\n{running.printed}"
 
     def _compare(self, step: Step, expected: str, printed: str, is_same: bool) -> None:
         if is_same:

@@ -11,13 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.distribution import Distribution, build
+
 ROOT = Path(__file__).resolve().parents[2]
-
-
-@dataclass(frozen=True)
-class Distribution:
-    wheel: Path
-    source: Path
 
 
 @dataclass(frozen=True)
@@ -35,15 +31,6 @@ class Installed:
         return subprocess.run(
             command, env=self.environment(cwd), cwd=cwd, capture_output=True, text=True, timeout=60, check=False
         )
-
-
-def build(tree: Path, target: Path) -> Distribution:
-    """What `make dist` does."""
-    command = [sys.executable, "-m", "hatchling", "build", "-d", str(target)]
-    done = subprocess.run(command, cwd=tree, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    (wheel,), (source,) = target.glob("*.whl"), target.glob("*.tar.gz")
-    return Distribution(wheel, source)
 
 
 @pytest.fixture(scope="session")

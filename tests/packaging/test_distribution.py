@@ -11,7 +11,8 @@ from email.parser import Parser
 from pathlib import Path
 
 from headrace import __version__
-from tests.packaging.conftest import ROOT, Distribution, Installed, build
+from tests.packaging.conftest import ROOT, Installed
+from tests.support.distribution import Distribution, build
 
 
 def contents(wheel: Path) -> dict[str, bytes]:

@@ -18,6 +18,8 @@ _ORDER = (
     "tests/conformance/",
     "tests/differential/",
     "tests/simulation/",
+    "tests/docs/",
+    "tests/packaging/",
     "tests/cli/",
     "tests/unit/",
 )

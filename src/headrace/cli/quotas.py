@@ -135,7 +135,7 @@ def _alter(
 
 
 def _change(row: Row) -> str:
-    limit = "no limit" if row["value"] is None else f"{row['value']:g}"
+    limit = "no limit" if row["value"] is None else f"{row['value']:.15g}"
     return f"{verb(row, 'set', 'set')} {row['quota']} of {row['entity']} to {limit}"
 
 
