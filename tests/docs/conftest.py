@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import sysconfig
 from collections.abc import Callable
 from pathlib import Path
@@ -19,20 +21,40 @@ def distribution(tmp_path_factory: pytest.TempPathFactory) -> Distribution:
     return build(ROOT, tmp_path_factory.mktemp("built") / "dist")
 
 
+@pytest.fixture(scope="session")
+def environment_for_installing(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Python, pip without an index, and the dependencies of this environment, but no headrace."""
+    directory = tmp_path_factory.mktemp("without-headrace")
+    (directory / "bin").mkdir()
+    (directory / "bin/python3").symlink_to(sys.executable)
+    for entry in Path(sysconfig.get_path("purelib")).iterdir():
+        if "headrace" not in entry.name:
+            (directory / "lib" / entry.name).parent.mkdir(exist_ok=True)
+            (directory / "lib" / entry.name).symlink_to(entry)
+    elsewhere = [place for place in os.environ["PATH"].split(":") if not (Path(place) / "headrace").exists()]
+    return {
+        "PATH": ":".join([str(directory / "bin"), *elsewhere]),
+        "PYTHONPATH": str(directory / "lib"),
+        "PIP_NO_INDEX": "1",
+        "PIP_NO_DEPS": "1",
+    }
+
+
 @pytest.fixture
 def follow(tmp_path: Path, request: pytest.FixtureRequest) -> Follow:
     """Reads a page of docs/ and does what it says."""
 
     def followed(name: str) -> None:
         page = ROOT / "docs" / name
-        environment = {}
-        if "--find-links dist" in page.read_text():
+        installs = "--find-links dist" in page.read_text()
+        environment: dict[str, str] = {}
+        if installs:
             built: Distribution = request.getfixturevalue("distribution")
             (tmp_path / "dist").symlink_to(built.wheel.parent)
-            # The dependencies come from this environment, headrace itself from the wheel.
-            environment = {"PIP_NO_INDEX": "1", "PIP_NO_DEPS": "1", "PYTHONPATH": sysconfig.get_path("purelib")}
+            environment = request.getfixturevalue("environment_for_installing")
         with PageRun(page, tmp_path, environment) as reading:
             reading.read()
             reading.write()
+        assert bool(list(tmp_path.glob("*/lib/*/site-packages/headrace/__init__.py"))) == installs
 
     return followed
