@@ -6,6 +6,7 @@ import pytest
 
 from tests.docs.conftest import Follow
 from tests.docs.page import ROOT, STAYS, Block, blocks, steps
+from tests.support.effort import is_long
 
 DOCS = ROOT / "docs"
 PAGES = ["tutorial.md", *sorted(f"how-to/{page.name}" for page in (DOCS / "how-to").glob("*.md"))]
@@ -25,6 +26,7 @@ def marked(name: str) -> object:
 
 
 @pytest.mark.parametrize("name", [marked(name) for name in PAGES if "```sh" in (DOCS / name).read_text()])
+@pytest.mark.skipif(not is_long(), reason="long: runs every command of the pages (HEADRACE_EFFORT=long)")
 def test_page(name: str, follow: Follow) -> None:
     follow(name)
 

@@ -68,7 +68,7 @@ def test_version_is_written_in_one_place() -> None:
 def test_installed_program_is_the_wheel(installed: Installed, tmp_path: Path) -> None:
     where = installed.run("python", "-c", "import headrace; print(headrace.__file__)", cwd=tmp_path)
     assert where.stdout.startswith(str(installed.directory)), where.stdout + where.stderr
-    version = installed.run("headrace", "version", cwd=tmp_path)
+    version = installed.run("headrace", "--version", cwd=tmp_path)
     assert version.stdout == f"headrace {__version__} (speaks Kafka 4.3)\n", version.stderr
 
 

@@ -15,10 +15,10 @@ import pytest
 _ORDER = (
     "tests/pipelines/",
     "tests/cluster/",
+    "tests/docs/",
     "tests/conformance/",
     "tests/differential/",
     "tests/simulation/",
-    "tests/docs/",
     "tests/packaging/",
     "tests/cli/",
     "tests/unit/",
