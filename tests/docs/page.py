@@ -24,7 +24,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 import pexpect
 
@@ -143,7 +143,7 @@ class LeftRunning:
         self._reader.join(PATIENCE_S)
         self._program.wait()
         self._program.close()
-        return self._program.exitstatus
+        return cast("int | None", self._program.exitstatus)
 
     def kill(self) -> None:
         self._program.close(force=True)
