@@ -31,7 +31,7 @@ from tests.support.transaction_logs import Headers, TransactionLog
 
 pytestmark = pytest.mark.fuzz
 
-SEEDS = range(rounds(short=2, long=40))
+SEEDS = range(rounds(short=2, long=15))
 HOUR_MS = 3_600_000
 
 
