@@ -15,7 +15,7 @@ from headrace.coordinators.txn.marker_writer import EndMarker
 from headrace.coordinators.txn.verification_guards import VerificationGuards
 from headrace.kernel.errors import ErrorCode, NotLeader
 from headrace.kernel.ids import TopicPartition
-from tests.support.clock import PATIENCE_S
+from tests.support.clock import PATIENCE_S, wait_on_loop
 
 HERE, THERE = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -103,7 +103,7 @@ def test_a_marker_follows_its_partition_to_a_new_leader() -> None:
         world = World([1, 2])
         world.failures = [NotLeader("gone"), ErrorCode.not_leader_or_follower]
         assert not world.sender.begin(prepared(THERE))
-        await asyncio.sleep(0.03)
+        await wait_on_loop(lambda: not world.failures, "both failures")
         world.view.publish(image(2, [1, 1]))
         await world.finished()
         assert [where for where, _ in world.written] == [THERE]

@@ -8,6 +8,7 @@ import pytest
 
 from headrace.coordinators.txn.producer_ids import ProducerIdBlock, ProducerIds
 from headrace.kernel.errors import ErrorCode, NotLeader, Refused
+from tests.support.clock import wait_on_loop
 
 
 class Controller:
@@ -41,8 +42,7 @@ def test_the_next_block_is_there_before_the_present_one_ends() -> None:
         ids = ProducerIds(controller.allocate)
         for _ in range(9):
             await ids.take()
-        await asyncio.sleep(0.01)
-        assert controller.given == 2
+        await wait_on_loop(lambda: controller.given == 2, "the second block")
         assert [ids.take_now() for _ in range(3)] == [9, 10, 11]
 
     asyncio.run(scenario())

@@ -12,6 +12,7 @@ from headrace.kernel.errors import ErrorCode, Refused
 from headrace.kernel.ids import new_topic_id
 from headrace.records.batch import batches
 from headrace.records.compression import Codec
+from tests.support.clock import wait_on_loop
 from tests.support.coordinator_logs import MemoryLog
 from tests.support.counting_shard import on_loop, put, runtime_on
 
@@ -37,8 +38,8 @@ def test_a_reply_waits_until_its_records_are_committed() -> None:
         log = MemoryLog(commits_at_once=False)
         runtime = runtime_on(log)
         reply = asyncio.ensure_future(runtime.run("a", put(b"k", b"1")))
-        await asyncio.sleep(0.01)
-        assert log.stored and not reply.done()
+        await wait_on_loop(lambda: log.stored, "the write")
+        assert not reply.done()
         log.commit()
         assert await reply == (None, b"1")
 
