@@ -40,7 +40,7 @@ def skip(
 
     $ headrace log skip data/orders-0 --dry-run
 
-    $ headrace log skip data/orders-0 --offset 1200 --yes
+    $ headrace log skip data/orders-0 --yes
     """
     partitions = _partitions(directory)
     # Before anything is looked at: a broker that starts meanwhile would change the files.
