@@ -275,7 +275,7 @@ def test_the_command_asks_tells_and_refuses_a_directory_in_use(templates: Templa
         return subprocess.run(program, input=answer, capture_output=True, text=True, check=False)
 
     refused = command(answer="n\n")
-    assert refused.returncode == 1 and "serve alone from now on, with topics made from its logs?" in refused.stdout
+    assert refused.returncode == 1 and "serve alone from now on, with topics made from its logs?" in refused.stderr
     assert not (place.data / ".coordination").exists()
     done = command("--yes", "-o", "json")
     assert done.returncode == 0, done.stderr
