@@ -25,13 +25,18 @@ def rows_of(flows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         {
             "flow": f"{flow['pipeline']}.{flow['flow']}",
             "state": flow["state"],
-            **{name: round(flow[key]) if has_batches(flow) else None for name, key in _NUMBERS.items()},
+            **{name: _number(flow, key) for name, key in _NUMBERS.items()},
             "watermark": flow["watermark"] or "",
             "seen": f"{max(now_ms - flow['at_ms'], 0) / 1000:.0f} s ago",
             "last error": flow["last_error"] or "",
         }
         for flow in flows
     ]
+
+
+def _number(flow: Mapping[str, Any], key: str) -> int | None:
+    value = flow[key] if has_batches(flow) else None
+    return None if value is None else round(value)
 
 
 def table_of(flows: Sequence[Mapping[str, Any]]) -> Table:
