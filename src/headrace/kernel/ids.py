@@ -22,6 +22,10 @@ INTERNAL_TOPICS: Final = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPI
 OTHER_SPELLINGS: Final = {"__consumer__offsets": GROUP_METADATA_TOPIC}
 
 
+# The principal of a client that proved nothing about itself.
+ANONYMOUS: Final = "User:ANONYMOUS"
+
+
 class TopicPartition(NamedTuple):
     topic: str
     partition: int

@@ -22,6 +22,7 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from typing import Final
 
+from headrace.kernel.ids import ANONYMOUS
 from headrace.net.buffers import BufferPool
 from headrace.net.incoming import Incoming
 from headrace.net.replies import CLOSE, Bytes, Close, Parts, Pending, Reply
@@ -61,10 +62,12 @@ class Connection:
         "_throttled",
         "_traffic",
         "_writing",
+        "authenticated",
         "last_active",
         "listener",
         "peer_host",
         "peer_port",
+        "principal",
         "state",
     )
 
@@ -80,11 +83,16 @@ class Connection:
         serve: Serve,
         max_frame_bytes: int,
         on_closed: Callable[[Connection], None],
+        authenticated: bool = True,
     ) -> None:
         self.peer_host, self.peer_port = peer
         self.listener = listener
         self.last_active = loop.time()
-        # Whatever the server of frames wants to remember about this client (its software, its principal).
+        # Who the client is: set by its certificate or by its login. `authenticated` is False only where a listener
+        # wants a login that has not succeeded yet.
+        self.principal = ANONYMOUS
+        self.authenticated = authenticated
+        # Whatever the server of frames wants to remember about this client (its software, its login).
         self.state: object = None
         self._sock = sock
         self._loop = loop

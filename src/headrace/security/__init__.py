@@ -1,1 +1,5 @@
-"""Principals, authorisation and authentication."""
+"""Who a client is and what it may do: pure code that both sides of a connection need.
+
+principal   names of users, and how they are printed
+tls/        certificates and keys, TLS contexts, names in certificates, expiry
+"""

@@ -11,7 +11,6 @@ from headrace.coordinators.runtime.runtime import CoordinatorRuntime
 from headrace.coordinators.txn.coordinator import TransactionCoordinator
 from headrace.coordinators.txn.core.shard import TransactionSettings
 from headrace.coordinators.txn.producer_ids import ProducerIds
-from headrace.handlers.dispatch.context import ANONYMOUS
 from headrace.handlers.dispatch.forwarded_requests import serve_forwarded
 from headrace.handlers.dispatch.table import HandlerTable
 from headrace.handlers.transactions.describe_transactions import DescribeTransactions
@@ -19,6 +18,7 @@ from headrace.handlers.transactions.list_transactions import ListTransactions
 from headrace.kernel.errors import ErrorCode
 from headrace.kernel.ids import TRANSACTION_STATE_TOPIC
 from headrace.records.builder import Record, build_writable_batch
+from headrace.security.principal import ANONYMOUS
 from headrace.wire import codec
 from tests.support.coordinator_logs import MemoryLog
 

@@ -7,8 +7,6 @@ from collections.abc import Callable, Hashable
 from headrace.kernel.dataclass import dataclass
 from headrace.wire.codec import RequestHeader
 
-ANONYMOUS = "User:ANONYMOUS"
-
 
 def _nobody(delay_ms: int) -> None:
     """Mutes no one: the request came from no connection."""

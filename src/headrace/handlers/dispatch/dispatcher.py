@@ -15,7 +15,7 @@ from functools import partial
 from typing import Never, cast
 
 from headrace.handlers.cluster.api_versions import unsupported_version_answer
-from headrace.handlers.dispatch.context import ANONYMOUS, RequestContext
+from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.error_answers import error_answer
 from headrace.handlers.dispatch.handler import Fields, Handler
 from headrace.handlers.dispatch.metering import Metering
@@ -66,7 +66,7 @@ class Dispatcher:
             header,
             connection.peer_host,
             connection.listener,
-            ANONYMOUS,
+            connection.principal,
             time.time_ns() // 1_000_000,
             connection.throttle,
             connection.when_closed,

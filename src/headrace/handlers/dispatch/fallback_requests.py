@@ -10,10 +10,10 @@ import time
 from typing import Final
 
 from headrace.coordination.fallback_reader import Serve
-from headrace.handlers.dispatch.context import ANONYMOUS
 from headrace.handlers.dispatch.forwarded_requests import serve_forwarded
 from headrace.handlers.dispatch.table import HandlerTable
 from headrace.kernel.errors import Refused
+from headrace.security.principal import ANONYMOUS
 from headrace.wire.apis import ApiKey
 
 logger = logging.getLogger(__name__)

@@ -16,12 +16,13 @@ from headrace.handlers.cluster.broker_heartbeat import BrokerHeartbeat
 from headrace.handlers.data.current_leaders import Leaders
 from headrace.handlers.data.fetch import Fetch
 from headrace.handlers.data.fetch_sessions import FetchSessions
-from headrace.handlers.dispatch.context import ANONYMOUS, RequestContext
+from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.fallback_requests import FALLBACK_APIS
 from headrace.handlers.dispatch.forwarded_requests import serve_forwarded
 from headrace.handlers.dispatch.table import HandlerTable
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.replication.offset_lookup import EARLIEST, LATEST
+from headrace.security.principal import ANONYMOUS
 from headrace.testing.simulation.history import History
 from headrace.testing.simulation.log import SimulatedSlice, encode
 from headrace.wire import codec
