@@ -9,6 +9,7 @@ back. docs/durability.md has the same table in words.
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,7 @@ from headrace.broker.broker import CannotStart
 from headrace.storage.dirs.restoration import restore
 from headrace.storage.dirs.strays import strays_in
 from tests.support.spoilt_states import (
+    STORE,
     another_chroot,
     apache_kafkas_directory,
     cut_in_half,
@@ -299,3 +301,25 @@ def test_a_directory_with_the_name_of_a_partition_that_holds_no_log_is_left_alon
     delete_topic(broker.bootstrap, "backup")
     broker.stop()
     assert (place.data / "backup-0" / "notes" / "important").read_text() == "do not delete"
+
+
+def test_a_journal_that_lost_its_end_in_a_crash_costs_a_restoration(templates: Templates) -> None:
+    """After a kill the last entries of a journal cannot be told from a torn write. The topics they name are missing, so
+    their logs are set aside; with the whole journal they go back to their place."""
+    place = templates.place()
+    place.take("lone")
+    (place.data / STORE / "closed").unlink()
+    (place.data / ".kafka_cleanshutdown").unlink()
+    os.truncate(place.data / STORE / "journal", (place.data / STORE / "journal").stat().st_size // 3)
+    broker = place.start(alone=True, broker_id=LONE_ID)
+    produce(broker.bootstrap, b"new")
+    assert records(broker.bootstrap) == (b"new",)
+    broker.stop()
+    place.restore("lone", STORE)
+    place.start(alone=True, broker_id=LONE_ID).stop()  # the new topic's log is set aside in its turn
+    strays = {stray.count_records(): stray for stray in strays_in(place.data) if stray.topic == TOPIC}
+    assert strays.keys() == {len(RECORDS), 1}
+    restore(strays[len(RECORDS)], None)
+    broker = place.start(alone=True, broker_id=LONE_ID)
+    assert records(broker.bootstrap) == RECORDS
+    broker.stop()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +15,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
 
+from headrace.storage.dirs.identity import read_identity, write_identity
 from headrace.testing.in_process import RunningBroker
 from tests.support.zookeeper import ZooKeeperServer
 
@@ -135,9 +137,13 @@ class Place:
 
     def copy_files(self, template: str, target: Path) -> Path:
         shutil.copytree(self.templates.directories[template], target)
-        meta = target / "meta.properties"
-        meta.write_text(meta.read_text().replace(f"/template-{template}\n", f"{self.chroot}\n"))
+        self._name_own_chroot(target)
         return target
+
+    def _name_own_chroot(self, directory: Path) -> None:
+        identity = read_identity(directory)
+        if identity is not None and identity.home is not None and identity.home.connect:
+            write_identity(directory, replace(identity, home=replace(identity.home, connect=self.connect)))
 
     def copy_nodes(self, template: str) -> None:
         """Of a lone broker there are none."""
@@ -151,8 +157,8 @@ class Place:
                 shutil.rmtree(self.data / name, ignore_errors=True)
                 shutil.copytree(source / name, self.data / name)
             else:
-                text = (source / name).read_text().replace(f"/template-{template}\n", f"{self.chroot}\n")
-                (self.data / name).write_text(text)
+                shutil.copy(source / name, self.data)
+                self._name_own_chroot(self.data)
 
     def start(self, *, alone: bool, broker_id: int | None) -> RunningBroker:
         """Raises CannotStart."""

@@ -7,6 +7,7 @@ controller, and whatever a person put there, also under the name of a partition 
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,28 +25,27 @@ from headrace.storage.files import (
 logger = logging.getLogger(__name__)
 
 
-def logs_in(log_dir: Path) -> Iterator[tuple[Path, TopicPartition]]:
-    for path, partition in _named_like_logs(log_dir):
+def logs_in(log_dir: Path, others: list[Path] | None = None) -> Iterator[tuple[Path, TopicPartition]]:
+    """`others` is given the directories that have the name of a partition and are no logs."""
+    for path in sorted(log_dir.iterdir()):
+        partition = partition_of_directory(path.name)
+        if partition is None or partition.topic == CLUSTER_METADATA_TOPIC or not path.is_dir():
+            continue
         if may_be_log(path):
             yield path, partition
-
-
-def others_in(log_dir: Path) -> list[Path]:
-    """Directories with the name of a partition that are no logs."""
-    return [path for path, _ in _named_like_logs(log_dir) if not may_be_log(path)]
+        elif others is not None:
+            others.append(path)
 
 
 def may_be_log(path: Path) -> bool:
     """An empty directory is what a crash leaves of a log that was being made."""
-    names = [child.name for child in path.iterdir()]
-    return not names or any(name.endswith(LOG_SUFFIX) or name == PARTITION_METADATA_FILE for name in names)
-
-
-def _named_like_logs(log_dir: Path) -> Iterator[tuple[Path, TopicPartition]]:
-    for path in sorted(log_dir.iterdir()):
-        partition = partition_of_directory(path.name)
-        if partition is not None and partition.topic != CLUSTER_METADATA_TOPIC and path.is_dir():
-            yield path, partition
+    is_empty = True
+    with os.scandir(path) as entries:
+        for entry in entries:
+            is_empty = False
+            if entry.name.endswith(LOG_SUFFIX) or entry.name == PARTITION_METADATA_FILE:
+                return True
+    return is_empty
 
 
 def deleted_in(log_dir: Path) -> list[Path]:

@@ -3,15 +3,18 @@
 Kafka's keys name the broker, the cluster and the directory itself. Three keys of our own, which Kafka ignores, name the
 coordination store that holds the topics of the logs here (`headrace.store`, `headrace.store.since`,
 `headrace.zookeeper.connect`): without that store the logs belong to no topic, so a start with another store must not
-happen by mistake.
+happen by mistake. A fourth, `headrace.checksum`, is over all lines behind it: a changed digit would make another broker
+of this one. A file without it is taken as it is: Kafka and people write such files.
 """
 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from headrace.kernel.checksum import crc32c
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.ids import uuid_from_text, uuid_to_text
 from headrace.storage.dirs.checkpoints import META_PROPERTIES_FILE, CorruptFile, read_properties, write_properties
@@ -20,6 +23,7 @@ from headrace.storage.dirs.checkpoints import META_PROPERTIES_FILE, CorruptFile,
 EMBEDDED: Final = "embedded"
 MOVING: Final = "moving"
 ZOOKEEPER: Final = "zookeeper"
+_CHECKSUM: Final = "headrace.checksum"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,9 @@ def read_identity(directory: Path) -> Identity | None:
     if not path.exists():
         return None
     properties = read_properties(path)
+    checksum = properties.pop(_CHECKSUM, None)
+    if checksum is not None and checksum != _checksum(properties):
+        raise CorruptFile(f"{path}: {_CHECKSUM} does not match (remove that line if you changed the file on purpose)")
     node_id = properties.get("node.id", properties.get("broker.id"))
     if node_id is None:
         raise CorruptFile(f"{path}: has no node.id")
@@ -84,4 +91,9 @@ def write_identity(directory: Path, identity: Identity) -> None:
         properties["headrace.store.since"] = identity.home.since
         if identity.home.connect:
             properties["headrace.zookeeper.connect"] = identity.home.connect
-    write_properties(directory / META_PROPERTIES_FILE, properties)
+    write_properties(directory / META_PROPERTIES_FILE, {_CHECKSUM: _checksum(properties), **properties})
+
+
+def _checksum(properties: Mapping[str, str]) -> str:
+    lines = sorted(f"{name}={value}" for name, value in properties.items())
+    return f"{crc32c(chr(10).join(lines).encode()):08x}"

@@ -24,7 +24,7 @@ from headrace.kernel.errors import Fault, StorageFault
 from headrace.kernel.ids import TopicPartition, uuid_to_text
 from headrace.storage.close import close_logs
 from headrace.storage.dirs.checkpoints import write_topic_id
-from headrace.storage.dirs.contents import deleted_in, logs_in, may_be_log, others_in, outdated_cuts_in
+from headrace.storage.dirs.contents import deleted_in, logs_in, may_be_log, outdated_cuts_in
 from headrace.storage.dirs.delayed_deletion import Trash
 from headrace.storage.dirs.identity import StoreHome
 from headrace.storage.dirs.lazy_logs import Promises
@@ -104,10 +104,11 @@ class LogDirs:
             if directory.is_online:
                 marks = directory.marks()
                 self.trash.put([*deleted_in(directory.path), *outdated_cuts_in(directory, now_ms)], now_ms)
-                for path in others_in(directory.path):
-                    logger.warning("%s is left alone: its name is that of a partition, but it holds no log", path)
-                for path, partition in logs_in(directory.path):
+                others: list[Path] = []
+                for path, partition in logs_in(directory.path, others):
                     jobs.append((directory, partition, path, marks.get(partition, Marks())))
+                for path in others:
+                    logger.warning("%s is left alone: its name is that of a partition, but it holds no log", path)
         threads = max(1, self.settings.threads_per_directory * len(self.directories))
         with ThreadPoolExecutor(threads, thread_name_prefix="log-recovery") as pool:
             tell = None if on_progress is None else lambda step: on_progress(replace(step, logs=len(jobs)))
