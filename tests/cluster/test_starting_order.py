@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import random
 import shutil
 import socket
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -16,11 +18,12 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from headrace.broker.broker import CannotStart
+from headrace.coordination.zookeeper import ZooKeeperStore
 from headrace.testing import broker
 from headrace.testing.in_process import RunningBroker
 from headrace.testing.process import BrokerProcess
 from tests.support.clock import Stopwatch, wait_for
-from tests.support.cutting_proxy import Cut, CuttingProxy
+from tests.support.cutting_proxy import Cut, CuttingProxy, SilentProxy
 from tests.support.effort import rounds
 from tests.support.zookeeper import ZooKeeperServer
 
@@ -120,6 +123,43 @@ def test_a_port_that_accepts_and_never_serves_is_named_after_the_connection_time
         watch.at_most(15, because="the session timeout, the next longer limit, is 18 s")
     for one in held:
         one.close()
+
+
+@pytest.mark.parametrize("unanswered", [1, 2])
+def test_a_start_goes_on_when_zookeeper_never_answers_its_first_connections(
+    unanswered: int, zookeeper: ZooKeeperServer, tmp_path: Path
+) -> None:
+    with SilentProxy(zookeeper.port) as proxy, ThreadPoolExecutor(1) as pool:
+        settings = {"broker.id": "0", "zookeeper.connect": f"127.0.0.1:{proxy.port}/silent-{unanswered}"}
+        watch = Stopwatch()
+        starting = pool.submit(RunningBroker, settings, tmp_path)
+        wait_for(lambda: proxy.unanswered >= unanswered, "a connection that stays without an answer")
+        proxy.answer(now=True)
+        starting.result().stop()
+        watch.at_most(17, because="kazoo alone waits for 18 s, the session timeout, and the start ends then")
+
+
+def test_a_session_survives_a_first_connection_that_zookeeper_does_not_answer_after_a_cut(
+    zookeeper: ZooKeeperServer,
+) -> None:
+    async def cut_and_come_back(proxy: SilentProxy) -> tuple[int, int]:
+        store = ZooKeeperStore(f"127.0.0.1:{proxy.port}", session_timeout=10)
+        proxy.answer(now=True)
+        await store.connect(10)
+        try:
+            session = store.session_id
+            proxy.answer(now=False)
+            proxy.cut()
+            await asyncio.to_thread(wait_for, lambda: proxy.unanswered, "a new connection without an answer")
+            proxy.answer(now=True)
+            await store.sync()
+            return session, store.session_id
+        finally:
+            await store.close()
+
+    with SilentProxy(zookeeper.port) as proxy:
+        before, after = asyncio.run(cut_and_come_back(proxy))
+    assert after == before
 
 
 def test_a_broker_waits_for_a_zookeeper_that_comes_late(tmp_path: Path) -> None:

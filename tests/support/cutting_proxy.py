@@ -23,6 +23,53 @@ class Cut(Enum):
     EXPIRED = "the server has ended the session when the client comes back"
 
 
+class SilentProxy:
+    """Accepts connections in front of ZooKeeper and answers none of them until `answer` is called.
+
+    A ZooKeeper server that is starting does this with its first connections.
+    """
+
+    def __init__(self, server_port: int) -> None:
+        self.unanswered = 0
+        self._answers = False
+        self._server_port = server_port
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self._listening.getsockname()[1])
+        self._open: set[socket.socket] = set()
+
+    def __enter__(self) -> SilentProxy:
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._listening.close()
+        self.cut()
+
+    def answer(self, *, now: bool) -> None:
+        """Whether connections that clients open from now on reach ZooKeeper."""
+        self._answers = now
+
+    def cut(self) -> None:
+        """Ends every connection."""
+        for one in tuple(self._open):
+            _close(one)
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listening.accept()
+                self._open.add(client)
+                if not self._answers:
+                    self.unanswered += 1
+                    continue
+                server = socket.create_connection(("127.0.0.1", self._server_port))
+                self._open.add(server)
+                for source, target in ((client, server), (server, client)):
+                    threading.Thread(target=_copy, args=(source, target), daemon=True).start()
+
+
 class CuttingProxy:
     def __init__(self, server_port: int, *, at: int, cut: Cut) -> None:
         self.requests = 0
@@ -96,6 +143,13 @@ class CuttingProxy:
                     break
         _close(client)
         _close(server)
+
+
+def _copy(source: socket.socket, target: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while data := source.recv(65536):
+            target.sendall(data)
+    _close(target)
 
 
 def _frame(source: socket.socket) -> bytes:

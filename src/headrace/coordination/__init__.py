@@ -5,6 +5,7 @@
 `paths`               the layout of the nodes
 `embedded`            the store of a standalone broker, in two local files (`embedded_files`)
 `zookeeper`           the store on a ZooKeeper ensemble, by kazoo; `kazoo_faults` and `kazoo_log` translate for it
+`handshake`           limits how long kazoo waits for ZooKeeper's answer to a new connection
 `startup_retry`       repeats the first requests of a starting broker while the connection breaks
 `companion`           a process that ends the ZooKeeper session of a dead broker
 `fallback_channel`    requests to the controller through the store; `fallback_reader` is the controller's side

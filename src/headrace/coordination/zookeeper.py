@@ -21,13 +21,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 from kazoo import exceptions as kazoo
-from kazoo.client import KazooClient
 from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
 from kazoo.security import ACL, CREATOR_ALL_ACL, READ_ACL_UNSAFE
 
 from headrace.config import BrokerConfig, ConfigError
 from headrace.coordination.companion import Companion
+from headrace.coordination.handshake import Client
 from headrace.coordination.kazoo_faults import BYSTANDERS, fault_of
 from headrace.coordination.kazoo_log import Sparing, sparing_logger
 from headrace.coordination.store import (
@@ -103,7 +103,7 @@ class ZooKeeperStore:
         self._away_since: float | None = None
         self._kazoo_log = Sparing()
         acl: list[ACL] | None = [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE] if guarded else None
-        self._client = KazooClient(
+        self._client = Client(
             hosts=hosts,
             timeout=session_timeout,
             default_acl=acl,
