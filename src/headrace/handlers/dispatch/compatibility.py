@@ -37,27 +37,25 @@ KAFKA_4_3: Final = {
     for key, low, high in (word.replace(":", "-").split("-") for word in _ADVERTISED.split())
 }
 
-_TOKENS: Final = "delegation tokens need SASL, which is not offered yet"
-_SCRAM: Final = "SCRAM credentials need SASL, which is not offered yet"
-_RAFT: Final = "voters of a Raft quorum: the controller here is elected through the coordination store"
-_STREAMS: Final = "streams groups: stream processing runs on Spark"
-_SHARE: Final = "share groups are not offered yet"
+_TOKENS: Final = "delegation tokens need SASL, which Headrace does not support yet"
+_SCRAM: Final = "SCRAM credentials need SASL, which Headrace does not support yet"
+_RAFT: Final = "no Raft quorum: brokers elect the controller through the coordination store"
+_STREAMS: Final = "no streams groups: stream processing runs on Spark"
 _WHY_NOT: Final = {
     **dict.fromkeys((38, 39, 40, 41), _TOKENS),
     **dict.fromkeys((50, 51), _SCRAM),
     **dict.fromkeys((80, 81), _RAFT),
     **dict.fromkeys((88, 89), _STREAMS),
-    **dict.fromkeys((76, 77, 78, 79, 83, 84, 85, 86, 87, 90, 91, 92), _SHARE),
 }
 _NOTES: Final = {
-    0: "v0–2 close the connection, as in Kafka; advertised from 0 because old clients choose compressions by it",
-    17: "refused with ILLEGAL_SASL_STATE: listeners do not authenticate yet",
+    0: "v0–2 close the connection, as in Kafka; advertised because old clients choose the compression by it",
+    17: "rejected with ILLEGAL_SASL_STATE: listeners do not authenticate yet",
     29: "SECURITY_DISABLED, as Kafka answers without an authorizer",
     30: "SECURITY_DISABLED, as Kafka answers without an authorizer",
     31: "SECURITY_DISABLED, as Kafka answers without an authorizer",
-    34: "replicas stay in their directory: moving one is refused",
-    36: "refused with ILLEGAL_SASL_STATE: listeners do not authenticate yet",
-    55: "the Raft log is refused, there is none; a leader tells how far the replicas of its partitions are",
+    34: "the broker rejects a move of a replica to another log directory",
+    36: "rejected with ILLEGAL_SASL_STATE: listeners do not authenticate yet",
+    55: "rejects the Raft log (there is none); a leader returns the progress of its partitions' replicas",
 }
 
 
@@ -101,7 +99,7 @@ def table() -> str:
         for key, handler in sorted(handlers.items())
         if key not in KAFKA_4_3
     ]
-    lines += ["", f"Between brokers, and not advertised: {', '.join(inner)}."]
+    lines += ["", f"Brokers send these to each other and do not advertise them: {', '.join(inner)}."]
     return "\n".join(lines)
 
 
