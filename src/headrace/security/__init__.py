@@ -2,4 +2,5 @@
 
 principal   names of users, and how they are printed
 tls/        certificates and keys, TLS contexts, names in certificates, expiry
+sasl/       PLAIN, SCRAM, OAUTHBEARER, delegation tokens; the login of one connection
 """

@@ -4,7 +4,6 @@ mechanism           what a mechanism offers the login: a token in, an outcome ou
 plain               PLAIN: user names and passwords from the configuration
 scram_credentials   SCRAM: what a broker stores of a password, and how it is derived
 scram               SCRAM-SHA-256 and SCRAM-SHA-512: the messages and both sides
-oauthbearer         OAUTHBEARER: the messages and both sides
 jaas                `sasl.jaas.config`: login modules and their options
 session             how long a login is valid, and when the client may authenticate again (KIP-368)
 server_login        the state machine of one connection: frames in, steps out

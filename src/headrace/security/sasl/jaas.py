@@ -15,7 +15,8 @@ from headrace.kernel.dataclass import dataclass
 
 _FLAGS: Final = frozenset({"required", "requisite", "sufficient", "optional"})
 _TOKEN: Final = re.compile(
-    r"\s+|(?P<word>[^\s=;\"']+)|(?P<sign>[=;])|\"(?P<double>(?:[^\"\\]|\\.)*)\"|'(?P<single>(?:[^'\\]|\\.)*)'", re.DOTALL
+    r"\s+|(?P<word>[^\s=;\"']+)|(?P<sign>[=;])|\"(?P<double>(?:[^\"\\]|\\.)*)\"|'(?P<single>(?:[^'\\]|\\.)*)'",
+    re.DOTALL,
 )
 _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r"}
 

@@ -15,7 +15,7 @@ from headrace.security.sasl.mechanism import Accepted, Denied, denied_in_words
 
 NAME: Final = "PLAIN"
 _USER_OPTION: Final = "user_"
-# Compared with the password of an unknown user. No client can send it, because nobody ever sees it.
+# Compared with the password that a client gives for an unknown user.
 _NO_PASSWORD: Final = os.urandom(32)
 
 

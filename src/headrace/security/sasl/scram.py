@@ -6,9 +6,9 @@
     server final   v=signature
 
 The server checks that the nonce of the final message is exactly its own (CVE-2024-56128) and that `c=` repeats the
-header that the client sent. It refuses `m=`, because RFC 5802 reserves it for extensions that must be understood. Kafka's
-extension `tokenauth=true` makes the name a delegation token id. An unknown user gets a salt too, and fails at the
-final message like a wrong password.
+header that the client sent. It refuses `m=`, because RFC 5802 reserves it for extensions that must be understood.
+Kafka's extension `tokenauth=true` makes the name a delegation token id. An unknown user gets a salt too, and fails at
+the final message like a wrong password.
 """
 
 from __future__ import annotations
@@ -93,7 +93,11 @@ FindToken = Callable[[ScramMechanism, str], TokenCredential]
 
 class ScramServer:
     def __init__(
-        self, mechanism: ScramMechanism, find_user: FindUser, find_token: FindToken, nonce: Callable[[], str] = new_nonce
+        self,
+        mechanism: ScramMechanism,
+        find_user: FindUser,
+        find_token: FindToken,
+        nonce: Callable[[], str] = new_nonce,
     ) -> None:
         self._mechanism = mechanism
         self._find_user = find_user
@@ -127,13 +131,27 @@ class ScramServer:
         return self._begin(first, found.owner, found.credential, found.expires_at_ms, by_token=True)
 
     def _begin(
-        self, first: re.Match[str], owner: str, credential: ScramCredential, expires_at_ms: int | None, *, by_token: bool
+        self,
+        first: re.Match[str],
+        owner: str,
+        credential: ScramCredential,
+        expires_at_ms: int | None,
+        *,
+        by_token: bool,
     ) -> Challenge:
         nonce = first["nonce"] + self._nonce()
         salt = base64.b64encode(credential.salt).decode()
         server_first = f"r={nonce},s={salt},i={credential.iterations}"
         self._exchange = _Exchange(
-            self._mechanism, credential, first["header"], first["bare"], server_first, nonce, owner, expires_at_ms, by_token
+            self._mechanism,
+            credential,
+            first["header"],
+            first["bare"],
+            server_first,
+            nonce,
+            owner,
+            expires_at_ms,
+            by_token,
         )
         return Challenge(server_first.encode())
 

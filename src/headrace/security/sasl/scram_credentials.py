@@ -20,7 +20,6 @@ from headrace.kernel.dataclass import dataclass
 MIN_ITERATIONS: Final = 4096
 MAX_ITERATIONS: Final = 16384
 _SALT_BYTES: Final = 24
-# A text that `parse_credential` accepts is never longer; a store that holds more is damaged.
 _FIELDS: Final = frozenset({"salt", "stored_key", "server_key", "iterations"})
 
 
@@ -104,12 +103,12 @@ def parse_credential(text: str) -> ScramCredential:
     if set(fields) != _FIELDS or not fields["iterations"].isascii() or not fields["iterations"].isdigit():
         raise BadCredential("a SCRAM credential has the fields salt, stored_key, server_key and iterations")
     try:
-        return ScramCredential(
-            *(base64.b64decode(fields[name], validate=True) for name in ("salt", "stored_key", "server_key")),
-            iterations=int(fields["iterations"]),
+        salt, stored_key, server_key = (
+            base64.b64decode(fields[name], validate=True) for name in ("salt", "stored_key", "server_key")
         )
     except binascii.Error as error:
         raise BadCredential("a field of a SCRAM credential is not base64") from error
+    return ScramCredential(salt, stored_key, server_key, int(fields["iterations"]))
 
 
 def _base64(data: bytes) -> str:

@@ -99,7 +99,8 @@ Step = Answered | VersionsAsked | Working | LoggedIn | Refused | OutOfTurn | Clo
 
 @dataclass(frozen=True, slots=True)
 class LoginRules:
-    """What a listener offers: its mechanisms in the order of `sasl.enabled.mechanisms`, each with its sessions' length."""
+    """What a listener offers: its mechanisms in the order of `sasl.enabled.mechanisms`, and `connections.max.reauth.ms`
+    of each."""
 
     mechanisms: Mapping[str, Callable[[], ServerMechanism]]
     max_reauth_ms: Mapping[str, int]
@@ -135,7 +136,9 @@ class ServerLogin:
             case _State.FIRST | _State.HANDSHAKE:
                 return self._request(frame)
             case _State.TOKENS:
-                return self._wrapped_token(frame, now_ms) if self._is_wrapped else self._token(bytes(frame), None, now_ms)
+                return (
+                    self._wrapped_token(frame, now_ms) if self._is_wrapped else self._token(bytes(frame), None, now_ms)
+                )
             case _State.OTHER_MECHANISM:
                 assert self._renews is not None
                 return self._ended(
