@@ -18,8 +18,8 @@ from headrace.controller.leadership import Leadership
 from headrace.controller.member import ClusterMember
 from headrace.coordination import paths
 from headrace.coordination.store import ANY_VERSION, Check, Create, Op
-from headrace.handlers.data.changed_partitions import SessionNews
-from headrace.handlers.data.fetch_sessions import Wanted
+from headrace.handlers.data.changed_partitions import ChangedPartitions
+from headrace.handlers.data.fetch_sessions import SessionPartition
 from headrace.replication import offset_lookup
 from headrace.replication.core.isr import FollowerProgress, InSyncReplicas, IsrProposal
 from headrace.replication.partition import Partition
@@ -137,20 +137,20 @@ def mark_not_frozen() -> Iterator[None]:
 @contextmanager
 def session_believes_it_was_heard() -> Iterator[None]:
     """What was said beside a divergence, or before a change of leaders, counts as heard by the follower."""
-    tell, update = Wanted.tell, Wanted.update
+    tell, update = SessionPartition.tell, SessionPartition.update
 
-    def told(self: Wanted, fetched: FetchedPartition) -> bool:
+    def told(self: SessionPartition, fetched: FetchedPartition) -> bool:
         must = tell(self, fetched)
         if must and fetched.diverging is not None:
             self.told_high_watermark = fetched.high_watermark
         return must
 
-    def updated(self: Wanted, partition: Any) -> None:
+    def updated(self: SessionPartition, partition: Any) -> None:
         mark = self.told_high_watermark
         update(self, partition)
         self.told_high_watermark = mark
 
-    with patch.object(Wanted, "tell", told), patch.object(Wanted, "update", updated):
+    with patch.object(SessionPartition, "tell", told), patch.object(SessionPartition, "update", updated):
         yield
 
 
@@ -158,13 +158,13 @@ def session_believes_it_was_heard() -> Iterator[None]:
 def session_forgets_to_tell() -> Iterator[None]:
     """A partition that is quiet stays so: what its watch says of new records and marks is not heard."""
     with (
-        patch.object(SessionNews, "_grew", lambda self, key, size: True),
-        patch.object(SessionNews, "take", lambda self, keys, now_ms: take(self)),
+        patch.object(ChangedPartitions, "_grew", lambda self, key, size: True),
+        patch.object(ChangedPartitions, "take", lambda self, keys, now_ms: take(self)),
     ):
         yield
 
 
-def take(news: SessionNews) -> list[Any]:
+def take(news: ChangedPartitions) -> list[Any]:
     fresh, news._fresh = news._fresh, {}
     return list(fresh)
 
@@ -172,7 +172,7 @@ def take(news: SessionNews) -> list[Any]:
 @contextmanager
 def eligible_although_others_commit() -> Iterator[None]:
     """min.insync.replicas is lowered, and whoever may lead without being in sync stays as it was."""
-    with patch.object(elections, "min_insync_changed", lambda *_: elections.Decided()):
+    with patch.object(elections, "min_insync_changed", lambda *_: elections.ElectionResult()):
         yield
 
 

@@ -17,7 +17,7 @@ from headrace.records.reader import read_records
 from headrace.storage.dirs.log_dirs import LogDirs, StorageSettings
 from headrace.storage.log import Log
 from headrace.storage.log_config import LogConfig
-from headrace.storage.recovery.recovery import Damage, Marks, open_log
+from headrace.storage.recovery.recovery import Damage, PartitionCheckpoints, open_log
 
 NOW_MS = 1_700_000_000_000
 PARTITION = TopicPartition("orders", 0)
@@ -58,7 +58,7 @@ def open_at(
     config: LogConfig | None = None,
     *,
     clean: bool = False,
-    marks: Marks | None = None,
+    marks: PartitionCheckpoints | None = None,
     damages: list[Damage] | None = None,
 ) -> Log:
     directory.mkdir(parents=True, exist_ok=True)

@@ -24,7 +24,7 @@ from headrace.broker.graceful_shutdown import led_topics, wait_until_clients_are
 from headrace.broker.housekeeping import Housekeeping, now_ms
 from headrace.broker.identity import (
     FIRST_BROKER_ID,
-    Claim,
+    LockedDirectories,
     claim_directories,
     home_of,
     open_embedded,
@@ -75,7 +75,7 @@ class Broker:
         self.log_dirs: LogDirs
         self.parts: Parts
         self.metrics: BrokerMetrics | None = None
-        self._claim: Claim | None = None
+        self._claim: LockedDirectories | None = None
         self._store: Store | None = None
         self._housekeeping: Housekeeping | None = None
         self._failed: asyncio.Event = asyncio.Event()
@@ -167,7 +167,7 @@ class Broker:
                 raise CannotListen(f"{problem} with --listen") from None
         return settings.with_ports(ports)
 
-    async def _open_store(self, config: BrokerConfig, claim: Claim, owner: Owner) -> Store:
+    async def _open_store(self, config: BrokerConfig, claim: LockedDirectories, owner: Owner) -> Store:
         """The store that the topics of the log directories are in. Where it is another, nothing has been written."""
         if config.stands_alone:
             store = open_embedded(claim, owner)
@@ -180,7 +180,9 @@ class Broker:
         await settle_in(zookeeper, claim, owner, config)
         return zookeeper
 
-    async def _open_logs(self, live: LiveConfig, image: ClusterImage, cluster_id: str, claim: Claim) -> LogDirs:
+    async def _open_logs(
+        self, live: LiveConfig, image: ClusterImage, cluster_id: str, claim: LockedDirectories
+    ) -> LogDirs:
         log_config_for = topic_log_config(live)
         log_dirs = await asyncio.to_thread(
             LogDirs.open,

@@ -25,7 +25,7 @@ from headrace.replication.partitions import Partitions
 
 
 @dataclass
-class Around:
+class CoordinatorContext:
     """What a coordinator sees of its broker."""
 
     partitions: LedPartitions
@@ -45,7 +45,7 @@ class Coordinators:
         peers: BrokerPeers,
         catch_up: Callable[[], Awaitable[None]],
     ) -> None:
-        around = Around(partitions, view, broker_id)
+        around = CoordinatorContext(partitions, view, broker_id)
 
         async def allocate() -> ProducerIdBlock:
             return ProducerIdBlock(*await gateway.allocate_producer_ids())

@@ -18,7 +18,7 @@ from headrace.config import BrokerConfig
 from headrace.kernel.errors import StorageFault
 from headrace.storage.compaction.rounds import CleanerSettings, CompactionRounds
 from headrace.storage.dirs.delayed_deletion import remove
-from headrace.storage.dirs.lazy_logs import Promises
+from headrace.storage.dirs.lazy_logs import LazyLogs
 from headrace.storage.dirs.log_dir import LogDir
 from headrace.storage.dirs.log_dirs import LogDirs
 from headrace.storage.log import Log
@@ -51,7 +51,7 @@ class Housekeeping:
         self._tasks: list[asyncio.Task[None]] = []
         self._under_way: set[asyncio.Future[Any]] = set()
         self._promised = asyncio.Event()
-        self._promises = Promises(self._promised.set)
+        self._promises = LazyLogs(self._promised.set)
         self._compaction = CompactionRounds(
             log_dirs, lambda: CleanerSettings.from_broker_config(config()), self._in_thread, replicated_up_to
         )

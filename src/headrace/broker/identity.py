@@ -31,7 +31,7 @@ from headrace.coordination.startup_retry import answered
 from headrace.coordination.store import Store, StoreFailed
 from headrace.storage.dirs.checkpoints import CorruptFile
 from headrace.storage.dirs.contents import logs_in
-from headrace.storage.dirs.identity import EMBEDDED, MOVING, ZOOKEEPER, StoreHome
+from headrace.storage.dirs.identity import EMBEDDED, MOVING, ZOOKEEPER, StoreOwner
 from headrace.storage.dirs.log_dir import LogDir
 from headrace.storage.dirs.nesting import log_directories_in, log_directory_around
 from headrace.storage.files import partition_of_directory
@@ -44,7 +44,7 @@ STORE_DIRECTORY: Final = ".coordination"
 FIRST_BROKER_ID: Final = 0
 
 
-class Claim:
+class LockedDirectories:
     """The log directories of one start: locked, and read. Locks end with `release`, or with the LogDirs that take the
     directories over. Raises DirectoryInUse.
     """
@@ -63,7 +63,7 @@ class Claim:
         for directory in self.directories:
             directory.unlock()
 
-    def save_identity(self, node_id: int, cluster_id: str | None, home: StoreHome) -> None:
+    def save_identity(self, node_id: int, cluster_id: str | None, home: StoreOwner) -> None:
         for directory in self.directories:
             if directory.is_online:
                 directory.save_identity(node_id=node_id, cluster_id=cluster_id, home=home)
@@ -83,7 +83,7 @@ class Claim:
         store = self._store_facts(directory.path / STORE_DIRECTORY)
         home = identity.home if identity is not None else None
         if home is None and store is None and (directory.path / f"{STORE_DIRECTORY}{MOVED_SUFFIX}").exists():
-            home = StoreHome(ZOOKEEPER, "")  # moved before directories said where to
+            home = StoreOwner(ZOOKEEPER, "")  # moved before directories said where to
         return DirectoryFacts(
             path,
             identity.node_id if identity is not None else None,
@@ -118,12 +118,14 @@ def _nested(directory: Path) -> str | None:
     return None
 
 
-def claim_directories(config: BrokerConfig) -> Claim:
+def claim_directories(config: BrokerConfig) -> LockedDirectories:
     """Raises DirectoryInUse."""
-    return Claim(config.log_dirs, "headrace broker" if config.broker_id < 0 else f"headrace broker {config.broker_id}")
+    return LockedDirectories(
+        config.log_dirs, "headrace broker" if config.broker_id < 0 else f"headrace broker {config.broker_id}"
+    )
 
 
-def owner_of(claim: Claim, config: BrokerConfig) -> Owner:
+def owner_of(claim: LockedDirectories, config: BrokerConfig) -> Owner:
     """Raises StorageFault when the directories are not all this broker's, or it may not serve them alone."""
     owner = agree(claim.facts, None if config.broker_id < 0 else config.broker_id)
     if config.stands_alone:
@@ -131,20 +133,20 @@ def owner_of(claim: Claim, config: BrokerConfig) -> Owner:
     return owner
 
 
-def home_of(config: BrokerConfig) -> StoreHome:
+def home_of(config: BrokerConfig) -> StoreOwner:
     """What the directories say of their store once the broker serves."""
     if config.stands_alone:
-        return StoreHome(EMBEDDED, now_text())
-    return StoreHome(ZOOKEEPER, now_text(), connect_string(config))
+        return StoreOwner(EMBEDDED, now_text())
+    return StoreOwner(ZOOKEEPER, now_text(), connect_string(config))
 
 
-def open_embedded(claim: Claim, owner: Owner) -> EmbeddedStore:
+def open_embedded(claim: LockedDirectories, owner: Owner) -> EmbeddedStore:
     """The store of the directories; of a new broker, in the first of them."""
     where = owner.store.path if owner.store is not None else claim.directories[0].path / STORE_DIRECTORY
     return EmbeddedStore(Path(where), stored=claim.stored)
 
 
-async def settle_in(zookeeper: ZooKeeperStore, claim: Claim, owner: Owner, config: BrokerConfig) -> None:
+async def settle_in(zookeeper: ZooKeeperStore, claim: LockedDirectories, owner: Owner, config: BrokerConfig) -> None:
     """Checks the ensemble, and moves the state of an embedded store there. Raises StorageFault before anything is
     written.
     """
@@ -162,11 +164,11 @@ async def settle_in(zookeeper: ZooKeeperStore, claim: Claim, owner: Owner, confi
     put_away(Path(owner.store.path))
 
 
-async def _move(zookeeper: ZooKeeperStore, claim: Claim, owner: Owner, config: BrokerConfig) -> None:
+async def _move(zookeeper: ZooKeeperStore, claim: LockedDirectories, owner: Owner, config: BrokerConfig) -> None:
     assert claim.stored is not None, "a store that can be read"
     tree = claim.stored.tree
     broker_id = FIRST_BROKER_ID if owner.node_id is None else owner.node_id
-    claim.save_identity(broker_id, owner.cluster_id, StoreHome(MOVING, now_text(), connect_string(config)))
+    claim.save_identity(broker_id, owner.cluster_id, StoreOwner(MOVING, now_text(), connect_string(config)))
     patience_s = config.store_timeout_s
     await answered("the chroot", zookeeper.make_chroot, within_s=patience_s)
     await answered("the move of the state", lambda: move_to_ensemble(tree, zookeeper, broker_id), within_s=patience_s)

@@ -25,7 +25,7 @@ from headrace.broker.core.topics_from_logs import Findings, LogOnDisk, topics_fr
 from headrace.broker.identity import (
     FIRST_BROKER_ID,
     STORE_DIRECTORY,
-    Claim,
+    LockedDirectories,
     connect_string,
     now_text,
     read_ensemble,
@@ -48,7 +48,7 @@ from headrace.kernel.errors import StorageFault
 from headrace.kernel.ids import new_topic_id, uuid_to_text
 from headrace.storage.dirs.checkpoints import META_PROPERTIES_FILE, CorruptFile, read_topic_id
 from headrace.storage.dirs.contents import logs_in
-from headrace.storage.dirs.identity import EMBEDDED, MOVING, StoreHome
+from headrace.storage.dirs.identity import EMBEDDED, MOVING, StoreOwner
 from headrace.storage.files import sync_directory
 from headrace.storage.recovery.inspection import latest_epoch
 
@@ -59,7 +59,7 @@ _BLOCK: Final = 1000  # of producer ids
 
 
 @dataclass(frozen=True, slots=True)
-class Basis:
+class InitialState:
     """What the new store begins with."""
 
     name: str
@@ -81,14 +81,14 @@ class Standalone:
 
 async def make_standalone(config: BrokerConfig) -> Standalone:
     """For the directories in `log.dirs`; `zookeeper.connect` brings the state back from there. Raises Fault."""
-    claim = Claim(config.log_dirs, "headrace log standalone")
+    claim = LockedDirectories(config.log_dirs, "headrace log standalone")
     try:
         # A missing or damaged meta.properties, and logs without a store, are what this is for.
         facts = [replace(one, identity_damage=None, logs=0) for one in claim.facts]
         owner = agree(facts, None if config.broker_id < 0 else config.broker_id)
         basis = await _from_ensemble(config, claim, owner)
         if basis is None:
-            basis = _from_directories(claim) or Basis("the logs", Tree(), 0)
+            basis = _from_directories(claim) or InitialState("the logs", Tree(), 0)
             _rename_cluster(basis.tree, owner)
         return await _stand_alone(claim, owner, basis, config.broker_id)
     finally:
@@ -98,7 +98,7 @@ async def make_standalone(config: BrokerConfig) -> Standalone:
 # --- where the state comes from --------------------------------------------------------------------------------------
 
 
-async def _from_ensemble(config: BrokerConfig, claim: Claim, owner: Owner) -> Basis | None:
+async def _from_ensemble(config: BrokerConfig, claim: LockedDirectories, owner: Owner) -> InitialState | None:
     """None without an ensemble, or when a move to it never got as far as making it the owner."""
     if config.stands_alone:
         return None
@@ -121,7 +121,7 @@ async def _from_ensemble(config: BrokerConfig, claim: Claim, owner: Owner) -> Ba
         version = await zookeeper.get(paths.IMAGE)
         tree = await copy_of_ensemble(zookeeper)
         await _note_move(zookeeper, version, here)
-        return Basis(f"ZooKeeper at {connect}", tree, max(node.created_id for node in tree.nodes.values()))
+        return InitialState(f"ZooKeeper at {connect}", tree, max(node.created_id for node in tree.nodes.values()))
     finally:
         await zookeeper.close()
 
@@ -152,7 +152,7 @@ async def _note_move(store: Store, image: Node, here: str) -> None:
         ) from None
 
 
-def _from_directories(claim: Claim) -> Basis | None:
+def _from_directories(claim: LockedDirectories) -> InitialState | None:
     """The intact part of the newest embedded store that is in the directories, one that was put away included."""
     for directory in claim.directories:
         found = [directory.path / STORE_DIRECTORY]
@@ -167,7 +167,7 @@ def _from_directories(claim: Claim) -> Basis | None:
                     tree.remove(gone)
                 for name in tree.names(paths.ACCEPTED_BROKERS):
                     tree.remove(f"{paths.ACCEPTED_BROKERS}/{name}")
-                return Basis(f"{path} and the logs", tree, stored.last_id)
+                return InitialState(f"{path} and the logs", tree, stored.last_id)
     return None
 
 
@@ -182,7 +182,7 @@ def _rename_cluster(tree: Tree, owner: Owner) -> None:
 # --- the new store ---------------------------------------------------------------------------------------------------
 
 
-async def _stand_alone(claim: Claim, owner: Owner, basis: Basis, wanted_id: int) -> Standalone:
+async def _stand_alone(claim: LockedDirectories, owner: Owner, basis: InitialState, wanted_id: int) -> Standalone:
     home = Path(owner.store.path).parent if owner.store is not None else claim.directories[0].path
     broker_id = owner.node_id if owner.node_id is not None else max(wanted_id, FIRST_BROKER_ID)
     shutil.rmtree(home / _NEW_STORE, ignore_errors=True)  # of a run that was interrupted
@@ -205,11 +205,11 @@ async def _stand_alone(claim: Claim, owner: Owner, basis: Basis, wanted_id: int)
     (home / _NEW_STORE).rename(home / STORE_DIRECTORY)
     sync_directory(home)
     _put_damaged_identities_away(claim)
-    claim.save_identity(broker_id, cluster_id, StoreHome(EMBEDDED, now_text()))
+    claim.save_identity(broker_id, cluster_id, StoreOwner(EMBEDDED, now_text()))
     return Standalone(broker_id, cluster_id, len(image.topics), basis.name, replaced, findings)
 
 
-def _logs_on_disk(claim: Claim) -> Iterator[LogOnDisk]:
+def _logs_on_disk(claim: LockedDirectories) -> Iterator[LogOnDisk]:
     for directory in claim.directories:
         for path, partition in logs_in(directory.path):
             try:
@@ -232,7 +232,7 @@ async def _write(store: Store, image: ClusterImage, findings: Findings, broker_i
     return after
 
 
-def _put_damaged_identities_away(claim: Claim) -> None:
+def _put_damaged_identities_away(claim: LockedDirectories) -> None:
     for facts in claim.facts:
         if facts.identity_damage is not None:
             put_away(Path(facts.path) / META_PROPERTIES_FILE, _DAMAGED_SUFFIX)

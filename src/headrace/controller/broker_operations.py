@@ -37,7 +37,7 @@ def check_broker_epoch(image: ClusterImage, broker_id: int, broker_epoch: int) -
     return broker
 
 
-def report_elections(controller: Controller, decided: elections.Decided) -> None:
+def report_elections(controller: Controller, decided: elections.ElectionResult) -> None:
     """Elections that may have lost records are counted and named."""
     if decided.unclean:
         controller.unclean_elections += len(decided.unclean)

@@ -44,7 +44,7 @@ def elect_leaders(
 ) -> Callable[[ClusterImage], Decision[list[PartitionResult]]]:
     def decide(image: ClusterImage) -> Decision[list[PartitionResult]]:
         rules_of = controller.topic_rules(image)
-        decided = elections.Decided()
+        decided = elections.ElectionResult()
         results: list[PartitionResult] = []
         asked = (
             [TopicPartition(name, index) for name, index, _ in image.partitions()] if partitions is None else partitions
@@ -70,7 +70,7 @@ def alter_reassignments(
     def decide(image: ClusterImage) -> Decision[list[PartitionResult]]:
         rules_of = controller.topic_rules(image)
         results: list[PartitionResult] = []
-        decided = elections.Decided()
+        decided = elections.ElectionResult()
         for partition, target in targets.items():
             try:
                 settled = reassign(

@@ -10,7 +10,7 @@ from headrace.cluster.core.changes import Change, ConfigSet, PartitionsAdded, To
 from headrace.cluster.core.image import ClusterImage
 from headrace.config import BrokerConfig
 from headrace.controller.core.config_changes import check_values, replaced
-from headrace.controller.core.topics import Chance, NewTopic, more_partitions, new_topic
+from headrace.controller.core.topics import NewTopic, PlacementDraw, more_partitions, new_topic
 from headrace.controller.ledger import Decision, Operation
 from headrace.controller.results import TopicResult
 from headrace.kernel.dataclass import dataclass
@@ -25,9 +25,9 @@ class Growth:
     assignments: Sequence[Sequence[int]] | None = None
 
 
-def _chance(image: ClusterImage) -> Chance:
+def _chance(image: ClusterImage) -> PlacementDraw:
     count = max(1, len(image.brokers))
-    return Chance(random.randrange(count), random.randrange(count))
+    return PlacementDraw(random.randrange(count), random.randrange(count))
 
 
 def create_topics(asked: Sequence[NewTopic], config: BrokerConfig, *, validate_only: bool) -> Operation:

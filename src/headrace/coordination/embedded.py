@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from headrace.coordination.core.tree import Touched, Tree, parent_of
+from headrace.coordination.core.tree import ChangedPath, Tree, parent_of
 from headrace.coordination.embedded_files import (
     JOURNAL_FILE,
     JOURNAL_MAGIC,
@@ -240,7 +240,7 @@ class EmbeddedStore:
         except OSError as error:
             self._refuse(taken, error, for_good=True)
             return
-        touched: list[Touched] = []
+        touched: list[ChangedPath] = []
         for ops, done in taken:
             self._last_id += 1
             touched += self._tree.commit(ops, self._last_id, self._session_id)
@@ -291,7 +291,7 @@ class EmbeddedStore:
                 "coordination store %s: cannot write a snapshot (%s); the journal grows on", self._directory, error
             )
 
-    def _fire(self, touched: list[Touched]) -> None:
+    def _fire(self, touched: list[ChangedPath]) -> None:
         loop = asyncio.get_running_loop()
         for each in touched:
             for watch in (self._child_watches if each.children else self._data_watches).pop(each.path, ()):

@@ -16,7 +16,7 @@ KAZOO: Final = "headrace.coordination.kazoo"
 AGAIN_AFTER_S: Final = 60.0
 
 
-class Sparing(logging.Filter):
+class RateLimitedLog(logging.Filter):
     def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._monotonic_s = monotonic_s
@@ -49,10 +49,10 @@ class Sparing(logging.Filter):
         return True
 
 
-def sparing_logger(sparing: Sparing) -> logging.Logger:
+def rate_limited_logger(sparing: RateLimitedLog) -> logging.Logger:
     """kazoo's logger, with this filter instead of an earlier one."""
     logger = logging.getLogger(KAZOO)
-    for old in [known for known in logger.filters if isinstance(known, Sparing)]:
+    for old in [known for known in logger.filters if isinstance(known, RateLimitedLog)]:
         logger.removeFilter(old)
     logger.addFilter(sparing)
     return logger

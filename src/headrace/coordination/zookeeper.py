@@ -29,7 +29,7 @@ from headrace.config import BrokerConfig, ConfigError
 from headrace.coordination.companion import Companion
 from headrace.coordination.handshake import Client
 from headrace.coordination.kazoo_faults import BYSTANDERS, fault_of
-from headrace.coordination.kazoo_log import Sparing, sparing_logger
+from headrace.coordination.kazoo_log import RateLimitedLog, rate_limited_logger
 from headrace.coordination.store import (
     ANY_VERSION,
     Check,
@@ -101,7 +101,7 @@ class ZooKeeperStore:
         self._closed = False
         self._will: Companion | None = None
         self._away_since: float | None = None
-        self._kazoo_log = Sparing()
+        self._kazoo_log = RateLimitedLog()
         acl: list[ACL] | None = [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE] if guarded else None
         self._client = Client(
             hosts=hosts,
@@ -110,7 +110,7 @@ class ZooKeeperStore:
             auth_data=[("digest", ":".join(credentials))] if credentials else None,
             # Reconnecting never gives up, and quickly: a broker without its session does not serve.
             connection_retry=KazooRetry(max_tries=-1, delay=0.1, backoff=1.5, max_delay=1.0, max_jitter=0.2),
-            logger=sparing_logger(self._kazoo_log),
+            logger=rate_limited_logger(self._kazoo_log),
         )
 
     # --- session -------------------------------------------------------------------------------------------------

@@ -44,7 +44,7 @@ Parts = list[Bytes | FileSlice]
 Answer = Bytes | Parts | Close | None
 
 
-class Keeper(Protocol):
+class RequestRecord(Protocol):
     """The dispatcher's record of the request that a `Pending` answers."""
 
     def settled(self) -> None:
@@ -76,7 +76,7 @@ class Pending:
         self.answer: Answer = None
         self.overlapping = overlapping
         self.at_once = at_once
-        self.keeper: Keeper | None = None
+        self.keeper: RequestRecord | None = None
         self.error: Exception | None = None
         self._dropped = dropped
         self._take: Callable[[Pending], None] | None = None

@@ -25,7 +25,7 @@ from headrace.replication.core.isr import InSyncReplicas, IsrProposal
 from headrace.replication.core.leader import NO_EPOCH, EpochEnd, check_leader_epoch, not_led_here
 from headrace.replication.deletions import Deletions, deletion_target, low_watermark
 from headrace.replication.offset_lookup import OffsetAt, offset_for
-from headrace.replication.replica import READ_UNCOMMITTED, Follower, PartitionRead, Replica, Surroundings
+from headrace.replication.replica import READ_UNCOMMITTED, Follower, PartitionRead, Replica, ReplicaContext
 from headrace.replication.waiters import CommitWaiters, answer_within
 from headrace.storage.log import Appended, AppendOrigin, Log
 
@@ -44,7 +44,7 @@ class Partition(Replica):
         "leader_id",
     )
 
-    def __init__(self, topic: str, index: int, topic_id: uuid.UUID | None, log: Log, around: Surroundings) -> None:
+    def __init__(self, topic: str, index: int, topic_id: uuid.UUID | None, log: Log, around: ReplicaContext) -> None:
         super().__init__(topic, index, topic_id, log, around)
         self.info: PartitionInfo | None = None
         self.leader_id = -1

@@ -47,7 +47,7 @@ class Follower(NamedTuple):
     is_news: bool = True
 
 
-class Surroundings(Protocol):
+class ReplicaContext(Protocol):
     """What a partition needs to know of its broker."""
 
     @property
@@ -82,7 +82,7 @@ class Replica:
         "topic_id",
     )
 
-    def __init__(self, topic: str, index: int, topic_id: uuid.UUID | None, log: Log, around: Surroundings) -> None:
+    def __init__(self, topic: str, index: int, topic_id: uuid.UUID | None, log: Log, around: ReplicaContext) -> None:
         self.topic = topic
         self.index = index
         self.topic_id = topic_id

@@ -27,7 +27,7 @@ from headrace.kernel.errors import OffsetOutOfRange, StorageFault
 from headrace.records.batch import BatchView, TimestampType
 from headrace.storage.core.retention import Verdict
 from headrace.storage.dirs.checkpoints import LEADER_EPOCH_FILE, write_topic_id
-from headrace.storage.dirs.delayed_deletion import Trash
+from headrace.storage.dirs.delayed_deletion import DelayedDeletions
 from headrace.storage.dirs.new_log_files import make_files
 from headrace.storage.files import is_no_space, tolerated_no_space
 from headrace.storage.flush import flush
@@ -58,7 +58,7 @@ class Log:
         config: LogConfig,
         *,
         topic_id: uuid.UUID | None = None,
-        trash: Trash | None = None,
+        trash: DelayedDeletions | None = None,
         on_disk_fault: Callable[[OSError], None] | None = None,
     ) -> None:
         self.directory = directory
@@ -68,7 +68,7 @@ class Log:
         self.config = config
         self.producers = ProducerState(directory)
         self.leader_epochs = LeaderEpochs(directory / LEADER_EPOCH_FILE, lambda: self._next_offset)
-        self.trash = trash if trash is not None else Trash()
+        self.trash = trash if trash is not None else DelayedDeletions()
         self.offline_reason: str | None = None
         self.segments: tuple[Segment, ...] = ()
         self.recovery_point = 0

@@ -20,7 +20,7 @@ from headrace.kernel.checksum import crc32c
 from headrace.records.batch import NO_SEQUENCE, BatchView
 from headrace.records.control import ControlType, read_control
 from headrace.records.reader import read_records
-from headrace.storage.core.producers import BatchMark, CompletedTransaction, Producer, Producers
+from headrace.storage.core.producers import CompletedTransaction, Producer, Producers, RecentBatch
 from headrace.storage.files import SNAPSHOT_SUFFIX, file_stem, offset_of_file, write_small_file
 from headrace.storage.segment.txn_index import AbortedTransaction
 
@@ -104,7 +104,7 @@ class ProducerState(Producers):
 def encode_snapshot(entries: list[Producer]) -> bytes:
     out = bytearray(_HEAD.pack(_VERSION, 0, len(entries)))
     for entry in entries:
-        last = entry.batches[-1] if entry.batches else BatchMark(NO_SEQUENCE, -1, 0, entry.last_timestamp_ms)
+        last = entry.batches[-1] if entry.batches else RecentBatch(NO_SEQUENCE, -1, 0, entry.last_timestamp_ms)
         txn_first_offset = -1 if entry.txn_first_offset is None else entry.txn_first_offset
         out += _ENTRY.pack(
             entry.producer_id,
@@ -147,6 +147,6 @@ def decode_snapshot(data: bytes) -> list[Producer] | None:
         )
         producer = Producer(producer_id, epoch, coordinator_epoch, timestamp_ms, None if first < 0 else first)
         if offset >= 0:
-            producer.batches.append(BatchMark(sequence, offset, delta, timestamp_ms))
+            producer.batches.append(RecentBatch(sequence, offset, delta, timestamp_ms))
         producers.append(producer)
     return producers

@@ -18,11 +18,11 @@ from headrace.broker.core.ownership import (
     check_ensemble,
 )
 from headrace.kernel.errors import StorageFault
-from headrace.storage.dirs.identity import EMBEDDED, MOVING, ZOOKEEPER, StoreHome
+from headrace.storage.dirs.identity import EMBEDDED, MOVING, ZOOKEEPER, StoreOwner
 
-ZK = StoreHome(ZOOKEEPER, "2026-01-01T00:00:00Z", "zk:2181/a")
-ALONE = StoreHome(EMBEDDED, "2026-01-01T00:00:00Z")
-HALF = StoreHome(MOVING, "2026-01-01T00:00:00Z", "zk:2181/a")
+ZK = StoreOwner(ZOOKEEPER, "2026-01-01T00:00:00Z", "zk:2181/a")
+ALONE = StoreOwner(EMBEDDED, "2026-01-01T00:00:00Z")
+HALF = StoreOwner(MOVING, "2026-01-01T00:00:00Z", "zk:2181/a")
 
 
 def refused(message: str, *directories: DirectoryFacts, broker_id: int | None = None) -> None:
@@ -72,7 +72,7 @@ def test_a_move_that_not_all_directories_know_of_is_half_done() -> None:
             check_ensemble(owner, EnsembleFacts("zk:2181/b"))
 
 
-def owner(home: StoreHome | None, *, store: bool, logs: int = 3) -> Owner:
+def owner(home: StoreOwner | None, *, store: bool, logs: int = 3) -> Owner:
     facts = DirectoryFacts("/a", 0, "C", home, logs=logs, store=StoreFacts("/a/s", "C", (0,)) if store else None)
     return agree([facts], None)
 

@@ -11,7 +11,7 @@ from headrace.cluster.core.changes import apply
 from headrace.cluster.core.image import ClusterImage, PartitionInfo, TopicInfo
 from headrace.controller.broker_operations import unregister
 from headrace.controller.core import elections, reassignments, topics
-from headrace.controller.core.topics import Chance, NewTopic
+from headrace.controller.core.topics import NewTopic, PlacementDraw
 from headrace.kernel.errors import ErrorCode, Refused
 from tests.unit.controller.test_decisions import after, broker, cluster, code_of, rules
 
@@ -23,7 +23,7 @@ def with_away(*away: int, brokers: int = 3, infos: tuple[PartitionInfo, ...] = (
 
 
 def new(image: ClusterImage, asked: NewTopic) -> TopicInfo:
-    return topics.new_topic(image, asked, UUID(int=9), Chance(), default_partitions=2, default_factor=1)
+    return topics.new_topic(image, asked, UUID(int=9), PlacementDraw(), default_partitions=2, default_factor=1)
 
 
 def test_a_broker_that_is_back_is_away_no_more() -> None:
@@ -61,7 +61,7 @@ def test_replicas_on_several_that_are_away_are_spread() -> None:
 
 
 def test_a_topic_grows_meanwhile_too() -> None:
-    (info,) = topics.more_partitions(with_away(2), "t", 2, None, Chance())
+    (info,) = topics.more_partitions(with_away(2), "t", 2, None, PlacementDraw())
     assert (sorted(info.replicas), sorted(info.isr)) == ([1, 2, 3], [1, 3])
 
 

@@ -22,7 +22,7 @@ from headrace.controller.core.config_changes import KeyChange, Operation, check_
 from headrace.controller.core.elections import TopicRules
 from headrace.controller.core.isr_changes import IsrReport, decide_isr
 from headrace.controller.core.partition_states import Election
-from headrace.controller.core.topics import Chance, NewTopic
+from headrace.controller.core.topics import NewTopic, PlacementDraw
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 from headrace.kernel.ids import TopicPartition
 
@@ -41,7 +41,7 @@ def rules(min_insync: int = 1, unclean: bool = False) -> elections.RulesOf:
     return lambda _: TopicRules(min_insync, unclean)
 
 
-def after(image: ClusterImage, decided: elections.Decided) -> ClusterImage:
+def after(image: ClusterImage, decided: elections.ElectionResult) -> ClusterImage:
     return apply(image, decided.changes, image.version + 1)
 
 
@@ -233,7 +233,7 @@ class TestReports:
 
 class TestTopics:
     def new(self, asked: NewTopic) -> TopicInfo:
-        return topics.new_topic(cluster(), asked, UUID(int=9), Chance(), default_partitions=2, default_factor=1)
+        return topics.new_topic(cluster(), asked, UUID(int=9), PlacementDraw(), default_partitions=2, default_factor=1)
 
     def test_defaults_fill_in(self) -> None:
         assert len(self.new(NewTopic("n")).partitions) == 2
@@ -273,8 +273,8 @@ class TestTopics:
 
     def test_growth_only_grows(self) -> None:
         image = cluster()
-        assert len(topics.more_partitions(image, "t", 4, None, Chance())) == 3
-        assert len(topics.more_partitions(image, "t", 2, [[3, 2, 1]], Chance())) == 1
+        assert len(topics.more_partitions(image, "t", 4, None, PlacementDraw())) == 3
+        assert len(topics.more_partitions(image, "t", 2, [[3, 2, 1]], PlacementDraw())) == 1
         for name, count, assignment, code in [
             ("x", 2, None, ErrorCode.unknown_topic_or_partition),
             ("t", 1, None, ErrorCode.invalid_partitions),
@@ -282,11 +282,11 @@ class TestTopics:
             ("t", 3, [[1, 2, 3]], ErrorCode.invalid_replica_assignment),
             ("t", 2, [[1]], ErrorCode.invalid_replica_assignment),
         ]:
-            assert code_of(topics.more_partitions, image, name, count, assignment, Chance()) is code
+            assert code_of(topics.more_partitions, image, name, count, assignment, PlacementDraw()) is code
 
     def test_a_topic_grows_while_its_partitions_move_to_the_factor_that_they_will_have(self) -> None:
         image = cluster(PartitionInfo(1, 5, 7, (1, 2), (3, 1, 2), adding=(3,), removing=(1, 2)))
-        (info,) = topics.more_partitions(image, "t", 2, None, Chance())
+        (info,) = topics.more_partitions(image, "t", 2, None, PlacementDraw())
         assert len(info.replicas) == 1
 
 

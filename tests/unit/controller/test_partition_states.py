@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.cluster.core.image import NO_LEADER, PartitionInfo
-from headrace.controller.core.partition_states import Election, Rules, Settled, settle
+from headrace.controller.core.partition_states import Election, ElectionRules, PartitionDecision, settle
 
 ALL = (1, 2, 3)
 
@@ -15,11 +15,11 @@ def info(leader: int = 1, isr: tuple[int, ...] = ALL, **more: tuple[int, ...]) -
     return PartitionInfo(leader, 5, 7, isr, ALL, **more)
 
 
-def rules(*alive: int, min_insync: int = 1, unclean: bool = False) -> Rules:
-    return Rules(lambda broker: broker in alive, min_insync, unclean)
+def rules(*alive: int, min_insync: int = 1, unclean: bool = False) -> ElectionRules:
+    return ElectionRules(lambda broker: broker in alive, min_insync, unclean)
 
 
-def settled(state: Settled | None) -> PartitionInfo:
+def settled(state: PartitionDecision | None) -> PartitionInfo:
     assert state is not None
     return state.info
 
@@ -158,7 +158,7 @@ def test_without_permission_a_leader_is_always_one_that_holds_what_is_committed(
 
 def test_the_last_one_in_sync_leads_on_while_it_is_about_to_stop() -> None:
     """Whatever else changes meanwhile: nobody else could."""
-    leaving = Rules(can_lead=lambda _: False, may_stay=lambda broker: broker == 1)
+    leaving = ElectionRules(can_lead=lambda _: False, may_stay=lambda broker: broker == 1)
     info = PartitionInfo(1, 5, 7, (1,), (1, 2), adding=(2,))
     state = settle(info, leaving, replicas=(1,), adding=())
     assert state is not None
@@ -167,10 +167,10 @@ def test_the_last_one_in_sync_leads_on_while_it_is_about_to_stop() -> None:
 
 def test_who_was_in_sync_when_a_partition_had_no_leader_any_more_is_known_as_the_last() -> None:
     info = PartitionInfo(NO_LEADER, 5, 7, (3,), (3, 1, 2))
-    gone = settle(info, Rules(can_lead=lambda _: False), isr=())
+    gone = settle(info, ElectionRules(can_lead=lambda _: False), isr=())
     assert gone is not None
     assert (gone.info.eligible, gone.info.last_known_eligible) == ((3,), (3,))
-    back = settle(gone.info, Rules(can_lead=lambda broker: broker == 3), restarted_uncleanly=frozenset({3}))
+    back = settle(gone.info, ElectionRules(can_lead=lambda broker: broker == 3), restarted_uncleanly=frozenset({3}))
     assert back is not None
     assert back.from_last_known
     assert (back.info.leader, back.info.isr) == (3, (3,))

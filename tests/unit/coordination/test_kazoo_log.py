@@ -6,13 +6,13 @@ import logging
 
 import pytest
 
-from headrace.coordination.kazoo_log import AGAIN_AFTER_S, Sparing, sparing_logger
+from headrace.coordination.kazoo_log import AGAIN_AFTER_S, RateLimitedLog, rate_limited_logger
 
 
 def test_the_first_reason_is_shown_then_one_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     now_s = 0.0
-    sparing = Sparing(lambda: now_s)
-    logger = sparing_logger(sparing)
+    sparing = RateLimitedLog(lambda: now_s)
+    logger = rate_limited_logger(sparing)
     parent = logging.getLogger("headrace")
     before = parent.propagate, parent.level
     parent.propagate = True

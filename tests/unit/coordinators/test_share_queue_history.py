@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from headrace.coordinators.codec.share_state import StateBatch
-from headrace.coordinators.share.core.handing_out import LogBatch, Wish
+from headrace.coordinators.share.core.handing_out import AcquireRequest, LogBatch
 from headrace.coordinators.share.core.runs import RecordState
 from headrace.coordinators.share.core.share_partition import (
     Acknowledgement,
@@ -121,7 +121,7 @@ class QueueHistory(RuleBasedStateMachine):
         batches = [batch for batch in self.log if batch.last >= first][:read]
         if not batches or not self.queue.has_room:
             return
-        given = self.queue.acquire(Wish(member, most, 2, strict), first, batches, self.now)
+        given = self.queue.acquire(AcquireRequest(member, most, 2, strict), first, batches, self.now)
         assert not strict or sum(each.last - each.first + 1 for each in given) <= most
         assert given, "what is free is handed out"
         for each in given:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.coordinators.codec.share_state import StateBatch
-from headrace.coordinators.share.core.handing_out import Acquired, LogBatch, Wish
+from headrace.coordinators.share.core.handing_out import Acquired, AcquireRequest, LogBatch
 from headrace.coordinators.share.core.runs import RecordState, Run, Runs
 from headrace.coordinators.share.core.sessions import Sessions
 from headrace.coordinators.share.core.share_partition import (
@@ -43,7 +43,7 @@ def take(
     """What a fetch gets that reads these batches, or as many as hold what comes next."""
     offset = queue.next_fetch_offset
     read = [LogBatch(*batch) for batch in batches if batch[1] >= offset]
-    return queue.acquire(Wish(member, most, size, strict), offset, read, 0) if read else []
+    return queue.acquire(AcquireRequest(member, most, size, strict), offset, read, 0) if read else []
 
 
 def durable(queue: SharePartition, changes: Changes) -> list[StateBatch]:

@@ -12,13 +12,13 @@ import pytest
 from headrace.cluster.view import ClusterView
 from headrace.coordinators.codec.share_state import ShareKey, StateBatch
 from headrace.coordinators.share import persister as persister_module
-from headrace.coordinators.share.core.handing_out import LogBatch, Wish
+from headrace.coordinators.share.core.handing_out import AcquireRequest, LogBatch
 from headrace.coordinators.share.core.share_partition import (
     Acknowledgement,
     AcknowledgeType,
     Changes,
     SharePartition,
-    Standing,
+    ShareProgress,
 )
 from headrace.coordinators.share.outbox import Outbox
 from headrace.coordinators.share.persister import Persister
@@ -33,11 +33,11 @@ class Coordinator:
     """Writes when it is told to, or refuses."""
 
     def __init__(self) -> None:
-        self.written: list[tuple[Standing, list[StateBatch]]] = []
+        self.written: list[tuple[ShareProgress, list[StateBatch]]] = []
         self.may_go_on = asyncio.Event()
         self.refusal: ErrorCode | None = None
 
-    async def write(self, standing: Standing, batches: Sequence[StateBatch]) -> None:
+    async def write(self, standing: ShareProgress, batches: Sequence[StateBatch]) -> None:
         await self.may_go_on.wait()
         if self.refusal is not None:
             raise Refused(self.refusal)
@@ -50,7 +50,7 @@ def accepted(core: SharePartition, first: int, last: int) -> Changes:
 
 def queue_of_ten() -> SharePartition:
     core = SharePartition(0)
-    core.acquire(Wish("a", 500, 500), 0, [LogBatch(0, 9)], 0)
+    core.acquire(AcquireRequest("a", 500, 500), 0, [LogBatch(0, 9)], 0)
     return core
 
 
@@ -64,8 +64,8 @@ def test_what_comes_while_a_write_is_on_its_way_is_written_together() -> None:
         coordinator.may_go_on.set()
         await asyncio.gather(*said)
         assert coordinator.written == [
-            (Standing(0, 5), [StateBatch(5, 9, 2, 1)]),
-            (Standing(10, 0), [StateBatch(3, 4, 2, 1), StateBatch(0, 2, 2, 1)]),
+            (ShareProgress(0, 5), [StateBatch(5, 9, 2, 1)]),
+            (ShareProgress(10, 0), [StateBatch(3, 4, 2, 1), StateBatch(0, 2, 2, 1)]),
         ]
         assert core.start_offset == 10 and outbox.is_empty
         assert outbox.put(Changes(None, [])).done(), "nothing to write"
@@ -81,7 +81,7 @@ def test_what_cannot_be_written_was_not_said() -> None:
         coordinator.refusal = ErrorCode.coordinator_not_available
         with pytest.raises(Refused):
             await outbox.put(accepted(core, 0, 9))
-        assert core.acquire(Wish("b", 500, 500), 0, [LogBatch(0, 9)], 0) == [], "it is still with the first"
+        assert core.acquire(AcquireRequest("b", 500, 500), 0, [LogBatch(0, 9)], 0) == [], "it is still with the first"
         coordinator.refusal = None
         await outbox.put(accepted(core, 0, 9))
         assert core.start_offset == 10

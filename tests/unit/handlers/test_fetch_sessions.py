@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace.handlers.data.fetch_sessions import FetchSessions, Wanted
+from headrace.handlers.data.fetch_sessions import FetchSessions, SessionPartition
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.wire import codec
 from headrace.wire.fetch import FetchedPartition
@@ -50,7 +50,7 @@ def request(
     return read_fetch_request(frame, at, header.api_version)
 
 
-def offsets(wanted: dict[Any, Wanted]) -> dict[int, int]:
+def offsets(wanted: dict[Any, SessionPartition]) -> dict[int, int]:
     return {one.index: one.offset for one in wanted.values()}
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from headrace.handlers.data.changed_partitions import SessionNews
+from headrace.handlers.data.changed_partitions import ChangedPartitions
 from headrace.replication.waiters import ReaderSet
 
 A, B, C = ("t", 0), ("t", 1), ("t", 2)
 ALL = (A, B, C)
 
 
-def watching(*keys: tuple[str, int]) -> tuple[SessionNews, dict[tuple[str, int], ReaderSet]]:
+def watching(*keys: tuple[str, int]) -> tuple[ChangedPartitions, dict[tuple[str, int], ReaderSet]]:
     """A session that has looked at all of its partitions and found them quiet."""
-    news = SessionNews()
+    news = ChangedPartitions()
     assert news.take(keys, 0) == list(keys), "the first look is at everything"
     places = {key: ReaderSet() for key in keys}
     for key, place in places.items():

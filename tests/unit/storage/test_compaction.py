@@ -19,7 +19,7 @@ from headrace.storage.core.compaction import SegmentFacts, assess, group
 from headrace.storage.dirs.log_dir import known_aborted
 from headrace.storage.files import CLEANED_SUFFIX, SWAP_SUFFIX
 from headrace.storage.log import Log
-from headrace.storage.recovery.recovery import Marks
+from headrace.storage.recovery.recovery import PartitionCheckpoints
 from tests.support.compacted_logs import COMPACT, HOUR_MS, end, latest, put, visible
 from tests.support.logs import NOW_MS, directory_in_memory, open_at, read_batches
 
@@ -253,7 +253,7 @@ def test_a_crash_at_any_step_of_the_swap_leaves_the_old_or_the_new_log(tmp_path:
     log.flush()
     expected = latest(visible(log))
     # What the checkpoints of the log dir said before the round: the new segments have other aborted transactions.
-    marks = Marks(recovery_point=48, high_watermark=48, aborted=known_aborted(log))
+    marks = PartitionCheckpoints(recovery_point=48, high_watermark=48, aborted=known_aborted(log))
     assert len(marks.aborted.digests) == 4
     images: list[Path] = []
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from headrace.storage.dirs.checkpoints import CorruptFile
-from headrace.storage.dirs.identity import ZOOKEEPER, Identity, StoreHome, read_identity, write_identity
+from headrace.storage.dirs.identity import ZOOKEEPER, Identity, StoreOwner, read_identity, write_identity
 
 IDENTITY = Identity(
-    1, "niOVuzKLRcCadrykU9cuFw", uuid.UUID(int=7), StoreHome(ZOOKEEPER, "2026-01-01T00:00:00Z", "h:1/c")
+    1, "niOVuzKLRcCadrykU9cuFw", uuid.UUID(int=7), StoreOwner(ZOOKEEPER, "2026-01-01T00:00:00Z", "h:1/c")
 )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headrace.kernel.errors import StorageFault
-from headrace.storage.dirs.lazy_logs import Promises
+from headrace.storage.dirs.lazy_logs import LazyLogs
 from headrace.storage.dirs.log_dirs import LogDirs, StorageSettings
 from headrace.storage.log_config import LogConfig
 from tests.support.logs import NOW_MS, a_batch, append, read_all
@@ -18,7 +18,7 @@ TOPIC_ID = uuid.UUID(int=7)
 
 def opened(path: Path, told: list[str] | None = None) -> LogDirs:
     dirs = LogDirs.open(StorageSettings((path,), node_id=1), config_of=lambda topic: LogConfig())
-    dirs.promises = Promises(lambda: told.append("promised") if told is not None else None)
+    dirs.promises = LazyLogs(lambda: told.append("promised") if told is not None else None)
     return dirs
 
 

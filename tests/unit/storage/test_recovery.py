@@ -23,7 +23,7 @@ from headrace.storage.log import Log
 from headrace.storage.log_config import LogConfig
 from headrace.storage.recovery import inspection
 from headrace.storage.recovery.index_check import check_hints
-from headrace.storage.recovery.recovery import Damage, Marks
+from headrace.storage.recovery.recovery import Damage, PartitionCheckpoints
 from tests.support.crash_images import CONFIG, Original, state
 from tests.support.effort import is_long, rounds
 from tests.support.logs import NOW_MS, a_batch, append, directory_in_memory, open_at, read_batches
@@ -157,7 +157,7 @@ def test_what_was_synced_is_trusted_and_kept(original: Original) -> None:
     data = bytearray(damaged.read_bytes())
     data[-1] ^= 0xFF
     damaged.write_bytes(data)
-    log = open_at(image, CONFIG, marks=Marks(recovery_point=recovery_point))
+    log = open_at(image, CONFIG, marks=PartitionCheckpoints(recovery_point=recovery_point))
     assert log.log_end_offset == original.ends[-1], "segments below the recovery point are not read again"
 
 
@@ -194,7 +194,7 @@ def test_small_files_are_hints_that_the_data_replaces(original: Original, patter
     closed.close()
     for path in image.glob(pattern):
         SMALL_FILES[harm](path)
-    log = open_at(image, CONFIG, clean=clean, marks=Marks(aborted=known_aborted(closed)))
+    log = open_at(image, CONFIG, clean=clean, marks=PartitionCheckpoints(aborted=known_aborted(closed)))
     # Reading first: a scrambled hint is noticed when it is used.
     for start in range(0, log.log_end_offset, 97):
         piece = log.read(start, 1)
@@ -249,7 +249,9 @@ def test_aborted_transactions_stay_aborted_whatever_happens_to_their_index(
     closed = open_at(image, CONFIG)
     expected = state(closed)
     closed.close()
-    marks = Marks(closed.active_segment.base_offset, aborted=known_aborted(closed) if told else KnownAborted())
+    marks = PartitionCheckpoints(
+        closed.active_segment.base_offset, aborted=known_aborted(closed) if told else KnownAborted()
+    )
     for path in image.glob("*.txnindex"):
         SMALL_FILES[harm](path)
     for clean in (True, False):
@@ -263,7 +265,7 @@ def test_segments_whose_aborted_transactions_are_known_are_not_read(original: Or
     indexes = sorted(image.glob("*.txnindex"))
     before = [path.stat().st_ino for path in indexes]
     assert len(before) >= 2
-    open_at(image, CONFIG, clean=True, marks=Marks(aborted=known_aborted(closed)))
+    open_at(image, CONFIG, clean=True, marks=PartitionCheckpoints(aborted=known_aborted(closed)))
     assert [path.stat().st_ino for path in indexes] == before, "none was made anew"
 
 
@@ -277,7 +279,7 @@ def test_an_index_cut_short_does_not_make_a_log_older_than_it_is(tmp_path: Path)
     ends = [segment.base_offset for segment in log.segments[1:]] + [60]
     for path in tmp_path.glob("*.timeindex"):
         os.truncate(path, 12)
-    log = open_at(tmp_path, config, clean=True, marks=Marks(high_watermark=60))
+    log = open_at(tmp_path, config, clean=True, marks=PartitionCheckpoints(high_watermark=60))
     now_ms = NOW_MS + 10 * (ends[0] - 1) + 500
     assert log.delete_old_segments(now_ms).count == 0, "its newest record is just young enough"
     assert log.offset_for_timestamp(NOW_MS + 590) == (59, NOW_MS + 590, 0)
@@ -308,7 +310,7 @@ def test_an_epoch_checkpoint_older_than_what_is_trusted_is_made_anew(tmp_path: P
     append(log, a_batch(1), epoch=9)
     log.close(clean=False)
     (tmp_path / "leader-epoch-checkpoint").write_bytes(old)
-    log = open_at(tmp_path, CONFIG, marks=Marks(recovery_point=5))
+    log = open_at(tmp_path, CONFIG, marks=PartitionCheckpoints(recovery_point=5))
     assert log.leader_epochs.entries == [(4, 0), (7, 3), (9, 6)]
 
 
@@ -330,10 +332,10 @@ def test_a_replacement_that_was_complete_wins_over_the_old_segments(original: Or
 
 
 def test_records_deleted_before_the_crash_stay_deleted(original: Original) -> None:
-    log = open_at(original.image(), CONFIG, marks=Marks(log_start_offset=50, high_watermark=60))
+    log = open_at(original.image(), CONFIG, marks=PartitionCheckpoints(log_start_offset=50, high_watermark=60))
     assert (log.log_start_offset, log.high_watermark) == (50, 60)
     beyond = original.ends[-1] + 10
-    log = open_at(original.image(), CONFIG, marks=Marks(log_start_offset=beyond))
+    log = open_at(original.image(), CONFIG, marks=PartitionCheckpoints(log_start_offset=beyond))
     assert (log.log_start_offset, log.log_end_offset) == (beyond, beyond)
 
 

@@ -20,7 +20,7 @@ from enum import Enum
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import StorageFault
 from headrace.kernel.plurals import counted
-from headrace.storage.dirs.identity import EMBEDDED, MOVING, ZOOKEEPER, StoreHome
+from headrace.storage.dirs.identity import EMBEDDED, MOVING, ZOOKEEPER, StoreOwner
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class DirectoryFacts:
     path: str
     node_id: int | None = None
     cluster_id: str | None = None
-    home: StoreHome | None = None
+    home: StoreOwner | None = None
     identity_damage: str | None = None
     offline_reason: str | None = None
     logs: int = 0
@@ -80,7 +80,7 @@ class Owner:
     paths: tuple[str, ...]
     node_id: int | None
     cluster_id: str | None
-    home: StoreHome | None
+    home: StoreOwner | None
     store: StoreFacts | None
     logs: int
     offline: str
@@ -222,7 +222,7 @@ def _first_cluster(directories: Sequence[DirectoryFacts]) -> str | None:
     return next((one.owner_cluster_id for one in directories if one.owner_cluster_id is not None), None)
 
 
-def _home(directories: Sequence[DirectoryFacts]) -> StoreHome | None:
+def _home(directories: Sequence[DirectoryFacts]) -> StoreOwner | None:
     """A move writes "moving" everywhere before it begins, and the new store everywhere when it is done."""
     homes = [one.home for one in directories if one.home is not None]
     for kind in (MOVING, ZOOKEEPER, EMBEDDED):

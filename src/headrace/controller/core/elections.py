@@ -12,7 +12,7 @@ from dataclasses import field, replace
 
 from headrace.cluster.core.changes import BrokerRegistered, Change, PartitionChanged, apply
 from headrace.cluster.core.image import NO_LEADER, BrokerInfo, ClusterImage, PartitionInfo
-from headrace.controller.core.partition_states import Election, Rules, Settled, settle
+from headrace.controller.core.partition_states import Election, ElectionRules, PartitionDecision, settle
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
 from headrace.kernel.ids import TopicPartition
@@ -30,14 +30,14 @@ RulesOf = Callable[[str], TopicRules]
 
 
 @dataclass(slots=True)
-class Decided:
+class ElectionResult:
     """Changes in order, and the elections among them that an operator should hear of."""
 
     changes: list[Change] = field(default_factory=list)
     unclean: list[TopicPartition] = field(default_factory=list)
     from_last_known: list[TopicPartition] = field(default_factory=list)
 
-    def add(self, topic: str, index: int, settled: Settled | None) -> None:
+    def add(self, topic: str, index: int, settled: PartitionDecision | None) -> None:
         if settled is None:
             return
         self.changes.append(PartitionChanged(topic, index, settled.info))
@@ -52,19 +52,19 @@ def may_lead(image: ClusterImage, broker_id: int) -> bool:
     return broker is not None and not broker.fenced and not broker.shutting_down
 
 
-def rules_for(image: ClusterImage, topic: TopicRules) -> Rules:
-    return Rules(
+def rules_for(image: ClusterImage, topic: TopicRules) -> ElectionRules:
+    return ElectionRules(
         lambda broker_id: may_lead(image, broker_id), topic.min_insync, topic.unclean_allowed, may_stay=image.is_alive
     )
 
 
 def membership_changed(
     image: ClusterImage, present: Mapping[int, tuple[BrokerInfo, bool]], rules_of: RulesOf
-) -> Decided:
+) -> ElectionResult:
     """`present`: the registrations that exist now, each with whether it started cleanly. Compared with the
     accepted ones.
     """
-    decided = Decided()
+    decided = ElectionResult()
     left = {broker_id for broker_id in image.brokers if broker_id not in present}
     back: set[int] = set()
     unclean: set[int] = set()
@@ -90,10 +90,10 @@ def membership_changed(
     return decided
 
 
-def shutting_down(image: ClusterImage, broker_id: int, rules_of: RulesOf) -> Decided:
+def shutting_down(image: ClusterImage, broker_id: int, rules_of: RulesOf) -> ElectionResult:
     """Leadership and in-sync places move off a broker before it stops. It stays reachable meanwhile."""
     broker = image.brokers[broker_id]
-    decided = Decided()
+    decided = ElectionResult()
     if not broker.shutting_down:
         leaving = replace(broker, shutting_down=True)
         decided.changes.append(BrokerRegistered(leaving))
@@ -115,38 +115,42 @@ def leads_movable(image: ClusterImage, broker_id: int) -> bool:
     )
 
 
-def replicas_lost(image: ClusterImage, broker_id: int, lost: Iterable[TopicPartition], rules_of: RulesOf) -> Decided:
+def replicas_lost(
+    image: ClusterImage, broker_id: int, lost: Iterable[TopicPartition], rules_of: RulesOf
+) -> ElectionResult:
     """A disk of a live broker failed: these replicas leave ISR and eligibility."""
-    decided = Decided()
+    decided = ElectionResult()
     for name, index in lost:
         info = image.partition(name, index)
         if info is None or broker_id not in info.replicas:
             continue
         topic = rules_of(name)
-        rules = Rules(lambda r: r != broker_id and may_lead(image, r), topic.min_insync, topic.unclean_allowed)
+        rules = ElectionRules(lambda r: r != broker_id and may_lead(image, r), topic.min_insync, topic.unclean_allowed)
         isr = [r for r in info.isr if r != broker_id]
         decided.add(name, index, settle(info, rules, isr=isr, restarted_uncleanly=frozenset({broker_id})))
     return decided
 
 
-def replicas_full(image: ClusterImage, broker_id: int, full: Iterable[TopicPartition], rules_of: RulesOf) -> Decided:
+def replicas_full(
+    image: ClusterImage, broker_id: int, full: Iterable[TopicPartition], rules_of: RulesOf
+) -> ElectionResult:
     """A disk of a live broker is full: these replicas leave the ISR where others are left in it that can lead, so that
     writing goes on without them. They lost nothing, so they stay eligible, and return by catching up."""
-    decided = Decided()
+    decided = ElectionResult()
     for name, index in full:
         info = image.partition(name, index)
         others = [] if info is None else [r for r in info.isr if r != broker_id and may_lead(image, r)]
         if info is None or broker_id not in info.isr or not others:
             continue
         topic = rules_of(name)
-        rules = Rules(lambda r: r != broker_id and may_lead(image, r), topic.min_insync, topic.unclean_allowed)
+        rules = ElectionRules(lambda r: r != broker_id and may_lead(image, r), topic.min_insync, topic.unclean_allowed)
         decided.add(name, index, settle(info, rules, isr=[r for r in info.isr if r != broker_id]))
     return decided
 
 
 def _settle_all(
     after: ClusterImage,
-    decided: Decided,
+    decided: ElectionResult,
     left: set[int],
     back: frozenset[int],
     unclean: frozenset[int],
@@ -154,7 +158,7 @@ def _settle_all(
 ) -> None:
     affected = left | back
     for topic in after.topics.values():
-        topic_rules: Rules | None = None
+        topic_rules: ElectionRules | None = None
         for index, info in enumerate(topic.partitions):
             if affected.isdisjoint(info.replicas):
                 continue
@@ -165,9 +169,11 @@ def _settle_all(
             decided.add(topic.name, index, settled)
 
 
-def unclean_election_allowed(image: ClusterImage, rules_of: RulesOf, topics: Iterable[str] | None = None) -> Decided:
+def unclean_election_allowed(
+    image: ClusterImage, rules_of: RulesOf, topics: Iterable[str] | None = None
+) -> ElectionResult:
     """Leaderless partitions after the setting that allows unclean elections was turned on."""
-    decided = Decided()
+    decided = ElectionResult()
     for name in image.topics if topics is None else topics:
         topic = image.topics.get(name)
         rules = rules_of(name)
@@ -179,10 +185,10 @@ def unclean_election_allowed(image: ClusterImage, rules_of: RulesOf, topics: Ite
     return decided
 
 
-def min_insync_changed(image: ClusterImage, rules_of: RulesOf, topics: Iterable[str] | None = None) -> Decided:
+def min_insync_changed(image: ClusterImage, rules_of: RulesOf, topics: Iterable[str] | None = None) -> ElectionResult:
     """After min.insync.replicas was changed. Where the in-sync set is large enough now, it commits without those that
     were eligible while it was not: they must not lead any more. `topics` None: all of them."""
-    decided = Decided()
+    decided = ElectionResult()
     for name in image.topics if topics is None else topics:
         topic = image.topics.get(name)
         for index, info in enumerate(topic.partitions if topic is not None else ()):
@@ -193,7 +199,7 @@ def min_insync_changed(image: ClusterImage, rules_of: RulesOf, topics: Iterable[
 
 def elect(
     image: ClusterImage, topic: str, index: int, election: Election, rules_of: RulesOf
-) -> tuple[ErrorCode, str | None, Settled | None]:
+) -> tuple[ErrorCode, str | None, PartitionDecision | None]:
     """One partition's election on request (ElectLeaders)."""
     info = image.partition(topic, index)
     if info is None:
@@ -219,7 +225,7 @@ def _preferred(info: PartitionInfo) -> int:
     return next((r for r in info.replicas if r not in info.removing), info.replicas[0])
 
 
-def rebalanced(image: ClusterImage, imbalance_percent: int, rules_of: RulesOf) -> Decided:
+def rebalanced(image: ClusterImage, imbalance_percent: int, rules_of: RulesOf) -> ElectionResult:
     """Preferred elections for every broker that leads too few of the partitions it should lead."""
     should: dict[int, int] = {}
     away: dict[int, list[tuple[str, int, PartitionInfo]]] = {}
@@ -228,7 +234,7 @@ def rebalanced(image: ClusterImage, imbalance_percent: int, rules_of: RulesOf) -
         should[preferred] = should.get(preferred, 0) + 1
         if info.leader != preferred and preferred in info.isr and may_lead(image, preferred):
             away.setdefault(preferred, []).append((name, index, info))
-    decided = Decided()
+    decided = ElectionResult()
     for broker_id, partitions in sorted(away.items()):
         if 100 * len(partitions) > imbalance_percent * should[broker_id]:
             for name, index, info in partitions:

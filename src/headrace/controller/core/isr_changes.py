@@ -16,7 +16,7 @@ from uuid import UUID
 
 from headrace.cluster.core.image import NO_LEADER, ClusterImage, PartitionInfo
 from headrace.controller.core.elections import RulesOf, TopicRules, may_lead, rules_for
-from headrace.controller.core.partition_states import Rules, Settled, settle
+from headrace.controller.core.partition_states import ElectionRules, PartitionDecision, settle
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
 
@@ -37,7 +37,7 @@ class IsrReport:
 class IsrAnswer:
     error: ErrorCode
     info: PartitionInfo | None = None  # the state after the change, when it was taken
-    settled: Settled | None = None
+    settled: PartitionDecision | None = None
 
 
 def decide_isr(image: ClusterImage, sender: int, report: IsrReport, rules_of: RulesOf) -> IsrAnswer:
@@ -69,7 +69,7 @@ def decide_isr(image: ClusterImage, sender: int, report: IsrReport, rules_of: Ru
     settled = settle(info, rules_for(image, rules_of(report.topic)), isr=members)
     if settled is None:
         # A report of the set as it is asks for a new partition epoch, so that late copies of older reports are refused.
-        settled = Settled(replace(info, partition_epoch=info.partition_epoch + 1))
+        settled = PartitionDecision(replace(info, partition_epoch=info.partition_epoch + 1))
     after = settled.info
     if after.leader != sender:
         # The report completed a reassignment that takes the sender out: it is taken, and the sender leads no more.
@@ -81,7 +81,7 @@ def _without_leader(image: ClusterImage, info: PartitionInfo, topic: TopicRules)
     others = [replica for replica in info.replicas if replica != info.leader and may_lead(image, replica)]
     if info.isr != (info.leader,) or len(others) < min(topic.min_insync, len(info.replicas)):
         return IsrAnswer(ErrorCode.invalid_request)
-    settled = settle(info, Rules(others.__contains__, topic.min_insync), isr=())
+    settled = settle(info, ElectionRules(others.__contains__, topic.min_insync), isr=())
     if settled is None or settled.info.leader == NO_LEADER:
         return IsrAnswer(ErrorCode.eligible_leaders_not_available)
     return IsrAnswer(ErrorCode.new_leader_elected, settled.info, settled)

@@ -30,7 +30,7 @@ class Election(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class ElectionRules:
     """What `settle` must know about the cluster."""
 
     can_lead: Callable[[int], bool]
@@ -41,7 +41,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class PartitionDecision:
     info: PartitionInfo
     unclean: bool = False  # the new leader may lack committed records
     from_last_known: bool = False  # nobody was eligible: the last known leader came back
@@ -49,7 +49,7 @@ class Settled:
 
 def settle(
     info: PartitionInfo,
-    rules: Rules,
+    rules: ElectionRules,
     *,
     isr: Iterable[int] | None = None,
     restarted: frozenset[int] = frozenset(),
@@ -58,7 +58,7 @@ def settle(
     replicas: tuple[int, ...] | None = None,
     adding: tuple[int, ...] | None = None,
     removing: tuple[int, ...] | None = None,
-) -> Settled | None:
+) -> PartitionDecision | None:
     """The next state, or None when nothing changes."""
     target = replace(
         info,
@@ -83,7 +83,7 @@ def settle(
         partition_epoch=info.partition_epoch + 1,
     )
     _assert_sound(final)
-    return Settled(final, settled.unclean, settled.from_last_known)
+    return PartitionDecision(final, settled.unclean, settled.from_last_known)
 
 
 def _complete_reassignment(target: PartitionInfo) -> PartitionInfo:
@@ -119,7 +119,7 @@ def _track_eligible(info: PartitionInfo, target: PartitionInfo, min_insync: int,
     return replace(target, eligible=eligible, last_known_eligible=last_known)
 
 
-def _elect(info: PartitionInfo, target: PartitionInfo, rules: Rules, election: Election) -> Settled:
+def _elect(info: PartitionInfo, target: PartitionInfo, rules: ElectionRules, election: Election) -> PartitionDecision:
     def may_lead(replica: int) -> bool:
         return replica in target.isr and rules.can_lead(replica)
 
@@ -127,26 +127,26 @@ def _elect(info: PartitionInfo, target: PartitionInfo, rules: Rules, election: E
     order = [*staying, *(r for r in target.replicas if r in target.removing)]
     preferred = order[0] if order else NO_LEADER
     if election is Election.PREFERRED and may_lead(preferred):
-        return Settled(replace(target, leader=preferred))
+        return PartitionDecision(replace(target, leader=preferred))
     if info.leader in target.replicas and may_lead(info.leader):
-        return Settled(replace(target, leader=info.leader))
+        return PartitionDecision(replace(target, leader=info.leader))
     for replica in order:
         if may_lead(replica):
-            return Settled(replace(target, leader=replica))
+            return PartitionDecision(replace(target, leader=replica))
     for replica in order:
         if replica in target.eligible and rules.can_lead(replica):
-            return Settled(_led_alone(target, replica, rules.min_insync))
+            return PartitionDecision(_led_alone(target, replica, rules.min_insync))
     if info.leader in target.isr and rules.may_stay(info.leader):
-        return Settled(replace(target, leader=info.leader))
+        return PartitionDecision(replace(target, leader=info.leader))
     last_known = target.last_known_eligible
     if not target.isr and not target.eligible and last_known and rules.can_lead(last_known[0]):
-        return Settled(_led_alone(target, last_known[0], rules.min_insync), from_last_known=True)
+        return PartitionDecision(_led_alone(target, last_known[0], rules.min_insync), from_last_known=True)
     if election is Election.UNCLEAN or rules.unclean_allowed:
         for replica in order:
             if rules.can_lead(replica):
                 alone = replace(target, leader=replica, isr=(replica,), eligible=(), last_known_eligible=())
-                return Settled(alone, unclean=True)
-    return Settled(replace(target, leader=NO_LEADER))
+                return PartitionDecision(alone, unclean=True)
+    return PartitionDecision(replace(target, leader=NO_LEADER))
 
 
 def _led_alone(target: PartitionInfo, leader: int, min_insync: int) -> PartitionInfo:

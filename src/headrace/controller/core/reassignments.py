@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from headrace.cluster.core.image import ClusterImage, PartitionInfo
 from headrace.controller.core.elections import RulesOf, rules_for
-from headrace.controller.core.partition_states import Settled, settle
+from headrace.controller.core.partition_states import PartitionDecision, settle
 from headrace.kernel.errors import ErrorCode, Refused, UnknownPartition
 
 
@@ -48,7 +48,7 @@ def reassign(
     rules_of: RulesOf,
     *,
     allow_replication_factor_change: bool = True,
-) -> Settled | None:
+) -> PartitionDecision | None:
     """The state in which the reassignment has begun, been replaced, cancelled, or is already done. Raises a fault."""
     info = image.partition(topic, index)
     if info is None:

@@ -1,4 +1,4 @@
-"""New topics and more partitions: what is asked for is checked, then placed. Chance (placement, ids) is an argument."""
+"""New topics and more partitions: checks what a request asks for, then places it. The random choices are arguments."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class NewTopic:
 
 
 @dataclass(frozen=True, slots=True)
-class Chance:
+class PlacementDraw:
     """Drawn by the shell for each placement."""
 
     start: int = 0
@@ -58,7 +58,7 @@ def new_topic(
     image: ClusterImage,
     asked: NewTopic,
     topic_id: UUID,
-    chance: Chance,
+    chance: PlacementDraw,
     *,
     default_partitions: int,
     default_factor: int,
@@ -84,7 +84,7 @@ def new_topic(
 
 
 def more_partitions(
-    image: ClusterImage, name: str, count: int, assignments: Sequence[Sequence[int]] | None, chance: Chance
+    image: ClusterImage, name: str, count: int, assignments: Sequence[Sequence[int]] | None, chance: PlacementDraw
 ) -> tuple[PartitionInfo, ...]:
     """The partitions to add so that the topic has `count`. Raises a fault."""
     topic = image.topics.get(name)
@@ -139,7 +139,9 @@ def _assigned(image: ClusterImage, asked: NewTopic) -> list[tuple[int, ...]]:
     return lists
 
 
-def _placed(image: ClusterImage, partitions: int, factor: int, first: int, chance: Chance) -> list[tuple[int, ...]]:
+def _placed(
+    image: ClusterImage, partitions: int, factor: int, first: int, chance: PlacementDraw
+) -> list[tuple[int, ...]]:
     code = ErrorCode.invalid_replication_factor
     if factor <= 0:
         raise Refused(code, f"Replication factor {factor} must be larger than 0, or -1 to use the default value.")

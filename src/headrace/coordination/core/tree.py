@@ -42,7 +42,7 @@ def path_problem(path: str) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Touched:
+class ChangedPath:
     """A path whose watchers are to be told, and whether its data or its list of children moved."""
 
     path: str
@@ -129,23 +129,23 @@ class Tree:
             parent = parent_of(op.path)
             trial.child_counts[parent] = trial.child_counts.get(parent, 0) - 1
 
-    def commit(self, ops: Sequence[Op], transaction_id: int, session_id: int) -> list[Touched]:
+    def commit(self, ops: Sequence[Op], transaction_id: int, session_id: int) -> list[ChangedPath]:
         """Does what `check` allowed."""
-        touched: list[Touched] = []
+        touched: list[ChangedPath] = []
         for op in ops:
             path = op.path
             if isinstance(op, Create):
                 parent = parent_of(path)
                 self.add(path, Node(op.data, 0, transaction_id, session_id if op.ephemeral else 0))
-                touched += (Touched(path, False), Touched(parent, True))
+                touched += (ChangedPath(path, False), ChangedPath(parent, True))
             elif isinstance(op, Set):
                 old = self.nodes[path]
                 self.nodes[path] = Node(op.data, old.version + 1, old.created_id, old.session_id)
-                touched.append(Touched(path, False))
+                touched.append(ChangedPath(path, False))
             elif isinstance(op, Delete):
                 parent = parent_of(path)
                 self.remove(path)
-                touched += (Touched(path, False), Touched(path, True), Touched(parent, True))
+                touched += (ChangedPath(path, False), ChangedPath(path, True), ChangedPath(parent, True))
             else:
                 assert isinstance(op, Check)
         return touched

@@ -45,7 +45,7 @@ from headrace.coordinators.group.core.offsets.requests import CommitRequest, Fet
 from headrace.coordinators.group.core.settings import GroupSettings
 from headrace.coordinators.group.core.shard import GroupShard
 from headrace.coordinators.group.core.share.group import ShareGroup
-from headrace.coordinators.group.core.share.initialization import Going
+from headrace.coordinators.group.core.share.initialization import DeletionPlan
 from headrace.coordinators.runtime.log import PartitionLog
 from headrace.coordinators.runtime.result import Result
 from headrace.coordinators.runtime.runtime import CoordinatorRuntime, LedPartitions, settled, wall_clock_ms
@@ -230,9 +230,11 @@ class GroupCoordinator:
     async def share_queues_begun(self, group_id: str, queues: NamedPartitions) -> None:
         await self.runtime.run(group_id, lambda shard, now_ms: shard.share_queues_begun(group_id, queues))
 
-    async def end_share_queues(self, group_id: str, topics: Sequence[str]) -> Going:
+    async def end_share_queues(self, group_id: str, topics: Sequence[str]) -> DeletionPlan:
         self._check_group_id(group_id)
-        going: Going = await self.runtime.run(group_id, lambda shard, now_ms: shard.end_share_queues(group_id, topics))
+        going: DeletionPlan = await self.runtime.run(
+            group_id, lambda shard, now_ms: shard.end_share_queues(group_id, topics)
+        )
         return going
 
     async def share_queues_ended(self, group_id: str, topic_ids: Collection[uuid.UUID]) -> None:

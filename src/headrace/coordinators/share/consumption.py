@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from headrace.coordinators.codec.share_state import ShareKey
 from headrace.coordinators.share.core import share_partition
-from headrace.coordinators.share.core.handing_out import Acquired, Wish
+from headrace.coordinators.share.core.handing_out import Acquired, AcquireRequest
 from headrace.coordinators.share.core.sessions import FINAL_EPOCH, INITIAL_EPOCH, Session, Sessions, TopicIdPartition
 from headrace.coordinators.share.core.share_partition import Acknowledgement, AcknowledgeType
 from headrace.coordinators.share.queues import Queue, Queues
@@ -81,7 +81,7 @@ Answers = dict[TopicIdPartition, PartitionAnswer]
 
 
 @dataclass(slots=True)
-class Look:
+class FetchPass:
     """What one look at the partitions of a session found."""
 
     found: Answers = field(default_factory=dict)
@@ -182,9 +182,9 @@ class ShareConsumption:
                 known.error, known.message = answer.error, answer.message
                 known.records, known.acquired = answer.records, answer.acquired
 
-    async def _look(self, session: Session, request: ShareFetchRequest, *, is_last: bool) -> Look:
+    async def _look(self, session: Session, request: ShareFetchRequest, *, is_last: bool) -> FetchPass:
         """What the partitions of the session have now, if it is enough or there is no more time to wait."""
-        look = Look()
+        look = FetchPass()
         keys = {partition: ShareKey(request.group_id, *partition) for partition in session.in_turn(request.epoch)}
         for partition, key in keys.items():
             try:
@@ -208,7 +208,7 @@ class ShareConsumption:
         return look
 
     def _look_into(
-        self, opened: Mapping[TopicIdPartition, Queue], request: ShareFetchRequest, look: Look, *, is_last: bool
+        self, opened: Mapping[TopicIdPartition, Queue], request: ShareFetchRequest, look: FetchPass, *, is_last: bool
     ) -> None:
         bytes_left, records_left = min(request.max_bytes, self._max_bytes), request.max_records
         share = max(bytes_left // len(opened), 1)
@@ -221,7 +221,7 @@ class ShareConsumption:
             answer = look.found[partition] = PartitionAnswer()
             if bytes_left <= 0 or records_left <= 0:
                 continue
-            wish = Wish(request.member_id, records_left, request.batch_size, request.strict)
+            wish = AcquireRequest(request.member_id, records_left, request.batch_size, request.strict)
             try:
                 handed = self._queues.hand_out(queue, wish, min(share, bytes_left), min_one=min_one)
             except Fault as fault:

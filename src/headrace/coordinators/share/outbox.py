@@ -12,12 +12,12 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from headrace.coordinators.codec.share_state import StateBatch
-from headrace.coordinators.share.core.share_partition import Changes, SharePartition, Standing
+from headrace.coordinators.share.core.share_partition import Changes, SharePartition, ShareProgress
 from headrace.kernel.errors import Fault
 
 _log = logging.getLogger(__name__)
 
-Write = Callable[[Standing, Sequence[StateBatch]], Awaitable[None]]
+Write = Callable[[ShareProgress, Sequence[StateBatch]], Awaitable[None]]
 
 
 class Outbox:

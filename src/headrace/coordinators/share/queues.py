@@ -17,8 +17,8 @@ from typing import Any, Final, Protocol
 from headrace.cluster.view import ClusterView
 from headrace.coordinators.codec.share_state import ShareKey, ShareSnapshot, StateBatch
 from headrace.coordinators.runtime.runtime import wall_clock_ms
-from headrace.coordinators.share.core.handing_out import Acquired, LogBatch, Wish
-from headrace.coordinators.share.core.share_partition import Acknowledgement, SharePartition, Standing
+from headrace.coordinators.share.core.handing_out import Acquired, AcquireRequest, LogBatch
+from headrace.coordinators.share.core.share_partition import Acknowledgement, SharePartition, ShareProgress
 from headrace.coordinators.share.core.share_state import NOT_STARTED
 from headrace.coordinators.share.core.starting import StartingPoint, starting_point
 from headrace.coordinators.share.outbox import Outbox
@@ -83,7 +83,7 @@ class Queue:
 
 
 @dataclass(frozen=True, slots=True)
-class Handed:
+class AcquiredBatches:
     """What a fetch got of one queue: whole batches as they lie in the log, and which of their records are out."""
 
     records: bytes
@@ -186,7 +186,7 @@ class Queues:
         )
         waiting = ReaderSet()
 
-        async def write(standing: Standing, batches: Sequence[StateBatch]) -> None:
+        async def write(standing: ShareProgress, batches: Sequence[StateBatch]) -> None:
             await self._write(queue, standing, batches)
 
         outbox = Outbox(f"{key.group_id}:{key.topic_id}:{key.partition}", core, write, self._clock)
@@ -231,7 +231,9 @@ class Queues:
         found = self._read(queue, max_bytes, min_one=False)
         return 0 if found is None else min(found.slice.length, max_bytes)
 
-    def hand_out(self, queue: Queue, wish: Wish, max_bytes: int, *, min_one: bool = True) -> Handed | None:
+    def hand_out(
+        self, queue: Queue, wish: AcquireRequest, max_bytes: int, *, min_one: bool = True
+    ) -> AcquiredBatches | None:
         """What is there now of a queue that is open; None when there is nothing. `min_one`: at least one batch, though
         it has more bytes than asked for. Raises what reading raises.
         """
@@ -252,7 +254,7 @@ class Queues:
             acquired = queue.core.acquire(wish, offset, read, self._clock())
             if acquired:
                 self._watch_locks(queue)
-                return Handed(spanning(data, acquired), acquired)
+                return AcquiredBatches(spanning(data, acquired), acquired)
             if not archived:
                 return None
 
@@ -299,7 +301,7 @@ class Queues:
             self._watch_locks(queue)
             await queue.outbox.put(changes)
 
-    async def _write(self, queue: Queue, standing: Standing, changes: Sequence[StateBatch]) -> None:
+    async def _write(self, queue: Queue, standing: ShareProgress, changes: Sequence[StateBatch]) -> None:
         """Raises what a member is told: who leads is known by the share coordinator better than by a leader of old."""
         try:
             await self._persister.write(queue.key, queue.core.state_epoch, queue.leader_epoch, *standing, changes)

@@ -33,7 +33,7 @@ _LONGEST_WAIT_SECONDS: Final = 0.5
 Operation = Callable[[TransactionShard, int, int | None], Result]
 
 
-class Surroundings(Protocol):
+class BrokerContext(Protocol):
     """The broker around the coordinator."""
 
     partitions: LedPartitions
@@ -44,7 +44,7 @@ class Surroundings(Protocol):
 class TransactionCoordinator:
     def __init__(
         self,
-        around: Surroundings,
+        around: BrokerContext,
         producer_ids: ProducerIds,
         writer: MarkerWriter,
         peers: Peers,

@@ -22,7 +22,7 @@ from headrace.replication.waiters import ReaderSet
 _LOOK_AT_ALL_MS: Final = 2000
 
 
-class SessionNews:
+class ChangedPartitions:
     __slots__ = ("_fresh", "_has_waited", "_looked_at_all_ms", "_missing_bytes", "_wake", "_watches")
 
     def __init__(self) -> None:
@@ -108,7 +108,7 @@ class SessionNews:
 class _Watch:
     __slots__ = ("_key", "_news", "_place")
 
-    def __init__(self, news: SessionNews, key: Key) -> None:
+    def __init__(self, news: ChangedPartitions, key: Key) -> None:
         self._news = news
         self._key = key
         self._place: ReaderSet | None = None

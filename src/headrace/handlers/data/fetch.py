@@ -15,10 +15,10 @@ from dataclasses import field
 from functools import partial
 from typing import ClassVar, Final
 
-from headrace.handlers.data.changed_partitions import SessionNews
+from headrace.handlers.data.changed_partitions import ChangedPartitions
 from headrace.handlers.data.current_leaders import Leaders
 from headrace.handlers.data.fetch_keys import Key
-from headrace.handlers.data.fetch_sessions import NO_SESSION, FetchSessions, Session, Wanted
+from headrace.handlers.data.fetch_sessions import NO_SESSION, FetchSessions, Session, SessionPartition
 from headrace.handlers.data.long_poll import LongPoll, Stop
 from headrace.handlers.data.produce_checks import topic_id_of
 from headrace.handlers.dispatch.context import RequestContext
@@ -49,11 +49,11 @@ def _monotonic_ms() -> int:
 
 
 @dataclass(slots=True)
-class Asked:
+class ReadRequest:
     """One fetch request, as far as reading needs it."""
 
     context: RequestContext
-    wanted: dict[Key, Wanted]
+    wanted: dict[Key, SessionPartition]
     session: Session | None
     only_changes: bool
     follower: Follower | None
@@ -62,14 +62,14 @@ class Asked:
     min_bytes: int
     client_rack: str
     # For a follower that has been told everything once: where to look.
-    news: SessionNews | None
+    news: ChangedPartitions | None
 
 
 @dataclass(slots=True)
-class Gathered:
+class ReadResult:
     """What one look at the partitions gave."""
 
-    fetched: list[tuple[Wanted, FetchedPartition]]
+    fetched: list[tuple[SessionPartition, FetchedPartition]]
     size_bytes: int
     # A fault, a divergence or a better replica: the client must hear of it now.
     is_urgent: bool
@@ -105,7 +105,7 @@ class Fetch(Handler):
         max_bytes = min(request.max_bytes, self.max_bytes)
         if self.metering.quotas.limits_fetch and replica_id < 0:
             max_bytes = self.metering.quotas.fetch_allowance(context.principal, context.client_id, max_bytes)
-        asked = Asked(
+        asked = ReadRequest(
             context,
             wanted,
             session,
@@ -129,27 +129,27 @@ class Fetch(Handler):
         poll.wait(_watch(asked, gathered, poll.wake))
         return poll.pending
 
-    def _look_again(self, asked: Asked, is_late: bool, wake: Callable[[], None]) -> Parts | Stop:
+    def _look_again(self, asked: ReadRequest, is_late: bool, wake: Callable[[], None]) -> Parts | Stop:
         """The answer of a fetch that waited, or what ends its next wait."""
         gathered = self._gather(asked)
         if is_late or not _may_wait(asked, gathered) or self._is_hurried(asked):
             return self._answer(asked, gathered)
         return _watch(asked, gathered, wake)
 
-    def _is_hurried(self, asked: Asked) -> bool:
+    def _is_hurried(self, asked: ReadRequest) -> bool:
         return asked.follower is not None and self.sessions.in_a_hurry(self.monotonic_ms())
 
     # --- reading ---
 
-    def _gather(self, asked: Asked) -> Gathered:
-        gathered = Gathered([], 0, False, [])
+    def _gather(self, asked: ReadRequest) -> ReadResult:
+        gathered = ReadResult([], 0, False, [])
         news = asked.news
         if news is None:
             self._look_at(asked, asked.wanted.values(), gathered)
             return gathered
         fresh = news.take(asked.wanted, self.monotonic_ms())
         self._look_at(asked, [asked.wanted[key] for key in fresh if key in asked.wanted], gathered)
-        served: list[Wanted] = []
+        served: list[SessionPartition] = []
         for wanted, one in gathered.fetched:
             if one.records is not None:
                 served.append(wanted)
@@ -159,13 +159,13 @@ class Fetch(Handler):
             news.not_quiet((wanted.topic, wanted.index))
         return gathered
 
-    def _is_quiet(self, wanted: Wanted, one: FetchedPartition) -> bool:
+    def _is_quiet(self, wanted: SessionPartition, one: FetchedPartition) -> bool:
         """Whether nothing is left to tell the follower of this partition; then it is watched instead of looked at."""
         if one.error_code or one.diverging is not None or not wanted.knows(one.high_watermark, one.log_start_offset):
             return False
         return wanted.offset == self._partition(wanted.topic, wanted.index).log_end_offset
 
-    def _look_at(self, asked: Asked, several: Iterable[Wanted], gathered: Gathered) -> None:
+    def _look_at(self, asked: ReadRequest, several: Iterable[SessionPartition], gathered: ReadResult) -> None:
         left = asked.max_bytes
         min_one = True
         fetched = gathered.fetched
@@ -225,7 +225,7 @@ class Fetch(Handler):
             return self.partitions.held(topic, index)
         return self.partitions.by_id(topic, index)
 
-    def _refused(self, wanted: Wanted, fault: Fault, version: int) -> FetchedPartition:
+    def _refused(self, wanted: SessionPartition, fault: Fault, version: int) -> FetchedPartition:
         code = int(fault.code)
         if fault.code is ErrorCode.kafka_storage_error and version < _STORAGE_ERROR_FROM:
             code = _NOT_LEADER
@@ -242,7 +242,7 @@ class Fetch(Handler):
 
     # --- answering ---
 
-    def _answer(self, asked: Asked, gathered: Gathered) -> Parts:
+    def _answer(self, asked: ReadRequest, gathered: ReadResult) -> Parts:
         session, context = asked.session, asked.context
         fetched = gathered.fetched
         if self.metering.quotas.limits_fetch and asked.follower is None:
@@ -272,7 +272,7 @@ class Fetch(Handler):
             node_endpoints=self.leaders.endpoints(leaders, context.listener) if leaders else (),
         )
 
-    def _held_back(self, asked: Asked, wait_ms: int) -> Parts:
+    def _held_back(self, asked: ReadRequest, wait_ms: int) -> Parts:
         """No records until the wait is over (KIP-219). A session that was just made is made again by the next fetch."""
         known = asked.session is not None and asked.only_changes
         return encode_fetch_response(
@@ -290,7 +290,7 @@ class Fetch(Handler):
         ):  # names that clients make up are not remembered
             self.metering.traffic[name].failed_fetches += 1
 
-    def _count(self, asked: Asked, topic: str | bytes, size_bytes: int) -> None:
+    def _count(self, asked: ReadRequest, topic: str | bytes, size_bytes: int) -> None:
         name = self._name(topic)
         if name is None:
             return
@@ -302,14 +302,14 @@ class Fetch(Handler):
             used.replication_bytes_out += size_bytes
 
 
-def _may_wait(asked: Asked, gathered: Gathered) -> bool:
+def _may_wait(asked: ReadRequest, gathered: ReadResult) -> bool:
     """Too little to answer with, and something that could bring more."""
     if gathered.is_urgent or gathered.size_bytes >= asked.min_bytes:
         return False
     return bool(gathered.readable) or asked.news is not None
 
 
-def _watch(asked: Asked, gathered: Gathered, wake: Callable[[], None]) -> Stop:
+def _watch(asked: ReadRequest, gathered: ReadResult, wake: Callable[[], None]) -> Stop:
     missing_bytes = asked.min_bytes - gathered.size_bytes
     news = asked.news
     if news is not None:

@@ -14,7 +14,7 @@ import random
 from collections.abc import Iterable
 from typing import Final
 
-from headrace.handlers.data.changed_partitions import SessionNews
+from headrace.handlers.data.changed_partitions import ChangedPartitions
 from headrace.handlers.data.fetch_keys import Key
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.wire.fetch import FetchedPartition
@@ -30,7 +30,7 @@ _NONE: Final = int(ErrorCode.none)
 _HURRY_MS: Final = 1000
 
 
-class Wanted:
+class SessionPartition:
     """One partition that a client wants, and what it was told last."""
 
     __slots__ = (
@@ -86,7 +86,7 @@ class Session:
     __slots__ = ("created_ms", "epoch", "id", "is_follower", "last_used_ms", "news", "uses_topic_ids", "wanted")
 
     def __init__(
-        self, id: int, wanted: dict[Key, Wanted], *, uses_topic_ids: bool, is_follower: bool, now_ms: int
+        self, id: int, wanted: dict[Key, SessionPartition], *, uses_topic_ids: bool, is_follower: bool, now_ms: int
     ) -> None:
         self.id = id
         self.epoch = 1
@@ -94,7 +94,7 @@ class Session:
         self.uses_topic_ids = uses_topic_ids
         self.is_follower = is_follower
         self.created_ms = self.last_used_ms = now_ms
-        self.news = SessionNews() if is_follower else None
+        self.news = ChangedPartitions() if is_follower else None
 
     def update(self, request: FetchRequest) -> None:
         news, wanted = self.news, self.wanted
@@ -103,7 +103,7 @@ class Session:
                 key = (topic, partition.partition)
                 known = wanted.get(key)
                 if known is None:
-                    wanted[key] = Wanted(topic, partition)
+                    wanted[key] = SessionPartition(topic, partition)
                 else:
                     known.update(partition)
                 if news is not None:
@@ -152,7 +152,7 @@ class FetchSessions:
 
     def open(
         self, request: FetchRequest, version: int, is_follower: bool, now_ms: int
-    ) -> tuple[dict[Key, Wanted], Session | None, bool]:
+    ) -> tuple[dict[Key, SessionPartition], Session | None, bool]:
         """(what to fetch, the session if there is one, whether only changes are told). Raises Refused."""
         if version < SESSIONS_FROM:
             return _all_wanted(request), None, False
@@ -189,7 +189,7 @@ class FetchSessions:
             ended.close()
 
     def _create(
-        self, wanted: dict[Key, Wanted], uses_topic_ids: bool, is_follower: bool, now_ms: int
+        self, wanted: dict[Key, SessionPartition], uses_topic_ids: bool, is_follower: bool, now_ms: int
     ) -> Session | None:
         if len(self._sessions) >= self._slots and not self._evict(len(wanted), is_follower, now_ms):
             return None
@@ -220,9 +220,9 @@ class FetchSessions:
         return False
 
 
-def _all_wanted(request: FetchRequest) -> dict[Key, Wanted]:
+def _all_wanted(request: FetchRequest) -> dict[Key, SessionPartition]:
     return {
-        (topic, partition.partition): Wanted(topic, partition)
+        (topic, partition.partition): SessionPartition(topic, partition)
         for topic, partitions in request.topics
         for partition in partitions
     }

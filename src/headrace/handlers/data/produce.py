@@ -19,7 +19,7 @@ from typing import ClassVar, Final
 from headrace.handlers.data.current_leaders import Leaders
 from headrace.handlers.data.group_commit import GroupCommit
 from headrace.handlers.data.produce_checks import check_records, topic_id_of
-from headrace.handlers.data.transaction_guard import Place, TransactionGuard, Unverified
+from headrace.handlers.data.transaction_guard import Place, TransactionGuard, UnverifiedBatch
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.handlers.dispatch.metering import Metering
@@ -106,7 +106,7 @@ class Produce(Handler):
         return self._append_all(request, context, {})
 
     async def _when_verified(
-        self, request: ProduceRequest, unverified: list[Unverified], context: RequestContext
+        self, request: ProduceRequest, unverified: list[UnverifiedBatch], context: RequestContext
     ) -> Answer:
         assert request.transactional_id is not None
         refused = await self.transactions.ask(request.transactional_id, unverified, context.version)

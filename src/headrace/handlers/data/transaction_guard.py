@@ -58,7 +58,7 @@ class TransactionVerifier(Protocol):
 
 
 @dataclass(frozen=True)
-class Unverified:
+class UnverifiedBatch:
     """A batch whose transaction the partition does not know, with the place it has in the request."""
 
     place: Place
@@ -72,7 +72,7 @@ class TransactionGuard:
     partitions: Partitions
     verifier: TransactionVerifier
 
-    def unverified(self, request: ProduceRequest, version: int, now_ms: int) -> list[Unverified]:
+    def unverified(self, request: ProduceRequest, version: int, now_ms: int) -> list[UnverifiedBatch]:
         """The batches that must be asked about; unknown partitions are left to be refused by the append."""
         found = []
         for topic, partitions in request.topics:
@@ -88,7 +88,7 @@ class TransactionGuard:
                     producer_id, producer_epoch, sequence, supports_epoch_bump=version >= _ADDS_FROM, now_ms=now_ms
                 ):
                     name = TopicPartition(partition.topic, index)
-                    found.append(Unverified((topic, index), name, producer_id, producer_epoch))
+                    found.append(UnverifiedBatch((topic, index), name, producer_id, producer_epoch))
         return found
 
     def _partition(self, topic: str | bytes, index: int) -> Partition:
@@ -96,10 +96,10 @@ class TransactionGuard:
             return self.partitions.led(topic, index)
         return self.partitions.by_id(topic, index)
 
-    async def ask(self, transactional_id: str, batches: list[Unverified], version: int) -> dict[Place, Fault]:
+    async def ask(self, transactional_id: str, batches: list[UnverifiedBatch], version: int) -> dict[Place, Fault]:
         """The faults of those that may not be appended."""
         faults: dict[Place, Fault] = {}
-        by_producer: dict[tuple[int, int], list[Unverified]] = {}
+        by_producer: dict[tuple[int, int], list[UnverifiedBatch]] = {}
         for batch in batches:
             by_producer.setdefault((batch.producer_id, batch.producer_epoch), []).append(batch)
         if len({batch.producer_id for batch in batches}) > 1:

@@ -38,7 +38,7 @@ _BATCHED_FROM: Final = 8
 _TOPIC_IDS_FROM: Final = 10
 
 
-class GroupAsked(NamedTuple):
+class GroupQuery(NamedTuple):
     """What is asked of one group, whatever the version: topics by name, or by id from v10 on; None means all."""
 
     group_id: str
@@ -47,9 +47,9 @@ class GroupAsked(NamedTuple):
     member_epoch: int = -1
 
 
-def _of_group(group: OffsetFetchRequestGroup) -> GroupAsked:
+def _of_group(group: OffsetFetchRequestGroup) -> GroupQuery:
     topics = None if group.topics is None else [(t.name, t.topic_id, t.partition_indexes) for t in group.topics]
-    return GroupAsked(group.group_id, topics, group.member_id, group.member_epoch)
+    return GroupQuery(group.group_id, topics, group.member_id, group.member_epoch)
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class OffsetFetch(Handler):
                 *(self._group(_of_group(g), stable, context.version) for g in request.groups)
             )
             return {"groups": answers}
-        asked = GroupAsked(
+        asked = GroupQuery(
             request.group_id,
             None if request.topics is None else [(t.name, None, t.partition_indexes) for t in request.topics],
         )
@@ -77,7 +77,7 @@ class OffsetFetch(Handler):
         ]
         return {"topics": topics, "error_code": alone["error_code"]}
 
-    async def _group(self, asked: GroupAsked, stable: bool, version: int) -> OffsetFetchResponseGroup:
+    async def _group(self, asked: GroupQuery, stable: bool, version: int) -> OffsetFetchResponseGroup:
         topics, unknown = self._asked_topics(asked, version)
         try:
             found = await self.groups.fetch_offsets(
@@ -98,7 +98,7 @@ class OffsetFetch(Handler):
         return {"group_id": asked.group_id, "topics": [*answers, *unknown], "error_code": ErrorCode.none}
 
     def _asked_topics(
-        self, asked: GroupAsked, version: int
+        self, asked: GroupQuery, version: int
     ) -> tuple[list[tuple[str, Sequence[int]]] | None, list[OffsetFetchResponseTopics]]:
         """What to look up by name, and the answers for ids that no topic has."""
         if asked.topics is None:
@@ -127,7 +127,7 @@ class OffsetFetch(Handler):
         }
 
     def _failed(
-        self, asked: GroupAsked, topics: list[tuple[str, Sequence[int]]] | None, error: ErrorCode, version: int
+        self, asked: GroupQuery, topics: list[tuple[str, Sequence[int]]] | None, error: ErrorCode, version: int
     ) -> OffsetFetchResponseGroup:
         answers: list[OffsetFetchResponseTopics] = []
         if version < _TOP_LEVEL_ERROR_FROM:

@@ -26,7 +26,7 @@ from headrace.records.batch import BatchView
 from headrace.records.control import ControlType, control_type
 from headrace.storage.compaction.offset_map import OffsetMap
 from headrace.storage.core.cleaned_transactions import CleanedTransactions
-from headrace.storage.core.compaction import Dirt, SegmentFacts, assess, group
+from headrace.storage.core.compaction import DirtyState, SegmentFacts, assess, group
 from headrace.storage.files import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, sync_directory
 from headrace.storage.log import Log
 from headrace.storage.log_config import LogConfig
@@ -40,7 +40,7 @@ _LOOKS_UP_EVERY_S: Final = 0.1
 
 
 @dataclass(frozen=True)
-class Job:
+class CompactionJob:
     """What a round needs to know, taken on the loop so that the thread looks at nothing that moves."""
 
     topic: str
@@ -49,7 +49,7 @@ class Job:
     config: LogConfig
     segments: tuple[Segment, ...]  # sealed ones below the active segment
     groups: list[list[SegmentFacts]]
-    dirt: Dirt
+    dirt: DirtyState
     producers_last: dict[int, tuple[int, int | None]]  # producer id → (epoch, last data offset)
     # Of the whole log: a transaction that wrote into these segments may have ended in a later one.
     aborted: list[AbortedTransaction]
@@ -83,7 +83,7 @@ def facts_of(log: Log) -> list[SegmentFacts]:
     ]
 
 
-def dirt_of(log: Log, checkpoint: int | None, now_ms: int) -> Dirt:
+def dirt_of(log: Log, checkpoint: int | None, now_ms: int) -> DirtyState:
     config = log.config
     return assess(
         facts_of(log),
@@ -96,7 +96,7 @@ def dirt_of(log: Log, checkpoint: int | None, now_ms: int) -> Dirt:
     )
 
 
-def prepare(log: Log, dirt: Dirt, *, replicated_up_to: int, now_ms: int) -> Job:
+def prepare(log: Log, dirt: DirtyState, *, replicated_up_to: int, now_ms: int) -> CompactionJob:
     config = log.config
     facts = [f for f in facts_of(log)[:-1] if f.base_offset < dirt.first_uncleanable_offset]
     groups = group(facts, segment_bytes=config.segment_bytes, index_bytes=config.segment_index_bytes)
@@ -104,7 +104,7 @@ def prepare(log: Log, dirt: Dirt, *, replicated_up_to: int, now_ms: int) -> Job:
         entry.producer_id: (entry.epoch, entry.batches[-1].last_offset if entry.batches else None)
         for entry in log.producers.entries.values()
     }
-    return Job(
+    return CompactionJob(
         log.topic,
         log.partition,
         log.directory,
@@ -129,7 +129,7 @@ class Cleaner:
         self._moved = 0
         self._stopped: Callable[[], bool] = lambda: False
 
-    def clean(self, job: Job, stopped: Callable[[], bool] = lambda: False) -> Cleaned:
+    def clean(self, job: CompactionJob, stopped: Callable[[], bool] = lambda: False) -> Cleaned:
         """Runs in a thread. Leaves `.cleaned` files behind only if it is killed; recovery removes those."""
         self._began, self._moved, self._stopped = time.monotonic(), 0, stopped
         done = Cleaned()
@@ -153,7 +153,7 @@ class Cleaner:
 
     # --- the map ---------------------------------------------------------------------------------------------------
 
-    def _map(self, job: Job, done: Cleaned) -> OffsetMap:
+    def _map(self, job: CompactionJob, done: Cleaned) -> OffsetMap:
         offsets = OffsetMap(self._memory_bytes)
         transactions = CleanedTransactions(job.aborted)
         for at, segment in enumerate(job.segments):
@@ -191,7 +191,12 @@ class Cleaner:
     # --- the copy --------------------------------------------------------------------------------------------------
 
     def _copy(
-        self, job: Job, old: Sequence[Segment], offsets: OffsetMap, transactions: CleanedTransactions, done: Cleaned
+        self,
+        job: CompactionJob,
+        old: Sequence[Segment],
+        offsets: OffsetMap,
+        transactions: CleanedTransactions,
+        done: Cleaned,
     ) -> Segment:
         fresh = Segment.create(
             job.directory, old[0].base_offset, job.config, now_ms=old[-1].created_ms, suffix=CLEANED_SUFFIX
@@ -221,7 +226,7 @@ class Cleaner:
         return fresh
 
     def _kept(
-        self, job: Job, batch: BatchView, offsets: OffsetMap, transactions: CleanedTransactions
+        self, job: CompactionJob, batch: BatchView, offsets: OffsetMap, transactions: CleanedTransactions
     ) -> bytes | memoryview | None:
         """What is left of the batch: itself, a smaller one, or nothing."""
         horizon_ms = batch.delete_horizon_ms
@@ -258,7 +263,7 @@ class Cleaner:
         return raw.rebuilt(batch, records, kept, self._horizon_ms(job) if marks_horizon else None)
 
     @staticmethod
-    def _horizon_ms(job: Job) -> int:
+    def _horizon_ms(job: CompactionJob) -> int:
         return job.now_ms + job.config.delete_retention_ms
 
     def _pace(self, moved: int) -> None:
@@ -284,7 +289,7 @@ def _is_commit(batch: BatchView) -> bool | None:
     return kind is ControlType.COMMIT if kind in (ControlType.COMMIT, ControlType.ABORT) else None
 
 
-def _is_producers_last(job: Job, batch: BatchView) -> bool:
+def _is_producers_last(job: CompactionJob, batch: BatchView) -> bool:
     if batch.producer_id < 0 or batch.producer_id not in job.producers_last:
         return False
     epoch, last_data_offset = job.producers_last[batch.producer_id]

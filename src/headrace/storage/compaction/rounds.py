@@ -15,7 +15,7 @@ from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import Fault
 from headrace.kernel.ids import TopicPartition
 from headrace.storage.compaction.cleaner import Cleaned, Cleaner, dirt_of, discard, install, prepare
-from headrace.storage.core.compaction import Dirt
+from headrace.storage.core.compaction import DirtyState
 from headrace.storage.dirs.checkpoints import CorruptFile, read_offsets, write_offsets
 from headrace.storage.dirs.log_dir import LogDir
 from headrace.storage.dirs.log_dirs import LogDirs
@@ -72,7 +72,7 @@ class CompactionRounds:
         dirt, log = max(candidates, key=lambda found: (found[0].overdue, found[0].ratio))
         return await self._clean(log, dirt, now_ms)
 
-    def _due(self, log: Log, now_ms: int) -> Dirt | None:
+    def _due(self, log: Log, now_ms: int) -> DirtyState | None:
         partition = TopicPartition(log.topic, log.partition)
         if not log.config.is_compacted or log.offline_reason is not None or partition in self._set_aside:
             return None
@@ -82,7 +82,7 @@ class CompactionRounds:
             return None  # the segment went while it was looked at; the next round sees it gone
         return dirt if dirt.is_due(log.config.min_cleanable_dirty_ratio) else None
 
-    async def _clean(self, log: Log, dirt: Dirt, now_ms: int) -> Cleaned | None:
+    async def _clean(self, log: Log, dirt: DirtyState, now_ms: int) -> Cleaned | None:
         partition = TopicPartition(log.topic, log.partition)
         settings = self._settings()
         cleaner = Cleaner(settings.memory_bytes, settings.bytes_per_second)

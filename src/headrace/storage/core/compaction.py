@@ -31,7 +31,7 @@ class SegmentFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Dirt:
+class DirtyState:
     """The state of one log before a round."""
 
     first_dirty_offset: int
@@ -59,7 +59,7 @@ def assess(
     min_lag_ms: int,
     max_lag_ms: int,
     now_ms: int,
-) -> Dirt:
+) -> DirtyState:
     """`segments` in order, the active one last. A checkpoint outside the log (it was cut) begins anew."""
     active_base = segments[-1].base_offset
     first_dirty = log_start if checkpoint is None or not log_start <= checkpoint <= active_base else checkpoint
@@ -75,7 +75,7 @@ def assess(
     uncleanable = max(uncleanable, first_dirty)
     clean = sum(s.size_bytes for s in segments if s.next_base_offset <= first_dirty)
     dirty = sum(s.size_bytes for s in segments if first_dirty < s.next_base_offset and s.base_offset < uncleanable)
-    return Dirt(first_dirty, uncleanable, clean, dirty, overdue and uncleanable > first_dirty)
+    return DirtyState(first_dirty, uncleanable, clean, dirty, overdue and uncleanable > first_dirty)
 
 
 def group(segments: Sequence[SegmentFacts], *, segment_bytes: int, index_bytes: int) -> list[list[SegmentFacts]]:

@@ -27,7 +27,7 @@ REMEMBERED_BATCHES: Final = 5
 MAX_EPOCH: Final = 32767
 
 
-class BatchMark(NamedTuple):
+class RecentBatch(NamedTuple):
     last_sequence: int
     last_offset: int
     offset_delta: int
@@ -49,13 +49,13 @@ class Producer:
     coordinator_epoch: int = -1
     last_timestamp_ms: int = -1
     txn_first_offset: int | None = None
-    batches: deque[BatchMark] = field(default_factory=lambda: deque(maxlen=REMEMBERED_BATCHES))
+    batches: deque[RecentBatch] = field(default_factory=lambda: deque(maxlen=REMEMBERED_BATCHES))
 
     @property
     def last_sequence(self) -> int:
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
-    def duplicate_of(self, batch: BatchView) -> BatchMark | None:
+    def duplicate_of(self, batch: BatchView) -> RecentBatch | None:
         if batch.producer_epoch != self.epoch:
             return None
         first, last = batch.base_sequence, batch.last_sequence
@@ -93,7 +93,7 @@ class Producers:
 
     # --- before an append ----------------------------------------------------------------------------------------
 
-    def check(self, batch: BatchView) -> BatchMark | None:
+    def check(self, batch: BatchView) -> RecentBatch | None:
         """Where the batch already is, or None when it may be appended; raises Refused when it may not."""
         entry = self.entries.get(batch.producer_id)
         duplicate = None if entry is None else entry.duplicate_of(batch)
@@ -194,7 +194,7 @@ class Producers:
         delta = batch.last_offset_delta
         if batch.base_sequence != NO_SEQUENCE:
             entry.batches.append(
-                BatchMark(batch.last_sequence, batch.base_offset + delta, delta, batch.max_timestamp_ms)
+                RecentBatch(batch.last_sequence, batch.base_offset + delta, delta, batch.max_timestamp_ms)
             )
         entry.last_timestamp_ms = batch.max_timestamp_ms
         if batch.is_transactional:

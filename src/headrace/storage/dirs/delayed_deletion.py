@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 
-class Trash:
+class DelayedDeletions:
     def __init__(self) -> None:
         self._waiting: list[tuple[int, Path]] = []
 

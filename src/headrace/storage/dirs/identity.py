@@ -27,7 +27,7 @@ _CHECKSUM: Final = "headrace.checksum"
 
 
 @dataclass(frozen=True, slots=True)
-class StoreHome:
+class StoreOwner:
     """The coordination store of a log directory, and since when it is that one."""
 
     kind: str
@@ -42,7 +42,7 @@ class Identity:
     node_id: int
     cluster_id: str | None
     directory_id: uuid.UUID
-    home: StoreHome | None = None
+    home: StoreOwner | None = None
 
 
 def read_identity(directory: Path) -> Identity | None:
@@ -69,13 +69,15 @@ def read_identity(directory: Path) -> Identity | None:
         raise CorruptFile(f"{path}: {wrong}") from None
 
 
-def _home(properties: dict[str, str]) -> StoreHome | None:
+def _home(properties: dict[str, str]) -> StoreOwner | None:
     kind = properties.get("headrace.store")
     if kind is None:
         return None
     if kind not in (EMBEDDED, MOVING, ZOOKEEPER):
         raise ValueError(f"headrace.store={kind}: must be {EMBEDDED}, {MOVING} or {ZOOKEEPER}")
-    return StoreHome(kind, properties.get("headrace.store.since", ""), properties.get("headrace.zookeeper.connect", ""))
+    return StoreOwner(
+        kind, properties.get("headrace.store.since", ""), properties.get("headrace.zookeeper.connect", "")
+    )
 
 
 def write_identity(directory: Path, identity: Identity) -> None:

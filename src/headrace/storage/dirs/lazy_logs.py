@@ -18,13 +18,13 @@ from pathlib import Path
 
 from headrace.kernel.errors import StorageFault
 from headrace.kernel.ids import TopicPartition
-from headrace.storage.dirs.delayed_deletion import Trash
+from headrace.storage.dirs.delayed_deletion import DelayedDeletions
 from headrace.storage.log import Log
 from headrace.storage.log_config import LogConfig
 from headrace.storage.segment.segment import Segment
 
 
-class Promises:
+class LazyLogs:
     def __init__(self, on_promised: Callable[[], None]) -> None:
         """`on_promised` is called when there is something to make where there was nothing."""
         self._on_promised = on_promised
@@ -38,7 +38,7 @@ class Promises:
         topic_id: uuid.UUID | None,
         *,
         now_ms: int,
-        trash: Trash,
+        trash: DelayedDeletions,
         on_disk_fault: Callable[[OSError], None],
     ) -> Log:
         """A new, empty log; nothing may be at `directory`."""

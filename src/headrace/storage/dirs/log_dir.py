@@ -31,10 +31,10 @@ from headrace.storage.dirs.checkpoints import (
     write_aborted,
     write_offsets,
 )
-from headrace.storage.dirs.identity import Identity, StoreHome, read_identity, write_identity
+from headrace.storage.dirs.identity import Identity, StoreOwner, read_identity, write_identity
 from headrace.storage.files import is_no_space, sync_directory, write_small_file
 from headrace.storage.log import Log
-from headrace.storage.recovery.recovery import Marks
+from headrace.storage.recovery.recovery import PartitionCheckpoints
 
 LOCK_FILE: Final = ".lock"
 CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
@@ -128,7 +128,7 @@ class LogDir:
                 f"log directory {self.path} belongs to broker {self.identity.node_id}, this is {node_id}"
             )
 
-    def take_over(self, node_id: int, cluster_id: str | None, home: StoreHome | None) -> None:
+    def take_over(self, node_id: int, cluster_id: str | None, home: StoreOwner | None) -> None:
         """The first writes to a directory whose owner was checked."""
         if not self.is_online:
             return
@@ -139,7 +139,7 @@ class LogDir:
         except OSError as error:
             self.take_offline(f"{error.strerror} on {error.filename or self.path}")
 
-    def save_identity(self, *, node_id: int, cluster_id: str | None, home: StoreHome | None = None) -> None:
+    def save_identity(self, *, node_id: int, cluster_id: str | None, home: StoreOwner | None = None) -> None:
         """`home`: None leaves it as it is. The same kind of store as before keeps its date."""
         known = self.identity
         if home is None:
@@ -175,7 +175,7 @@ class LogDir:
 
     # --- checkpoints ---------------------------------------------------------------------------------------------
 
-    def marks(self) -> dict[TopicPartition, Marks]:
+    def marks(self) -> dict[TopicPartition, PartitionCheckpoints]:
         """What the checkpoints say; a damaged file says nothing, and the logs are then checked from their beginning."""
         recovery_points = self._offsets(RECOVERY_POINT_FILE)
         starts = self._offsets(LOG_START_FILE)
@@ -187,7 +187,7 @@ class LogDir:
         known = recovery_points.keys() | starts.keys() | high_watermarks.keys() | aborted.keys()
         self._marked = set(known)
         return {
-            partition: Marks(
+            partition: PartitionCheckpoints(
                 recovery_points.get(partition, 0),
                 starts.get(partition, 0),
                 high_watermarks.get(partition, 0),

@@ -25,9 +25,9 @@ from headrace.kernel.ids import TopicPartition, uuid_to_text
 from headrace.storage.close import close_logs
 from headrace.storage.dirs.checkpoints import write_topic_id
 from headrace.storage.dirs.contents import deleted_in, logs_in, may_be_log, outdated_cuts_in
-from headrace.storage.dirs.delayed_deletion import Trash
-from headrace.storage.dirs.identity import StoreHome
-from headrace.storage.dirs.lazy_logs import Promises
+from headrace.storage.dirs.delayed_deletion import DelayedDeletions
+from headrace.storage.dirs.identity import StoreOwner
+from headrace.storage.dirs.lazy_logs import LazyLogs
 from headrace.storage.dirs.log_dir import LogDir
 from headrace.storage.dirs.report import DirectoryReport
 from headrace.storage.dirs.strays import Stray, set_aside, strays_in
@@ -35,7 +35,7 @@ from headrace.storage.dirs.unopened_log import owner_of
 from headrace.storage.files import DELETED_DIR_SUFFIX, is_no_space, marked_directory_name
 from headrace.storage.log import DELETED, Log
 from headrace.storage.log_config import LogConfig
-from headrace.storage.recovery.recovery import Damage, Marks, Progress, open_log
+from headrace.storage.recovery.recovery import Damage, PartitionCheckpoints, Progress, open_log
 from headrace.storage.settings import StorageSettings
 
 logger = logging.getLogger(__name__)
@@ -52,9 +52,9 @@ class LogDirs:
     ) -> None:
         self.settings = settings
         self.directories = list(directories or map(LogDir, settings.directories))
-        self.trash = Trash()
+        self.trash = DelayedDeletions()
         # Set by a broker that serves: from then on new logs begin in memory.
-        self.promises: Promises | None = None
+        self.promises: LazyLogs | None = None
         self.damages: list[Damage] = []
         self._config_of = config_of
         self._logs: dict[TopicPartition, Log] = {}
@@ -70,7 +70,7 @@ class LogDirs:
         config_of: Callable[[str], LogConfig] = lambda topic: LogConfig(),
         directories: Sequence[LogDir] | None = None,
         cluster_id: str | None = None,
-        home: StoreHome | None = None,
+        home: StoreOwner | None = None,
         now_ms: int = 0,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> LogDirs:
@@ -99,14 +99,14 @@ class LogDirs:
         return dirs
 
     def _recover_all(self, now_ms: int, on_progress: Callable[[Progress], None] | None) -> None:
-        jobs: list[tuple[LogDir, TopicPartition, Path, Marks]] = []
+        jobs: list[tuple[LogDir, TopicPartition, Path, PartitionCheckpoints]] = []
         for directory in self.directories:
             if directory.is_online:
                 marks = directory.marks()
                 self.trash.put([*deleted_in(directory.path), *outdated_cuts_in(directory, now_ms)], now_ms)
                 others: list[Path] = []
                 for path, partition in logs_in(directory.path, others):
-                    jobs.append((directory, partition, path, marks.get(partition, Marks())))
+                    jobs.append((directory, partition, path, marks.get(partition, PartitionCheckpoints())))
                 for path in others:
                     logger.warning("%s is left alone: its name is that of a partition, but it holds no log", path)
         threads = max(1, self.settings.threads_per_directory * len(self.directories))
@@ -127,7 +127,7 @@ class LogDirs:
         directory: LogDir,
         partition: TopicPartition,
         path: Path,
-        marks: Marks,
+        marks: PartitionCheckpoints,
         *,
         now_ms: int,
         on_progress: Callable[[Progress], None] | None,

@@ -47,7 +47,7 @@ class StrayKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class StrayNote:
     """What is known about a stray. The offsets are the first one and the one after the last; of a cut only the first is
     known, until someone looks for whole batches in it."""
 
@@ -78,7 +78,7 @@ class Note:
         return json.dumps(fields, indent=2).encode() + b"\n"
 
     @classmethod
-    def from_json(cls, data: bytes) -> Note:
+    def from_json(cls, data: bytes) -> StrayNote:
         """Raises ValueError, KeyError or TypeError for what is no note."""
         fields: dict[str, Any] = json.loads(data)
         topic_id = fields["topic_id"]
@@ -101,7 +101,7 @@ class Stray:
 
     path: Path
     named: TopicPartition
-    note: Note | None
+    note: StrayNote | None
 
     @property
     def topic(self) -> str:
@@ -160,14 +160,14 @@ def strays_in(log_dir: Path) -> list[Stray]:
     return found
 
 
-def _read_note(directory: Path) -> Note | None:
+def _read_note(directory: Path) -> StrayNote | None:
     try:
-        return Note.from_json((directory / NOTE_FILE).read_bytes())
+        return StrayNote.from_json((directory / NOTE_FILE).read_bytes())
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def write_note(directory: Path, note: Note, *, durable: bool = True) -> None:
+def write_note(directory: Path, note: StrayNote, *, durable: bool = True) -> None:
     write_small_file(directory / NOTE_FILE, note.to_json(), durable=durable)
 
 
@@ -190,7 +190,7 @@ def set_aside(
     log_dir = directory.parent
     first_offset, end_offset = offsets or offsets_in(directory)
     cluster_id, topic_id = cluster_id_of(log_dir), owner_of(directory)
-    note = Note(StrayKind.LOG, *partition, topic_id, cluster_id, now_ms, reason, first_offset, end_offset)
+    note = StrayNote(StrayKind.LOG, *partition, topic_id, cluster_id, now_ms, reason, first_offset, end_offset)
     write_note(directory, note, durable=False)
     target = log_dir / marked_directory_name(partition, STRAY_DIR_SUFFIX)
     directory.rename(target)

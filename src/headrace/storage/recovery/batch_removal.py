@@ -23,7 +23,7 @@ from headrace.kernel.plurals import counted
 from headrace.records.batch import batches
 from headrace.records.raw import rebuilt
 from headrace.storage.dirs.checkpoints import read_topic_id
-from headrace.storage.dirs.strays import CUT_SUFFIX, Note, StrayKind, cluster_id_of, write_note
+from headrace.storage.dirs.strays import CUT_SUFFIX, StrayKind, StrayNote, cluster_id_of, write_note
 from headrace.storage.files import HINT_SUFFIXES, STRAY_DIR_SUFFIX, marked_directory_name, sync_directory
 from headrace.storage.recovery.inspection import UnreadablePlace, segments_in
 from headrace.storage.recovery.segment_check import repair_hints
@@ -56,7 +56,7 @@ def _keep(directory: Path, partition: TopicPartition, places: Sequence[Unreadabl
     more = f" (and {counted(len(places) - 1, 'more batch', 'more batches')})" if len(places) > 1 else ""
     why = f"headrace log skip took it out of the log: {first.message}{more}"
     topic_id, cluster_id = read_topic_id(directory), cluster_id_of(log_dir)
-    write_note(stray, Note(StrayKind.CUT, *partition, topic_id, cluster_id, now_ms, why, first.base_offset, None))
+    write_note(stray, StrayNote(StrayKind.CUT, *partition, topic_id, cluster_id, now_ms, why, first.base_offset, None))
     for place in places:
         with place.path.open("rb") as source:
             source.seek(place.position)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from headrace.kernel.errors import StorageFault
 from headrace.kernel.ids import TopicPartition
 from headrace.storage.core.salvage import is_torn_batch
-from headrace.storage.dirs.strays import CUT_SUFFIX, NOTE_FILE, Note, StrayKind, cluster_id_of, write_note
+from headrace.storage.dirs.strays import CUT_SUFFIX, NOTE_FILE, StrayKind, StrayNote, cluster_id_of, write_note
 from headrace.storage.files import STRAY_DIR_SUFFIX, is_no_space, marked_directory_name, sync_directory, write_fully
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class RecoveryCuts:
     def __init__(self, log: Log, now_ms: int) -> None:
         self._log = log
         self._now_ms = now_ms
-        self._note: Note | None = None
+        self._note: StrayNote | None = None
         self.directory: Path | None = None
 
     def keep_tail(self, segment: Segment, position: int, reason: str, *, is_end: bool) -> Path | None:
@@ -80,7 +80,7 @@ class RecoveryCuts:
     def _place_for(self, segment: Segment, position: int, reason: str) -> Path:
         if self.directory is None:
             log_dir, partition = self._log.directory.parent, TopicPartition(self._log.topic, self._log.partition)
-            self._note = Note(
+            self._note = StrayNote(
                 StrayKind.CUT,
                 *partition,
                 self._log.topic_id,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from headrace.storage.segment.segment import Segment
 
 
-class Belief(IntEnum):
+class IndexTrust(IntEnum):
     """How much of a segment's indexes was held against the data."""
 
     NONE = 0
@@ -26,19 +26,19 @@ class Belief(IntEnum):
 
 def check_newest(segment: Segment) -> None:
     """Rebuilds the indexes when the newest timestamp is not what the data says."""
-    if segment.belief >= Belief.NEWEST:
+    if segment.belief >= IndexTrust.NEWEST:
         return
-    segment.belief = Belief.NEWEST
+    segment.belief = IndexTrust.NEWEST
     if not _newest_confirmed(segment):
         rebuild_indexes(segment)
 
 
 def check_hints(segment: Segment) -> None:
     """As `check_newest`, and entries that do not rise are found out too."""
-    if segment.belief is Belief.WHOLE:
+    if segment.belief is IndexTrust.WHOLE:
         return
     check_newest(segment)
-    segment.belief = Belief.WHOLE
+    segment.belief = IndexTrust.WHOLE
     if not segment.offset_index.is_rising() or not segment.time_index.is_rising():
         rebuild_indexes(segment)
 

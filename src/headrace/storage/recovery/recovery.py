@@ -21,7 +21,7 @@ from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import Fault
 from headrace.kernel.ids import TopicPartition
 from headrace.storage.dirs.checkpoints import CorruptFile, KnownAborted, read_topic_id
-from headrace.storage.dirs.delayed_deletion import Trash
+from headrace.storage.dirs.delayed_deletion import DelayedDeletions
 from headrace.storage.files import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -35,17 +35,17 @@ from headrace.storage.log import Log
 from headrace.storage.log_config import LogConfig
 from headrace.storage.recovery.index_check import check_newest
 from headrace.storage.recovery.interrupted_swaps import complete_swaps
-from headrace.storage.recovery.segment_check import Checking, Damage, Progress, repair_hints
+from headrace.storage.recovery.segment_check import Damage, Progress, SegmentCheck, repair_hints
 from headrace.storage.segment.batch_scan import BatchPlace
 from headrace.storage.segment.segment import Segment
 from headrace.storage.segment.txn_index import NO_ENTRIES, Digest
 from headrace.storage.truncation import rebuild_producers
 
-__all__ = ["Damage", "Marks", "Progress", "open_log"]
+__all__ = ["Damage", "PartitionCheckpoints", "Progress", "open_log"]
 
 
 @dataclass(frozen=True, slots=True)
-class Marks:
+class PartitionCheckpoints:
     """What the checkpoints of the log dir say about a partition."""
 
     recovery_point: int = 0
@@ -60,14 +60,14 @@ def open_log(
     config: LogConfig,
     *,
     clean: bool,
-    marks: Marks | None = None,
+    marks: PartitionCheckpoints | None = None,
     now_ms: int = 0,
-    trash: Trash | None = None,
+    trash: DelayedDeletions | None = None,
     on_disk_fault: Callable[[OSError], None] | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     on_damage: Callable[[Damage], None] | None = None,
 ) -> Log:
-    marks = marks or Marks()
+    marks = marks or PartitionCheckpoints()
     log = Log(
         directory,
         partition.topic,
@@ -81,7 +81,7 @@ def open_log(
     epochs_sound = log.leader_epochs.load()
     suspect = _first_suspect(segments, marks, clean=clean)
     if suspect is not None:
-        checking = Checking(log, segments, on_progress, on_damage, now_ms=now_ms)
+        checking = SegmentCheck(log, segments, on_progress, on_damage, now_ms=now_ms)
         checking.check_from(suspect, marks.log_start_offset)
         segments = checking.segments
     if not segments:
@@ -131,7 +131,7 @@ def _load_segments(directory: Path, config: LogConfig) -> list[Segment]:
     return segments
 
 
-def _first_suspect(segments: list[Segment], marks: Marks, *, clean: bool) -> int | None:
+def _first_suspect(segments: list[Segment], marks: PartitionCheckpoints, *, clean: bool) -> int | None:
     """Which segment is the first to be checked, if any. Hints about the trusted ones before it are repaired here."""
     suspect: int | None = None
     if not clean and segments:

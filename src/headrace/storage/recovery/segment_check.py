@@ -59,7 +59,7 @@ class _Gap:
     expected_offset: int
 
 
-class Checking:
+class SegmentCheck:
     """A pass over the suspect segments of one log; `segments` are those that are left of all."""
 
     def __init__(

@@ -30,7 +30,7 @@ from headrace.storage.files import (
     write_fully,
 )
 from headrace.storage.log_config import LogConfig
-from headrace.storage.recovery.index_check import Belief, check_hints, rebuild_indexes
+from headrace.storage.recovery.index_check import IndexTrust, check_hints, rebuild_indexes
 from headrace.storage.segment.batch_scan import BatchPlace, Slice, walk
 from headrace.storage.segment.offset_index import OffsetIndex
 from headrace.storage.segment.time_index import TimeIndex
@@ -59,7 +59,7 @@ class Segment:
         self.roll_jitter_ms = 0
         self._recent: dict[int, int] = {}
         # Indexes that were found on disk are looked at before their first use; those made here need no look.
-        self.belief = Belief.WHOLE
+        self.belief = IndexTrust.WHOLE
         self._is_synced = False
 
     # --- opening and closing -------------------------------------------------------------------------------------
@@ -91,7 +91,7 @@ class Segment:
         facts = segment.path.stat()
         segment.size_bytes = facts.st_size
         segment.created_ms = int(facts.st_mtime * 1000)
-        segment.belief = Belief.NONE
+        segment.belief = IndexTrust.NONE
         return segment
 
     def open_indexes(self) -> bool:
@@ -376,7 +376,7 @@ class Segment:
     def reset_indexes(self) -> None:
         """Empty indexes, to be filled by `index_batch` while somebody walks the data."""
         config = self._config
-        self.belief = Belief.WHOLE
+        self.belief = IndexTrust.WHOLE
         self._is_synced = False
         self.close()
         self._tune(config)

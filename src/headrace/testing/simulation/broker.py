@@ -34,7 +34,7 @@ from headrace.storage.log_config import LogConfig
 from headrace.testing.simulation.history import History
 from headrace.testing.simulation.log import SimulatedLog, SimulatedLogs
 from headrace.testing.simulation.network import SimulatedChannel, SimulatedNetwork
-from headrace.testing.simulation.serving import LISTENER, Serving, of_brokers
+from headrace.testing.simulation.serving import LISTENER, SimulatedServer, of_brokers
 from headrace.testing.simulation.store import SimulatedStore, SimulatedZooKeeper
 from headrace.testing.simulation.virtual_loop import VirtualLoop, context_of
 
@@ -144,7 +144,7 @@ class SimulatedBroker:
         self.member.membership.on_registered(lambda _: disks.tell())
         self.partitions.subscribe(self._role_changed)
         self._clean = False  # until an orderly stop says otherwise
-        self._network.listen(self.id, Serving(self, self._history))
+        self._network.listen(self.id, SimulatedServer(self, self._history))
         self._starting = asyncio.create_task(self._join())
         self._spawn(self._tick())
         self._spawn(self._keep_disk())

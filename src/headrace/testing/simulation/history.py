@@ -41,7 +41,7 @@ class InvariantBroken(AssertionError):
 
 
 @dataclass
-class Ghost:
+class ExpectedPartition:
     """What was promised of one partition."""
 
     committed: list[Entry] = field(default_factory=list)
@@ -77,7 +77,7 @@ class History:
     say: Callable[[str], None]
     # Told as well as raised: the real code survives faults of its parts, and would survive this one.
     on_broken: Callable[[InvariantBroken], None] = lambda broken: None
-    ghosts: dict[PartitionKey, Ghost] = field(default_factory=dict)
+    ghosts: dict[PartitionKey, ExpectedPartition] = field(default_factory=dict)
     damaged: set[int] = field(default_factory=set)  # brokers after a power cut, until the controller knows them anew
     registrations: dict[int, bool] = field(default_factory=dict)  # broker epoch → whether it was a clean start
     allow_unclean: Collection[str] = ()  # topics
@@ -94,9 +94,9 @@ class History:
         self.on_broken(broken)
         raise broken
 
-    def ghost(self, topic_id: uuid.UUID | None, index: int) -> Ghost:
+    def ghost(self, topic_id: uuid.UUID | None, index: int) -> ExpectedPartition:
         assert topic_id is not None
-        return self.ghosts.setdefault((topic_id, index), Ghost())
+        return self.ghosts.setdefault((topic_id, index), ExpectedPartition())
 
     def _current(self, topic: str, topic_id: uuid.UUID | None, index: int) -> PartitionInfo | None:
         """The stored state, if it is that of this very topic."""
@@ -219,7 +219,7 @@ class History:
             )
         self._cut_back(ghost, log)
 
-    def _cut_back(self, ghost: Ghost, log: SimulatedLog) -> None:
+    def _cut_back(self, ghost: ExpectedPartition, log: SimulatedLog) -> None:
         """Whatever this leader lacks is lost, and counted."""
         ghost.excused_next = None
         good = ghost.missing_in(log)
@@ -296,7 +296,7 @@ class History:
     def _check_election(
         self,
         name: PartitionName,
-        ghost: Ghost,
+        ghost: ExpectedPartition,
         before: PartitionInfo,
         after: PartitionInfo,
         fit: set[int],

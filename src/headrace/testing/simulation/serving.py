@@ -39,7 +39,7 @@ LISTENER: Final = "INTERNAL"
 _READ_BYTES: Final = 400
 
 
-class Serving:
+class SimulatedServer:
     def __init__(self, broker: SimulatedBroker, history: History) -> None:
         self._broker = broker
         self._history = history

@@ -29,7 +29,7 @@ def context_of(owner: int | None) -> Context:
     return context
 
 
-class Stuck(AssertionError):
+class Deadlock(AssertionError):
     """Nothing is ready and no timer is set: the program waits for something that cannot come."""
 
 
@@ -41,7 +41,7 @@ class _Jump:
 
     def select(self, timeout: float | None) -> list[Any]:
         if timeout is None:
-            raise Stuck("nothing is ready and no timer is set")
+            raise Deadlock("nothing is ready and no timer is set")
         if timeout > 0:
             self._loop.now += timeout
         return []

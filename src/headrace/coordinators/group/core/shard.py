@@ -16,7 +16,7 @@ from headrace.cluster.core.image import EMPTY_IMAGE, ClusterImage
 from headrace.coordinators.codec.classic_groups import group_metadata_key
 from headrace.coordinators.codec.share_groups import NamedPartitions, StatePartitionMetadata
 from headrace.coordinators.group.core.classic.group import ClassicGroup, ClassicState
-from headrace.coordinators.group.core.classic.join import Joining
+from headrace.coordinators.group.core.classic.join import ClassicJoin
 from headrace.coordinators.group.core.classic.membership import Membership
 from headrace.coordinators.group.core.classic.messages import (
     NO_MEMBER_ID,
@@ -61,7 +61,7 @@ class GroupShard:
         self.share_groups: dict[str, ShareGroup] = {}
         self._records = GroupRecords(self.groups, self.share_groups, self.offsets.offsets)
         self._rebalances = Rebalances(self._classic, settings)
-        self._joining = Joining(self._rebalances, lambda: str(new_uuid()))
+        self._joining = ClassicJoin(self._rebalances, lambda: str(new_uuid()))
         self._membership = Membership(self._rebalances)
         self._heartbeats = ConsumerHeartbeats(self, lambda: uuid_to_text(new_uuid()))
         self._share_heartbeats = ShareHeartbeats(self)

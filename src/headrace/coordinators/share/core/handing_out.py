@@ -38,7 +38,7 @@ class LogBatch(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class AcquireRequest:
     """What a fetch asks for."""
 
     member: str
@@ -47,14 +47,14 @@ class Wish:
     strict: bool = False
 
 
-class HandingOut:
+class Acquisition:
     def __init__(
         self,
         runs: Runs,
         portions: Portions,
         start_offset: int,
         max_deliveries: int,
-        wish: Wish,
+        wish: AcquireRequest,
         until_ms: int,
         batches: Sequence[LogBatch],
     ) -> None:

@@ -23,7 +23,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from headrace.coordinators.codec.share_state import StateBatch
-from headrace.coordinators.share.core.handing_out import Acquired, HandingOut, LogBatch, Wish
+from headrace.coordinators.share.core.handing_out import Acquired, AcquireRequest, Acquisition, LogBatch
 from headrace.coordinators.share.core.portions import Portion, Portions
 from headrace.coordinators.share.core.runs import Change, RecordState, Run, Runs
 from headrace.kernel.errors import ErrorCode, Refused
@@ -55,7 +55,7 @@ class Changes(NamedTuple):
     batches: list[StateBatch]
 
 
-class Standing(NamedTuple):
+class ShareProgress(NamedTuple):
     """How far a queue is: records in flight that are done with are not part of the lag."""
 
     start_offset: int
@@ -129,7 +129,7 @@ class SharePartition:
     def next_expiry_ms(self) -> int | None:
         return min((r.locked_until_ms for r in self._runs if r.state is RecordState.ACQUIRED), default=None)
 
-    def standing(self, changes: Collection[int] = ()) -> Standing:
+    def standing(self, changes: Collection[int] = ()) -> ShareProgress:
         """As it will be once these changes are durable. Others that are on their way do not count: they may fail."""
         start, complete = self.start_offset, 0
         for run in self._runs:
@@ -139,14 +139,16 @@ class SharePartition:
                 start = run.last + 1
             else:
                 complete += len(run)
-        return Standing(start, complete)
+        return ShareProgress(start, complete)
 
     def runs(self) -> list[Run]:
         return list(self._runs)
 
     # --- handing out --------------------------------------------------------------------------------------------
 
-    def acquire(self, wish: Wish, fetch_offset: int, batches: Sequence[LogBatch], now_ms: int) -> list[Acquired]:
+    def acquire(
+        self, wish: AcquireRequest, fetch_offset: int, batches: Sequence[LogBatch], now_ms: int
+    ) -> list[Acquired]:
         """Hand out of the batches that were read from `fetch_offset` on. What is new is bounded by the locks that are
         left; what was given back comes even when there are none.
         """
@@ -161,7 +163,7 @@ class SharePartition:
             last = min(last, self.end_offset)
         if fetch_offset < batches[0].first:
             self._archive_free(fetch_offset, batches[0].first - 1)
-        handing = HandingOut(
+        handing = Acquisition(
             self._runs,
             self._portions,
             self.start_offset,

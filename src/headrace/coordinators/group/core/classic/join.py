@@ -12,7 +12,7 @@ from headrace.coordinators.group.core.effects import Effects
 from headrace.kernel.errors import ErrorCode, Refused
 
 
-class Joining:
+class ClassicJoin:
     def __init__(self, rebalances: Rebalances, new_id: Callable[[], str]) -> None:
         self._rebalances = rebalances
         self._new_id = new_id

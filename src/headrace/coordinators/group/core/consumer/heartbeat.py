@@ -24,7 +24,7 @@ from headrace.coordinators.group.core.consumer.group import (
     Partitions,
     ResolvedRegex,
 )
-from headrace.coordinators.group.core.consumer.reconciliation import Aim, reconcile
+from headrace.coordinators.group.core.consumer.reconciliation import TargetState, reconcile
 from headrace.coordinators.group.core.consumer.target import may_assign
 from headrace.coordinators.group.core.effects import Effects
 from headrace.coordinators.group.core.heartbeat_messages import HeartbeatReply, HeartbeatRequest, check_regex
@@ -49,7 +49,7 @@ class Groups(Protocol):
         """Members are gone; the rest may become a classic group by that."""
 
 
-class Advanced(NamedTuple):
+class HeartbeatResult(NamedTuple):
     """The member after its step, and the group epoch that its request led to."""
 
     member: ConsumerMember
@@ -145,7 +145,7 @@ class ConsumerHeartbeats:
         now_ms: int,
         *,
         may_retarget: bool = True,
-    ) -> Advanced:
+    ) -> HeartbeatResult:
         """Write what changed, raise epochs, compute the target where it is behind, take one step towards it. Where no
         target may be computed, a member whose group epoch is ahead of the target stays where it is.
         """
@@ -167,15 +167,15 @@ class ConsumerHeartbeats:
         target = group.target.get(replaced.member_id if replaced else member_id, {})
         target_epoch = group.assignment_epoch
         if epoch > group.assignment_epoch and not may_retarget:
-            return Advanced(updated, epoch)
+            return HeartbeatResult(updated, epoch)
         if epoch > group.assignment_epoch and self._may_assign(group, now_ms):
             target = self._retarget(group, members, regexes, epoch, member_id, replaced, effects, now_ms)
             target_epoch = epoch
         assert settings.consumer_assignors, "a broker offers at least one assignor"
         if updated.is_reconciled_to(target_epoch) and not resubscribed:
-            return Advanced(updated, epoch)
+            return HeartbeatResult(updated, epoch)
         own = {member_id, replaced.member_id if replaced else member_id}
-        aim = Aim(
+        aim = TargetState(
             target_epoch,
             target,
             consumer_target.subscribed_ids(updated, regexes, image),
@@ -183,7 +183,7 @@ class ConsumerHeartbeats:
             owned,
             resubscribed,
         )
-        return Advanced(self._reconcile(group, updated, aim, effects), epoch)
+        return HeartbeatResult(self._reconcile(group, updated, aim, effects), epoch)
 
     def _raise_epoch(
         self,
@@ -223,7 +223,9 @@ class ConsumerHeartbeats:
         group.write_target_epoch(epoch, now_ms, effects)
         return targets[member_id]
 
-    def _reconcile(self, group: ConsumerGroup, member: ConsumerMember, aim: Aim, effects: Effects) -> ConsumerMember:
+    def _reconcile(
+        self, group: ConsumerGroup, member: ConsumerMember, aim: TargetState, effects: Effects
+    ) -> ConsumerMember:
         final = reconcile(member, aim)
         if final is not member:
             group.write_current(final, effects)

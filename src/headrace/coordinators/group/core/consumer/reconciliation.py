@@ -20,7 +20,7 @@ IsHeld = Callable[[uuid.UUID, int], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Aim:
+class TargetState:
     """Where a member is going: its target, of which it gets what it reads (still) and what nobody else holds."""
 
     epoch: int
@@ -35,7 +35,7 @@ class Aim:
         return self.target.get(topic_id, frozenset()) if topic_id in self.subscribed else frozenset()
 
 
-def reconcile(member: ConsumerMember, aim: Aim) -> ConsumerMember:
+def reconcile(member: ConsumerMember, aim: TargetState) -> ConsumerMember:
     """Raises FENCED_MEMBER_EPOCH for a state that only a newer release knows."""
     match member.state:
         case MemberState.STABLE:
@@ -54,7 +54,7 @@ def reconcile(member: ConsumerMember, aim: Aim) -> ConsumerMember:
             return _step(replace(member, epoch=aim.epoch), aim)
 
 
-def _give_up_unread(member: ConsumerMember, aim: Aim) -> ConsumerMember:
+def _give_up_unread(member: ConsumerMember, aim: TargetState) -> ConsumerMember:
     """Topics that the member no longer reads go at once, also while there is no new target or it gives up others."""
     unread = {topic_id: epochs for topic_id, epochs in member.assigned.items() if topic_id not in aim.subscribed}
     if not unread:
@@ -70,7 +70,7 @@ def _give_up_unread(member: ConsumerMember, aim: Aim) -> ConsumerMember:
     return replace(moved, state=MemberState.UNREVOKED_PARTITIONS, pending_revocation=pending)
 
 
-def _step(member: ConsumerMember, aim: Aim) -> ConsumerMember:
+def _step(member: ConsumerMember, aim: TargetState) -> ConsumerMember:
     kept: dict[uuid.UUID, dict[int, int]] = {}
     to_revoke: dict[uuid.UUID, dict[int, int]] = {}
     for topic_id, epochs in member.assigned.items():

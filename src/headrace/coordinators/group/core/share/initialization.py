@@ -20,7 +20,7 @@ from headrace.kernel.errors import ErrorCode
 
 
 @dataclass(frozen=True, slots=True)
-class Going:
+class DeletionPlan:
     """The queues that are to be deleted, by topic, and the topics that have none."""
 
     queues: Mapping[str, Sequence[ShareKey]]
@@ -62,13 +62,13 @@ def have_begun(noted: StatePartitionMetadata, queues: NamedPartitions) -> StateP
     return replace(noted, initializing=rest, initialized=joined(noted.initialized, begun))
 
 
-def note_going(group: ShareGroup, topics: Sequence[str], image: ClusterImage, effects: Effects) -> Going:
+def note_going(group: ShareGroup, topics: Sequence[str], image: ClusterImage, effects: Effects) -> DeletionPlan:
     """The queues of some topics. A group of which nothing was ever noted has nothing to say about any topic."""
     queues: dict[str, list[ShareKey]] = {}
     errors: dict[str, ErrorCode] = {}
     noted = group.noted
     if noted is None:
-        return Going(queues, errors)
+        return DeletionPlan(queues, errors)
     initialized, deleting = dict(noted.initialized), dict(noted.deleting)
     for topic in topics:
         info = image.topics.get(topic)
@@ -82,7 +82,7 @@ def note_going(group: ShareGroup, topics: Sequence[str], image: ClusterImage, ef
             continue
         queues[topic] = [ShareKey(group.group_id, info.id, index) for index in sorted(indexes)]
     group.write_queues(replace(noted, initialized=initialized, deleting=deleting), effects)
-    return Going(queues, errors)
+    return DeletionPlan(queues, errors)
 
 
 def note_all_going(group: ShareGroup, image: ClusterImage, effects: Effects) -> list[ShareKey]:
