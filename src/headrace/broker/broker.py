@@ -40,6 +40,7 @@ from headrace.cluster.loading import load_image
 from headrace.cluster.membership import generated_broker_id, refuse_taken_id
 from headrace.cluster.view import ClusterView
 from headrace.config import BrokerConfig, ConfigError, resolve_listeners
+from headrace.config.listener_security import refuse_without_effect
 from headrace.config import Listeners as ListenerSettings
 from headrace.controller.member import ClusterMember, prepare_store
 from headrace.coordination.startup_retry import answered
@@ -158,6 +159,7 @@ class Broker:
 
     def _bind(self, settings: ListenerSettings) -> ListenerSettings:
         ports = {}
+        refuse_without_effect(self.config, settings)
         for listener in settings.bound:
             if listener.protocol != "PLAINTEXT":
                 raise ConfigError("listeners", str(listener), f"{listener.protocol} is not offered yet, PLAINTEXT is")

@@ -14,6 +14,9 @@ client_metrics subscriptions to metrics of clients
 topic_config  a topic's and a group's overrides over the broker's values
 describe      what DescribeConfigs answers
 listeners     where the broker listens and what it tells clients
+listener_keys keys that stand for one listener (listener.name.<name>.…)
+listener_security  the security settings of one listener, typed
+secrets       ${file:…} and ${env:…} in our own configuration
 reference     writes docs/reference/configuration.md
 files/        the default configuration files that `headrace configs init` writes; config/ in the repository leads there
 """
@@ -34,6 +37,7 @@ from headrace.config.describe import (
 )
 from headrace.config.key import ConfigError, Key, Type, Update
 from headrace.config.keys import BROKER_KEYS, CLIENT_METRICS_KEYS, GROUP_KEYS, TOPIC_KEYS
+from headrace.config.listener_security import ListenerSecurity, listener_security
 from headrace.config.listeners import Listener, Listeners, is_loopback, listener_from_argument, resolve_listeners
 from headrace.config.properties import format_properties, parse_properties, read_properties
 from headrace.config.topic_config import (
@@ -56,6 +60,7 @@ __all__ = [
     "GroupConfig",
     "Key",
     "Listener",
+    "ListenerSecurity",
     "Listeners",
     "Source",
     "TopicConfig",
@@ -70,6 +75,7 @@ __all__ = [
     "format_properties",
     "is_loopback",
     "listener_from_argument",
+    "listener_security",
     "load_broker_config",
     "parse_properties",
     "read_properties",

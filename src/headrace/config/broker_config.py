@@ -15,7 +15,9 @@ from types import MappingProxyType
 from headrace.config.aliases import BROKER_ALIASES
 from headrace.config.attributes import BrokerAttributes
 from headrace.config.key import ConfigError, Key, Update, Value, attribute_names
-from headrace.config.keys import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS
+from headrace.config.keys import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS, tls
+from headrace.config.listener_keys import listener_key, listener_keys
+from headrace.config.secrets import with_secrets
 from headrace.config.unknown_keys import refuse_unknown_protection, unknown_key_warning
 
 # What Kafka's own sample file sets for a single broker. It cannot hold three copies of its internal topics, and with
@@ -33,8 +35,9 @@ _ATTRIBUTES = attribute_names(BROKER_KEYS, but="log.dirs")
 
 
 def load_broker_config(properties: Mapping[str, str]) -> BrokerConfig:
-    """The configuration that `server.properties` (and `--set key=value` laid over it) gives."""
-    return BrokerConfig(properties)
+    """The configuration that `server.properties` (and `--set key=value` laid over it) gives. Only here are references
+    to secrets replaced (`${file:…}`, `${env:…}`): never in what a client sends."""
+    return BrokerConfig(with_secrets(properties))
 
 
 class BrokerConfig(BrokerAttributes):
@@ -53,6 +56,11 @@ class BrokerConfig(BrokerAttributes):
         static = self._known(originals)
         _fill_in(static)
         self.static: Mapping[str, str] = MappingProxyType(static)
+        self.static_of_listeners: Mapping[str, str] = MappingProxyType(self._of_listeners(originals))
+        self.dynamic_of_listeners: Mapping[str, str] = MappingProxyType(
+            {key.name: text for key, text in listener_keys(dynamic_broker) if key.changes_while_running}
+        )
+        """Certificates that were changed while the broker ran; what they hold is checked where it is read."""
         parsed = {name: BROKER_KEYS[name].parse(text) for name, text in static.items()}
         self.dynamic_default = self._stored(dynamic_default)
         self.dynamic_broker = self._stored(dynamic_broker)
@@ -115,6 +123,8 @@ class BrokerConfig(BrokerAttributes):
         known: dict[str, str] = {}
         for given, text in properties.items():
             name = BROKER_ALIASES.get(given, given)
+            if listener_key(given) is not None:
+                continue
             if name not in BROKER_KEYS:
                 refuse_unknown_protection(given)
                 self.warnings.append(unknown_key_warning(given))
@@ -127,6 +137,13 @@ class BrokerConfig(BrokerAttributes):
                 self._warn(BROKER_KEYS[name], text)
         return known
 
+    def _of_listeners(self, properties: Mapping[str, str]) -> dict[str, str]:
+        known: dict[str, str] = {}
+        for key, text in listener_keys(properties):
+            key.check(text)
+            known[key.name] = text
+        return known
+
     def _warn(self, key: Key, text: str) -> None:
         warning = key.warning(text)
         if warning is not None:
@@ -137,7 +154,7 @@ class BrokerConfig(BrokerAttributes):
         for given, text in properties.items():
             name = BROKER_ALIASES.get(given, given)
             key = BROKER_KEYS.get(name)
-            if key is None or key.update is Update.READ_ONLY or key.static_only:
+            if key is None or key.update is Update.READ_ONLY or key.static_only or name in tls.RENEWED:
                 continue  # Kafka, too, stores dynamic keys that it does not know; they have no effect.
             try:
                 key.parse(text)
@@ -196,3 +213,6 @@ def check_together(values: Mapping[str, Value]) -> None:
     if values["max.connections.per.ip"] == 0 and not values["max.connections.per.ip.overrides"]:
         why = "may be 0 only where max.connections.per.ip.overrides names who may connect"
         raise ConfigError("max.connections.per.ip", "0", why)
+    if values["sasl.jaas.config"] is not None:
+        way_out = "listener.name.<listener>.<mechanism>.sasl.jaas.config"
+        raise ConfigError("sasl.jaas.config", None, f"has no effect without listener and mechanism: write {way_out}")

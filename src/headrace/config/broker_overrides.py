@@ -9,6 +9,7 @@ from headrace.config.aliases import BROKER_ALIASES
 from headrace.config.broker_config import BrokerConfig, check_together
 from headrace.config.key import ConfigError, Update, Value
 from headrace.config.keys import BROKER_KEYS
+from headrace.config.listener_keys import listener_key, refuse_change
 from headrace.config.unknown_keys import refuse_unknown_protection
 
 # Kafka lets a pool of threads grow to the double and shrink to the half in one step. Here they mean little, but whoever
@@ -31,13 +32,18 @@ def validate_broker_overrides(config: BrokerConfig, changes: Mapping[str, str], 
     for given, text in changes.items():
         name = BROKER_ALIASES.get(given, given)
         key = BROKER_KEYS.get(name)
+        refuse_change(name)
+        of_listener = listener_key(name)
+        if of_listener is not None:
+            of_listener.check(text)
+            key = of_listener.key
         if key is None:
             refuse_unknown_protection(given)
             continue  # As in Kafka: an unknown key may belong to a plug-in, and has no effect.
-        if key.update is Update.READ_ONLY or key.static_only:
-            raise ConfigError(given, None, "cannot change while the broker runs: set it in server.properties")
         if cluster_wide and key.update is Update.PER_BROKER:
             raise ConfigError(given, None, "is set for each broker by its id, not for all at once")
+        if of_listener is not None:
+            continue
         values[name] = key.parse(text)
         if name in _THREADS:
             _check_threads(name, int(config[name]), values[name])

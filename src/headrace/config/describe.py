@@ -8,12 +8,13 @@ we answer the same.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import IntEnum
 
 from headrace.config.broker_config import BrokerConfig
 from headrace.config.key import Key, Synonym, Update, Value, format_value
 from headrace.config.keys import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS
+from headrace.config.listener_keys import ListenerKey, listener_keys
 from headrace.config.topic_config import GroupConfig, TopicConfig
 from headrace.kernel.dataclass import dataclass
 
@@ -98,7 +99,32 @@ def describe_broker(config: BrokerConfig, names: Collection[str] | None = None) 
                 documentation=key.doc,
             )
         )
+    for found, source in _of_listeners(config):
+        if names is None or found.name in names:
+            layer = config.dynamic_of_listeners if source is Source.DYNAMIC_BROKER else config.static_of_listeners
+            shown = None if found.key.is_sensitive else layer[found.name]
+            entries.append(
+                ConfigEntry(
+                    name=found.name,
+                    value=shown,
+                    source=source,
+                    config_type=int(found.key.type),
+                    is_sensitive=found.key.is_sensitive,
+                    is_read_only=not found.changes_while_running,
+                    synonyms=[ConfigSynonym(found.name, shown, source)],
+                    documentation=found.key.doc,
+                )
+            )
     return entries
+
+
+def _of_listeners(config: BrokerConfig) -> Iterator[tuple[ListenerKey, Source]]:
+    """The keys that stand for one listener, each where it comes from."""
+    for found, _ in listener_keys(config.dynamic_of_listeners):
+        yield found, Source.DYNAMIC_BROKER
+    for found, _ in listener_keys(config.static_of_listeners):
+        if found.name not in config.dynamic_of_listeners:
+            yield found, Source.STATIC_BROKER
 
 
 def describe_cluster_default(stored: Mapping[str, str], names: Collection[str] | None = None) -> list[ConfigEntry]:

@@ -4,23 +4,24 @@ As in Kafka, a file may hold keys of plug-ins and of other programs, so an unkno
 that belongs to security is the exception, because a misspelled `ssl.` key would leave a broker open in silence:
 
     ssl.keystore.locaton                         unknown, and of a family that claims protection
-    listener.name.internal.ssl.keystore.location a declared key, for one listener
+    listener.name.internal.ssl.keystore.locaton  the same, for one listener
     listener.name.internal.max.connections       a limit of one listener: a warning
+
+`listener_keys` says which keys one listener may have.
 """
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from headrace.config.effect import Outcome
 from headrace.config.key import ConfigError
 from headrace.config.keys import BROKER_KEYS
+from headrace.config.listener_keys import LISTENER_PREFIX, MECHANISMS, without_listener
 
 _CLAIMS_PROTECTION: Final = ("ssl.", "sasl.", "zookeeper.ssl.", "authorizer.", "delegation.token.", "password.encoder.")
-_OF_A_LISTENER: Final = re.compile(r"listener\.name\.[^.]+\.(?P<rest>.+)")
 _ELSEWHERE: Final = (
-    ("listener.name.", "listeners have no settings of their own"),
+    (LISTENER_PREFIX, "a listener has no such setting of its own"),
     ("rsm.config.", "tiered storage is not offered"),
     ("rlmm.config.", "tiered storage is not offered"),
     ("confluent.", "that key belongs to another product"),
@@ -35,18 +36,25 @@ _ELSEWHERE: Final = (
 
 def refuse_unknown_protection(name: str) -> None:
     """`ConfigError` when an unknown key claims protection that the broker does not give."""
-    listener = _OF_A_LISTENER.match(name)
-    rest = listener["rest"] if listener is not None else name
+    rest = without_listener(name)
+    prefix = name.removesuffix(rest)
+    first, _, behind = rest.partition(".")
+    if first in MECHANISMS and not prefix:
+        way_out = f"listener.name.<listener>.{name}"
+        raise ConfigError(name, None, f"has no effect without its listener: write {way_out}")
     # `listener.name.NAME.MECHANISM.sasl.jaas.config`: the mechanism stands between the listener and the key.
-    candidates = (rest, rest.partition(".")[2]) if listener is not None else (rest,)
-    for candidate in candidates:
-        key = BROKER_KEYS.get(candidate)
-        if key is not None and key.effect.outcome is Outcome.REFUSED:
-            raise ConfigError(name, None, f"{key.effect.why}; remove this key")
-        if key is None and candidate.startswith(_CLAIMS_PROTECTION):
-            near = nearest_key(candidate)
-            hint = f"did you mean {near}?" if near else "remove this key"
-            raise ConfigError(name, None, f"no such key, and its name claims protection; {hint}")
+    if prefix and (first in MECHANISMS or behind in BROKER_KEYS or behind.startswith(_CLAIMS_PROTECTION)):
+        prefix, rest = f"{prefix}{first}.", behind
+    key = BROKER_KEYS.get(rest)
+    if key is not None and key.effect.outcome is Outcome.REFUSED:
+        raise ConfigError(name, None, f"{key.effect.why}; remove this key")
+    if not rest.startswith(_CLAIMS_PROTECTION):
+        return
+    if key is not None:
+        raise ConfigError(name, None, f"has no effect for one listener; set {rest}, or correct the name before it")
+    near = nearest_key(rest)
+    hint = f"did you mean {prefix}{near}?" if near else "remove this key"
+    raise ConfigError(name, None, f"no such key, and its name claims protection; {hint}")
 
 
 def unknown_key_warning(name: str) -> str:

@@ -17,7 +17,7 @@ BROKER_SIDE = (
     *("telemetry", "quota", "security"),
 )
 # Where the configuration itself gives a key its effect.
-IN_CONFIG = ("broker_config.py", "listeners.py", "topic_config.py")
+IN_CONFIG = ("broker_config.py", "listener_security.py", "listeners.py", "topic_config.py")
 # Properties of files and features, read the same way.
 OTHERS = {"cluster.id", "directory.id", "transaction.version"}
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.config.effect import harmless, refused, warned
+from headrace.config.effect import harmless, warned
 from headrace.config.key import INT_MAX, Importance, Key, Type, Update
-from headrace.config.keys.sasl import NOT_OFFERED
 from headrace.config.rules import CONNECTIONS_OF_ADDRESSES, at_least, one_of
 
 STRING = Type.STRING
@@ -57,7 +56,6 @@ KEYS = (
         "PLAINTEXT",
         "Security protocol between brokers; not together with `inter.broker.listener.name`.",
         one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
-        effect=refused("TLS and SASL are not offered yet"),
     ),
     Key(
         "num.network.threads",
@@ -164,7 +162,6 @@ KEYS = (
         LONG,
         0,
         "How long an authenticated session lasts before the client must authenticate again; 0 means for ever.",
-        effect=NOT_OFFERED,
     ),
     Key(
         "connection.failed.authentication.delay.ms",
@@ -173,7 +170,6 @@ KEYS = (
         "Time between a failed authentication and closing the connection.",
         at_least(0),
         importance=LOW,
-        effect=NOT_OFFERED,
     ),
     Key("max.connections", INT, INT_MAX, "Connections the broker holds at once.", at_least(0), update=CLUSTER_WIDE),
     Key(

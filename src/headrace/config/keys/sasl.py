@@ -1,8 +1,12 @@
-"""Broker keys of SASL: mechanisms, logins, Kerberos. Honour one by removing its `effect`."""
+"""Broker keys of SASL: mechanisms, logins, Kerberos. Honour one by removing its `effect`.
+
+Each also works for one listener, as `listener.name.<name>.<key>`, which wins. Credentials stand only with a listener
+and a mechanism: `listener.name.<name>.<mechanism>.sasl.jaas.config`.
+"""
 
 from __future__ import annotations
 
-from headrace.config.effect import refused
+from headrace.config.effect import harmless, refused
 from headrace.config.key import Importance, Key, Type, Update
 
 CLASS = Type.CLASS
@@ -17,7 +21,9 @@ HIGH = Importance.HIGH
 LOW = Importance.LOW
 PER_BROKER = Update.PER_BROKER
 
-NOT_OFFERED = refused("SASL is not offered yet")
+NOT_JAVA = refused("the broker loads no Java code")
+NO_KERBEROS = refused("Kerberos is not offered")
+NO_RENEWAL = refused("brokers get no tokens from an identity provider")
 
 
 KEYS = (
@@ -27,7 +33,7 @@ KEYS = (
         ["GSSAPI"],
         "SASL mechanisms that clients may log in with.",
         update=PER_BROKER,
-        effect=NOT_OFFERED,
+        static_only=True,
     ),
     Key(
         "sasl.mechanism.inter.broker.protocol",
@@ -35,7 +41,7 @@ KEYS = (
         "GSSAPI",
         "SASL mechanism between brokers.",
         update=PER_BROKER,
-        effect=NOT_OFFERED,
+        static_only=True,
     ),
     Key(
         "sasl.mechanism.controller.protocol",
@@ -43,7 +49,7 @@ KEYS = (
         "GSSAPI",
         "SASL mechanism between brokers and the KRaft controller.",
         importance=HIGH,
-        effect=NOT_OFFERED,
+        effect=harmless("brokers have no KRaft controller"),
     ),
     Key(
         "sasl.jaas.config",
@@ -51,42 +57,41 @@ KEYS = (
         None,
         "Login module and credentials of a listener and mechanism.",
         update=PER_BROKER,
-        effect=NOT_OFFERED,
+        static_only=True,
     ),
     Key(
         "sasl.server.callback.handler.class",
         CLASS,
         None,
         "Class that checks the credentials of clients.",
-        effect=NOT_OFFERED,
+        effect=NOT_JAVA,
     ),
     Key(
         "sasl.client.callback.handler.class",
         CLASS,
         None,
         "Class that gives the broker's own credentials.",
-        effect=NOT_OFFERED,
+        effect=NOT_JAVA,
     ),
     Key(
         "sasl.server.max.receive.size",
         INT,
         524_288,
         "Largest message that the broker reads before a client has logged in.",
-        effect=NOT_OFFERED,
     ),
     Key(
         "sasl.login.class",
         CLASS,
         None,
         "Class of the login.",
-        effect=NOT_OFFERED,
+        effect=NOT_JAVA,
     ),
     Key(
         "sasl.login.callback.handler.class",
         CLASS,
         None,
         "Class that gives the credentials of the login.",
-        effect=NOT_OFFERED,
+        effect=NOT_JAVA,
     ),
     Key(
         "sasl.login.connect.timeout.ms",
@@ -94,7 +99,7 @@ KEYS = (
         None,
         "How long connecting to an identity provider may take.",
         importance=LOW,
-        effect=NOT_OFFERED,
+        effect=NO_RENEWAL,
     ),
     Key(
         "sasl.login.read.timeout.ms",
@@ -102,7 +107,7 @@ KEYS = (
         None,
         "How long an answer of an identity provider may take.",
         importance=LOW,
-        effect=NOT_OFFERED,
+        effect=NO_RENEWAL,
     ),
     Key(
         "sasl.login.retry.backoff.ms",
@@ -110,7 +115,7 @@ KEYS = (
         100,
         "First pause before a failed login to an identity provider is tried again.",
         importance=LOW,
-        effect=NOT_OFFERED,
+        effect=NO_RENEWAL,
     ),
     Key(
         "sasl.login.retry.backoff.max.ms",
@@ -118,7 +123,7 @@ KEYS = (
         10_000,
         "Longest such pause.",
         importance=LOW,
-        effect=NOT_OFFERED,
+        effect=NO_RENEWAL,
     ),
     Key(
         "sasl.login.refresh.window.factor",
@@ -126,7 +131,7 @@ KEYS = (
         0.8,
         "Part of a token's life after which it is renewed.",
         update=PER_BROKER,
-        effect=NOT_OFFERED,
+        effect=NO_RENEWAL,
     ),
     Key(
         "sasl.login.refresh.window.jitter",
@@ -134,7 +139,7 @@ KEYS = (
         0.05,
         "Random part that is added to that time.",
         update=PER_BROKER,
-        effect=NOT_OFFERED,
+        effect=NO_RENEWAL,
     ),
     Key(
         "sasl.login.refresh.min.period.seconds",
@@ -142,7 +147,7 @@ KEYS = (
         60,
         "Least time between two renewals of a token.",
         update=PER_BROKER,
-        effect=NOT_OFFERED,
+        effect=NO_RENEWAL,
     ),
     Key(
         "sasl.login.refresh.buffer.seconds",
@@ -150,7 +155,7 @@ KEYS = (
         300,
         "Time before a token ends at which it must have been renewed.",
         update=PER_BROKER,
-        effect=NOT_OFFERED,
+        effect=NO_RENEWAL,
     ),
     Key(
         "sasl.kerberos.service.name",
@@ -158,7 +163,7 @@ KEYS = (
         None,
         "Kerberos name of the brokers.",
         update=PER_BROKER,
-        effect=NOT_OFFERED,
+        effect=NO_KERBEROS,
     ),
     Key(
         "sasl.kerberos.kinit.cmd",
@@ -166,7 +171,7 @@ KEYS = (
         "/usr/bin/kinit",
         "Path of kinit.",
         update=PER_BROKER,
-        effect=NOT_OFFERED,
+        effect=NO_KERBEROS,
     ),
     Key(
         "sasl.kerberos.principal.to.local.rules",
@@ -174,7 +179,7 @@ KEYS = (
         ["DEFAULT"],
         "Rules that turn a Kerberos principal into a short name.",
         update=PER_BROKER,
-        effect=NOT_OFFERED,
+        effect=NO_KERBEROS,
     ),
     Key(
         "sasl.kerberos.min.time.before.relogin",
@@ -182,7 +187,7 @@ KEYS = (
         60_000,
         "Least time between two Kerberos logins.",
         update=PER_BROKER,
-        effect=NOT_OFFERED,
+        effect=NO_KERBEROS,
     ),
     Key(
         "sasl.kerberos.ticket.renew.window.factor",
@@ -190,7 +195,7 @@ KEYS = (
         0.8,
         "Part of a ticket's life after which it is renewed.",
         update=PER_BROKER,
-        effect=NOT_OFFERED,
+        effect=NO_KERBEROS,
     ),
     Key(
         "sasl.kerberos.ticket.renew.jitter",
@@ -198,6 +203,6 @@ KEYS = (
         0.05,
         "Random part that is added to that time.",
         update=PER_BROKER,
-        effect=NOT_OFFERED,
+        effect=NO_KERBEROS,
     ),
 )

@@ -1,9 +1,13 @@
-"""Broker keys of TLS. Honour one by removing its `effect`."""
+"""Broker keys of TLS. Each also works for one listener, as `listener.name.<name>.<key>`, which wins.
+
+A certificate and the certificates that are trusted change while the broker runs (`RENEWED`); the rest does not.
+"""
 
 from __future__ import annotations
 
-from headrace.config.effect import refused
+from headrace.config.effect import harmless, refused
 from headrace.config.key import Importance, Key, Type, Update
+from headrace.config.rules import one_of, some_of
 
 BOOLEAN = Type.BOOLEAN
 CLASS = Type.CLASS
@@ -13,7 +17,9 @@ STRING = Type.STRING
 LOW = Importance.LOW
 PER_BROKER = Update.PER_BROKER
 
-NOT_OFFERED = refused("TLS is not offered yet")
+OPENSSL = "OpenSSL does this work, and Java's settings do not apply to it"
+NOT_JAVA = refused("the broker loads no Java code")
+STORES = one_of("PEM", "PKCS12", "JKS")
 
 
 KEYS = (
@@ -23,15 +29,14 @@ KEYS = (
         None,
         "File with the broker's private key and certificate.",
         update=PER_BROKER,
-        effect=NOT_OFFERED,
     ),
     Key(
         "ssl.keystore.type",
         STRING,
         "JKS",
-        "Format of that file.",
+        "Format of that file: PEM or PKCS12. Java's own format, JKS, cannot be read: keytool turns it into PKCS12.",
+        STORES,
         update=PER_BROKER,
-        effect=NOT_OFFERED,
     ),
     Key(
         "ssl.keystore.password",
@@ -39,7 +44,6 @@ KEYS = (
         None,
         "Password of that file.",
         update=PER_BROKER,
-        effect=NOT_OFFERED,
     ),
     Key(
         "ssl.keystore.key",
@@ -47,7 +51,6 @@ KEYS = (
         None,
         "The private key itself, as PEM text.",
         update=PER_BROKER,
-        effect=NOT_OFFERED,
     ),
     Key(
         "ssl.keystore.certificate.chain",
@@ -55,7 +58,6 @@ KEYS = (
         None,
         "The broker's certificates themselves, as PEM text.",
         update=PER_BROKER,
-        effect=NOT_OFFERED,
     ),
     Key(
         "ssl.key.password",
@@ -63,7 +65,6 @@ KEYS = (
         None,
         "Password of the private key.",
         update=PER_BROKER,
-        effect=NOT_OFFERED,
     ),
     Key(
         "ssl.truststore.location",
@@ -71,15 +72,14 @@ KEYS = (
         None,
         "File with the certificates that the broker trusts.",
         update=PER_BROKER,
-        effect=NOT_OFFERED,
     ),
     Key(
         "ssl.truststore.type",
         STRING,
         "JKS",
-        "Format of that file.",
+        "Format of that file: PEM or PKCS12. Java's own format, JKS, cannot be read: keytool turns it into PKCS12.",
+        STORES,
         update=PER_BROKER,
-        effect=NOT_OFFERED,
     ),
     Key(
         "ssl.truststore.password",
@@ -87,7 +87,6 @@ KEYS = (
         None,
         "Password of that file.",
         update=PER_BROKER,
-        effect=NOT_OFFERED,
     ),
     Key(
         "ssl.truststore.certificates",
@@ -95,48 +94,50 @@ KEYS = (
         None,
         "The trusted certificates themselves, as PEM text.",
         update=PER_BROKER,
-        effect=NOT_OFFERED,
     ),
     Key(
         "ssl.client.auth",
         STRING,
         "none",
         "Whether clients must show a certificate: none, requested or required.",
+        one_of("none", "requested", "required"),
         update=PER_BROKER,
-        effect=NOT_OFFERED,
+        static_only=True,
     ),
     Key(
         "ssl.protocol",
         STRING,
         "TLSv1.3",
         "Newest version of TLS that the broker speaks.",
+        one_of("TLS", "TLSv1.2", "TLSv1.3"),
         update=PER_BROKER,
-        effect=NOT_OFFERED,
+        static_only=True,
     ),
     Key(
         "ssl.enabled.protocols",
         LIST,
         ["TLSv1.2", "TLSv1.3"],
         "Versions of TLS that the broker accepts.",
+        some_of("TLSv1.2", "TLSv1.3"),
         update=PER_BROKER,
-        effect=NOT_OFFERED,
+        static_only=True,
     ),
     Key(
         "ssl.cipher.suites",
         LIST,
         [],
-        "Cipher suites that the broker accepts; empty accepts the library's.",
+        "Cipher suites that the broker accepts, by their IANA names; empty accepts those with ECDHE and AEAD.",
         update=PER_BROKER,
-        effect=NOT_OFFERED,
+        static_only=True,
     ),
     Key(
         "ssl.endpoint.identification.algorithm",
         STRING,
         "https",
-        "How the name of a server is checked against its certificate; empty does not check it.",
+        "How the name of another broker is checked against its certificate; empty does not check it.",
         importance=LOW,
         update=PER_BROKER,
-        effect=NOT_OFFERED,
+        static_only=True,
     ),
     Key(
         "ssl.principal.mapping.rules",
@@ -144,7 +145,6 @@ KEYS = (
         "DEFAULT",
         "Rules that turn the name in a client's certificate into a principal.",
         importance=LOW,
-        effect=NOT_OFFERED,
     ),
     Key(
         "ssl.allow.dn.changes",
@@ -152,7 +152,6 @@ KEYS = (
         False,
         "Whether a new certificate may have another distinguished name while the broker runs.",
         importance=LOW,
-        effect=NOT_OFFERED,
     ),
     Key(
         "ssl.allow.san.changes",
@@ -160,7 +159,6 @@ KEYS = (
         False,
         "Whether a new certificate may have other alternative names while the broker runs.",
         importance=LOW,
-        effect=NOT_OFFERED,
     ),
     Key(
         "ssl.engine.factory.class",
@@ -169,7 +167,7 @@ KEYS = (
         "Class that makes the TLS engine.",
         importance=LOW,
         update=PER_BROKER,
-        effect=NOT_OFFERED,
+        effect=NOT_JAVA,
     ),
     Key(
         "ssl.keymanager.algorithm",
@@ -177,7 +175,7 @@ KEYS = (
         "SunX509",
         "Algorithm of Java's key manager.",
         update=PER_BROKER,
-        effect=NOT_OFFERED,
+        effect=harmless(OPENSSL),
     ),
     Key(
         "ssl.trustmanager.algorithm",
@@ -185,7 +183,7 @@ KEYS = (
         "PKIX",
         "Algorithm of Java's trust manager.",
         update=PER_BROKER,
-        effect=NOT_OFFERED,
+        effect=harmless(OPENSSL),
     ),
     Key(
         "ssl.provider",
@@ -193,7 +191,7 @@ KEYS = (
         None,
         "Java security provider for TLS.",
         update=PER_BROKER,
-        effect=NOT_OFFERED,
+        effect=NOT_JAVA,
     ),
     Key(
         "ssl.secure.random.implementation",
@@ -202,7 +200,7 @@ KEYS = (
         "Java's source of random numbers for TLS.",
         importance=LOW,
         update=PER_BROKER,
-        effect=NOT_OFFERED,
+        effect=harmless(OPENSSL),
     ),
     Key(
         "security.providers",
@@ -210,6 +208,15 @@ KEYS = (
         None,
         "Java security providers to install.",
         importance=LOW,
-        effect=NOT_OFFERED,
+        effect=NOT_JAVA,
     ),
+)
+
+# What changes while a broker runs, for one listener at a time.
+RENEWED = frozenset(
+    f"ssl.{name}"
+    for name in (
+        *("keystore.type", "keystore.location", "keystore.password", "keystore.key", "keystore.certificate.chain"),
+        *("key.password", "truststore.type", "truststore.location", "truststore.password", "truststore.certificates"),
+    )
 )

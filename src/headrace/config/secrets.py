@@ -1,0 +1,58 @@
+"""References to secrets in our own configuration: `${file:PATH}`, `${file:PATH:KEY}` and `${env:NAME}`.
+
+    listener.name.external.ssl.key.password=${file:/etc/headrace/key.password}
+    …sasl.jaas.config=… password="${file:/etc/headrace/secrets.properties:admin}";
+
+Replaced once, when a file or an option of the command line is read. What a client sends is never looked at: such a
+value in AlterConfigs stays text (CVE-2019-12399, CVE-2024-31141). A file that every user of the machine may read or
+change is refused. With `KEY`, the file is a properties file, as for Kafka's FileConfigProvider.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from headrace.config.key import ConfigError
+from headrace.config.properties import read_properties
+
+_REFERENCE: Final = re.compile(r"\$\{(?P<provider>file|env):(?P<what>[^}]*)\}")
+
+
+def with_secrets(properties: Mapping[str, str]) -> dict[str, str]:
+    """The properties with every reference replaced. `ConfigError` names the key and the file or variable, no value."""
+    return {
+        name: _REFERENCE.sub(partial(_secret, name), text) if "${" in text else text
+        for name, text in properties.items()
+    }
+
+
+def _secret(name: str, found: re.Match[str]) -> str:
+    what, reference = found["what"], found[0]
+    if found["provider"] == "env":
+        value = os.environ.get(what)
+        if value is None:
+            raise ConfigError(name, reference, f"the environment has no variable {what!r}")
+        return value
+    path, colon, key = what.partition(":")
+    if not path:
+        raise ConfigError(name, reference, "must name a file: ${file:/path} or ${file:/path:key}")
+    file = Path(path)
+    try:
+        mode = file.stat().st_mode
+        if mode & (stat.S_IROTH | stat.S_IWOTH | stat.S_IWGRP):
+            raise ConfigError(name, reference, f"other users can read or change {path}: run chmod 600 {path}")
+        if not colon:
+            return file.read_text().rstrip("\r\n")
+        held = read_properties(file)
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise ConfigError(name, reference, f"the file cannot be read: {why}") from None
+    if key not in held:
+        raise ConfigError(name, reference, f"{path} has no key {key!r}")
+    return held[key]
