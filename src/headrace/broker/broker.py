@@ -40,8 +40,8 @@ from headrace.cluster.loading import load_image
 from headrace.cluster.membership import generated_broker_id, refuse_taken_id
 from headrace.cluster.view import ClusterView
 from headrace.config import BrokerConfig, ConfigError, resolve_listeners
-from headrace.config.listener_security import refuse_without_effect
 from headrace.config import Listeners as ListenerSettings
+from headrace.config.listener_security import refuse_without_effect
 from headrace.controller.member import ClusterMember, prepare_store
 from headrace.coordination.startup_retry import answered
 from headrace.kernel.errors import Fault
