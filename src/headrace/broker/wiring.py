@@ -23,6 +23,7 @@ from headrace.coordination.fallback_reader import FallbackReader
 from headrace.handlers.cluster.api_versions import ApiVersions
 from headrace.handlers.cluster.features import ClusterFeatures
 from headrace.handlers.cluster.handlers import control_plane_handlers
+from headrace.handlers.dispatch.authorization import OPEN
 from headrace.handlers.dispatch.dispatcher import Dispatcher
 from headrace.handlers.dispatch.fallback_requests import fallback_service
 from headrace.handlers.dispatch.metering import Metering
@@ -113,10 +114,13 @@ def wire(
     _limit_connections(quotas, config())
     config.subscribe(lambda changed: _limit_connections(quotas, changed))
     metering = Metering(quotas)
+    authorization = OPEN
     table = HandlerTable()
     for handler in (
         *data_handlers(config(), view, partitions, log_dirs, creation, coordinators, metering),
-        *control_plane_handlers(gateway, table, config, member.broker_id, _directory_of(log_dirs), metering),
+        *control_plane_handlers(
+            gateway, table, config, member.broker_id, _directory_of(log_dirs), metering, authorization
+        ),
         *transaction_handlers(coordinators, view),
         *group_handlers(coordinators, view, creation),
         ApiVersions(table, ClusterFeatures(table, view)),
@@ -125,7 +129,7 @@ def wire(
     letters = FallbackReader(member.store, fallback_service(table, inter_broker), lambda: member.controller.is_active)
     member.controller.alongside(letters.run)
     metrics = RequestMetrics()
-    dispatcher = Dispatcher(table, metrics, metering, ReplicaOnly(listeners.brokers_own))
+    dispatcher = Dispatcher(table, metrics, metering, ReplicaOnly(listeners.brokers_own), authorization)
     return Parts(
         dispatcher, table, metrics, metering, partitions, replication, coordinators, gateway, peers, full_disks
     )

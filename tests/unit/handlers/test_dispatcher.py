@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import pytest
 
 from headrace.handlers.cluster.api_versions import ApiVersions, Features
+from headrace.handlers.dispatch.authorization import NOTHING, Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.dispatcher import Dispatcher
 from headrace.handlers.dispatch.handler import Handler
@@ -18,6 +19,7 @@ from headrace.handlers.dispatch.request_metrics import RequestMetrics
 from headrace.handlers.dispatch.table import HandlerTable
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.net.replies import CLOSE, Pending
+from headrace.security.principal import ANONYMOUS
 from headrace.wire import codec
 from headrace.wire.apis import ApiKey
 
@@ -27,6 +29,7 @@ class Peer:
 
     peer_host = "10.0.0.7"
     listener = "PLAINTEXT"
+    principal = ANONYMOUS
 
     def __str__(self) -> str:
         return "10.0.0.7:4711"
@@ -44,6 +47,7 @@ class Heartbeat(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.HEARTBEAT
     versions: ClassVar[range] = range(5)
+    needs: ClassVar[Needs] = NOTHING
 
     def serve(self, request: Any, context: RequestContext) -> Any:
         if isinstance(self.outcome, Exception):
@@ -57,6 +61,7 @@ class OffsetForLeaderEpoch(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.OFFSET_FOR_LEADER_EPOCH
     versions: ClassVar[range] = range(2, 5)
+    needs: ClassVar[Needs] = NOTHING
 
     def serve(self, request: Any, context: RequestContext) -> Any:
         raise Refused(ErrorCode.not_controller, "no")

@@ -11,6 +11,7 @@ from headrace.coordinators.runtime.runtime import CoordinatorRuntime
 from headrace.coordinators.txn.coordinator import TransactionCoordinator
 from headrace.coordinators.txn.core.shard import TransactionSettings
 from headrace.coordinators.txn.producer_ids import ProducerIds
+from headrace.handlers.dispatch.authorization import OPEN
 from headrace.handlers.dispatch.forwarded_requests import serve_forwarded
 from headrace.handlers.dispatch.table import HandlerTable
 from headrace.handlers.transactions.describe_transactions import DescribeTransactions
@@ -53,7 +54,14 @@ def test_loading_is_said_by_describe_for_each_id_and_by_list_for_all() -> None:
             # Without the dispatcher's task: the first questions come before the loading has its turn of the loop.
             frame = bytes(codec.encode_request(api_key, version, 0, "me", body)[4:])
             served = await serve_forwarded(
-                table, frame, {DESCRIBE, LIST}, host="", listener="", principal=ANONYMOUS, now_ms=0
+                table,
+                frame,
+                {DESCRIBE, LIST},
+                authorization=OPEN,
+                host="",
+                listener="",
+                principal=ANONYMOUS,
+                now_ms=0,
             )
             return codec.read_response(api_key, version, served)[1]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import uuid
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Final
@@ -41,6 +42,14 @@ _LEADER_MOVED: Final = {
 Acknowledgements = Mapping[TopicIdPartition, Sequence[Acknowledgement]]
 
 
+# Raises a fault for a topic that the client may not read.
+CheckTopic = Callable[[uuid.UUID], None]
+
+
+def every_topic(topic_id: uuid.UUID) -> None:
+    """The client may read every topic."""
+
+
 @dataclass(frozen=True, slots=True)
 class ShareFetchRequest:
     group_id: str
@@ -56,6 +65,7 @@ class ShareFetchRequest:
     acknowledgements: Acknowledgements
     strict: bool = False
     renews: bool = False
+    check_topic: CheckTopic = every_topic
 
     @property
     def acknowledged(self) -> Acknowledgements:
@@ -119,7 +129,9 @@ class ShareConsumption:
         if request.renews and request.asks_for_records:
             raise Refused(ErrorCode.invalid_request, "a share fetch that renews locks asks for no records")
         if request.epoch == FINAL_EPOCH:
-            return await self._end(request.group_id, request.member_id, request.acknowledged, renews=request.renews)
+            return await self._end(
+                request.group_id, request.member_id, request.acknowledged, request.check_topic, renews=request.renews
+            )
         try:
             session = self._session(request, when_closed)
         except Refused as refused:
@@ -128,7 +140,12 @@ class ShareConsumption:
             raise
         answers: Answers = {}
         await self._acknowledge_all(
-            request.group_id, request.member_id, request.acknowledged, answers, renews=request.renews
+            request.group_id,
+            request.member_id,
+            request.acknowledged,
+            answers,
+            request.check_topic,
+            renews=request.renews,
         )
         if not request.renews and request.max_records > 0 and request.max_bytes > 0:
             await self._fetch_into(answers, session, request)
@@ -188,6 +205,7 @@ class ShareConsumption:
         keys = {partition: ShareKey(request.group_id, *partition) for partition in session.in_turn(request.epoch)}
         for partition, key in keys.items():
             try:
+                request.check_topic(key.topic_id)
                 self._queues.loaded(key) or await self._queues.load(key)
             except Fault as fault:
                 look.retry |= not _told(look.found, partition, fault)
@@ -244,20 +262,34 @@ class ShareConsumption:
     # --- acknowledge --------------------------------------------------------------------------------------------
 
     async def acknowledge(
-        self, group_id: str, member_id: str, epoch: int, acknowledgements: Acknowledgements, *, renews: bool = False
+        self,
+        group_id: str,
+        member_id: str,
+        epoch: int,
+        acknowledgements: Acknowledgements,
+        *,
+        renews: bool = False,
+        check_topic: CheckTopic = every_topic,
     ) -> Answers:
         """Raises as `fetch` does. An answer's `acknowledge_error` says how it went."""
         if epoch == FINAL_EPOCH:
-            return await self._end(group_id, member_id, acknowledgements, renews=renews)
+            return await self._end(group_id, member_id, acknowledgements, check_topic, renews=renews)
         if epoch == INITIAL_EPOCH:
             raise Refused(ErrorCode.invalid_share_session_epoch, "an acknowledgement needs a session")
         self._sessions.advance(group_id, member_id, epoch)
         answers: Answers = {}
-        await self._acknowledge_all(group_id, member_id, acknowledgements, answers, renews=renews)
+        await self._acknowledge_all(group_id, member_id, acknowledgements, answers, check_topic, renews=renews)
         return answers
 
     async def _acknowledge_all(
-        self, group_id: str, member_id: str, acknowledgements: Acknowledgements, answers: Answers, *, renews: bool
+        self,
+        group_id: str,
+        member_id: str,
+        acknowledgements: Acknowledgements,
+        answers: Answers,
+        check_topic: CheckTopic,
+        *,
+        renews: bool,
     ) -> None:
         may_renew = self._queues.settings_of(group_id).may_renew
 
@@ -266,6 +298,7 @@ class ShareConsumption:
             answer = answers[partition] = PartitionAnswer()
             try:
                 self._queues.check_topic(partition[0])
+                check_topic(partition[0])
                 share_partition.check(batches, renews=renews)
                 if not may_renew and any(AcknowledgeType.RENEW in batch.types for batch in batches):
                     raise Refused(ErrorCode.invalid_request, "share.renew.acknowledge.enable is false for this group")
@@ -293,6 +326,7 @@ class ShareConsumption:
         group_id: str,
         member_id: str,
         acknowledgements: Acknowledgements,
+        check_topic: CheckTopic = every_topic,
         *,
         renews: bool = False,
     ) -> Answers:
@@ -300,7 +334,7 @@ class ShareConsumption:
         if self._sessions.get(group_id, member_id) is None:
             raise Refused(ErrorCode.share_session_not_found, f"member {member_id} has no share session here")
         answers: Answers = {}
-        await self._acknowledge_all(group_id, member_id, acknowledgements, answers, renews=renews)
+        await self._acknowledge_all(group_id, member_id, acknowledgements, answers, check_topic, renews=renews)
         try:
             session = self._sessions.end(group_id, member_id)
         except Refused:

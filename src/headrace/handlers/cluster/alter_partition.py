@@ -12,10 +12,12 @@ from uuid import UUID
 from headrace.cluster.view import ClusterView
 from headrace.controller.controller import Controller
 from headrace.controller.core.isr_changes import UNKNOWN_EPOCH, IsrAnswer, IsrReport
+from headrace.handlers.dispatch.authorization import Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
+from headrace.security.acl.model import Operation
 from headrace.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ class AlterPartition(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.ALTER_PARTITION
     versions: ClassVar[range] = range(2, 4)
+    needs: ClassVar[Needs] = Needs(request=Operation.CLUSTER_ACTION)
     is_advertised: ClassVar[bool] = False
 
     async def serve(self, request: AlterPartitionRequest, context: RequestContext) -> AlterPartitionResponse:

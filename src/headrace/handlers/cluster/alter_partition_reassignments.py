@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 from headrace.controller.gateway import ControllerGateway
 from headrace.controller.results import PartitionResult
+from headrace.handlers.dispatch.authorization import Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
 from headrace.kernel.ids import TopicPartition
+from headrace.security.acl.model import Operation
 from headrace.wire.apis import ApiKey
 from headrace.wire.codec import millis
 
@@ -33,6 +35,7 @@ class AlterPartitionReassignments(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.ALTER_PARTITION_REASSIGNMENTS
     versions: ClassVar[range] = range(2)
+    needs: ClassVar[Needs] = Needs(request=Operation.ALTER)
 
     async def serve(
         self, request: AlterPartitionReassignmentsRequest, context: RequestContext
@@ -47,6 +50,11 @@ class AlterPartitionReassignments(Handler):
             lambda: self._alter(request),
             timeout=millis(request.timeout) / 1000,
         )
+
+    def refuse(
+        self, request: AlterPartitionReassignmentsRequest, context: RequestContext, error_code: int, message: str
+    ) -> AlterPartitionReassignmentsResponse:
+        return _answer(request, {}, ErrorCode(error_code))
 
     async def _alter(self, request: AlterPartitionReassignmentsRequest) -> AlterPartitionReassignmentsResponse:
         targets: dict[TopicPartition, Sequence[int] | None] = {}

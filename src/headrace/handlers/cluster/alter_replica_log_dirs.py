@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from headrace.config import BrokerConfig
+from headrace.handlers.dispatch.authorization import Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
+from headrace.security.acl.model import Operation
 from headrace.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -40,6 +42,7 @@ class AlterReplicaLogDirs(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.ALTER_REPLICA_LOG_DIRS
     versions: ClassVar[range] = range(1, 3)
+    needs: ClassVar[Needs] = Needs(request=Operation.ALTER)
 
     def serve(self, request: AlterReplicaLogDirsRequest, context: RequestContext) -> AlterReplicaLogDirsResponse:
         topics: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
@@ -51,6 +54,20 @@ class AlterReplicaLogDirs(Handler):
                     rows.append({"partition_index": int(index), "error_code": int(code)})
         results: list[AlterReplicaLogDirTopicResult] = [
             {"topic_name": name, "partitions": rows} for name, rows in topics.items()
+        ]
+        return {"throttle_time": 0, "results": results}
+
+    def refuse(
+        self, request: AlterReplicaLogDirsRequest, context: RequestContext, error_code: int, message: str
+    ) -> AlterReplicaLogDirsResponse:
+        """The API has no error at its top: every partition carries it."""
+        results: list[AlterReplicaLogDirTopicResult] = [
+            {
+                "topic_name": topic.name,
+                "partitions": [{"partition_index": int(index), "error_code": error_code} for index in topic.partitions],
+            }
+            for directory in request.dirs
+            for topic in directory.topics
         ]
         return {"throttle_time": 0, "results": results}
 

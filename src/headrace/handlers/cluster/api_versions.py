@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
+from headrace.handlers.dispatch.authorization import NOTHING, Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.handlers.dispatch.table import HandlerTable
@@ -53,6 +54,7 @@ class ApiVersions(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.API_VERSIONS
     versions: ClassVar[range] = range(5)
+    needs: ClassVar[Needs] = NOTHING
 
     def serve(self, request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
         version = context.version

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, ClassVar
 from headrace.cluster.view import ClusterView
 from headrace.controller.controller import Controller
 from headrace.controller.gateway import FULL_DIRECTORY, LOST_DIRECTORY
+from headrace.handlers.dispatch.authorization import Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
 from headrace.kernel.ids import TopicPartition
+from headrace.security.acl.model import Operation
 from headrace.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ class AssignReplicasToDirs(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.ASSIGN_REPLICAS_TO_DIRS
     versions: ClassVar[range] = range(1)
+    needs: ClassVar[Needs] = Needs(request=Operation.CLUSTER_ACTION)
     is_advertised: ClassVar[bool] = False
 
     async def serve(

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 from headrace.cluster.view import ClusterView
 from headrace.controller.controller import Controller
+from headrace.handlers.dispatch.authorization import Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.kernel.dataclass import dataclass
+from headrace.security.acl.model import Operation
 from headrace.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ class BrokerHeartbeat(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.BROKER_HEARTBEAT
     versions: ClassVar[range] = range(2)
+    needs: ClassVar[Needs] = Needs(request=Operation.CLUSTER_ACTION)
     is_advertised: ClassVar[bool] = False
 
     async def serve(self, request: BrokerHeartbeatRequest, context: RequestContext) -> BrokerHeartbeatResponse:

@@ -8,11 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from headrace.cluster.view import ClusterView
+from headrace.handlers.dispatch.authorization import NOT_ASKED, Needs, cluster_operations
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
-from headrace.handlers.security.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
+from headrace.security.acl.model import Operation
 from headrace.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class DescribeCluster(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_CLUSTER
     versions: ClassVar[range] = range(3)
+    needs: ClassVar[Needs] = Needs(cluster=Operation.DESCRIBE)
 
     def serve(self, request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
         endpoint_type = request.endpoint_type
@@ -64,7 +66,7 @@ class DescribeCluster(Handler):
             "cluster_id": image.cluster_id,
             "controller_id": image.controller_id,
             "brokers": brokers,
-            "cluster_authorized_operations": CLUSTER_OPERATIONS if asked else NOT_ASKED,
+            "cluster_authorized_operations": cluster_operations(context.access) if asked else NOT_ASKED,
         }
 
 

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+from headrace.handlers.dispatch.authorization import Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
+from headrace.security.acl.model import Operation
 from headrace.storage.dirs.log_dirs import DirectoryReport, LogDirs
 from headrace.storage.log import Log
 from headrace.wire.apis import ApiKey
@@ -30,12 +32,19 @@ class DescribeLogDirs(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_LOG_DIRS
     versions: ClassVar[range] = range(1, 6)
+    needs: ClassVar[Needs] = Needs(request=Operation.DESCRIBE)
 
     def serve(self, request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
         wanted = None
         if request.topics is not None:
             wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
         return {"error_code": 0, "results": [self._directory(report, wanted) for report in self.log_dirs.describe()]}
+
+    def refuse(
+        self, request: DescribeLogDirsRequest, context: RequestContext, error_code: int, message: str
+    ) -> DescribeLogDirsResponse:
+        """Before v3 the answer has no place for the error: it is empty."""
+        return {"error_code": error_code, "results": []}
 
     def _directory(self, report: DirectoryReport, wanted: set[tuple[str, int]] | None) -> DescribeLogDirsResult:
         if report.offline_reason is not None:

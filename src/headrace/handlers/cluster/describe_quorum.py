@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from headrace.handlers.dispatch.authorization import Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.kernel.dataclass import dataclass
@@ -22,6 +23,7 @@ from headrace.kernel.ids import CLUSTER_METADATA_TOPIC
 from headrace.replication.core.isr import NEVER_MS, UNKNOWN_END
 from headrace.replication.partition import Partition
 from headrace.replication.partitions import Partitions
+from headrace.security.acl.model import Operation
 from headrace.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -43,6 +45,7 @@ class DescribeQuorum(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_QUORUM
     versions: ClassVar[range] = range(3)
+    needs: ClassVar[Needs] = Needs(request=Operation.DESCRIBE)
 
     def serve(self, request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:
         if not request.topics or any(topic.topic_name == _RAFT_LOG for topic in request.topics):

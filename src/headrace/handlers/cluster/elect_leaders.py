@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, ClassVar
 from headrace.controller.core.partition_states import Election
 from headrace.controller.gateway import ControllerGateway
 from headrace.controller.results import PartitionResult
+from headrace.handlers.dispatch.authorization import Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.kernel.ids import TopicPartition
+from headrace.security.acl.model import Operation
 from headrace.wire.apis import ApiKey
 from headrace.wire.codec import millis
 
@@ -33,6 +35,7 @@ class ElectLeaders(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.ELECT_LEADERS
     versions: ClassVar[range] = range(3)
+    needs: ClassVar[Needs] = Needs(request=Operation.ALTER)
 
     async def serve(self, request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
         if millis(request.timeout) <= 0:

@@ -1,7 +1,8 @@
 """Envelope (key 58, version 0): a client's request that another broker sent on to the controller (KIP-590).
 
-Brokers only. The request inside is served as if its client had come here; its answer goes back as bytes. Only requests
-that have their place at the controller are opened, and only while this broker is the controller.
+Brokers only: the sender needs ClusterAction. The request inside is authorized and served as if its client had come
+here; its answer goes back as bytes. Only requests that have their place at the controller are opened, and only while
+this broker is the controller.
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from headrace.controller.controller import Controller
+from headrace.handlers.dispatch.authorization import Authorization, Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.forwarded_requests import serve_forwarded
 from headrace.handlers.dispatch.handler import Handler
 from headrace.handlers.dispatch.table import HandlerTable
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Refused
+from headrace.security.acl.model import Operation
 from headrace.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -44,21 +47,30 @@ FORWARDED: Final = frozenset(
 class Envelope(Handler):
     controller: Controller
     table: HandlerTable
+    authorization: Authorization
 
     api_key: ClassVar[ApiKey] = ApiKey.ENVELOPE
     versions: ClassVar[range] = range(1)
+    needs: ClassVar[Needs] = Needs(request=Operation.CLUSTER_ACTION)
     is_advertised: ClassVar[bool] = False
 
     async def serve(self, request: EnvelopeRequest, context: RequestContext) -> EnvelopeResponse:
         if not self.controller.is_active:
             return {"response_data": None, "error_code": int(ErrorCode.not_controller)}
-        principal = bytes(request.request_principal or b"").decode(errors="replace") or context.principal
-        host = bytes(request.client_host_address).decode(errors="replace")
+        try:
+            # Never the sender's own: a broker may do more than its clients.
+            principal = bytes(request.request_principal or b"").decode()
+            host = bytes(request.client_host_address).decode()
+        except UnicodeDecodeError:
+            principal = ""
+        if not principal:
+            return {"response_data": None, "error_code": int(ErrorCode.principal_deserialization_failure)}
         try:
             answer = await serve_forwarded(
                 self.table,
                 bytes(request.request_data),
                 FORWARDED,
+                authorization=self.authorization,
                 host=host,
                 listener=context.listener,
                 principal=principal,

@@ -22,6 +22,7 @@ from headrace.handlers.configs.describe_client_quotas import DescribeClientQuota
 from headrace.handlers.configs.describe_configs import DescribeConfigs
 from headrace.handlers.configs.incremental_alter_configs import IncrementalAlterConfigs
 from headrace.handlers.configs.list_config_resources import ListConfigResources
+from headrace.handlers.dispatch.authorization import OPEN, Authorization
 from headrace.handlers.dispatch.handler import Handler
 from headrace.handlers.dispatch.metering import Metering
 from headrace.handlers.dispatch.table import HandlerTable
@@ -41,6 +42,7 @@ def control_plane_handlers(
     broker_id: int,
     directory_of: DirectoryOf,
     metering: Metering | None = None,
+    authorization: Authorization = OPEN,
 ) -> list[Handler]:
     """`table` is the one they will be in: the envelope looks its inner requests up there."""
     view, controller = gateway.view, gateway.controller
@@ -68,5 +70,5 @@ def control_plane_handlers(
         AllocateProducerIds(controller),
         BrokerHeartbeat(controller, view),
         AssignReplicasToDirs(controller, view),
-        Envelope(controller, table),
+        Envelope(controller, table, authorization),
     ]

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from headrace.cluster.view import ClusterView
+from headrace.handlers.dispatch.authorization import Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.kernel.dataclass import dataclass
+from headrace.security.acl.model import Operation
 from headrace.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ class ListPartitionReassignments(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.LIST_PARTITION_REASSIGNMENTS
     versions: ClassVar[range] = range(1)
+    needs: ClassVar[Needs] = Needs(request=Operation.DESCRIBE)
 
     def serve(
         self, request: ListPartitionReassignmentsRequest, context: RequestContext

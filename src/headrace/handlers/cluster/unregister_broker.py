@@ -9,9 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from headrace.controller.gateway import ControllerGateway
+from headrace.handlers.dispatch.authorization import Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.kernel.dataclass import dataclass
+from headrace.security.acl.model import Operation
 from headrace.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ class UnregisterBroker(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.UNREGISTER_BROKER
     versions: ClassVar[range] = range(1)
+    needs: ClassVar[Needs] = Needs(request=Operation.ALTER)
 
     async def serve(self, request: UnregisterBrokerRequest, context: RequestContext) -> UnregisterBrokerResponse:
         return await self.gateway.serve(

@@ -9,10 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from headrace.controller.gateway import ControllerGateway
+from headrace.handlers.dispatch.authorization import Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
+from headrace.security.acl.model import Operation
 from headrace.wire.apis import ApiKey
 from headrace.wire.codec import millis
 
@@ -30,6 +32,7 @@ class UpdateFeatures(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.UPDATE_FEATURES
     versions: ClassVar[range] = range(3)
+    needs: ClassVar[Needs] = Needs(request=Operation.ALTER)
 
     async def serve(self, request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
         return await self.gateway.serve(

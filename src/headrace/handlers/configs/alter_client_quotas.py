@@ -7,9 +7,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from headrace.controller.gateway import ControllerGateway
+from headrace.handlers.dispatch.authorization import Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.kernel.dataclass import dataclass
+from headrace.security.acl.model import Operation
 from headrace.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ class AlterClientQuotas(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.ALTER_CLIENT_QUOTAS
     versions: ClassVar[range] = range(2)
+    needs: ClassVar[Needs] = Needs(request=Operation.ALTER_CONFIGS)
 
     async def serve(self, request: AlterClientQuotasRequest, context: RequestContext) -> AlterClientQuotasResponse:
         return await self.gateway.serve(

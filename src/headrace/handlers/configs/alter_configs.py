@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, ClassVar, Final, Protocol, TypeVar, cast
 
 from headrace.controller.gateway import ControllerGateway
 from headrace.controller.results import ResourceResult
-from headrace.handlers.configs.config_resources import BROKER, BROKER_LOGGER, NAMES, NUMBERS
+from headrace.handlers.configs.config_resources import BROKER, BROKER_LOGGER, NAMES, NUMBERS, require_config
+from headrace.handlers.dispatch.authorization import Access, Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.kernel.dataclass import dataclass
-from headrace.kernel.errors import ErrorCode
+from headrace.kernel.errors import ErrorCode, Fault
+from headrace.security.acl.model import Operation
 from headrace.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -38,6 +40,9 @@ class AlterConfigs(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.ALTER_CONFIGS
     versions: ClassVar[range] = range(3)
+    needs: ClassVar[Needs] = Needs(
+        cluster=Operation.ALTER_CONFIGS, topic=Operation.ALTER_CONFIGS, group=Operation.ALTER_CONFIGS
+    )
 
     async def serve(self, request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
         others, rows = refused_here(request.resources, self.broker_id)
@@ -53,7 +58,10 @@ class AlterConfigs(Handler):
         rows: list[AlterConfigsResourceResponse] = []
         for resource in request.resources:
             kind, name = int(resource.resource_type), str(resource.resource_name)
-            if len({str(config.name) for config in resource.configs}) != len(resource.configs):
+            denied = denied_row(context.access, kind, name)
+            if denied is not None:
+                rows.append(denied)
+            elif len({str(config.name) for config in resource.configs}) != len(resource.configs):
                 rows.append(resource_row(kind, name, _INVALID, "Error due to duplicate config keys"))
             else:
                 asked.append((NAMES[kind], name, {str(config.name): config.value for config in resource.configs}))
@@ -64,6 +72,15 @@ class AlterConfigs(Handler):
         self, request: AlterConfigsRequest, context: RequestContext, error_code: int, message: str
     ) -> AlterConfigsResponse:
         return refused_resources(request.resources, error_code, message)
+
+
+def denied_row(access: Access, kind: int, name: str) -> AlterConfigsResourceResponse | None:
+    """The answer for a resource whose configuration the client may not change."""
+    try:
+        require_config(access, Operation.ALTER_CONFIGS, kind, name)
+    except Fault as fault:
+        return resource_row(kind, name, int(fault.code), fault.message)
+    return None
 
 
 class NamedResource(Protocol):

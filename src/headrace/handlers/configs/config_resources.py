@@ -1,8 +1,12 @@
-"""The kinds of things that have a configuration, by their number on the wire and their name in the cluster image."""
+"""The kinds of resources that have a configuration: their number on the wire, their name in the cluster image, and the
+resource of the authorizer that protects them."""
 
 from __future__ import annotations
 
 from typing import Final
+
+from headrace.handlers.dispatch.authorization import Access
+from headrace.security.acl.model import CLUSTER_NAME, Operation, ResourceType
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 
@@ -14,3 +18,14 @@ NAMES: Final = {
     GROUP: "group",
 }
 NUMBERS: Final = {name: number for number, name in NAMES.items()}
+
+
+def require_config(access: Access, operation: Operation, kind: int, name: str) -> None:
+    """Raises Refused unless the client may read or change the configuration. Kinds without a resource of their own
+    belong to the cluster."""
+    if kind == TOPIC:
+        access.require(operation, ResourceType.TOPIC, name)
+    elif kind == GROUP:
+        access.require(operation, ResourceType.GROUP, name)
+    elif kind in NAMES:
+        access.require(operation, ResourceType.CLUSTER, CLUSTER_NAME)

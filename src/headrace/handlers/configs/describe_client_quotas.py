@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 from headrace.cluster.view import ClusterView
 from headrace.controller.core.quotas import matching
+from headrace.handlers.dispatch.authorization import Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.kernel.dataclass import dataclass
+from headrace.security.acl.model import Operation
 from headrace.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ class DescribeClientQuotas(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_CLIENT_QUOTAS
     versions: ClassVar[range] = range(2)
+    needs: ClassVar[Needs] = Needs(request=Operation.DESCRIBE_CONFIGS)
 
     def serve(self, request: DescribeClientQuotasRequest, context: RequestContext) -> DescribeClientQuotasResponse:
         filters = [(str(c.entity_type), int(c.match_type), c.match) for c in request.components]

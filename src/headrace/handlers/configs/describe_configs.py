@@ -24,12 +24,21 @@ from headrace.config import (
     describe_topic,
 )
 from headrace.handlers.configs import broker_loggers
-from headrace.handlers.configs.config_resources import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
+from headrace.handlers.configs.config_resources import (
+    BROKER,
+    BROKER_LOGGER,
+    CLIENT_METRICS,
+    GROUP,
+    TOPIC,
+    require_config,
+)
+from headrace.handlers.dispatch.authorization import Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault, Refused, UnknownPartition
 from headrace.kernel.ids import topic_name_problem
+from headrace.security.acl.model import Operation
 from headrace.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -49,6 +58,9 @@ class DescribeConfigs(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_CONFIGS
     versions: ClassVar[range] = range(1, 5)
+    needs: ClassVar[Needs] = Needs(
+        cluster=Operation.DESCRIBE_CONFIGS, topic=Operation.DESCRIBE_CONFIGS, group=Operation.DESCRIBE_CONFIGS
+    )
 
     def serve(self, request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
         image = self.view.current
@@ -62,6 +74,9 @@ class DescribeConfigs(Handler):
                 "configs": [],
             }
             try:
+                require_config(
+                    context.access, Operation.DESCRIBE_CONFIGS, int(resource.resource_type), resource.resource_name
+                )
                 # An empty list of keys means all of them, as null does.
                 keys = set(resource.configuration_keys or ()) or None
                 entries = self._describe(image, int(resource.resource_type), resource.resource_name, keys)

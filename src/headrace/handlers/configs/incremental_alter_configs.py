@@ -12,16 +12,19 @@ from headrace.controller.gateway import ControllerGateway
 from headrace.handlers.configs import broker_loggers
 from headrace.handlers.configs.alter_configs import (
     alter_the_rest,
+    denied_row,
     refused_here,
     refused_resources,
     resource_row,
     row_of,
 )
 from headrace.handlers.configs.config_resources import BROKER_LOGGER, NAMES
+from headrace.handlers.dispatch.authorization import Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault, Refused
+from headrace.security.acl.model import Operation
 from headrace.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -40,6 +43,9 @@ class IncrementalAlterConfigs(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.INCREMENTAL_ALTER_CONFIGS
     versions: ClassVar[range] = range(2)
+    needs: ClassVar[Needs] = Needs(
+        cluster=Operation.ALTER_CONFIGS, topic=Operation.ALTER_CONFIGS, group=Operation.ALTER_CONFIGS
+    )
 
     async def serve(
         self, request: IncrementalAlterConfigsRequest, context: RequestContext
@@ -48,15 +54,24 @@ class IncrementalAlterConfigs(Handler):
         for resource in tuple(others):
             if int(resource.resource_type) == BROKER_LOGGER:
                 others.remove(resource)
-                rows.append(self._alter_loggers(resource, request.validate_only))
+                denied = denied_row(context.access, BROKER_LOGGER, str(resource.resource_name))
+                rows.append(denied or self._alter_loggers(resource, request.validate_only))
         return await alter_the_rest(self.gateway, request, context, others, rows, self.serve_at_controller)
 
     async def serve_at_controller(
         self, request: IncrementalAlterConfigsRequest, context: RequestContext
     ) -> IncrementalAlterConfigsResponse:
-        asked = [(NAMES[int(r.resource_type)], str(r.resource_name), _changes(r)) for r in request.resources]
+        asked: list[tuple[str, str, list[KeyChange]]] = []
+        rows: list[AlterConfigsResourceResponse] = []
+        for resource in request.resources:
+            kind, name = int(resource.resource_type), str(resource.resource_name)
+            denied = denied_row(context.access, kind, name)
+            if denied is None:
+                asked.append((NAMES[kind], name, _changes(resource)))
+            else:
+                rows.append(denied)
         results = await self.gateway.controller.change_configs(asked, validate_only=request.validate_only)
-        return {"throttle_time": 0, "responses": [row_of(result) for result in results]}
+        return {"throttle_time": 0, "responses": rows + [row_of(result) for result in results]}
 
     def refuse(
         self, request: IncrementalAlterConfigsRequest, context: RequestContext, error_code: int, message: str

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, ClassVar
 from headrace.cluster.core.image import ClusterImage
 from headrace.cluster.view import ClusterView
 from headrace.handlers.configs.config_resources import BROKER, BROKER_LOGGER, CLIENT_METRICS, NAMES, TOPIC
+from headrace.handlers.dispatch.authorization import Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Refused
+from headrace.security.acl.model import Operation
 from headrace.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ class ListConfigResources(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.LIST_CONFIG_RESOURCES
     versions: ClassVar[range] = range(2)
+    needs: ClassVar[Needs] = Needs(request=Operation.DESCRIBE_CONFIGS)
 
     def serve(self, request: ListConfigResourcesRequest, context: RequestContext) -> ListConfigResourcesResponse:
         asked = (

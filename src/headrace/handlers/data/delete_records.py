@@ -8,12 +8,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, ClassVar
 
+from headrace.handlers.dispatch.authorization import Access, Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 from headrace.kernel.ids import INTERNAL_TOPICS
 from headrace.replication.partitions import Partitions
+from headrace.security.acl.model import Operation, ResourceType
 from headrace.wire.apis import ApiKey
 from headrace.wire.codec import millis
 
@@ -32,11 +34,14 @@ class DeleteRecords(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.DELETE_RECORDS
     versions: ClassVar[range] = range(3)
+    needs: ClassVar[Needs] = Needs(topic=Operation.DELETE)
 
     async def serve(self, request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
         timeout_ms = millis(request.timeout)
         asked = [(topic.name, one) for topic in request.topics for one in topic.partitions]
-        answers = iter(await asyncio.gather(*(self._delete(topic, one, timeout_ms) for topic, one in asked)))
+        answers = iter(
+            await asyncio.gather(*(self._delete(topic, one, timeout_ms, context.access) for topic, one in asked))
+        )
         return {
             "topics": [
                 {"name": topic.name, "partitions": [next(answers) for _ in topic.partitions]}
@@ -44,9 +49,12 @@ class DeleteRecords(Handler):
             ]
         }
 
-    async def _delete(self, topic: str, asked: DeleteRecordsPartition, timeout_ms: int) -> DeleteRecordsPartitionResult:
+    async def _delete(
+        self, topic: str, asked: DeleteRecordsPartition, timeout_ms: int, access: Access
+    ) -> DeleteRecordsPartitionResult:
         index = asked.partition_index
         try:
+            access.require(Operation.DELETE, ResourceType.TOPIC, topic)
             if topic in INTERNAL_TOPICS:
                 raise Refused(
                     ErrorCode.invalid_topic_exception, f"{topic} is internal: its records are not for deletion"

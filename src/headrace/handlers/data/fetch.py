@@ -21,6 +21,7 @@ from headrace.handlers.data.fetch_keys import Key
 from headrace.handlers.data.fetch_sessions import NO_SESSION, FetchSessions, Session, SessionPartition
 from headrace.handlers.data.long_poll import LongPoll, Stop
 from headrace.handlers.data.produce_checks import topic_id_of
+from headrace.handlers.dispatch.authorization import UNRESTRICTED, Access, Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.handlers.dispatch.metering import Metering
@@ -31,6 +32,7 @@ from headrace.replication.partition import Partition
 from headrace.replication.partitions import Partitions
 from headrace.replication.replica import Follower
 from headrace.replication.waiters import FetchWaiter
+from headrace.security.acl.model import Operation, ResourceType
 from headrace.wire.apis import ApiKey
 from headrace.wire.codec import RequestHeader
 from headrace.wire.fetch import FetchedPartition, FetchedTopic, encode_fetch_response
@@ -40,6 +42,8 @@ _ZSTD_FROM: Final = 10
 _LEADER_TOLD_FROM: Final = 16
 _STORAGE_ERROR_FROM: Final = 6
 _SENT_ELSEWHERE: Final = frozenset({int(ErrorCode.not_leader_or_follower), int(ErrorCode.fenced_leader_epoch)})
+_DENIED_TOPIC: Final = int(ErrorCode.topic_authorization_failed)
+_UNKNOWN_ID: Final = int(ErrorCode.unknown_topic_id)
 _NOT_LEADER: Final = int(ErrorCode.not_leader_or_follower)
 _HURRIED_WAIT_MS: Final = 20
 
@@ -63,6 +67,8 @@ class ReadRequest:
     client_rack: str
     # For a follower that has been told everything once: where to look.
     news: ChangedPartitions | None
+    # Topics that the client may not read, as the request names them.
+    denied: frozenset[str | bytes]
 
 
 @dataclass(slots=True)
@@ -87,14 +93,17 @@ class Fetch(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.FETCH
     versions: ClassVar[range] = range(4, 19)
+    needs: ClassVar[Needs] = Needs(topic=Operation.READ, cluster=Operation.CLUSTER_ACTION)
 
     def read(self, header: RequestHeader, frame: memoryview, body_at: int) -> FetchRequest:
         return read_fetch_request(frame, body_at, header.api_version)
 
     def serve(self, request: FetchRequest, context: RequestContext) -> Parts | Pending:
         version = context.header.api_version
-        replica_id = request.replica_id
+        replica_id, access = request.replica_id, context.access
         if replica_id >= 0:
+            if not access.may_cluster(Operation.CLUSTER_ACTION):
+                return self._denied_follower(request, context)
             self.partitions.heard_from(replica_id)
         try:
             wanted, session, only_changes = self.sessions.open(
@@ -116,6 +125,7 @@ class Fetch(Handler):
             min(request.min_bytes, max_bytes),
             request.rack_id,
             session.news if session is not None and only_changes else None,
+            self._denied(wanted, access) if replica_id < 0 and access is not UNRESTRICTED else frozenset(),
         )
         max_wait_ms = request.max_wait_ms
         if max_wait_ms > _HURRIED_WAIT_MS and self._is_hurried(asked):
@@ -138,6 +148,33 @@ class Fetch(Handler):
 
     def _is_hurried(self, asked: ReadRequest) -> bool:
         return asked.follower is not None and self.sessions.in_a_hurry(self.monotonic_ms())
+
+    # --- rights ---
+
+    def _denied(self, wanted: dict[Key, SessionPartition], access: Access) -> frozenset[str | bytes]:
+        topics = dict.fromkeys(topic for topic, _ in wanted)
+        named = ((topic, self._name(topic)) for topic in topics)
+        return frozenset(
+            topic
+            for topic, name in named
+            if name is not None and not access.may(Operation.READ, ResourceType.TOPIC, name)
+        )
+
+    def _denied_follower(self, request: FetchRequest, context: RequestContext) -> Parts:
+        """Fetches as a replica without ClusterAction: it has no session, and it moves no high watermark."""
+        topics: list[FetchedTopic] = [
+            (
+                topic,
+                [
+                    FetchedPartition(
+                        one.partition, _UNKNOWN_ID if self._name(topic) is None else _DENIED_TOPIC, aborted=()
+                    )
+                    for one in partitions
+                ],
+            )
+            for topic, partitions in request.topics
+        ]
+        return encode_fetch_response(context.version, context.header.correlation_id, topics)
 
     # --- reading ---
 
@@ -172,6 +209,10 @@ class Fetch(Handler):
         news = asked.news
         for wanted in several:
             topic, index = wanted.topic, wanted.index
+            if topic in asked.denied:
+                # Not urgent: the client would ask without a pause.
+                fetched.append((wanted, FetchedPartition(index, _DENIED_TOPIC, aborted=())))
+                continue
             try:
                 partition = self._partition(topic, index)
                 if partition.log.config.compression_type == "zstd" and asked.context.version < _ZSTD_FROM:

@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from headrace.handlers.dispatch.authorization import Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 from headrace.replication.partitions import Partitions
+from headrace.security.acl.model import Operation, ResourceType
 from headrace.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -39,12 +41,18 @@ class ListOffsets(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.LIST_OFFSETS
     versions: ClassVar[range] = range(1, 12)
+    needs: ClassVar[Needs] = Needs(topic=Operation.DESCRIBE)
 
     def serve(self, request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
         isolation, asker = request.isolation_level, request.replica_id
         asked = Counter((topic.name, p.partition_index) for topic in request.topics for p in topic.partitions)
         topics: list[ListOffsetsTopicResponse] = []
         for topic in request.topics:
+            if not context.access.may(Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
+                denied = int(ErrorCode.topic_authorization_failed)
+                rows = [_failed(p.partition_index, denied) for p in topic.partitions]
+                topics.append({"name": topic.name, "partitions": rows})
+                continue
             answers: dict[int, ListOffsetsPartitionResponse] = {}
             for partition in topic.partitions:
                 index = partition.partition_index
@@ -73,7 +81,7 @@ class ListOffsets(Handler):
                 else partition.offset_for(timestamp, None if asker != _CONSUMER else isolation, epoch)
             )
         except Fault as fault:
-            return {"partition_index": index, "error_code": int(fault.code)}
+            return _failed(index, int(fault.code))
         offset, timestamp_ms, leader_epoch = found
         return {
             "partition_index": index,
@@ -82,3 +90,7 @@ class ListOffsets(Handler):
             "offset": offset,
             "leader_epoch": leader_epoch,
         }
+
+
+def _failed(index: int, error_code: int) -> ListOffsetsPartitionResponse:
+    return {"partition_index": index, "error_code": error_code}

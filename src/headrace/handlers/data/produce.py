@@ -18,8 +18,9 @@ from typing import ClassVar, Final
 
 from headrace.handlers.data.current_leaders import Leaders
 from headrace.handlers.data.group_commit import GroupCommit
-from headrace.handlers.data.produce_checks import check_records, topic_id_of
+from headrace.handlers.data.produce_checks import check_records, has_transactional_records, topic_id_of
 from headrace.handlers.data.transaction_guard import Place, TransactionGuard, UnverifiedBatch
+from headrace.handlers.dispatch.authorization import UNRESTRICTED, Access, Needs, denied
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.handlers.dispatch.metering import Metering
@@ -29,6 +30,7 @@ from headrace.kernel.ids import INTERNAL_TOPICS
 from headrace.net.replies import CLOSE, Answer, Close, Pending, Reply
 from headrace.replication.partition import Partition
 from headrace.replication.partitions import Partitions
+from headrace.security.acl.model import Operation, ResourceType
 from headrace.wire.apis import ApiKey
 from headrace.wire.codec import RequestHeader
 from headrace.wire.node_endpoints import NodeEndpoint
@@ -90,26 +92,52 @@ class Produce(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.PRODUCE
     versions: ClassVar[range] = range(3, 14)
+    needs: ClassVar[Needs] = Needs(topic=Operation.WRITE, transactional_id=Operation.WRITE)
     advertised_from: ClassVar[int] = 0
 
     def read(self, header: RequestHeader, frame: memoryview, body_at: int) -> ProduceRequest:
         return read_produce_request(frame, body_at, header.api_version)
 
     def serve(self, request: ProduceRequest, context: RequestContext) -> Reply:
+        refused: dict[Place, Fault] = {}
+        if context.access is not UNRESTRICTED:
+            refused = self._denied(request, context.access)
         if request.transactional_id is not None:
-            unverified = self.transactions.unverified(request, context.version, context.received_at_ms)
+            unverified = self.transactions.unverified(request, context.version, context.received_at_ms, refused)
             if unverified:
                 # The records must outlive this frame, and nothing behind them may be appended before them.
                 for _, partitions in request.topics:
                     partitions[:] = [(index, _copy(records)) for index, records in partitions]
-                return Pending.of(self._when_verified(request, unverified, context))
-        return self._append_all(request, context, {})
+                return Pending.of(self._when_verified(request, unverified, context, refused))
+        return self._append_all(request, context, refused)
+
+    def _denied(self, request: ProduceRequest, access: Access) -> dict[Place, Fault]:
+        """The faults of the batches that the client may not write."""
+        id_, names = request.transactional_id, self.leaders.view.current.topic_names
+        if (
+            id_ is not None
+            and has_transactional_records(request)
+            and not access.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, id_)
+        ):
+            fault = denied(ResourceType.TRANSACTIONAL_ID)
+            return {(topic, index): fault for topic, partitions in request.topics for index, _ in partitions}
+        refused: dict[Place, Fault] = {}
+        for topic, partitions in request.topics:
+            name = topic if isinstance(topic, str) else names.get(topic_id_of(topic))
+            if name is not None and not access.may(Operation.WRITE, ResourceType.TOPIC, name):
+                fault = denied(ResourceType.TOPIC)
+                refused.update({(topic, index): fault for index, _ in partitions})
+        return refused
 
     async def _when_verified(
-        self, request: ProduceRequest, unverified: list[UnverifiedBatch], context: RequestContext
+        self,
+        request: ProduceRequest,
+        unverified: list[UnverifiedBatch],
+        context: RequestContext,
+        refused: dict[Place, Fault],
     ) -> Answer:
         assert request.transactional_id is not None
-        refused = await self.transactions.ask(request.transactional_id, unverified, context.version)
+        refused |= await self.transactions.ask(request.transactional_id, unverified, context.version)
         reply = self._append_all(request, context, refused)
         return await reply if isinstance(reply, Pending) else reply
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from headrace.kernel.errors import CorruptBatch, ErrorCode, Refused
 from headrace.records.validation import whole_batch
+from headrace.wire.produce import ProduceRequest
 
 _OVERHEAD_BYTES: Final = 12
 _HEADER_BYTES: Final = 61
@@ -58,3 +59,11 @@ def check_records(records: memoryview | None, version: int, transactional: bool 
     if attributes & _CODEC_MASK == _ZSTD and version < _ZSTD_FROM_VERSION:
         raise Refused(ErrorCode.unsupported_compression_type, f"zstd needs produce v7 or later, this is v{version}")
     return records
+
+
+def has_transactional_records(request: ProduceRequest) -> bool:
+    return any(
+        records is not None and len(records) >= _HEADER_BYTES and records[_ATTRIBUTES_LOW_AT] & _TRANSACTIONAL
+        for _, partitions in request.topics
+        for _, records in partitions
+    )

@@ -11,7 +11,7 @@ and the second, already on its way, is not, the second must not be appended befo
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Container, Mapping
 from typing import Final, Protocol
 
 from headrace.kernel.dataclass import dataclass
@@ -72,12 +72,17 @@ class TransactionGuard:
     partitions: Partitions
     verifier: TransactionVerifier
 
-    def unverified(self, request: ProduceRequest, version: int, now_ms: int) -> list[UnverifiedBatch]:
-        """The batches that must be asked about; unknown partitions are left to be refused by the append."""
+    def unverified(
+        self, request: ProduceRequest, version: int, now_ms: int, refused: Container[Place]
+    ) -> list[UnverifiedBatch]:
+        """The batches that must be asked about. A batch that is refused already is not, because asking may add its
+        partition to the transaction. The append refuses unknown partitions."""
         found = []
         for topic, partitions in request.topics:
             for index, records in partitions:
                 if records is None or len(records) < _HEADER_BYTES or not records[_ATTRIBUTES_LOW_AT] & _TRANSACTIONAL:
+                    continue
+                if (topic, index) in refused:
                     continue
                 try:
                     partition = self._partition(topic, index)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 
+from headrace.handlers.dispatch.authorization import Access
 from headrace.kernel.dataclass import dataclass
 from headrace.wire.codec import RequestHeader
 
@@ -23,6 +24,8 @@ class RequestContext:
     peer_host: str
     listener: str
     principal: str
+    access: Access
+    """What the principal may do from this address."""
     received_at_ms: int
     mute: Callable[[int], None] = _nobody
     """Stops reading from the client for so many ms: how a quota is enforced on one that does not wait by itself."""

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Never, cast
 
 from headrace.handlers.cluster.api_versions import unsupported_version_answer
+from headrace.handlers.dispatch.authorization import OPEN, UNRESTRICTED, Authorization
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.error_answers import error_answer
 from headrace.handlers.dispatch.handler import Fields, Handler
@@ -46,9 +47,11 @@ class Dispatcher:
         metrics: RequestMetrics,
         metering: Metering | None = None,
         replica_only: ReplicaOnly | None = None,
+        authorization: Authorization = OPEN,
     ) -> None:
         self._table = table
         self._replica_only = ReplicaOnly() if replica_only is None else replica_only
+        self._authorization = authorization
         self._metrics = metrics
         self._metering = Metering() if metering is None else metering
 
@@ -62,11 +65,14 @@ class Dispatcher:
         handler = self._table.get(header.api_key)
         if handler is None or header.api_version not in handler.versions:
             return self._refuse_version(header, connection)
+        authorization, principal = self._authorization, connection.principal
+        access = UNRESTRICTED if authorization.is_open else authorization.access(principal, connection.peer_host)
         context = RequestContext(
             header,
             connection.peer_host,
             connection.listener,
-            connection.principal,
+            principal,
+            access,
             time.time_ns() // 1_000_000,
             connection.throttle,
             connection.when_closed,
@@ -75,6 +81,8 @@ class Dispatcher:
         try:
             request = handler.read(header, frame, body_at)
             self._replica_only.check(header.api_key, header.api_version, request, context.listener)
+            if access is not UNRESTRICTED:
+                handler.needs.check(access)
             served = handler.serve(cast("Never", request), context)
             reply = self._encode(context, served) if type(served) is dict else cast("Reply", served)
         except MalformedRequest as bad:

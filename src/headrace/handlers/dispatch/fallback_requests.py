@@ -1,6 +1,7 @@
 """Serves fallback requests (`coordination.fallback_channel`) as requests of brokers.
 
-A program that can write to the coordination store is a broker, or could change the cluster state itself.
+A program that can write to the coordination store is a broker, or could change the cluster state itself. The request
+of a client inside an Envelope is authorized as that client's all the same.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import time
 from typing import Final
 
 from headrace.coordination.fallback_reader import Serve
+from headrace.handlers.dispatch.authorization import OPEN
 from headrace.handlers.dispatch.forwarded_requests import serve_forwarded
 from headrace.handlers.dispatch.table import HandlerTable
 from headrace.kernel.errors import Refused
@@ -41,6 +43,7 @@ def fallback_service(table: HandlerTable, listener: str) -> Serve:
                 table,
                 data,
                 FALLBACK_APIS,
+                authorization=OPEN,
                 host="",
                 listener=listener,
                 principal=ANONYMOUS,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Container, Mapping
 from typing import Never, cast
 
+from headrace.handlers.dispatch.authorization import Authorization
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Fields
 from headrace.handlers.dispatch.table import HandlerTable
@@ -19,9 +20,20 @@ from headrace.wire.codec import MalformedRequest, encode_response, read_request_
 
 
 async def serve_forwarded(
-    table: HandlerTable, data: bytes, allowed: Container[int], *, host: str, listener: str, principal: str, now_ms: int
+    table: HandlerTable,
+    data: bytes,
+    allowed: Container[int],
+    *,
+    authorization: Authorization,
+    host: str,
+    listener: str,
+    principal: str,
+    now_ms: int,
 ) -> bytes:
-    """The answer without its length prefix. Raises Refused for a request that may not come this way or is none."""
+    """The answer without its length prefix. Raises Refused for a request that may not come this way or is none.
+
+    The request is authorized here as a request of `principal` from `host`, whatever the forwarding broker checked.
+    """
     try:
         header, at = read_request_header(data)
         handler = table.get(header.api_key)
@@ -30,8 +42,10 @@ async def serve_forwarded(
         request = handler.read(header, memoryview(data), at)
     except MalformedRequest as bad:
         raise Refused(ErrorCode.invalid_request, str(bad)) from bad
-    context = RequestContext(header, host, listener, principal, now_ms)
+    access = authorization.access(principal, host)
+    context = RequestContext(header, host, listener, principal, access, now_ms)
     try:
+        handler.needs.check(access)
         served = handler.serve_at_controller(cast("Never", request), context)
         answer: Fields | Answer = await served if isinstance(served, Awaitable) else served
     except Fault as fault:

@@ -1,4 +1,4 @@
-"""What every handler offers: the versions of its API, and how a request is read, served and refused.
+"""What every handler offers: the versions of its API, the rights it needs, and how it reads, serves and refuses.
 
 A handler is a frozen dataclass of the services it needs. Its request has a Protocol in `wire.messages`, its answer a
 TypedDict. `serve` gives the answer now, as a mapping or already encoded, or something to wait for: a coroutine of the
@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Mapping
 from typing import ClassVar, Never
 
+from headrace.handlers.dispatch.authorization import Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.error_answers import error_answer
 from headrace.net.replies import Reply
@@ -25,6 +26,7 @@ Served = Fields | Coroutine[None, None, Fields] | Reply
 class Handler(ABC):
     api_key: ClassVar[ApiKey]
     versions: ClassVar[range]
+    needs: ClassVar[Needs]
     # Old clients choose features by the lowest version of some APIs, even where it is not served any more.
     advertised_from: ClassVar[int | None] = None
     is_advertised: ClassVar[bool] = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from headrace.handlers.dispatch.authorization import Needs
 from headrace.handlers.dispatch.handler import Handler
 from headrace.wire.apis import api_name
 
@@ -17,6 +18,7 @@ class HandlerTable:
     def add(self, handler: Handler) -> None:
         key = handler.api_key
         assert key not in self._handlers, f"{api_name(key)} has two handlers"
+        assert isinstance(getattr(handler, "needs", None), Needs), f"{api_name(key)} does not declare what it needs"
         self._handlers[key] = handler
 
     def get(self, api_key: int) -> Handler | None:

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, ClassVar
 from headrace.cluster.view import ClusterView
 from headrace.coordinators.group.coordinator import GroupCoordinator
 from headrace.coordinators.group.core.consumer.group import ConsumerGroup, ConsumerMember
+from headrace.handlers.dispatch.authorization import NOT_ASKED, Access, Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
-from headrace.handlers.security.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
+from headrace.handlers.groups.described_topics import require_topics
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault
+from headrace.security.acl.model import Operation, ResourceType
 from headrace.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -34,16 +36,20 @@ class ConsumerGroupDescribe(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.CONSUMER_GROUP_DESCRIBE
     versions: ClassVar[range] = range(2)
+    needs: ClassVar[Needs] = Needs(group=Operation.DESCRIBE, topic=Operation.DESCRIBE)
 
     async def serve(
         self, request: ConsumerGroupDescribeRequest, context: RequestContext
     ) -> ConsumerGroupDescribeResponse:
-        operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
-        return {"groups": await asyncio.gather(*(self._describe(g, operations) for g in request.group_ids))}
+        asks, access = request.include_authorized_operations, context.access
+        described = (self._describe(g, access, asks_operations=asks) for g in request.group_ids)
+        return {"groups": await asyncio.gather(*described)}
 
-    async def _describe(self, group_id: str, operations: int) -> DescribedGroup:
+    async def _describe(self, group_id: str, access: Access, *, asks_operations: bool) -> DescribedGroup:
         try:
+            access.require(Operation.DESCRIBE, ResourceType.GROUP, group_id)
             group = await self.groups.describe_consumer(group_id)
+            require_topics(access, self._topics(group))
         except Fault as fault:
             return {
                 "error_code": fault.code,
@@ -65,8 +71,14 @@ class ConsumerGroupDescribe(Handler):
             "assignment_epoch": group.assignment_epoch,
             "assignor_name": group.shown_assignor(self.groups.settings.consumer_assignors[0]),
             "members": [self._member(member, group) for member in group.members.values()],
-            "authorized_operations": operations,
+            "authorized_operations": access.operations(ResourceType.GROUP, group_id) if asks_operations else NOT_ASKED,
         }
+
+    def _topics(self, group: ConsumerGroup) -> set[str]:
+        """The topics that the description shows."""
+        names = self.view.current.topic_names
+        shown = [_held(member) for member in group.members.values()] + list(group.target.values())
+        return {names[topic_id] for assignment in shown for topic_id in assignment if topic_id in names}
 
     def _member(self, member: ConsumerMember, group: ConsumerGroup) -> Member:
         about = member.about

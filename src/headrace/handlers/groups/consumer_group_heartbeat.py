@@ -9,11 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from headrace.coordinators.group.coordinator import GroupCoordinator
-from headrace.coordinators.group.core.heartbeat_messages import HeartbeatRequest
+from headrace.coordinators.group.core.heartbeat_messages import HeartbeatReply, HeartbeatRequest
+from headrace.handlers.dispatch.authorization import Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
-from headrace.handlers.groups.heartbeat_answers import heartbeat_answer
+from headrace.handlers.groups.heartbeat_answers import heartbeat_answer, require_member
 from headrace.kernel.dataclass import dataclass
+from headrace.security.acl.model import Operation
 from headrace.wire.apis import ApiKey
 from headrace.wire.codec import millis
 
@@ -30,29 +32,32 @@ class ConsumerGroupHeartbeat(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.CONSUMER_GROUP_HEARTBEAT
     versions: ClassVar[range] = range(2)
+    needs: ClassVar[Needs] = Needs(group=Operation.READ, topic=Operation.DESCRIBE)
 
     async def serve(
         self, request: ConsumerGroupHeartbeatRequest, context: RequestContext
     ) -> ConsumerGroupHeartbeatResponse:
+        return await heartbeat_answer(self._beat(request, context))
+
+    async def _beat(self, request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> HeartbeatReply:
+        require_member(context.access, request.group_id, request.subscribed_topic_names)
         owned = request.topic_partitions
-        return await heartbeat_answer(
-            self.groups.consumer_heartbeat(
-                HeartbeatRequest(
-                    request.group_id,
-                    request.member_id,
-                    request.member_epoch,
-                    context.client_id or "",
-                    f"/{context.peer_host}",
-                    request.instance_id,
-                    request.rack_id,
-                    millis(request.rebalance_timeout),
-                    request.subscribed_topic_names,
-                    request.subscribed_topic_regex,
-                    request.server_assignor,
-                    None
-                    if owned is None
-                    else {t.topic_id: frozenset(t.partitions) for t in owned if t.topic_id is not None},
-                ),
-                context.version,
-            )
+        return await self.groups.consumer_heartbeat(
+            HeartbeatRequest(
+                request.group_id,
+                request.member_id,
+                request.member_epoch,
+                context.client_id or "",
+                f"/{context.peer_host}",
+                request.instance_id,
+                request.rack_id,
+                millis(request.rebalance_timeout),
+                request.subscribed_topic_names,
+                request.subscribed_topic_regex,
+                request.server_assignor,
+                None
+                if owned is None
+                else {t.topic_id: frozenset(t.partitions) for t in owned if t.topic_id is not None},
+            ),
+            context.version,
         )

@@ -6,10 +6,12 @@ import asyncio
 from typing import TYPE_CHECKING, ClassVar
 
 from headrace.coordinators.group.coordinator import GroupCoordinator
+from headrace.handlers.dispatch.authorization import Access, Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault
+from headrace.security.acl.model import Operation, ResourceType
 from headrace.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -22,14 +24,16 @@ class DeleteGroups(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.DELETE_GROUPS
     versions: ClassVar[range] = range(3)
+    needs: ClassVar[Needs] = Needs(group=Operation.DELETE)
 
     async def serve(self, request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:
         names = list(dict.fromkeys(request.groups_names))
-        errors = await asyncio.gather(*map(self._delete, names))
+        errors = await asyncio.gather(*(self._delete(name, context.access) for name in names))
         return {"results": [{"group_id": name, "error_code": error} for name, error in zip(names, errors, strict=True)]}
 
-    async def _delete(self, group_id: str) -> ErrorCode:
+    async def _delete(self, group_id: str, access: Access) -> ErrorCode:
         try:
+            access.require(Operation.DELETE, ResourceType.GROUP, group_id)
             return await self.groups.delete_group(group_id)
         except Fault as fault:
             return fault.code

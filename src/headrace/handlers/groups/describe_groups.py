@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from headrace.coordinators.group.coordinator import GroupCoordinator
 from headrace.coordinators.group.core.descriptions import DescribedClassicGroup
+from headrace.handlers.dispatch.authorization import NOT_ASKED, Access, Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
-from headrace.handlers.security.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault
+from headrace.security.acl.model import Operation, ResourceType
 from headrace.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -31,17 +32,22 @@ class DescribeGroups(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_GROUPS
     versions: ClassVar[range] = range(7)
+    needs: ClassVar[Needs] = Needs(group=Operation.DESCRIBE)
 
     async def serve(self, request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
-        operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
-        answers = await asyncio.gather(*(self._describe(g, context.version, operations) for g in request.groups))
+        asks = request.include_authorized_operations
+        answers = await asyncio.gather(
+            *(self._describe(g, context.version, context.access, asks_operations=asks) for g in request.groups)
+        )
         return {"groups": answers}
 
-    async def _describe(self, group_id: str, version: int, operations: int) -> DescribedGroup:
+    async def _describe(self, group_id: str, version: int, access: Access, *, asks_operations: bool) -> DescribedGroup:
         try:
+            access.require(Operation.DESCRIBE, ResourceType.GROUP, group_id)
             group = await self.groups.describe_classic(group_id)
         except Fault as fault:
             return _answer(DescribedClassicGroup(group_id, "", ""), fault.code, None, NOT_ASKED)
+        operations = access.operations(ResourceType.GROUP, group_id) if asks_operations else NOT_ASKED
         if group is not None:
             return _answer(group, ErrorCode.none, None, operations)
         dead = DescribedClassicGroup(group_id, "Dead", "")

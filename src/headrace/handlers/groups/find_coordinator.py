@@ -12,6 +12,7 @@ import re
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 from headrace.cluster.view import ClusterView
+from headrace.handlers.dispatch.authorization import Needs, denied
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.kernel.dataclass import dataclass
@@ -23,6 +24,7 @@ from headrace.kernel.ids import (
     coordinator_partition,
     uuid_from_text,
 )
+from headrace.security.acl.model import Operation, ResourceType
 from headrace.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 
 _TOPICS: Final = {0: GROUP_METADATA_TOPIC, 1: TRANSACTION_STATE_TOPIC, 2: SHARE_GROUP_STATE_TOPIC}
+_PROTECTED: Final = {0: ResourceType.GROUP, 1: ResourceType.TRANSACTIONAL_ID}
 _SHARE: Final = 2
 _BATCHED_FROM: Final = 4
 _SHARE_FROM: Final = 6
@@ -49,6 +52,9 @@ class FindCoordinator(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.FIND_COORDINATOR
     versions: ClassVar[range] = range(7)
+    needs: ClassVar[Needs] = Needs(
+        group=Operation.DESCRIBE, transactional_id=Operation.DESCRIBE, cluster=Operation.CLUSTER_ACTION
+    )
 
     async def serve(self, request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
         key_type = request.key_type
@@ -66,8 +72,14 @@ class FindCoordinator(Handler):
 
     async def _find(self, key: str, key_type: int, context: RequestContext) -> Coordinator:
         topic = _TOPICS.get(key_type)
+        protected = _PROTECTED.get(key_type)
+        if protected is not None and not context.access.may(Operation.DESCRIBE, protected, key):
+            fault = denied(protected)
+            return _answer(key, fault.code, fault.message)
         if topic is None or (key_type == _SHARE and context.version < _SHARE_FROM):
             return _answer(key, ErrorCode.invalid_request, f"coordinator key type {key_type}")
+        if key_type == _SHARE:
+            context.access.require_cluster(Operation.CLUSTER_ACTION)
         if key_type == _SHARE and not _names_a_share_partition(key):
             return _answer(key, ErrorCode.invalid_request, f"key {key!r}: must be group:topic id:partition")
         if topic not in self.view.current.topics and not await self.internal_topics.ensure(topic):

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 from headrace.coordinators.group.coordinator import GroupCoordinator
 from headrace.coordinators.runtime.runtime import settled
+from headrace.handlers.dispatch.authorization import Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault
+from headrace.security.acl.model import Operation, ResourceType
 from headrace.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -27,11 +29,13 @@ class Heartbeat(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.HEARTBEAT
     versions: ClassVar[range] = range(5)
+    needs: ClassVar[Needs] = Needs(group=Operation.READ)
 
     def serve(
         self, request: HeartbeatRequest, context: RequestContext
     ) -> HeartbeatResponse | Coroutine[None, None, HeartbeatResponse]:
         try:
+            context.access.require(Operation.READ, ResourceType.GROUP, request.group_id)
             reply = self.groups.heartbeat(
                 request.group_id, request.member_id, request.group_instance_id, request.generation_id
             )

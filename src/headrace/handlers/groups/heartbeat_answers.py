@@ -1,15 +1,24 @@
-"""The answer to a heartbeat of a consumer or share group: both APIs write the same fields."""
+"""What the heartbeats of consumer and share groups have in common: the rights of a member, and the answer's fields."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable
 from typing import TYPE_CHECKING
 
 from headrace.coordinators.group.core.heartbeat_messages import HeartbeatReply
+from headrace.handlers.dispatch.authorization import Access
 from headrace.kernel.errors import ErrorCode, Fault
+from headrace.security.acl.model import Operation, ResourceType
 
 if TYPE_CHECKING:
     from headrace.wire.messages.consumer_group_heartbeat import Assignment, ConsumerGroupHeartbeatResponse
+
+
+def require_member(access: Access, group_id: str, topics: Iterable[str] | None) -> None:
+    """Raises Refused unless the client may be a member of the group that subscribes to these topics."""
+    access.require(Operation.READ, ResourceType.GROUP, group_id)
+    for topic in topics or ():
+        access.require(Operation.DESCRIBE, ResourceType.TOPIC, topic)
 
 
 async def heartbeat_answer(beat: Awaitable[HeartbeatReply]) -> ConsumerGroupHeartbeatResponse:

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from headrace.coordinators.group.coordinator import GroupCoordinator
 from headrace.coordinators.group.core.classic.messages import JoinReply, JoinRequest
+from headrace.handlers.dispatch.authorization import Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import Fault
+from headrace.security.acl.model import Operation, ResourceType
 from headrace.wire.apis import ApiKey
 from headrace.wire.codec import millis
 
@@ -32,11 +34,13 @@ class JoinGroup(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.JOIN_GROUP
     versions: ClassVar[range] = range(10)
+    needs: ClassVar[Needs] = Needs(group=Operation.READ)
 
     async def serve(self, request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse:
         version = context.version
         session_timeout_ms = millis(request.session_timeout)
         try:
+            context.access.require(Operation.READ, ResourceType.GROUP, request.group_id)
             reply = await self.groups.join(
                 JoinRequest(
                     request.group_id,

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from headrace.coordinators.group.coordinator import GroupCoordinator
 from headrace.coordinators.group.core.classic.messages import LeavingMember, LeftMember
 from headrace.coordinators.runtime.runtime import settled
+from headrace.handlers.dispatch.authorization import Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault
+from headrace.security.acl.model import Operation, ResourceType
 from headrace.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ class LeaveGroup(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.LEAVE_GROUP
     versions: ClassVar[range] = range(6)
+    needs: ClassVar[Needs] = Needs(group=Operation.READ)
 
     async def serve(self, request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse:
         if context.version < _BATCHED_FROM:
@@ -37,6 +40,7 @@ class LeaveGroup(Handler):
         else:
             leaving = [LeavingMember(m.member_id, m.group_instance_id) for m in request.members]
         try:
+            context.access.require(Operation.READ, ResourceType.GROUP, request.group_id)
             left: list[LeftMember] = await settled(self.groups.leave(request.group_id, leaving))
         except Fault as fault:
             return {"error_code": fault.code, "members": []}

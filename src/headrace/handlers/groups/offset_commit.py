@@ -18,11 +18,13 @@ from headrace.coordinators.group.coordinator import GroupCoordinator
 from headrace.coordinators.group.core.offsets.committed import TopicCommit
 from headrace.coordinators.group.core.offsets.requests import CommitRequest
 from headrace.coordinators.runtime.runtime import settled
+from headrace.handlers.dispatch.authorization import Access, Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.net.replies import Pending, Reply
+from headrace.security.acl.model import Operation, ResourceType
 from headrace.wire.apis import ApiKey
 from headrace.wire.codec import RequestHeader
 from headrace.wire.offset_commit import (
@@ -35,6 +37,8 @@ from headrace.wire.offset_commit import (
 )
 
 _UNKNOWN_PARTITION: Final = int(ErrorCode.unknown_topic_or_partition)
+_DENIED_GROUP: Final = int(ErrorCode.group_authorization_failed)
+_DENIED_TOPIC: Final = int(ErrorCode.topic_authorization_failed)
 _TOO_LARGE: Final = int(ErrorCode.offset_metadata_too_large)
 _KNOWS_MEMBER_EPOCHS_FROM: Final = 9
 
@@ -50,19 +54,23 @@ class OffsetCommit(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.OFFSET_COMMIT
     versions: ClassVar[range] = range(2, 11)
+    needs: ClassVar[Needs] = Needs(group=Operation.READ, topic=Operation.READ)
 
     def read(self, header: RequestHeader, frame: memoryview, body_at: int) -> OffsetCommitRequest:
         return read_offset_commit_request(frame, body_at, header.api_version)
 
     def serve(self, request: OffsetCommitRequest, context: RequestContext) -> Reply:
-        header = context.header
+        header, access = context.header, context.access
         version = header.api_version
         answers: Answers = []
+        if not access.may(Operation.READ, ResourceType.GROUP, request.group_id):
+            answers = [(topic, [(c.partition, _DENIED_GROUP) for c in commits]) for topic, commits in request.topics]
+            return encode_offset_commit_response(version, header.correlation_id, answers)
         taken: Taken = []
         for topic, commits in request.topics:
             outcomes: list[tuple[int, int]] = []
             answers.append((topic, outcomes))
-            found = self._found(topic, commits, version, outcomes)
+            found = self._found(topic, commits, version, outcomes, access)
             if found is not None:
                 taken.append((found, outcomes))
         if not taken:
@@ -102,7 +110,12 @@ class OffsetCommit(Handler):
         return encode_offset_commit_response(version, correlation_id, answers)
 
     def _found(
-        self, topic: Topic, commits: list[PartitionCommit], version: int, outcomes: list[tuple[int, int]]
+        self,
+        topic: Topic,
+        commits: list[PartitionCommit],
+        version: int,
+        outcomes: list[tuple[int, int]],
+        access: Access,
     ) -> TopicCommit | None:
         """What of a topic's commits can be taken; the others are answered in `outcomes`."""
         image = self.view.current
@@ -112,6 +125,9 @@ class OffsetCommit(Handler):
         else:
             assert isinstance(topic, str)
             name = topic
+        if name and not access.may(Operation.READ, ResourceType.TOPIC, name):
+            outcomes += [(commit.partition, _DENIED_TOPIC) for commit in commits]
+            return None
         info = image.topics.get(name)
         if info is None:
             unknown = int(ErrorCode.unknown_topic_id) if version >= TOPIC_IDS_FROM else _UNKNOWN_PARTITION

@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 from headrace.cluster.view import ClusterView
 from headrace.coordinators.group.coordinator import GroupCoordinator
 from headrace.coordinators.group.core.offsets.requests import FetchedOffset
+from headrace.handlers.dispatch.authorization import Access, Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault
+from headrace.security.acl.model import Operation, ResourceType
 from headrace.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -59,27 +61,29 @@ class OffsetFetch(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.OFFSET_FETCH
     versions: ClassVar[range] = range(1, 11)
+    needs: ClassVar[Needs] = Needs(group=Operation.DESCRIBE, topic=Operation.DESCRIBE)
 
     async def serve(self, request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
         stable = request.require_stable
         if context.version >= _BATCHED_FROM:
             answers = await asyncio.gather(
-                *(self._group(_of_group(g), stable, context.version) for g in request.groups)
+                *(self._group(_of_group(g), stable, context.version, context.access) for g in request.groups)
             )
             return {"groups": answers}
         asked = GroupQuery(
             request.group_id,
             None if request.topics is None else [(t.name, None, t.partition_indexes) for t in request.topics],
         )
-        alone = await self._group(asked, stable, context.version)
+        alone = await self._group(asked, stable, context.version, context.access)
         topics: list[OffsetFetchResponseTopic] = [
             {"name": topic["name"], "partitions": topic["partitions"]} for topic in alone["topics"]
         ]
         return {"topics": topics, "error_code": alone["error_code"]}
 
-    async def _group(self, asked: GroupQuery, stable: bool, version: int) -> OffsetFetchResponseGroup:
-        topics, unknown = self._asked_topics(asked, version)
+    async def _group(self, asked: GroupQuery, stable: bool, version: int, access: Access) -> OffsetFetchResponseGroup:
+        topics, refused = self._asked_topics(asked, version, access)
         try:
+            access.require(Operation.DESCRIBE, ResourceType.GROUP, asked.group_id)
             found = await self.groups.fetch_offsets(
                 asked.group_id,
                 topics,
@@ -88,34 +92,35 @@ class OffsetFetch(Handler):
                 member_epoch=asked.member_epoch,
             )
         except Fault as fault:
-            return self._failed(asked, topics, fault.code, version)
+            return self._failed(asked, fault.code, version)
         if topics is None:
-            topics = [(name, list(partitions)) for name, partitions in found.items()]
+            visible = access.filter(Operation.DESCRIBE, ResourceType.TOPIC, found)
+            topics = [(name, list(partitions)) for name, partitions in found.items() if name in visible]
         # As often as it was asked for: a topic, or a partition, may be named twice.
         answers = [
             self._topic(name, [(index, found[name][index]) for index in indexes], version) for name, indexes in topics
         ]
-        return {"group_id": asked.group_id, "topics": [*answers, *unknown], "error_code": ErrorCode.none}
+        return {"group_id": asked.group_id, "topics": [*answers, *refused], "error_code": ErrorCode.none}
 
     def _asked_topics(
-        self, asked: GroupQuery, version: int
+        self, asked: GroupQuery, version: int, access: Access
     ) -> tuple[list[tuple[str, Sequence[int]]] | None, list[OffsetFetchResponseTopics]]:
-        """What to look up by name, and the answers for ids that no topic has."""
+        """What to look up by name, and the answers for ids that no topic has and for topics the client may not see."""
         if asked.topics is None:
             return None, []
-        if version < _TOPIC_IDS_FROM:
-            return [(name, indexes) for name, _, indexes in asked.topics], []
         names = self.view.current.topic_names
+        by_id = version >= _TOPIC_IDS_FROM
         known: list[tuple[str, Sequence[int]]] = []
-        unknown: list[OffsetFetchResponseTopics] = []
-        for _, topic_id, indexes in asked.topics:
-            name = None if topic_id is None else names.get(topic_id)
-            if name is not None:
+        refused: list[OffsetFetchResponseTopics] = []
+        for given, topic_id, indexes in asked.topics:
+            name = given if not by_id else None if topic_id is None else names.get(topic_id)
+            if name is not None and access.may(Operation.DESCRIBE, ResourceType.TOPIC, name):
                 known.append((name, indexes))
                 continue
-            partitions = [_partition(p, ErrorCode.unknown_topic_id) for p in indexes]
-            unknown.append({"name": "", "topic_id": topic_id, "partitions": partitions})
-        return known, unknown
+            error = ErrorCode.unknown_topic_id if name is None else ErrorCode.topic_authorization_failed
+            partitions = [_partition(p, error) for p in indexes]
+            refused.append({"name": "" if by_id else given, "topic_id": topic_id, "partitions": partitions})
+        return known, refused
 
     def _topic(self, name: str, partitions: list[tuple[int, FetchedOffset]], version: int) -> OffsetFetchResponseTopics:
         info = self.view.current.topics.get(name)
@@ -126,15 +131,13 @@ class OffsetFetch(Handler):
             "partitions": [_fetched(index, offset, topic_id, version) for index, offset in partitions],
         }
 
-    def _failed(
-        self, asked: GroupQuery, topics: list[tuple[str, Sequence[int]]] | None, error: ErrorCode, version: int
-    ) -> OffsetFetchResponseGroup:
+    def _failed(self, asked: GroupQuery, error: ErrorCode, version: int) -> OffsetFetchResponseGroup:
         answers: list[OffsetFetchResponseTopics] = []
         if version < _TOP_LEVEL_ERROR_FROM:
             # No place at the top: every partition says it.
             answers = [
                 {"name": name, "topic_id": None, "partitions": [_partition(p, error) for p in partitions]}
-                for name, partitions in topics or ()
+                for name, _, partitions in asked.topics or ()
             ]
         return {"group_id": asked.group_id, "topics": answers, "error_code": error}
 

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from headrace.coordinators.group.coordinator import GroupCoordinator
 from headrace.coordinators.group.core.classic.messages import SyncReply, SyncRequest
+from headrace.handlers.dispatch.authorization import Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault
+from headrace.security.acl.model import Operation, ResourceType
 from headrace.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ class SyncGroup(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.SYNC_GROUP
     versions: ClassVar[range] = range(6)
+    needs: ClassVar[Needs] = Needs(group=Operation.READ)
 
     async def serve(self, request: SyncGroupRequest, context: RequestContext) -> SyncGroupResponse:
         if context.version >= _PROTOCOL_FROM and None in (request.protocol_type, request.protocol_name):
@@ -39,6 +42,7 @@ class SyncGroup(Handler):
                 "assignment": b"",
             }
         try:
+            context.access.require(Operation.READ, ResourceType.GROUP, request.group_id)
             reply = await self.groups.sync(
                 SyncRequest(
                     request.group_id,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+from headrace.handlers.dispatch.authorization import NOTHING, Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.kernel.dataclass import dataclass
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 class SaslAuthenticate(Handler):
     api_key: ClassVar[ApiKey] = ApiKey.SASL_AUTHENTICATE
     versions: ClassVar[range] = range(3)
+    needs: ClassVar[Needs] = NOTHING
 
     def serve(self, request: SaslAuthenticateRequest, context: RequestContext) -> SaslAuthenticateResponse:
         return {

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+from headrace.handlers.dispatch.authorization import NOTHING, Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.kernel.dataclass import dataclass
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 class SaslHandshake(Handler):
     api_key: ClassVar[ApiKey] = ApiKey.SASL_HANDSHAKE
     versions: ClassVar[range] = range(2)
+    needs: ClassVar[Needs] = NOTHING
 
     def serve(self, request: SaslHandshakeRequest, context: RequestContext) -> SaslHandshakeResponse:
         return {"error_code": int(ErrorCode.illegal_sasl_state), "mechanisms": []}

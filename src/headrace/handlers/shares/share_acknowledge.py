@@ -8,10 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from headrace.coordinators.share.consumption import PartitionAnswer
+from headrace.handlers.dispatch.authorization import Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
-from headrace.handlers.shares.share_answers import ShareRequests, acknowledgements_of
+from headrace.handlers.shares.share_answers import ShareRequests, acknowledgements_of, check_topic
 from headrace.kernel.dataclass import dataclass
+from headrace.security.acl.model import Operation
 from headrace.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ class ShareAcknowledge(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.SHARE_ACKNOWLEDGE
     versions: ClassVar[range] = range(1, 3)
+    needs: ClassVar[Needs] = Needs(group=Operation.READ, topic=Operation.READ)
 
     async def serve(self, request: ShareAcknowledgeRequest, context: RequestContext) -> ShareAcknowledgeResponse:
         answer = await self.requests.serve(
@@ -41,6 +44,7 @@ class ShareAcknowledge(Handler):
                 request.share_session_epoch,
                 acknowledgements_of(request.topics),
                 renews=request.is_renew_ack,
+                check_topic=check_topic(self.requests.view, context.access),
             ),
             _row,
         )

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeVar
 from headrace.cluster.core import features
 from headrace.cluster.core.image import ClusterImage
 from headrace.cluster.view import ClusterView
-from headrace.coordinators.share.consumption import Answers, PartitionAnswer, ShareConsumption
+from headrace.coordinators.share.consumption import Answers, CheckTopic, PartitionAnswer, ShareConsumption
 from headrace.coordinators.share.core.share_partition import Acknowledgement
+from headrace.handlers.dispatch.authorization import Access
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault, Refused
+from headrace.security.acl.model import Operation, ResourceType
 
 if TYPE_CHECKING:
     from headrace.wire.messages.share_fetch import LeaderIdAndEpoch, NodeEndpoint
@@ -82,6 +84,7 @@ class ShareRequests:
             features.require(self.view.current, features.SHARE_GROUPS)
             if not group_id or not member_id:
                 raise Refused(ErrorCode.invalid_request, "a request of a share session names its group and its member")
+            context.access.require(Operation.READ, ResourceType.GROUP, group_id)
             answers = await ask(group_id, member_id)
         except Fault as fault:
             return SessionAnswer(fault.code, fault.message, 0, {}, [])
@@ -93,6 +96,17 @@ class ShareRequests:
             topics.setdefault(partition[0], []).append(row(partition[1], answer, leader))
         lock_ms = self.consumption.lock_ms(group_id)
         return SessionAnswer(ErrorCode.none, None, lock_ms, topics, _node_endpoints(image, leaders, context))
+
+
+def check_topic(view: ClusterView, access: Access) -> CheckTopic:
+    """Raises TOPIC_AUTHORIZATION_FAILED for a topic that the client may not read."""
+
+    def check(topic_id: uuid.UUID) -> None:
+        name = view.current.topic_names.get(topic_id)
+        if name is not None:
+            access.require(Operation.READ, ResourceType.TOPIC, name)
+
+    return check
 
 
 def _current_leader(

@@ -9,12 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from headrace.coordinators.share import consumption
-from headrace.coordinators.share.consumption import PartitionAnswer
+from headrace.coordinators.share.consumption import CheckTopic, PartitionAnswer
+from headrace.handlers.dispatch.authorization import Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
-from headrace.handlers.shares.share_answers import ShareRequests, acknowledgements_of
+from headrace.handlers.shares.share_answers import ShareRequests, acknowledgements_of, check_topic
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Refused
+from headrace.security.acl.model import Operation
 from headrace.wire.apis import ApiKey
 from headrace.wire.codec import millis
 
@@ -36,6 +38,7 @@ class ShareFetch(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.SHARE_FETCH
     versions: ClassVar[range] = range(1, 3)
+    needs: ClassVar[Needs] = Needs(group=Operation.READ, topic=Operation.READ)
 
     async def serve(self, request: ShareFetchRequest, context: RequestContext) -> ShareFetchResponse:
         answer = await self.requests.serve(
@@ -43,7 +46,8 @@ class ShareFetch(Handler):
             request.group_id,
             request.member_id,
             lambda group_id, member_id: self.requests.consumption.fetch(
-                _asked(request, group_id, member_id), context.when_closed
+                _asked(request, group_id, member_id, check_topic(self.requests.view, context.access)),
+                context.when_closed,
             ),
             _row,
         )
@@ -56,7 +60,9 @@ class ShareFetch(Handler):
         }
 
 
-def _asked(request: ShareFetchRequest, group_id: str, member_id: str) -> consumption.ShareFetchRequest:
+def _asked(
+    request: ShareFetchRequest, group_id: str, member_id: str, check: CheckTopic
+) -> consumption.ShareFetchRequest:
     """Raises INVALID_REQUEST."""
     mode = request.share_acquire_mode
     if mode not in (_BATCH_OPTIMIZED, _RECORD_LIMIT):
@@ -75,6 +81,7 @@ def _asked(request: ShareFetchRequest, group_id: str, member_id: str) -> consump
         acknowledgements_of(request.topics),
         strict=mode == _RECORD_LIMIT,
         renews=request.is_renew_ack,
+        check_topic=check,
     )
 
 

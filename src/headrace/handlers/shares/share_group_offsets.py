@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from headrace.cluster.core import features
 from headrace.cluster.view import ClusterView
 from headrace.coordinators.share.administration import QueueOffset, ShareAdministration
+from headrace.handlers.dispatch.authorization import DENIED_TOPIC, Access, Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault
+from headrace.security.acl.model import Operation, ResourceType
 from headrace.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
         DescribeShareGroupOffsetsResponse,
         DescribeShareGroupOffsetsResponseGroup,
         DescribeShareGroupOffsetsResponsePartition,
+        DescribeShareGroupOffsetsResponseTopic,
     )
 
 
@@ -44,16 +48,25 @@ class DescribeShareGroupOffsets(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS
     versions: ClassVar[range] = range(2)
+    needs: ClassVar[Needs] = Needs(group=Operation.DESCRIBE, topic=Operation.DESCRIBE)
 
     async def serve(
         self, request: DescribeShareGroupOffsetsRequest, context: RequestContext
     ) -> DescribeShareGroupOffsetsResponse:
-        return {"groups": await asyncio.gather(*map(self._group, request.groups))}
+        return {"groups": await asyncio.gather(*(self._group(asked, context.access) for asked in request.groups))}
 
-    async def _group(self, asked: DescribeShareGroupOffsetsRequestGroup) -> DescribeShareGroupOffsetsResponseGroup:
+    async def _group(
+        self, asked: DescribeShareGroupOffsetsRequestGroup, access: Access
+    ) -> DescribeShareGroupOffsetsResponseGroup:
         topics = None if asked.topics is None else [(t.topic_name, t.partitions) for t in asked.topics]
+        denied: list[tuple[str, Sequence[int]]] = []
+        if topics is not None:
+            visible = {t for t, _ in topics if access.may(Operation.DESCRIBE, ResourceType.TOPIC, t)}
+            denied = [(topic, partitions) for topic, partitions in topics if topic not in visible]
+            topics = [(topic, partitions) for topic, partitions in topics if topic in visible]
         try:
             features.require(self.view.current, features.SHARE_GROUPS)
+            access.require(Operation.DESCRIBE, ResourceType.GROUP, asked.group_id)
             found = await self.shares.describe(asked.group_id, topics)
         except Fault as fault:
             return {
@@ -63,16 +76,23 @@ class DescribeShareGroupOffsets(Handler):
                 "error_message": fault.message,
             }
         known = self.view.current.topics
+        shown = access.filter(Operation.DESCRIBE, ResourceType.TOPIC, found)
+        rows: list[DescribeShareGroupOffsetsResponseTopic] = [
+            {
+                "topic_name": name,
+                "topic_id": known[name].id if name in known else None,
+                "partitions": [_offset(each) for each in offsets],
+            }
+            for name, offsets in found.items()
+            if name in shown
+        ]
+        code, words = DENIED_TOPIC
+        for name, indexes in denied:
+            hidden = [_offset(QueueOffset(index, error=code, message=words)) for index in indexes]
+            rows.append({"topic_name": name, "topic_id": None, "partitions": hidden})
         return {
             "group_id": asked.group_id,
-            "topics": [
-                {
-                    "topic_name": name,
-                    "topic_id": known[name].id if name in known else None,
-                    "partitions": [_offset(each) for each in offsets],
-                }
-                for name, offsets in found.items()
-            ],
+            "topics": rows,
             "error_code": ErrorCode.none,
             "error_message": None,
         }
@@ -98,21 +118,26 @@ class AlterShareGroupOffsets(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.ALTER_SHARE_GROUP_OFFSETS
     versions: ClassVar[range] = range(1)
+    needs: ClassVar[Needs] = Needs(group=Operation.READ, topic=Operation.READ)
 
     async def serve(
         self, request: AlterShareGroupOffsetsRequest, context: RequestContext
     ) -> AlterShareGroupOffsetsResponse:
         features.require(self.view.current, features.SHARE_GROUPS)
+        access = context.access
+        access.require(Operation.READ, ResourceType.GROUP, request.group_id)
         asked = {t.topic_name: {p.partition_index: p.start_offset for p in t.partitions} for t in request.topics}
-        errors = await self.shares.alter(request.group_id, asked)
-        known = self.view.current.topics
+        denied = {topic for topic in asked if not access.may(Operation.READ, ResourceType.TOPIC, topic)}
+        errors = dict(await self.shares.alter(request.group_id, {t: p for t, p in asked.items() if t not in denied}))
+        errors |= {topic: dict.fromkeys(asked[topic], DENIED_TOPIC[0]) for topic in denied}
+        known = self.view.current.topics.keys() - denied
         return {
             "error_code": ErrorCode.none,
             "error_message": None,
             "responses": [
                 {
                     "topic_name": name,
-                    "topic_id": known[name].id if name in known else None,
+                    "topic_id": self.view.current.topics[name].id if name in known else None,
                     "partitions": [
                         {"partition_index": index, "error_code": error, "error_message": None}
                         for index, error in partitions.items()
@@ -132,12 +157,19 @@ class DeleteShareGroupOffsets(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.DELETE_SHARE_GROUP_OFFSETS
     versions: ClassVar[range] = range(1)
+    needs: ClassVar[Needs] = Needs(group=Operation.DELETE, topic=Operation.READ)
 
     async def serve(
         self, request: DeleteShareGroupOffsetsRequest, context: RequestContext
     ) -> DeleteShareGroupOffsetsResponse:
         features.require(self.view.current, features.SHARE_GROUPS)
-        errors = await self.shares.delete(request.group_id, [t.topic_name for t in request.topics])
+        access = context.access
+        access.require(Operation.DELETE, ResourceType.GROUP, request.group_id)
+        asked = [t.topic_name for t in request.topics]
+        denied = {topic for topic in asked if not access.may(Operation.READ, ResourceType.TOPIC, topic)}
+        errors = dict(await self.shares.delete(request.group_id, [topic for topic in asked if topic not in denied]))
+        errors |= dict.fromkeys(denied, DENIED_TOPIC[0])
+        hidden = (_NO_QUEUE, DENIED_TOPIC[0])
         known = self.view.current.topics
         return {
             "error_code": ErrorCode.none,
@@ -145,7 +177,7 @@ class DeleteShareGroupOffsets(Handler):
             "responses": [
                 {
                     "topic_name": name,
-                    "topic_id": known[name].id if name in known and error is not _NO_QUEUE else None,
+                    "topic_id": known[name].id if name in known and error not in hidden else None,
                     "error_code": error,
                     "error_message": f"the group has no queues of topic {name}" if error is _NO_QUEUE else None,
                 }

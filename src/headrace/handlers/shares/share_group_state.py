@@ -12,10 +12,12 @@ from headrace.coordinators.codec.share_state import ShareKey, StateBatch
 from headrace.coordinators.share.core.runs import RecordState
 from headrace.coordinators.share.core.share_state import NOT_STARTED
 from headrace.coordinators.share.state_coordinator import ShareStateCoordinator
+from headrace.handlers.dispatch.authorization import Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault, Refused, UnknownPartition
+from headrace.security.acl.model import Operation
 from headrace.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -114,6 +116,7 @@ class InitializeShareGroupState(_OfBrokers):
 
     api_key: ClassVar[ApiKey] = ApiKey.INITIALIZE_SHARE_GROUP_STATE
     versions: ClassVar[range] = range(1)
+    needs: ClassVar[Needs] = Needs(request=Operation.CLUSTER_ACTION)
 
     async def serve(
         self, request: InitializeShareGroupStateRequest, context: RequestContext
@@ -131,6 +134,7 @@ class ReadShareGroupState(_OfBrokers):
 
     api_key: ClassVar[ApiKey] = ApiKey.READ_SHARE_GROUP_STATE
     versions: ClassVar[range] = range(1)
+    needs: ClassVar[Needs] = Needs(request=Operation.CLUSTER_ACTION)
     nothing: ClassVar[Row] = {"state_epoch": 0, "start_offset": 0, "state_batches": []}
 
     async def serve(self, request: ReadShareGroupStateRequest, context: RequestContext) -> ReadShareGroupStateResponse:
@@ -160,6 +164,7 @@ class WriteShareGroupState(_OfBrokers):
 
     api_key: ClassVar[ApiKey] = ApiKey.WRITE_SHARE_GROUP_STATE
     versions: ClassVar[range] = range(2)
+    needs: ClassVar[Needs] = Needs(request=Operation.CLUSTER_ACTION)
 
     async def serve(
         self, request: WriteShareGroupStateRequest, context: RequestContext
@@ -184,6 +189,7 @@ class DeleteShareGroupState(_OfBrokers):
 
     api_key: ClassVar[ApiKey] = ApiKey.DELETE_SHARE_GROUP_STATE
     versions: ClassVar[range] = range(1)
+    needs: ClassVar[Needs] = Needs(request=Operation.CLUSTER_ACTION)
 
     async def serve(
         self, request: DeleteShareGroupStateRequest, context: RequestContext
@@ -201,6 +207,7 @@ class ReadShareGroupStateSummary(_OfBrokers):
 
     api_key: ClassVar[ApiKey] = ApiKey.READ_SHARE_GROUP_STATE_SUMMARY
     versions: ClassVar[range] = range(2)
+    needs: ClassVar[Needs] = Needs(request=Operation.CLUSTER_ACTION)
     nothing: ClassVar[Row] = {
         "state_epoch": 0,
         "leader_epoch": 0,

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, ClassVar
 from headrace.controller.gateway import ControllerGateway
 from headrace.controller.results import TopicResult
 from headrace.controller.topic_operations import Growth
+from headrace.handlers.dispatch.authorization import DENIED_TOPIC, Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.handlers.dispatch.metering import EXCEEDED, Metering
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
+from headrace.security.acl.model import Operation, ResourceType
 from headrace.wire.apis import ApiKey
 from headrace.wire.codec import millis
 
@@ -34,6 +36,7 @@ class CreatePartitions(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.CREATE_PARTITIONS
     versions: ClassVar[range] = range(4)
+    needs: ClassVar[Needs] = Needs(topic=Operation.ALTER)
 
     async def serve(self, request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
         timeout = millis(request.timeout) / 1000
@@ -66,11 +69,15 @@ class CreatePartitions(Handler):
             )
             for topic in request.topics
         ]
+        may = context.access.may
+        denied = {growth.name for growth in growths if not may(Operation.ALTER, ResourceType.TOPIC, growth.name)}
+        allowed = [growth for growth in growths if growth.name not in denied]
         admitted, refused, wait_ms = self.metering.admit_mutations(
-            context, ((growth, self._added(growth)) for growth in growths), strict=context.version >= 3
+            context, ((growth, self._added(growth)) for growth in allowed), strict=context.version >= 3
         )
         results = await self.gateway.controller.create_partitions(admitted, validate_only=request.validate_only)
         results += [TopicResult(growth.name, *EXCEEDED) for growth in refused]
+        results += [TopicResult(name, *DENIED_TOPIC) for name in denied]
         return {
             "throttle_time": wait_ms,
             "results": [

@@ -16,11 +16,13 @@ from headrace.config import BrokerConfig, describe_topic
 from headrace.controller.core.topics import NewTopic
 from headrace.controller.gateway import ControllerGateway
 from headrace.controller.results import TopicResult
+from headrace.handlers.dispatch.authorization import DENIED_TOPIC, Access, Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.handlers.dispatch.metering import EXCEEDED, Metering
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
+from headrace.security.acl.model import Operation, ResourceType
 from headrace.wire.apis import ApiKey
 from headrace.wire.codec import millis
 
@@ -36,6 +38,7 @@ class CreateTopics(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.CREATE_TOPICS
     versions: ClassVar[range] = range(2, 8)
+    needs: ClassVar[Needs] = Needs(cluster=Operation.CREATE, topic=(Operation.CREATE, Operation.DESCRIBE_CONFIGS))
 
     async def serve(self, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
         timeout = millis(request.timeout) / 1000
@@ -60,7 +63,7 @@ class CreateTopics(Handler):
     ) -> CreateTopicsResponse:
         names = dict.fromkeys(str(topic.name) for topic in request.topics)
         results = [TopicResult(name, ErrorCode(error_code), message) for name in names]
-        return {"throttle_time": 0, "topics": [self._row(result) for result in results]}
+        return {"throttle_time": 0, "topics": [self._row(result, context.access) for result in results]}
 
     async def _create(self, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
         asked = [
@@ -74,16 +77,21 @@ class CreateTopics(Handler):
             )
             for topic in request.topics
         ]
-        sizes = [(new, len(new.assignments) or new.partitions) for new in asked]
+        access = context.access
+        denied: set[str] = set()
+        if not access.may_cluster(Operation.CREATE):
+            denied = {new.name for new in asked if not access.may(Operation.CREATE, ResourceType.TOPIC, new.name)}
+        sizes = [(new, len(new.assignments) or new.partitions) for new in asked if new.name not in denied]
         default = self.config().num_partitions
         admitted, refused, wait_ms = self.metering.admit_mutations(
             context, ((new, default if size < 1 else size) for new, size in sizes), strict=context.version >= 6
         )
         results = await self.gateway.controller.create_topics(admitted, validate_only=request.validate_only)
         results += [TopicResult(new.name, *EXCEEDED) for new in refused]
-        return {"throttle_time": wait_ms, "topics": [self._row(result) for result in results]}
+        results += [TopicResult(name, *DENIED_TOPIC) for name in denied]
+        return {"throttle_time": wait_ms, "topics": [self._row(result, access) for result in results]}
 
-    def _row(self, result: TopicResult) -> CreatableTopicResult:
+    def _row(self, result: TopicResult, access: Access) -> CreatableTopicResult:
         created = result.topic
         if created is None:
             return {
@@ -91,6 +99,17 @@ class CreateTopics(Handler):
                 "topic_id": None,
                 "error_code": int(result.error),
                 "error_message": result.message,
+                "num_partitions": -1,
+                "replication_factor": -1,
+                "configs": [],
+            }
+        if not access.may(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, created.name):
+            return {
+                "name": created.name,
+                "topic_id": created.id,
+                "error_code": 0,
+                "error_message": None,
+                "topic_config_error_code": int(ErrorCode.topic_authorization_failed),
                 "num_partitions": -1,
                 "replication_factor": -1,
                 "configs": [],

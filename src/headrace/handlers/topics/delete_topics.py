@@ -11,11 +11,13 @@ from uuid import UUID
 
 from headrace.controller.gateway import ControllerGateway
 from headrace.controller.results import TopicResult
+from headrace.handlers.dispatch.authorization import DENIED_TOPIC, Access, Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.handlers.dispatch.metering import EXCEEDED, Metering
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
+from headrace.security.acl.model import Operation, ResourceType
 from headrace.wire.apis import ApiKey
 from headrace.wire.codec import millis
 
@@ -30,6 +32,7 @@ class DeleteTopics(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.DELETE_TOPICS
     versions: ClassVar[range] = range(1, 7)
+    needs: ClassVar[Needs] = Needs(cluster=Operation.DELETE, topic=(Operation.DESCRIBE, Operation.DELETE))
 
     async def serve(self, request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
         timeout = millis(request.timeout) / 1000
@@ -63,12 +66,38 @@ class DeleteTopics(Handler):
                     else "Neither topic name nor id were specified."
                 )
                 return self.refuse(request, context, int(ErrorCode.invalid_request), why)
+        allowed, denied = self._authorized(asked, context.access)
         admitted, refused, wait_ms = self.metering.admit_mutations(
-            context, ((one, self._partitions(*one)) for one in asked), strict=context.version >= 5
+            context, ((one, self._partitions(*one)) for one in allowed), strict=context.version >= 5
         )
         results = await self.gateway.controller.delete_topics(admitted)
         results += [TopicResult(name, *EXCEEDED, topic_id) for name, topic_id in refused]
+        results += denied
         return {"throttle_time": wait_ms, "responses": [_row(result, context.version) for result in results]}
+
+    def _authorized(
+        self, asked: list[tuple[str | None, UUID | None]], access: Access
+    ) -> tuple[list[tuple[str | None, UUID | None]], list[TopicResult]]:
+        """(topics that may be deleted or are unknown, answers for the others)."""
+        if access.may_cluster(Operation.DELETE):
+            return asked, []
+        names = self.gateway.view.current.topic_names
+        allowed: list[tuple[str | None, UUID | None]] = []
+        denied: list[TopicResult] = []
+        for name, topic_id in asked:
+            known = names.get(topic_id) if topic_id is not None else name
+            if known is None:
+                allowed.append((name, topic_id))
+            elif not access.may(Operation.DESCRIBE, ResourceType.TOPIC, known):
+                # A client that may not see the topic and gives its id does not learn its name.
+                denied.append(TopicResult(name, *DENIED_TOPIC, topic_id))
+            elif known in self.gateway.view.current.topics and not access.may(
+                Operation.DELETE, ResourceType.TOPIC, known
+            ):
+                denied.append(TopicResult(known, *DENIED_TOPIC, topic_id))
+            else:
+                allowed.append((name, topic_id))
+        return allowed, denied
 
     def _partitions(self, name: str | None, topic_id: UUID | None) -> int:
         image = self.gateway.view.current

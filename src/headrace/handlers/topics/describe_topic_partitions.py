@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, ClassVar
 from uuid import UUID
 
 from headrace.cluster.view import ClusterView
+from headrace.handlers.dispatch.authorization import NOT_ASKED, Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
-from headrace.handlers.security.authorized_operations import NOT_ASKED, TOPIC_OPERATIONS
 from headrace.handlers.topics.partition_states import partition_state
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.kernel.ids import INTERNAL_TOPICS, topic_name_problem
+from headrace.security.acl.model import Operation, ResourceType
 from headrace.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -31,13 +32,16 @@ class DescribeTopicPartitions(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_TOPIC_PARTITIONS
     versions: ClassVar[range] = range(1)
+    needs: ClassVar[Needs] = Needs(topic=Operation.DESCRIBE)
 
     def serve(
         self, request: DescribeTopicPartitionsRequest, context: RequestContext
     ) -> DescribeTopicPartitionsResponse:
-        image = self.view.current
+        image, access = self.view.current, context.access
         cursor = request.cursor
-        names = sorted({topic.name for topic in request.topics} if request.topics else image.topics)
+        asked = {topic.name for topic in request.topics}
+        visible = access.filter(Operation.DESCRIBE, ResourceType.TOPIC, asked or image.topics)
+        names = sorted(asked or visible)
         first_partition = 0
         if cursor is not None:
             if cursor.partition_index < 0:
@@ -55,10 +59,14 @@ class DescribeTopicPartitions(Handler):
         topics: list[DescribeTopicPartitionsResponseTopic] = []
         for name in names:
             info = image.topics.get(name)
+            if name not in visible:
+                topics.append(_topic(name, None, int(ErrorCode.topic_authorization_failed), False, [], NOT_ASKED))
+                continue
+            operations = access.operations(ResourceType.TOPIC, name)
             if info is None:
                 problem = topic_name_problem(name)
                 code = ErrorCode.unknown_topic_or_partition if problem is None else ErrorCode.invalid_topic_exception
-                topics.append(_topic(name, None, int(code), name in INTERNAL_TOPICS, []))
+                topics.append(_topic(name, None, int(code), name in INTERNAL_TOPICS, [], operations))
                 continue
             if left <= 0:
                 return {"topics": topics, "next_cursor": {"topic_name": name, "partition_index": 0}}
@@ -68,7 +76,7 @@ class DescribeTopicPartitions(Handler):
             ]
             for state in states:
                 state["error_code"] = 0
-            topics.append(_topic(name, info.id, 0, info.is_internal, states))
+            topics.append(_topic(name, info.id, 0, info.is_internal, states, operations))
             left -= len(shown)
             stopped_at = first_partition + len(shown)
             if stopped_at < len(info.partitions):
@@ -89,7 +97,7 @@ def _topic(
     error_code: int,
     is_internal: bool,
     partitions: list[DescribeTopicPartitionsResponsePartition],
-    operations: int = TOPIC_OPERATIONS,
+    operations: int,
 ) -> DescribeTopicPartitionsResponseTopic:
     return {
         "error_code": error_code,

@@ -17,14 +17,15 @@ from uuid import UUID
 
 from headrace.cluster.core.image import ClusterImage, TopicInfo
 from headrace.cluster.view import ClusterView
+from headrace.handlers.dispatch.authorization import NOT_ASKED, UNRESTRICTED, Access, Needs, cluster_operations
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
-from headrace.handlers.security.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from headrace.handlers.topics.partition_states import partition_state
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
 from headrace.kernel.ids import INTERNAL_TOPICS, topic_name_problem
 from headrace.net.replies import Parts
+from headrace.security.acl.model import Operation, ResourceType
 from headrace.wire.apis import ApiKey
 from headrace.wire.codec import encode_response
 
@@ -77,12 +78,13 @@ class Metadata(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.METADATA
     versions: ClassVar[range] = range(14)
+    needs: ClassVar[Needs] = Needs(topic=(Operation.DESCRIBE, Operation.CREATE), cluster=Operation.CREATE)
 
     def serve(self, request: MetadataRequest, context: RequestContext) -> MetadataResponse | Parts:
-        version, image = context.version, self.view.current
+        version, image, access = context.version, self.view.current, context.access
         topics = request.topics
         if topics is None or (version == 0 and not topics):
-            return self._known(image, None, request, context)
+            return self._known(image, _visible(image, access), request, context)
         problem = _misuse_of_ids(topics, version)
         if problem is not None:
             return self.refuse(request, context, int(ErrorCode.invalid_request), problem)
@@ -93,13 +95,17 @@ class Metadata(Handler):
                 image, [self._by_id(image, topic, request, context) for topic in by_id], request, context
             )
         names = tuple(dict.fromkeys(str(topic.name) for topic in topics))
-        missing = [name for name in names if name not in image.topics]
-        if not missing:
+        denied = {name for name in names if not access.may(Operation.DESCRIBE, ResourceType.TOPIC, name)}
+        missing = [name for name in names if name not in image.topics and name not in denied]
+        if not missing and not denied:
             return self._known(image, names, request, context)
         allowed = version < _AUTO_CREATE_CHOICE_FROM or request.allow_auto_topic_creation
-        if allowed and self.auto_creation.is_enabled():
-            self.auto_creation.begin(name for name in missing if topic_name_problem(name) is None)
-        return self._by_name(image, names, request, context)
+        if missing and allowed and self.auto_creation.is_enabled():
+            if not access.may_cluster(Operation.CREATE):
+                denied |= {name for name in missing if not access.may(Operation.CREATE, ResourceType.TOPIC, name)}
+            creatable = (name for name in missing if name not in denied and topic_name_problem(name) is None)
+            self.auto_creation.begin(creatable)
+        return self._by_name(image, names, denied, request, context)
 
     def refuse(
         self, request: MetadataRequest, context: RequestContext, error_code: int, message: str
@@ -116,12 +122,21 @@ class Metadata(Handler):
         }
 
     def _by_name(
-        self, image: ClusterImage, names: tuple[str, ...], request: MetadataRequest, context: RequestContext
+        self,
+        image: ClusterImage,
+        names: tuple[str, ...],
+        denied: set[str],
+        request: MetadataRequest,
+        context: RequestContext,
     ) -> MetadataResponse:
-        # Who may do what with a topic does not depend on its being there.
-        operations = TOPIC_OPERATIONS if _asked_operations(request)[0] else NOT_ASKED
         topics: list[MetadataResponseTopic] = []
         for name in names:
+            if name in denied:
+                # The same whether the topic exists or not.
+                topics.append(_hidden_topic(name, None))
+                continue
+            # What a client may do with a topic does not depend on its being there.
+            operations = _topic_operations(name, request, context)
             info = image.topics.get(name)
             if info is not None:
                 topics.append(self._topic(image, info, request, context))
@@ -137,20 +152,25 @@ class Metadata(Handler):
         info = None if topic.topic_id is None else image.topic_by_id(topic.topic_id)
         if info is None:
             return _missing_topic(int(ErrorCode.unknown_topic_id), None, topic.topic_id)
+        if not context.access.may(Operation.DESCRIBE, ResourceType.TOPIC, info.name):
+            return _hidden_topic(None, topic.topic_id)
         return self._topic(image, info, request, context)
 
     def _known(
         self, image: ClusterImage, names: tuple[str, ...] | None, request: MetadataRequest, context: RequestContext
     ) -> Parts:
-        version = context.version
-        key = (version, context.listener, names, *_asked_operations(request))
+        """An answer of which every topic exists and may be seen; `names` is None for all topics of the cluster."""
+        version, asks_operations = context.version, _asked_operations(request)
+        key = (version, context.listener, names, *asks_operations)
 
         def encode() -> bytearray:
             infos = image.topics.values() if names is None else [image.topics[name] for name in names]
             topics = [self._topic(image, info, request, context) for info in infos]
             return encode_response(self.api_key, version, 0, self._answer(image, topics, request, context))
 
-        frame = bytearray(self.answers.get(image, key, encode))
+        # The operations are those of this client, so such an answer is not kept for others.
+        is_own = any(asks_operations) and context.access is not UNRESTRICTED
+        frame = encode() if is_own else bytearray(self.answers.get(image, key, encode))
         struct.pack_into(">i", frame, 4, context.header.correlation_id)
         return [frame]
 
@@ -164,7 +184,7 @@ class Metadata(Handler):
             "topic_id": info.id,
             "is_internal": info.is_internal,
             "partitions": [partition_state(image, index, one, listener) for index, one in enumerate(info.partitions)],
-            "topic_authorized_operations": TOPIC_OPERATIONS if _asked_operations(request)[0] else NOT_ASKED,
+            "topic_authorized_operations": _topic_operations(info.name, request, context),
         }
 
     def _answer(
@@ -186,13 +206,37 @@ class Metadata(Handler):
             "cluster_id": image.cluster_id,
             "controller_id": image.controller_id,
             "topics": topics,
-            "cluster_authorized_operations": CLUSTER_OPERATIONS if _asked_operations(request)[1] else NOT_ASKED,
+            "cluster_authorized_operations": _cluster_operations(request, context.access),
             "error_code": 0,
         }
 
 
 def _asked_operations(request: MetadataRequest) -> tuple[bool, bool]:
     return request.include_topic_authorized_operations, request.include_cluster_authorized_operations
+
+
+def _visible(image: ClusterImage, access: Access) -> tuple[str, ...] | None:
+    """The topics of the cluster that the client may see; None for all."""
+    if access is UNRESTRICTED:
+        return None
+    visible = access.filter(Operation.DESCRIBE, ResourceType.TOPIC, image.topics)
+    return None if len(visible) == len(image.topics) else tuple(name for name in image.topics if name in visible)
+
+
+def _topic_operations(name: str, request: MetadataRequest, context: RequestContext) -> int:
+    if not request.include_topic_authorized_operations:
+        return NOT_ASKED
+    return context.access.operations(ResourceType.TOPIC, name)
+
+
+def _cluster_operations(request: MetadataRequest, access: Access) -> int:
+    return cluster_operations(access) if request.include_cluster_authorized_operations else NOT_ASKED
+
+
+def _hidden_topic(name: str | None, topic_id: UUID | None) -> MetadataResponseTopic:
+    hidden = _missing_topic(int(ErrorCode.topic_authorization_failed), name, topic_id)
+    hidden["is_internal"] = False
+    return hidden
 
 
 def _missing_topic(

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, ClassVar
 
 from headrace.cluster.view import ClusterView
 from headrace.coordinators.txn.coordinator import TransactionCoordinator
+from headrace.handlers.dispatch.authorization import Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.handlers.transactions.fencing import as_old_clients_know_it
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
-from headrace.kernel.ids import TopicPartition
+from headrace.kernel.ids import INTERNAL_TOPICS, TopicPartition
+from headrace.security.acl.model import Operation, ResourceType
 from headrace.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -44,18 +46,29 @@ class AddPartitionsToTxn(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.ADD_PARTITIONS_TO_TXN
     versions: ClassVar[range] = range(6)
+    needs: ClassVar[Needs] = Needs(
+        transactional_id=Operation.WRITE, topic=Operation.WRITE, cluster=Operation.CLUSTER_ACTION
+    )
 
     async def serve(self, request: AddPartitionsToTxnRequest, context: RequestContext) -> AddPartitionsToTxnResponse:
+        access = context.access
         if context.version < _BATCHED_FROM_VERSION:
+            access.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.v3_and_below_transactional_id)
             outcomes = await self._one(
                 request.v3_and_below_transactional_id,
                 request.v3_and_below_producer_id,
                 request.v3_and_below_producer_epoch,
                 _partitions_of(request.v3_and_below_topics),
+                denied={
+                    str(topic.name)
+                    for topic in request.v3_and_below_topics
+                    if topic.name in INTERNAL_TOPICS or not access.may(Operation.WRITE, ResourceType.TOPIC, topic.name)
+                },
                 verify_only=False,
                 client_version=0,
             )
             return {"results_by_topic_v3_and_below": _by_topic(outcomes, context.version)}
+        access.require_cluster(Operation.CLUSTER_ACTION)
         results: list[AddPartitionsToTxnResult] = []
         for wanted in request.transactions:
             outcomes = await self._one(
@@ -63,6 +76,7 @@ class AddPartitionsToTxn(Handler):
                 wanted.producer_id,
                 wanted.producer_epoch,
                 _partitions_of(wanted.topics),
+                denied=set(),  # the broker that asks has authorized its client
                 verify_only=wanted.verify_only,
                 client_version=_IMPLICIT_VERSION,
             )
@@ -90,17 +104,19 @@ class AddPartitionsToTxn(Handler):
         producer_epoch: int,
         partitions: list[TopicPartition],
         *,
+        denied: set[str],
         verify_only: bool,
         client_version: int,
     ) -> Outcomes:
         image = self.view.current
-        unknown = {p for p in partitions if image.partition(p.topic, p.partition) is None}
-        if unknown:
+        refused = {
+            p: ErrorCode.topic_authorization_failed if p.topic in denied else ErrorCode.unknown_topic_or_partition
+            for p in partitions
+            if p.topic in denied or image.partition(p.topic, p.partition) is None
+        }
+        if refused:
             # One bad partition fails the whole transaction's request; the others say that they were not tried.
-            return {
-                p: ErrorCode.unknown_topic_or_partition if p in unknown else ErrorCode.operation_not_attempted
-                for p in partitions
-            }
+            return {p: refused.get(p, ErrorCode.operation_not_attempted) for p in partitions}
         if verify_only:
             return await self.transactions.verify_partitions(transactional_id, producer_id, producer_epoch, partitions)
         error = await self.transactions.add_partitions(

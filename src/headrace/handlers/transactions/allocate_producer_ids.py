@@ -7,9 +7,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from headrace.controller.controller import Controller
+from headrace.handlers.dispatch.authorization import Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.kernel.dataclass import dataclass
+from headrace.security.acl.model import Operation
 from headrace.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ class AllocateProducerIds(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.ALLOCATE_PRODUCER_IDS
     versions: ClassVar[range] = range(1)
+    needs: ClassVar[Needs] = Needs(request=Operation.CLUSTER_ACTION)
     is_advertised: ClassVar[bool] = False
 
     async def serve(self, request: AllocateProducerIdsRequest, context: RequestContext) -> AllocateProducerIdsResponse:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+from headrace.handlers.dispatch.authorization import Access, Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 from headrace.kernel.ids import topic_name_problem
 from headrace.replication.partitions import Partitions
+from headrace.security.acl.model import Operation, ResourceType
 from headrace.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -27,20 +29,25 @@ class DescribeProducers(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_PRODUCERS
     versions: ClassVar[range] = range(1)
+    needs: ClassVar[Needs] = Needs(topic=Operation.READ)
 
     def serve(self, request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
         return {
             "topics": [
-                {"name": topic.name, "partitions": [self._answer(topic.name, one) for one in topic.partition_indexes]}
+                {
+                    "name": topic.name,
+                    "partitions": [self._answer(topic.name, one, context.access) for one in topic.partition_indexes],
+                }
                 for topic in request.topics
             ]
         }
 
-    def _answer(self, topic: str, index: int) -> PartitionResponse:
+    def _answer(self, topic: str, index: int, access: Access) -> PartitionResponse:
         try:
             problem = topic_name_problem(topic)
             if problem is not None:
                 raise Refused(ErrorCode.invalid_topic_exception, problem)
+            access.require(Operation.READ, ResourceType.TOPIC, topic)
             log = self.partitions.held(topic, index).log  # of any replica: tools ask the one they are told to
         except Fault as fault:
             return {

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 from headrace.coordinators.txn.coordinator import TransactionCoordinator
 from headrace.coordinators.txn.core.transaction import Transaction
+from headrace.handlers.dispatch.authorization import Access, Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import Fault
+from headrace.security.acl.model import Operation, ResourceType
 from headrace.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -26,15 +28,19 @@ class DescribeTransactions(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_TRANSACTIONS
     versions: ClassVar[range] = range(1)
+    needs: ClassVar[Needs] = Needs(transactional_id=Operation.DESCRIBE, topic=Operation.DESCRIBE)
 
     async def serve(
         self, request: DescribeTransactionsRequest, context: RequestContext
     ) -> DescribeTransactionsResponse:
-        return {"transaction_states": [await self._described(str(i)) for i in request.transactional_ids]}
+        return {
+            "transaction_states": [await self._described(str(i), context.access) for i in request.transactional_ids]
+        }
 
-    async def _described(self, transactional_id: str) -> TransactionState:
+    async def _described(self, transactional_id: str, access: Access) -> TransactionState:
         try:
-            return _state_of(await self.transactions.describe(transactional_id))
+            access.require(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
+            return _state_of(await self.transactions.describe(transactional_id), access)
         except Fault as fault:
             return {
                 "error_code": int(fault.code),
@@ -48,10 +54,12 @@ class DescribeTransactions(Handler):
             }
 
 
-def _state_of(found: Transaction) -> TransactionState:
+def _state_of(found: Transaction, access: Access) -> TransactionState:
+    visible = access.filter(Operation.DESCRIBE, ResourceType.TOPIC, {topic for topic, _ in found.partitions})
     topics: dict[str, list[int]] = {}
     for topic, index in sorted(found.partitions):
-        topics.setdefault(topic, []).append(index)
+        if topic in visible:
+            topics.setdefault(topic, []).append(index)
     return {
         "error_code": 0,
         "transactional_id": found.transactional_id,

@@ -9,10 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from headrace.coordinators.txn.coordinator import TransactionCoordinator
+from headrace.handlers.dispatch.authorization import Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.handlers.transactions.fencing import as_old_clients_know_it
 from headrace.kernel.dataclass import dataclass
+from headrace.security.acl.model import Operation, ResourceType
 from headrace.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -29,8 +31,10 @@ class EndTxn(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.END_TXN
     versions: ClassVar[range] = range(6)
+    needs: ClassVar[Needs] = Needs(transactional_id=Operation.WRITE)
 
     async def serve(self, request: EndTxnRequest, context: RequestContext) -> EndTxnResponse:
+        context.access.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
         answer = await self.transactions.end_transaction(
             request.transactional_id,
             request.producer_id,

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 from headrace.coordinators.txn.coordinator import TransactionCoordinator
 from headrace.coordinators.txn.core.transaction import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Answer
+from headrace.handlers.dispatch.authorization import Access, Needs, denied
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.handlers.transactions.fencing import as_old_clients_know_it
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
+from headrace.security.acl.model import Operation, ResourceType
 from headrace.wire.apis import ApiKey
 from headrace.wire.codec import millis
 
@@ -32,8 +34,12 @@ class InitProducerId(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.INIT_PRODUCER_ID
     versions: ClassVar[range] = range(6)
+    needs: ClassVar[Needs] = Needs(
+        transactional_id=Operation.WRITE, cluster=Operation.IDEMPOTENT_WRITE, topic=Operation.WRITE
+    )
 
     async def serve(self, request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse:
+        self._authorize(request.transactional_id, context.access)
         producer_id = request.producer_id
         epoch = request.producer_epoch
         if (producer_id == NO_PRODUCER_ID) != (epoch == NO_PRODUCER_EPOCH):
@@ -48,3 +54,12 @@ class InitProducerId(Handler):
             "producer_id": answer.producer_id,
             "producer_epoch": answer.producer_epoch,
         }
+
+    def _authorize(self, transactional_id: str | None, access: Access) -> None:
+        """Raises Refused. A producer that may write to any topic at all may have an id without a transactional id."""
+        if transactional_id is not None:
+            access.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
+        elif not (
+            access.may_cluster(Operation.IDEMPOTENT_WRITE) or access.may_any(Operation.WRITE, ResourceType.TOPIC)
+        ):
+            raise denied(ResourceType.CLUSTER)

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, ClassVar
 from headrace.coordinators.group.core.consumer.regex import BadRegex, Regex
 from headrace.coordinators.txn.coordinator import TransactionCoordinator
 from headrace.coordinators.txn.core.queries import ListFilter
+from headrace.handlers.dispatch.authorization import Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Refused
+from headrace.security.acl.model import Operation, ResourceType
 from headrace.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ class ListTransactions(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.LIST_TRANSACTIONS
     versions: ClassVar[range] = range(3)
+    needs: ClassVar[Needs] = Needs(transactional_id=Operation.DESCRIBE)
 
     async def serve(self, request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
         wanted = ListFilter(
@@ -35,6 +38,8 @@ class ListTransactions(Handler):
             _compiled(request.transactional_id_pattern),
         )
         found = await self.transactions.transactions(wanted)
+        ids = (transaction.transactional_id for transaction in found)
+        visible = context.access.filter(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, ids)
         return {
             "error_code": 0,
             "unknown_state_filters": wanted.unknown_states,
@@ -45,6 +50,7 @@ class ListTransactions(Handler):
                     "transaction_state": t.state.label,
                 }
                 for t in found
+                if t.transactional_id in visible
             ],
         }
 

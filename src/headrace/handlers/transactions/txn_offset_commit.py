@@ -15,11 +15,13 @@ from headrace.coordinators.group.core.offsets.committed import TopicCommit
 from headrace.coordinators.group.core.offsets.requests import CommitRequest
 from headrace.coordinators.runtime.runtime import settled
 from headrace.coordinators.txn.verification import TransactionVerification
+from headrace.handlers.dispatch.authorization import Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.kernel.ids import GROUP_METADATA_TOPIC, TopicPartition
+from headrace.security.acl.model import Operation, ResourceType
 from headrace.wire.apis import ApiKey
 from headrace.wire.offset_commit import PartitionCommit
 
@@ -56,16 +58,23 @@ class TxnOffsetCommit(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.TXN_OFFSET_COMMIT
     versions: ClassVar[range] = range(6)
+    needs: ClassVar[Needs] = Needs(transactional_id=Operation.WRITE, group=Operation.READ, topic=Operation.READ)
 
     async def serve(self, request: TxnOffsetCommitRequest, context: RequestContext) -> TxnOffsetCommitResponse:
-        image = self.view.current
-        outcomes: Outcomes = {
-            (str(topic.name), int(p.partition_index)): ErrorCode.none
-            if image.partition(topic.name, p.partition_index) is not None
-            else ErrorCode.unknown_topic_or_partition
-            for topic in request.topics
-            for p in topic.partitions
-        }
+        image, access = self.view.current, context.access
+        access.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
+        access.require(Operation.READ, ResourceType.GROUP, request.group_id)
+        outcomes: Outcomes = {}
+        for topic in request.topics:
+            may_read = access.may(Operation.READ, ResourceType.TOPIC, topic.name)
+            for p in topic.partitions:
+                if not may_read:
+                    error = ErrorCode.topic_authorization_failed
+                elif image.partition(topic.name, p.partition_index) is None:
+                    error = ErrorCode.unknown_topic_or_partition
+                else:
+                    error = ErrorCode.none
+                outcomes[str(topic.name), int(p.partition_index)] = error
         known = {where for where, error in outcomes.items() if error is ErrorCode.none}
         if known:
             outcomes |= await self._commit(request, context.version, known)

@@ -10,11 +10,13 @@ import asyncio
 from typing import TYPE_CHECKING, ClassVar
 
 from headrace.coordinators.txn.marker_writer import EndMarker, MarkerWriter
+from headrace.handlers.dispatch.authorization import Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
 from headrace.kernel.ids import TopicPartition
+from headrace.security.acl.model import Operation
 from headrace.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -32,8 +34,11 @@ class WriteTxnMarkers(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.WRITE_TXN_MARKERS
     versions: ClassVar[range] = range(1, 3)
+    needs: ClassVar[Needs] = Needs(cluster=(Operation.ALTER, Operation.CLUSTER_ACTION))
 
     async def serve(self, request: WriteTxnMarkersRequest, context: RequestContext) -> WriteTxnMarkersResponse:
+        if not context.access.may_cluster(Operation.ALTER):  # `kafka-transactions abort` sends it as an administrator
+            context.access.require_cluster(Operation.CLUSTER_ACTION)
         begun: list[tuple[int, list[tuple[str, list[tuple[int, ErrorCode | asyncio.Future[ErrorCode]]]]]]] = []
         for wanted in request.markers:
             marker = EndMarker(

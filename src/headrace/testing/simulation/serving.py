@@ -16,6 +16,7 @@ from headrace.handlers.cluster.broker_heartbeat import BrokerHeartbeat
 from headrace.handlers.data.current_leaders import Leaders
 from headrace.handlers.data.fetch import Fetch
 from headrace.handlers.data.fetch_sessions import FetchSessions
+from headrace.handlers.dispatch.authorization import OPEN, UNRESTRICTED
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.fallback_requests import FALLBACK_APIS
 from headrace.handlers.dispatch.forwarded_requests import serve_forwarded
@@ -74,7 +75,14 @@ class SimulatedServer:
         """As bytes, there and back, by the broker's own table of handlers."""
         frame = bytes(codec.encode_request(api_key, version, 0, "broker", body)[4:])
         answer = await serve_forwarded(
-            self._of_brokers, frame, FALLBACK_APIS, host="", listener=LISTENER, principal=ANONYMOUS, now_ms=0
+            self._of_brokers,
+            frame,
+            FALLBACK_APIS,
+            authorization=OPEN,
+            host="",
+            listener=LISTENER,
+            principal=ANONYMOUS,
+            now_ms=0,
         )
         return codec.read_response(api_key, version, answer)[1]
 
@@ -82,7 +90,7 @@ class SimulatedServer:
         """With the sessions of a broker: what a follower named once is remembered here."""
         header, at = codec.read_request_header(memoryview(frame)[4:])
         request = read_fetch_request(memoryview(frame)[4:], at, header.api_version)
-        context = RequestContext(header, "", LISTENER, ANONYMOUS, self._partitions.monotonic_ms())
+        context = RequestContext(header, "", LISTENER, ANONYMOUS, UNRESTRICTED, self._partitions.monotonic_ms())
         answer = self._fetches.serve(request, context)
         parts = answer if isinstance(answer, list) else await answer
         if not self._broker.is_up:

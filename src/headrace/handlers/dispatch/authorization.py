@@ -1,0 +1,190 @@
+"""Authorization of requests: the one place between the handlers and the authorizer.
+
+Each handler class declares the rights that its API needs (`Needs`). The dispatcher checks a right that every request of
+the API needs on the cluster before it calls the handler. The handler checks rights on single topics, groups,
+transactional ids, users and tokens through `RequestContext.access`, because a denied one costs only its own row of the
+answer.
+
+A broker without an authorizer gives every request the same `UNRESTRICTED` access, which allows everything. With one,
+each request has an access of its own with the principal and the address of its client. A forwarded request has those of
+the client that sent it, so the controller authorizes it again.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from headrace.kernel.dataclass import dataclass
+from headrace.kernel.errors import ErrorCode, Refused
+from headrace.security.acl.model import CLUSTER_NAME, SUPPORTED_OPERATIONS, Operation, ResourceType
+
+if TYPE_CHECKING:
+    from headrace.security.acl.authorizer import Authorizer
+
+_FAILED: Final = {
+    ResourceType.TOPIC: ErrorCode.topic_authorization_failed,
+    ResourceType.GROUP: ErrorCode.group_authorization_failed,
+    ResourceType.CLUSTER: ErrorCode.cluster_authorization_failed,
+    ResourceType.TRANSACTIONAL_ID: ErrorCode.transactional_id_authorization_failed,
+    ResourceType.DELEGATION_TOKEN: ErrorCode.delegation_token_authorization_failed,
+    ResourceType.USER: ErrorCode.delegation_token_authorization_failed,
+}
+
+
+# What a field `*_authorized_operations` holds when the client did not ask for it.
+NOT_ASKED: Final = -(2**31)
+
+
+class Access(ABC):
+    """What the client of one request may do."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool: ...
+
+    @abstractmethod
+    def may_any(self, operation: Operation, resource_type: ResourceType) -> bool:
+        """Whether there is any resource of the type that the client may do this with."""
+
+    @abstractmethod
+    def operations(self, resource_type: ResourceType, name: str) -> int:
+        """The bits of the operations that the client may do, as the fields `*_authorized_operations` have them."""
+
+    @abstractmethod
+    def filter(self, operation: Operation, resource_type: ResourceType, names: Iterable[str]) -> set[str]:
+        """The names that the client may see. For lists: what is left out is not a denied request."""
+
+    def may_cluster(self, operation: Operation) -> bool:
+        return self.may(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+    def require(self, operation: Operation, resource_type: ResourceType, name: str) -> None:
+        """Raises Refused with the code of the resource type."""
+        if not self.may(operation, resource_type, name):
+            raise denied(resource_type)
+
+    def require_cluster(self, operation: Operation) -> None:
+        self.require(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+
+def denied(resource_type: ResourceType) -> Refused:
+    """The fault of a request that lacks a right on a resource of this type. Its message names no resource."""
+    words = resource_type.name.replace("_", " ").capitalize()
+    return Refused(_FAILED[resource_type], f"{words} authorization failed.")
+
+
+# The code and message of a denied topic, for an answer with one row for each topic.
+DENIED_TOPIC: Final = (ErrorCode.topic_authorization_failed, "Topic authorization failed.")
+
+_ALL_BITS: Final = {
+    resource_type: sum(1 << operation for operation in operations)
+    for resource_type, operations in SUPPORTED_OPERATIONS.items()
+}
+
+
+class _Unrestricted(Access):
+    __slots__ = ()
+
+    def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        return True
+
+    def may_any(self, operation: Operation, resource_type: ResourceType) -> bool:
+        return True
+
+    def operations(self, resource_type: ResourceType, name: str) -> int:
+        return _ALL_BITS[resource_type]
+
+    def filter(self, operation: Operation, resource_type: ResourceType, names: Iterable[str]) -> set[str]:
+        return set(names)
+
+
+UNRESTRICTED: Final[Access] = _Unrestricted()
+
+
+def cluster_operations(access: Access) -> int:
+    """The field `cluster_authorized_operations`; nothing is told to a client that may not describe the cluster."""
+    if not access.may_cluster(Operation.DESCRIBE):
+        return 0
+    return access.operations(ResourceType.CLUSTER, CLUSTER_NAME)
+
+
+class _Authorized(Access):
+    """Made for each request: it keeps the authorizer that was current when the request came."""
+
+    __slots__ = ("_authorizer", "_host", "_principal")
+
+    def __init__(self, authorizer: Authorizer, principal: str, host: str) -> None:
+        self._authorizer = authorizer
+        self._principal = principal
+        self._host = host
+
+    def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        return self._authorizer.allows(self._principal, self._host, operation, resource_type, name)
+
+    def may_any(self, operation: Operation, resource_type: ResourceType) -> bool:
+        return self._authorizer.allows_any(self._principal, self._host, operation, resource_type)
+
+    def operations(self, resource_type: ResourceType, name: str) -> int:
+        return self._authorizer.operations(self._principal, self._host, resource_type, name)
+
+    def filter(self, operation: Operation, resource_type: ResourceType, names: Iterable[str]) -> set[str]:
+        allows, principal, host = self._authorizer.allows, self._principal, self._host
+        return {name for name in names if allows(principal, host, operation, resource_type, name)}
+
+
+class Authorization:
+    """Gives each request its access. `authorizer` is asked for each request, because ACLs change; None without one."""
+
+    __slots__ = ("_authorizer", "is_open")
+
+    def __init__(self, authorizer: Callable[[], Authorizer] | None = None) -> None:
+        self._authorizer = authorizer
+        self.is_open = authorizer is None
+
+    def access(self, principal: str, host: str) -> Access:
+        authorizer = self._authorizer
+        return UNRESTRICTED if authorizer is None else _Authorized(authorizer(), principal, host)
+
+
+# For requests that came through the coordination store, which only brokers can write to.
+OPEN: Final = Authorization()
+
+
+# One operation, or several.
+Operations = Operation | tuple[Operation, ...]
+
+
+@dataclass(frozen=True)
+class Needs:
+    """The rights that an API needs.
+
+    `request` is an operation on the cluster that every request of the API needs: the dispatcher checks it. The others
+    are the operations that the handler checks, by the type of the resource: some requests need them, or some rows.
+    """
+
+    request: Operation | None = None
+    cluster: Operations = ()
+    topic: Operations = ()
+    group: Operations = ()
+    transactional_id: Operations = ()
+    delegation_token: Operations = ()
+    user: Operations = ()
+
+    def check(self, access: Access) -> None:
+        """Raises Refused when the whole request is denied."""
+        if self.request is not None:
+            access.require_cluster(self.request)
+
+    def __iter__(self) -> Iterator[tuple[Operation, ResourceType]]:
+        """Every right, with the type of its resource."""
+        if self.request is not None:
+            yield self.request, ResourceType.CLUSTER
+        for resource_type in _FAILED:
+            operations: Operations = getattr(self, resource_type.name.lower())
+            for operation in (operations,) if isinstance(operations, Operation) else operations:
+                yield operation, resource_type
+
+
+NOTHING: Final = Needs()
