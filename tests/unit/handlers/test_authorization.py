@@ -166,7 +166,7 @@ def envelope(gate: Authorization, sender: str, principal: bytes | None, host: by
 
     async def serve() -> Any:
         reply = dispatcher.serve(memoryview(frame)[4:], Peer(sender))  # type: ignore[arg-type]
-        return reply if isinstance(reply, bytearray) else await reply  # type: ignore[misc]
+        return reply if isinstance(reply, bytearray) else await reply
 
     answer = codec.read_response(ApiKey.ENVELOPE, 0, bytes(asyncio.run(serve())[4:]))[1]
     if answer.response_data is None or not bytes(answer.response_data):
