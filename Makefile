@@ -7,7 +7,7 @@ DONE := $(VENV)/.done
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test quick check check-fast coverage docs docs-site bench chaos simulate fuzz dist programs lock clean
+.PHONY: help setup run test quick check check-fast coverage docs docs-site pages bench chaos simulate fuzz dist programs lock clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -71,6 +71,9 @@ docs: setup ## Writes the generated pages again
 
 docs-site: setup ## The documentation as a site in build/site; search works without a network
 	$(BIN)/python tools/docs_site.py
+
+pages: setup programs ## Runs every command of the tutorial and the how-to guides, on Spark too (make test runs the short pages)
+	HEADRACE_EFFORT=long $(PYTEST) tests/docs
 
 bench: setup ## Beside Apache Kafka on this machine: a table and build/bench/*.json
 	$(BIN)/python -m benchmarks.log

@@ -133,7 +133,8 @@ class LeftRunning:
         return not self._reader.is_alive()
 
     def _read(self) -> None:
-        with contextlib.suppress(pexpect.EOF):
+        # OSError: `kill` closed the terminal while this thread was about to read it.
+        with contextlib.suppress(pexpect.EOF, OSError):
             while True:
                 self.printed += self._program.read_nonblocking(4096, timeout=None)
 

@@ -1,13 +1,18 @@
-"""The runner of pages finds a wrong output, a wrong exit code and a block that nobody runs."""
+"""The runner of pages finds a wrong output, a wrong exit code and a block that no test runs."""
 
 from __future__ import annotations
 
+import errno
+import threading
 from pathlib import Path
+from typing import cast
 
+import pexpect
 import pytest
 
 from tests.docs import page as pages
-from tests.docs.page import PageRun, is_shown
+from tests.docs.page import LeftRunning, PageRun, is_shown
+from tests.support.clock import wait_for
 
 ECHO = "```sh\necho one; echo two\n```\n```text\n{}\n```\n"
 
@@ -64,6 +69,18 @@ def test_a_block_that_stays_runs_until_the_end(tmp_path: Path, monkeypatch: pyte
     )
     run(text, tmp_path, monkeypatch)
     assert (tmp_path / "ended").exists()
+
+
+def test_a_terminal_that_is_closed_ends_its_reader_without_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Closed:
+        def read_nonblocking(self, _size: int, *, timeout: float | None) -> str:
+            raise OSError(errno.EBADF, "the terminal is closed")
+
+    errors: list[threading.ExceptHookArgs] = []
+    monkeypatch.setattr(threading, "excepthook", errors.append)
+    running = LeftRunning(cast("pexpect.spawn[str]", Closed()))
+    wait_for(lambda: running.has_ended, "the reader ends")
+    assert errors == []
 
 
 def test_ports_are_free_ones_and_come_back_as_those_of_the_page(

@@ -20,13 +20,23 @@ def needs_zookeeper(name: str) -> bool:
     return "headrace up" in (DOCS / name).read_text()
 
 
+def is_slow(name: str) -> bool:
+    """Spark takes a minute a page, and pip half a minute (tests/packaging installs the wheel in every run)."""
+    return needs_spark(name) or name == "how-to/install.md"
+
+
 def marked(name: str) -> object:
-    marks = [pytest.mark.needs("java")] if needs_spark(name) else []
-    return pytest.param(name, marks=[*marks, pytest.mark.needs("zookeeper")] if needs_zookeeper(name) else marks)
+    marks: list[pytest.MarkDecorator] = []
+    if needs_spark(name):
+        marks.append(pytest.mark.needs("java"))
+    if needs_zookeeper(name):
+        marks.append(pytest.mark.needs("zookeeper"))
+    if is_slow(name):
+        marks.append(pytest.mark.skipif(not is_long(), reason="long: `make pages` runs it"))
+    return pytest.param(name, marks=marks)
 
 
 @pytest.mark.parametrize("name", [marked(name) for name in PAGES if "```sh" in (DOCS / name).read_text()])
-@pytest.mark.skipif(not is_long(), reason="long: runs every command of the pages (HEADRACE_EFFORT=long)")
 def test_page(name: str, follow: Follow) -> None:
     follow(name)
 
