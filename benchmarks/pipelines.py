@@ -19,8 +19,8 @@ from benchmarks.servers import Headrace, Kafka, Server
 from headrace.client.blocking.client import LATEST, READ_COMMITTED, BlockingClient
 from headrace.client.blocking.fetch import FetchSettings, FetchStream
 from headrace.client.blocking.produce import BatchProducer, Section, write_records
-from headrace.pipelines.connector_jars import fetch_jars
 from headrace.pipelines.session import spark_session
+from headrace.pipelines.spark.connector_jars import fetch_jars
 from headrace.pipelines.task_sink import written_by_tasks
 from headrace.records.batch import HEADER_BYTES, batches
 from headrace.records.builder import Record, build_batch

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from headrace.cli.log import app
+from headrace.cli.log.command import app
 from headrace.records.control import build_end_txn_marker
 from headrace.storage.leader_append import AppendOrigin
 from headrace.storage.log_config import LogConfig

@@ -9,7 +9,7 @@ from pathlib import Path
 import pexpect
 import pytest
 
-from headrace.pipelines.progress import FAILED, FlowProgress, ProgressWriter
+from headrace.pipelines.flows.progress import FAILED, FlowProgress, ProgressWriter
 from headrace.testing import RunningBroker
 from tests.cli.conftest import PROGRAMS, Run
 from tests.cli.test_terminal import at_a_terminal

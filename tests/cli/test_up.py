@@ -12,9 +12,9 @@ from pathlib import Path
 import pexpect
 import pytest
 
-from headrace.cli.development_cluster import _refuse_brokers_own
-from headrace.cli.kafka_tools.running import ToolFailed
+from headrace.cli.kafka_tools.support.tool import ToolFailed
 from headrace.cli.reference import commands, examples
+from headrace.cli.support.development_cluster import _refuse_brokers_own
 from tests.cli.conftest import PROGRAMS, Run, environment
 from tests.support.clock import wait_for
 

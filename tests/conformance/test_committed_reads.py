@@ -15,14 +15,14 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from headrace.cli.kafka_tools import console_consumer
-from headrace.cli.kafka_tools.running import guarded
-from headrace.cli.reading import Span, read
+from headrace.cli.kafka_tools.support.tool import guarded
+from headrace.cli.records.reader import Span, read
 from headrace.client.blocking.client import LATEST, READ_COMMITTED, BlockingClient
 from headrace.client.blocking.fetch import FetchSettings, fetched_records
+from headrace.demos.wordcount.demo import TopicReader
 from headrace.kernel.ids import TopicPartition as Place
-from headrace.pipelines.demo import TopicReader
-from headrace.pipelines.dlq import list_dead_letters, retry_dead_letters
-from headrace.pipelines.dlq_names import SUFFIX, TOPIC_HEADER
+from headrace.pipelines.flows.dead_letter_headers import SUFFIX, TOPIC_HEADER
+from headrace.pipelines.flows.dead_letters import list_dead_letters, retry_dead_letters
 from headrace.storage.compaction.cleaner import Cleaner, dirt_of, install, prepare
 from headrace.testing import RunningBroker, broker
 from tests.support.committed_readers import Reader, assert_readers_agree, truth

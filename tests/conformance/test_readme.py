@@ -15,8 +15,8 @@ from pathlib import Path
 import pexpect
 import pytest
 
+from headrace.demos.wordcount import demo
 from headrace.net.free_ports import free_port
-from headrace.pipelines import demo
 from tests.support.effort import is_long
 from tests.support.readme import README, ROOT, TOUR, moved, python_block, steps
 

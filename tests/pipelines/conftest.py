@@ -12,10 +12,10 @@ import pytest
 
 from headrace.client.blocking.client import BlockingClient
 from headrace.client.blocking.produce import BatchProducer, Section, Transaction
-from headrace.pipelines.connector_jars import cached_jars, fetch_jars
 from headrace.pipelines.errors import PipelineError
-from headrace.pipelines.java import JavaMissing, find_java
 from headrace.pipelines.session import spark_session
+from headrace.pipelines.spark.connector_jars import cached_jars, fetch_jars
+from headrace.pipelines.spark.java import JavaMissing, find_java
 from headrace.records.batch import HEADER_BYTES
 from headrace.records.builder import Record, build_batch
 from headrace.records.compression import Codec

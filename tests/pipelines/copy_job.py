@@ -10,10 +10,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from headrace.pipelines.connector_jars import cached_jars
-from headrace.pipelines.connectors import load_pipeline, pipeline_run
-from headrace.pipelines.pipeline_session import pipeline_session
+from headrace.pipelines.connectors.connector import load_pipeline, pipeline_run
+from headrace.pipelines.flows.session import pipeline_session
 from headrace.pipelines.session import spark_session
+from headrace.pipelines.spark.connector_jars import cached_jars
 
 # A task that stands still is started a second time elsewhere; it may wake up and go on (not in local mode).
 SPECULATION = {

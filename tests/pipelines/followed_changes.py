@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from headrace.pipelines.databases import Database
+from headrace.pipelines.connectors.databases import Database
 from headrace.testing.process import broker_process
 from tests.support.clock import wait_for
 

@@ -21,7 +21,7 @@ from typing import Final
 import pyspark
 
 from headrace.net.free_ports import free_port
-from headrace.pipelines.java import find_java
+from headrace.pipelines.spark.java import find_java
 from tests.support.clock import wait_for
 
 _START_TIMEOUT_S: Final = 120

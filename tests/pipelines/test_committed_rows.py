@@ -8,7 +8,7 @@ from typing import Any
 
 from headrace.client.blocking.client import READ_COMMITTED
 from headrace.client.blocking.fetch import FetchSettings, fetched_records
-from headrace.pipelines.mirror import load_mirror, mirror_run
+from headrace.pipelines.connectors.mirror import load_mirror, mirror_run
 from tests.pipelines.conftest import Cluster
 from tests.support.committed_readers import assert_readers_agree, truth
 from tests.support.transaction_logs import TransactionLog

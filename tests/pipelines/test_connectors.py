@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from headrace.pipelines.connectors import connector_run, load_connector
-from headrace.pipelines.databases import Database
+from headrace.pipelines.connectors.connector import connector_run, load_connector
+from headrace.pipelines.connectors.databases import Database
 from headrace.pipelines.errors import OptionError
 from headrace.records.builder import Record
 from tests.pipelines.conftest import Cluster

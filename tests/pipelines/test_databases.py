@@ -9,8 +9,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from headrace.pipelines.change_logs import change_log
-from headrace.pipelines.databases import Database
+from headrace.pipelines.connectors.change_logs import change_log
+from headrace.pipelines.connectors.databases import Database
 from headrace.pipelines.errors import DataLossError
 
 

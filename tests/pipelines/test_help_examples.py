@@ -12,7 +12,7 @@ import pytest
 
 from headrace.cli.reference import commands, examples
 from headrace.client.blocking.client import BlockingClient
-from headrace.pipelines.java import JavaMissing, find_java
+from headrace.pipelines.spark.java import JavaMissing, find_java
 from headrace.testing import RunningBroker, broker
 from tests.support import effort
 

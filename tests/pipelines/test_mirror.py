@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from headrace.client.blocking.client import BlockingClient
+from headrace.pipelines.connectors.mirror import HEADER, load_mirror, mirror_run, translate_group
 from headrace.pipelines.errors import PipelineError
-from headrace.pipelines.mirror import HEADER, load_mirror, mirror_run, translate_group
 from headrace.testing.process import broker_process
 from tests.pipelines.conftest import Cluster, records
 

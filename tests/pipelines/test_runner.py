@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from headrace.pipelines.dlq import list_dead_letters, retry_dead_letters
 from headrace.pipelines.errors import PipelineError
-from headrace.pipelines.moving import reset
-from headrace.pipelines.plan_guard import PlanChanged
-from headrace.pipelines.progress import read_progress
-from headrace.pipelines.replay import replay
-from headrace.pipelines.run_lock import holder_of
-from headrace.pipelines.runner import PipelineRun
-from headrace.pipelines.spec import BOOTSTRAP, FORMAT, REALTIME, load_spec
-from headrace.pipelines.templates import TEMPLATES, init
+from headrace.pipelines.flows.dead_letters import list_dead_letters, retry_dead_letters
+from headrace.pipelines.flows.progress import read_progress
+from headrace.pipelines.flows.replay import replay
+from headrace.pipelines.flows.reset import reset
+from headrace.pipelines.flows.run_lock import holder_of
+from headrace.pipelines.flows.runner import PipelineRun
+from headrace.pipelines.flows.spec import BOOTSTRAP, FORMAT, REALTIME, load_spec
+from headrace.pipelines.flows.templates import TEMPLATES, init
+from headrace.pipelines.spark.plan_guard import PlanChanged
 from headrace.records.builder import Record
 from tests.pipelines.conftest import Cluster
 from tests.pipelines.test_sink import values_of

@@ -15,7 +15,7 @@ from headrace.client.blocking.client import BlockingClient
 from headrace.client.blocking.produce import Transaction
 from headrace.client.blocking.security import Security
 from headrace.kernel.errors import Fault
-from headrace.pipelines.connectors import load_pipeline, pipeline_run
+from headrace.pipelines.connectors.connector import load_pipeline, pipeline_run
 from headrace.records.builder import Record
 from tests.pipelines.conftest import Cluster
 from tests.pipelines.secured_kafka import USER, SecuredKafka, secured_kafka

@@ -13,7 +13,7 @@ from pyspark.sql import functions as f
 from headrace.kernel.ids import partition_for_key
 from headrace.pipelines.foreach_batch import to_topic
 from headrace.pipelines.options import SinkOptions
-from headrace.pipelines.sink import ledger_group, write_slot
+from headrace.pipelines.sink.writer import ledger_group, write_slot
 from headrace.pipelines.task_sink import written_by_tasks
 from tests.pipelines.conftest import Cluster, records
 
@@ -166,7 +166,7 @@ def test_a_slot_skips_what_its_ledger_has_and_a_stale_attempt_is_fenced(cluster:
 def values_of(cluster: Cluster, topic: str) -> Counter[bytes]:
     from headrace.client.blocking.client import LATEST, READ_COMMITTED
     from headrace.client.blocking.fetch import FetchSettings, FetchStream
-    from headrace.pipelines.arrow_records import Decoder
+    from headrace.pipelines.source.arrow_records import Decoder
 
     end = cluster.client.list_offsets({(topic, 0): LATEST})[(topic, 0)]
     found: Counter[bytes] = Counter()

@@ -15,7 +15,7 @@ import pytest
 from headrace.client.blocking.client import BlockingClient
 from headrace.pipelines.errors import PipelineError
 from headrace.pipelines.options import SinkOptions
-from headrace.pipelines.sink import ledger_group, write_slot
+from headrace.pipelines.sink.writer import ledger_group, write_slot
 from headrace.testing.process import broker_process
 from tests.pipelines.copy_targets import committed_keys
 from tests.support.effort import rounds

@@ -11,7 +11,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from headrace.client.blocking.produce import Transaction
-from headrace.pipelines.stream_notes import StreamNotes
+from headrace.pipelines.source.stream_state import StreamNotes
 from headrace.records.compression import Codec
 from tests.pipelines.conftest import Cluster, records
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
-import headrace.pipelines
+from headrace.pipelines.flows.templates import WORDCOUNT
 from tests.pipelines.spark_cluster import SparkCluster
 from tests.support.clock import wait_for
 from tests.support.cluster import RunningCluster
@@ -83,7 +83,7 @@ class Counts:
 @pytest.mark.skipif(not is_long(), reason="a cluster of each kind takes minutes: HEADRACE_EFFORT=long")
 def test_the_word_count_survives_an_executor_and_a_broker(tmp_path: Path) -> None:
     pipeline = tmp_path / "wordcount"
-    shutil.copytree(Path(headrace.pipelines.__file__).parent / "wordcount", pipeline)
+    shutil.copytree(WORDCOUNT, pipeline)
     with RunningCluster(tmp_path / "brokers") as brokers, SparkCluster(tmp_path / "spark") as spark:
         brokers.create_topic(_INPUT)
         brokers.create_topic(_OUTPUT, config={"cleanup.policy": "compact"})

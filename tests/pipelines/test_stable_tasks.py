@@ -9,8 +9,8 @@ import pytest
 from pyspark.pipelines.output import Sink
 from pyspark.sql import functions as f
 
-from headrace.pipelines.spec import FORMAT
-from headrace.pipelines.stable_tasks import stable_tasks
+from headrace.pipelines.flows.spec import FORMAT
+from headrace.pipelines.sink.stable_tasks import stable_tasks
 from headrace.records.builder import Record
 from tests.pipelines.conftest import Cluster
 

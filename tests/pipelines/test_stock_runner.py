@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.pipelines.java import find_java
-from headrace.pipelines.templates import init
+from headrace.pipelines.flows.templates import init
+from headrace.pipelines.spark.java import find_java
 from headrace.records.builder import Record
 from tests.pipelines.conftest import Cluster
 from tests.pipelines.test_sink import values_of

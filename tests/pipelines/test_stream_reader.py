@@ -12,13 +12,13 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, ReadMinRows
 
 from headrace.kernel.errors import ErrorCode, Refused
-from headrace.pipelines import worker_clients
 from headrace.pipelines.errors import DataLossError, PipelineError
 from headrace.pipelines.options import SourceOptions
-from headrace.pipelines.planning import Planner
-from headrace.pipelines.running_batch import RunningBatch
-from headrace.pipelines.source import HeadraceStreamReader, Position, RangePartition, read_range
-from headrace.pipelines.stream_notes import NOTES_TOPIC, StreamNotes
+from headrace.pipelines.source.planning import Planner
+from headrace.pipelines.source.reader import HeadraceStreamReader, Position, RangePartition, read_range
+from headrace.pipelines.source.stream_state import NOTES_TOPIC, StreamNotes
+from headrace.pipelines.spark import worker_clients
+from headrace.pipelines.spark.running_batch import RunningBatch
 from tests.pipelines.conftest import Cluster, records
 
 

@@ -11,9 +11,9 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from headrace.client.blocking.client import READ_COMMITTED, BlockingClient
 from headrace.client.blocking.fetch import FetchSettings, fetched_records
-from headrace.pipelines.offsets import OffsetRange
 from headrace.pipelines.options import SourceOptions
-from headrace.pipelines.source import RangePartition, read_range
+from headrace.pipelines.source.offsets import OffsetRange
+from headrace.pipelines.source.reader import RangePartition, read_range
 from tests.support.clock import PATIENCE_S, Stopwatch
 from tests.support.effort import is_long
 

@@ -29,7 +29,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import cast
 
-LOADED = ("headrace.cli.app", "headrace.cli.kafka_tools.running", "headrace.client.cluster_client", "typer._adapters")
+LOADED = (
+    "headrace.cli.app",
+    "headrace.cli.kafka_tools.support.tool",
+    "headrace.client.cluster_client",
+    "typer._adapters",
+)
 
 
 class Programs:

@@ -4,8 +4,6 @@
 `broker`               what is started and stopped, in which order
 `identity`             the owner of the log directories and of their topics; `core` decides
 `wiring`               puts the parts together
-`data_handlers`, `group_handlers`, `share_handlers`, `transaction_handlers`   lists of handlers with their services
-`coordinators`, `shares`   the coordinators of this broker
 `peers`                requests to other brokers
 `live_config`          the configuration file with the dynamic values laid over it
 `connection_limits`    limits of connections, from the configuration

@@ -33,7 +33,7 @@ from headrace.broker.identity import (
 )
 from headrace.broker.live_config import LiveConfig
 from headrace.broker.recovery_progress import RecoveryProgress
-from headrace.broker.wiring import Parts, wire
+from headrace.broker.wiring.parts import Parts, wire
 from headrace.cluster.core.features import OWN_RANGES
 from headrace.cluster.core.image import BrokerInfo, ClusterImage, Endpoint
 from headrace.cluster.loading import load_image

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from headrace import __version__
-from headrace.broker.wiring import Parts
+from headrace.broker.wiring.parts import Parts
 from headrace.cluster.core.image import ClusterImage, PartitionInfo
 from headrace.cluster.view import ClusterView
 from headrace.controller.member import ClusterMember

@@ -1,4 +1,19 @@
-"""The command line: one file per command; `kafka_tools/` holds the look-alikes behind `bin/kafka-*.sh`."""
+"""The command line `headrace`, one file per command. In reading order:
+
+`app`           the program: commands by name, loaded when used
+`topics`, `produce`, `consume`, `groups`, `configs`, `quotas`, `transactions`   daily work with a cluster
+`cluster`, `doctor`, `bench`   the state of a cluster, its problems, its speed
+`start`, `up`   one broker; a development cluster
+`context`       named clusters
+`log`           the files of a log directory
+`pipeline`, `mirror`   pipelines on Spark
+`kafka`         Kafka's own tools, which are in `kafka_tools`
+`records`       where to start, reading, filters, text and files
+`facts`         facts about topics and groups
+`checks`        the checks of `doctor`
+`support`       connection, output, errors and what else commands share
+`reference`     writes docs/cli.md
+"""
 
 from __future__ import annotations
 
@@ -6,7 +21,7 @@ import gc
 import sys
 from typing import Final
 
-from headrace.cli.gone_reader import open_streams
+from headrace.cli.support.broken_pipe import open_streams
 
 # What the extra `headrace[spark]` brings; a broker and its commands do without.
 _OF_SPARK: Final = ("pyspark", "pandas", "numpy", "pyarrow", "google", "fastavro", "deltalake", "psycopg")
@@ -27,8 +42,8 @@ def main() -> None:
 
         sys.exit(run(arguments[1:]))
     from headrace.cli.app import app
-    from headrace.cli.kafka_tools.running import ToolFailed
-    from headrace.cli.trouble import EXPECTED, sentence
+    from headrace.cli.kafka_tools.support.tool import ToolFailed
+    from headrace.cli.support.user_errors import EXPECTED, sentence
     from headrace.kernel.errors import Fault
 
     try:

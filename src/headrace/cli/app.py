@@ -10,8 +10,8 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperGroup
 
-from headrace.cli import plain_values
-from headrace.cli.gone_reader import reader_may_leave
+from headrace.cli.support import option_values
+from headrace.cli.support.broken_pipe import reader_may_leave
 
 # Command → (module, what it is for). `start` is answered before this module is loaded.
 COMMANDS: Final = {
@@ -28,12 +28,12 @@ COMMANDS: Final = {
     "kafka": ("headrace.cli.kafka", "Kafka's own command-line tools."),
     "up": ("headrace.cli.up", "Run a development cluster in the foreground."),
     "context": ("headrace.cli.context", "Named clusters to switch between."),
-    "log": ("headrace.cli.log", "Look into log directories, check them, repair them."),
+    "log": ("headrace.cli.log.command", "Look into log directories, check them, repair them."),
     "pipeline": ("headrace.cli.pipeline", "Data pipelines on Spark."),
     "mirror": ("headrace.cli.mirror", "Copy topics from one cluster to another."),
-    "demo": ("headrace.cli.demo", "Runnable demonstrations."),
+    "demo": ("headrace.demos.command", "Runnable demonstrations."),
 }
-plain_values.install()
+option_values.install()
 # Boxes and colour are for terminals; pipes and files get plain text.
 _MARKUP: Final = "markdown" if sys.stdout.isatty() else None
 
@@ -60,7 +60,7 @@ class LazyCommands(TyperGroup):
         known = self.list_commands(ctx)
         if args and not args[0].startswith("-") and args[0] not in known:
             from headrace.cli.kafka import TOOLS
-            from headrace.cli.spelling import nearest
+            from headrace.cli.support.spelling import nearest
 
             meant = f" Did you mean 'kafka {args[0]}'?" if args[0] in TOOLS else nearest(args[0], known)
             ctx.fail(f"No such command {args[0]!r}.{meant}")
@@ -128,7 +128,7 @@ def version(
     $ headrace version
     """
     from headrace import __version__
-    from headrace.cli.output import Format, show_one
+    from headrace.cli.support.output import Format, show_one
 
     if output == "table":
         typer.echo(f"headrace {__version__} (speaks Kafka 4.3)")

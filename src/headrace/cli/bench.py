@@ -10,10 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
-from headrace.cli.connecting import Bootstrap, Failed, Output, bootstrap_address, check_answer, connected
-from headrace.cli.output import Format, show_one
-from headrace.cli.progress import progress
-from headrace.cli.reading import Span, read
+from headrace.cli.records.reader import Span, read
+from headrace.cli.support.connection import Bootstrap, Failed, Output, bootstrap_address, check_answer, connected
+from headrace.cli.support.output import Format, show_one
+from headrace.cli.support.progress import progress
 from headrace.cli.topics import TIMEOUT_MS
 from headrace.client.cluster_client import ClusterClient
 from headrace.kernel.ids import TopicPartition
@@ -58,7 +58,7 @@ def _send(address: str, topic: str, records: int, size: int, settings: dict[str,
     """Sends and waits; seconds from hand-over to acknowledgement of each record."""
     from confluent_kafka import Producer
 
-    from headrace.cli.kafka_tools.librdkafka import quiet_log
+    from headrace.cli.kafka_tools.support.librdkafka import quiet_log
 
     producer = Producer(
         {"bootstrap.servers": address, "queue.buffering.max.messages": 200_000, **settings, **quiet_log()}
@@ -170,7 +170,7 @@ def latency(
     """
     from confluent_kafka import Producer
 
-    from headrace.cli.kafka_tools.librdkafka import quiet_log
+    from headrace.cli.kafka_tools.support.librdkafka import quiet_log
 
     address = bootstrap_address(bootstrap)
     with _topic(bootstrap, 1, replication) as topic:

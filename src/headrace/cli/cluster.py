@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from headrace.cli.connecting import Bootstrap, Output, Timeout, connected, existing_topics
-from headrace.cli.output import Format, show, show_one, size_text
-from headrace.cli.topic_facts import log_dirs
+from headrace.cli.facts.topic_facts import log_dirs
+from headrace.cli.support.connection import Bootstrap, Output, Timeout, connected, existing_topics
+from headrace.cli.support.output import Format, show, show_one, size_text
 from headrace.client.cluster_client import ClusterClient, Node
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.wire.apis import ApiKey

@@ -11,15 +11,22 @@ from typing import Annotated, Any
 
 import typer
 
-from headrace.cli.connecting import Bootstrap, SomeTopics, Timeout, bootstrap_address, connected, existing_topics
-from headrace.cli.output import Format, show_one
-from headrace.cli.places import beyond_end, offset_at
-from headrace.cli.progress import progress
-from headrace.cli.reading import Span, read
-from headrace.cli.record_filter import WrongFilter, compile_filter
-from headrace.cli.record_text import Decoding, Seen, document, template
-from headrace.cli.times import Kind, Place, parse_place
-from headrace.cli.topic_facts import leaders_of
+from headrace.cli.facts.topic_facts import leaders_of
+from headrace.cli.records.filter import WrongFilter, compile_filter
+from headrace.cli.records.positions import beyond_end, offset_at
+from headrace.cli.records.reader import Span, read
+from headrace.cli.records.text import Decoding, Seen, document, template
+from headrace.cli.records.times import Kind, Place, parse_place
+from headrace.cli.support.connection import (
+    Bootstrap,
+    SomeTopics,
+    Timeout,
+    bootstrap_address,
+    connected,
+    existing_topics,
+)
+from headrace.cli.support.output import Format, show_one
+from headrace.cli.support.progress import progress
 from headrace.client.cluster_client import ClusterClient
 from headrace.kernel.ids import TopicPartition
 from headrace.kernel.plurals import counted
@@ -87,7 +94,7 @@ def consume(
     total = sum((span.end or 0) - span.start for span in spans.values()) if stop is not None else None
     try:
         if to is not None:
-            from headrace.cli.record_files import Export
+            from headrace.cli.records.files import Export
 
             with (
                 Export(to) as sink,

@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli.changes import report_one
-from headrace.cli.connecting import Failed, Output, Yes, sure
-from headrace.cli.contexts import load, save
-from headrace.cli.output import Format, show
-from headrace.cli.spelling import nearest
+from headrace.cli.support.change_report import report_one
+from headrace.cli.support.connection import Failed, Output, Yes, sure
+from headrace.cli.support.contexts import load, save
+from headrace.cli.support.output import Format, show
+from headrace.cli.support.spelling import nearest
 from headrace.client.cluster_client import parse_bootstrap
 
 app = typer.Typer(no_args_is_help=True, help="Named clusters to switch between.")

@@ -10,10 +10,10 @@ from typing import Annotated, Final
 
 import typer
 
+from headrace.cli.checks.diagnosis import Finding, Patience, State, examine
 from headrace.cli.checks.findings import together
-from headrace.cli.connecting import Bootstrap, Failed, Output, Timeout, bootstrap_address
-from headrace.cli.diagnosis import Finding, Patience, State, examine
-from headrace.cli.output import Format, show, wrapped
+from headrace.cli.support.connection import Bootstrap, Failed, Output, Timeout, bootstrap_address
+from headrace.cli.support.output import Format, show, wrapped
 from headrace.config import parse_properties
 from headrace.kernel.plurals import counted
 

@@ -10,8 +10,22 @@ from typing import Annotated, Any
 
 import typer
 
-from headrace.cli.changes import report_one, verb
-from headrace.cli.connecting import (
+from headrace.cli.facts.group_lag import History, Row, lag_rows, unread_note
+from headrace.cli.facts.group_positions import (
+    SHARE,
+    describe_group,
+    find_group,
+    find_groups,
+    move_positions,
+    positions_of,
+)
+from headrace.cli.facts.topic_facts import leaders_of
+from headrace.cli.kafka_tools.support.group_view import Listed, listed
+from headrace.cli.kafka_tools.support.share_offsets import share_positions
+from headrace.cli.records.positions import beyond_end, offset_at
+from headrace.cli.records.times import parse_place
+from headrace.cli.support.change_report import report_one, verb
+from headrace.cli.support.connection import (
     Bootstrap,
     DryRun,
     Failed,
@@ -27,21 +41,7 @@ from headrace.cli.connecting import (
     existing_topics,
     sure,
 )
-from headrace.cli.group_positions import (
-    SHARE,
-    describe_group,
-    find_group,
-    find_groups,
-    move_positions,
-    positions_of,
-)
-from headrace.cli.kafka_tools.group_view import Listed, listed
-from headrace.cli.kafka_tools.share_offsets import share_positions
-from headrace.cli.lag import History, Row, lag_rows, unread_note
-from headrace.cli.output import Format, show, show_line, show_one
-from headrace.cli.places import beyond_end, offset_at
-from headrace.cli.times import parse_place
-from headrace.cli.topic_facts import leaders_of
+from headrace.cli.support.output import Format, show, show_line, show_one
 from headrace.client.cluster_client import ClusterClient
 from headrace.kernel.plurals import counted
 from headrace.wire.apis import ApiKey
@@ -179,7 +179,7 @@ def _screen(output: Format) -> Any:
     def live() -> Any:
         from rich.live import Live
 
-        from headrace.cli.output import rich_table
+        from headrace.cli.support.output import rich_table
 
         with Live(auto_refresh=False) as screen:
             yield lambda rows: screen.update(rich_table(rows, "lag", caption=unread_note(rows)), refresh=True)

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from headrace.cli.spelling import nearest
+from headrace.cli.support.spelling import nearest
 
 # The tool's name (that of Kafka's script without `kafka-` and `.sh`) → its module in `kafka_tools`.
 TOOLS: Final = {

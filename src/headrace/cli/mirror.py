@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli.connecting import Output
-from headrace.cli.output import Format, show
-from headrace.cli.pipeline_options import Master, one_sentence, say
+from headrace.cli.support.connection import Output
+from headrace.cli.support.output import Format, show
+from headrace.cli.support.pipeline_options import Master, one_sentence, say
 
 app = typer.Typer(no_args_is_help=True, help="Copy topics from one cluster to another.")
 File = Annotated[Path, typer.Argument(help="The mirror's YAML file.", metavar="FILE")]
@@ -28,7 +28,7 @@ def run(
     $ headrace mirror run east.yml --once
     """
     with one_sentence():
-        from headrace.pipelines.mirror import load_mirror, mirror_run
+        from headrace.pipelines.connectors.mirror import load_mirror, mirror_run
         from headrace.pipelines.session import spark_session
 
         spec = load_mirror(file)
@@ -57,7 +57,7 @@ def offsets(
     $ headrace mirror offsets east.yml --group readers
     """
     with one_sentence():
-        from headrace.pipelines.mirror import load_mirror, translate_group
+        from headrace.pipelines.connectors.mirror import load_mirror, translate_group
 
         moved = sorted(translate_group(load_mirror(file), group).items())
     if output is Format.TABLE:

@@ -14,10 +14,10 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from headrace.cli.changes import Row, report, report_one
-from headrace.cli.connecting import Bootstrap, Output, bootstrap_address
-from headrace.cli.output import Format, show
-from headrace.cli.pipeline_options import (
+from headrace.cli.support.change_report import Row, report, report_one
+from headrace.cli.support.connection import Bootstrap, Output, bootstrap_address
+from headrace.cli.support.output import Format, show
+from headrace.cli.support.pipeline_options import (
     BackendName,
     CommandConfig,
     Directory,
@@ -48,7 +48,7 @@ def init(
 
     $ headrace pipeline init shout
     """
-    from headrace.pipelines.templates import init as write
+    from headrace.pipelines.flows.templates import init as write
 
     with one_sentence():
         rows = [{"file": str(file), "done": True} for file in write(directory, template)]
@@ -72,8 +72,8 @@ def run(
     $ headrace pipeline run shout --once
     """
     with one_sentence():
-        from headrace.pipelines.connectors import pipeline_run
-        from headrace.pipelines.pipeline_session import pipeline_session, refuse_while_running
+        from headrace.pipelines.connectors.connector import pipeline_run
+        from headrace.pipelines.flows.session import pipeline_session, refuse_while_running
 
         spec = pipeline_spec(directory, settings, bootstrap, command_config)
         refuse_while_running(spec)
@@ -110,8 +110,8 @@ def check(
     $ headrace pipeline check shout
     """
     with one_sentence():
-        from headrace.pipelines.connectors import pipeline_run
-        from headrace.pipelines.pipeline_session import pipeline_session
+        from headrace.pipelines.connectors.connector import pipeline_run
+        from headrace.pipelines.flows.session import pipeline_session
 
         spec = pipeline_spec(directory, settings, bootstrap, command_config)
         spec, spark = pipeline_session(spec, backend, None, say)
@@ -146,7 +146,7 @@ def stop(
     """
     with one_sentence():
         from headrace.pipelines.errors import PipelineError
-        from headrace.pipelines.run_lock import holder_of
+        from headrace.pipelines.flows.run_lock import holder_of
 
         spec = pipeline_spec(directory, None, None)
         holder = holder_of(spec)
@@ -184,7 +184,7 @@ def reset(
     $ headrace pipeline reset shout --to earliest
     """
     with one_sentence():
-        from headrace.pipelines.moving import reset as move
+        from headrace.pipelines.flows.reset import reset as move
 
         spec = pipeline_spec(directory, settings, bootstrap, command_config)
         moved = move(spec, to, flow=flow, bootstrap=spec.bootstrap)
@@ -215,9 +215,9 @@ def replay(
     $ headrace pipeline replay shout --flow shouted --from earliest --to latest
     """
     with one_sentence():
-        from headrace.pipelines.moving import check_place, flow_checkpoints
-        from headrace.pipelines.pipeline_session import pipeline_session
-        from headrace.pipelines.replay import replay as run_again
+        from headrace.pipelines.flows.replay import replay as run_again
+        from headrace.pipelines.flows.reset import check_place, flow_checkpoints
+        from headrace.pipelines.flows.session import pipeline_session
 
         spec = pipeline_spec(directory, settings, bootstrap, command_config)
         # What is wrong is told before Spark is started for it.
@@ -243,7 +243,7 @@ def list_pipelines(
     $ headrace pipeline ls -o json
     """
     with one_sentence():
-        from headrace.pipelines.progress import describe, read_progress
+        from headrace.pipelines.flows.progress import describe, read_progress
 
         flows = read_progress(bootstrap_address(bootstrap), security_for(command_config))
         found = [progress for _, progress in sorted(flows.items())]
@@ -273,8 +273,8 @@ def status(
     """
     address = bootstrap_address(bootstrap)
     with one_sentence():
-        from headrace.pipelines.progress import read_progress
-        from headrace.pipelines.status_screen import rows_of, table_of
+        from headrace.pipelines.flows.progress import read_progress
+        from headrace.pipelines.flows.status_screen import rows_of, table_of
 
         security = security_for(command_config)
 
@@ -314,7 +314,7 @@ def jars(output: Output = Format.TABLE) -> None:
     $ headrace pipeline jars
     """
     with one_sentence():
-        from headrace.pipelines.connector_jars import fetch_jars
+        from headrace.pipelines.spark.connector_jars import fetch_jars
 
         rows = [{"file": str(jar)} for jar in fetch_jars(report=say)]
     report(rows, output, lambda row: str(row["file"]))
@@ -331,7 +331,7 @@ def list_dead_letters(
     $ headrace pipeline dlq ls -o json
     """
     with one_sentence():
-        from headrace.pipelines.dlq import list_dead_letters as listed
+        from headrace.pipelines.flows.dead_letters import list_dead_letters as listed
 
         with cluster_client(bootstrap, command_config) as client:
             rows = [dataclasses.asdict(letters) for letters in listed(client)]
@@ -350,7 +350,7 @@ def retry(
     $ headrace pipeline dlq retry orders
     """
     with one_sentence():
-        from headrace.pipelines.dlq import retry_dead_letters
+        from headrace.pipelines.flows.dead_letters import retry_dead_letters
 
         with cluster_client(bootstrap, command_config) as client:
             sent = retry_dead_letters(client, topic)

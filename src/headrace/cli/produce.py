@@ -12,7 +12,8 @@ from typing import Annotated, Any
 
 import typer
 
-from headrace.cli.connecting import (
+from headrace.cli.records.lines import Incoming, json_lines, keyed_lines, plain_lines
+from headrace.cli.support.connection import (
     Bootstrap,
     DryRun,
     Failed,
@@ -23,10 +24,9 @@ from headrace.cli.connecting import (
     connected,
     key_values,
 )  # fmt: skip
-from headrace.cli.output import Format, show_one
-from headrace.cli.progress import Share, progress
-from headrace.cli.record_lines import Incoming, json_lines, keyed_lines, plain_lines
-from headrace.cli.spelling import nearest
+from headrace.cli.support.output import Format, show_one
+from headrace.cli.support.progress import Share, progress
+from headrace.cli.support.spelling import nearest
 from headrace.client.cluster_client import ClusterClient
 from headrace.kernel.plurals import counted
 
@@ -144,14 +144,14 @@ def _records(
 
 
 def _by_ending(path: Path) -> Input:
-    from headrace.cli.record_files import SUFFIXES
+    from headrace.cli.records.files import SUFFIXES
 
     kind = SUFFIXES.get(path.suffix.lower(), "lines")
     return Input.JSON if kind == "ndjson" else Input(kind)
 
 
 def _file(path: Path, form: Input, mark: str | None, null: str | None, share: Share) -> Iterator[Incoming]:
-    from headrace.cli import record_files
+    from headrace.cli.records import files as record_files
 
     if form is Input.CSV:
         yield from record_files.read_csv(path, share)
@@ -256,7 +256,7 @@ def _way_out(error: Any, topic: str) -> str:
 def _producer(address: str, settings: dict[str, str]) -> Any:
     from confluent_kafka import KafkaException, Producer
 
-    from headrace.cli.kafka_tools.librdkafka import quiet_log
+    from headrace.cli.kafka_tools.support.librdkafka import quiet_log
 
     try:
         return Producer(

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from headrace.cli.changes import Row, report, verb
-from headrace.cli.connecting import (
+from headrace.cli.support.change_report import Row, report, verb
+from headrace.cli.support.connection import (
     Bootstrap,
     DryRun,
     Failed,
@@ -17,8 +17,8 @@ from headrace.cli.connecting import (
     connected,
     key_values,
 )
-from headrace.cli.output import Format, show
-from headrace.cli.spelling import nearest
+from headrace.cli.support.output import Format, show
+from headrace.cli.support.spelling import nearest
 from headrace.client.cluster_client import ClusterClient
 from headrace.wire.apis import ApiKey
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from headrace.cli.gone_reader import reader_may_leave
+from headrace.cli.support.broken_pipe import reader_may_leave
 
 # The process began a little before this module was read.
 _STARTED: Final = time.perf_counter()
@@ -72,7 +72,7 @@ def parse_arguments(arguments: Sequence[str]) -> Arguments:
         elif word == "--quiet":
             quiet = True
         elif word.startswith("-"):
-            from headrace.cli.spelling import nearest
+            from headrace.cli.support.spelling import nearest
 
             raise UsageError(f"{word}: no such option.{nearest(name, _OPTIONS)}")
         elif file is None:

@@ -6,8 +6,12 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from headrace.cli.changes import Row, report, report_one, verb
-from headrace.cli.connecting import (
+from headrace.cli.facts.internal_topics import loss, refusal
+from headrace.cli.facts.topic_facts import partition_rows, topic_rows
+from headrace.cli.facts.topic_sizing import Demand
+from headrace.cli.facts.topic_sizing import plan as plan_topic
+from headrace.cli.support.change_report import Row, report, report_one, verb
+from headrace.cli.support.connection import (
     Bootstrap,
     DryRun,
     Failed,
@@ -23,11 +27,7 @@ from headrace.cli.connecting import (
     key_values,
     sure,
 )
-from headrace.cli.internal_topics import loss, refusal
-from headrace.cli.output import Format, show, show_one, size_text, wrapped
-from headrace.cli.sizing import Demand
-from headrace.cli.sizing import plan as plan_topic
-from headrace.cli.topic_facts import partition_rows, topic_rows
+from headrace.cli.support.output import Format, show, show_one, size_text, wrapped
 from headrace.client.cluster_client import ClusterClient
 from headrace.client.offsets import LATEST, list_offsets
 from headrace.kernel.errors import Fault

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from headrace.cli.changes import Row, report_one, verb
-from headrace.cli.connecting import (
+from headrace.cli.support.change_report import Row, report_one, verb
+from headrace.cli.support.connection import (
     Bootstrap,
     DryRun,
     Failed,
@@ -20,8 +20,8 @@ from headrace.cli.connecting import (
     connected,
     sure,
 )
-from headrace.cli.output import Format, show, show_one
-from headrace.cli.spelling import nearest
+from headrace.cli.support.output import Format, show, show_one
+from headrace.cli.support.spelling import nearest
 from headrace.client.cluster_client import TRANSACTION, ClusterClient
 from headrace.kernel.errors import ErrorCode
 from headrace.wire.apis import ApiKey

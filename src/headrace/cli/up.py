@@ -14,9 +14,9 @@ from typing import Annotated, Any
 
 import typer
 
-from headrace.cli.development_cluster import Cluster
-from headrace.cli.keyboard import keys
-from headrace.cli.output import Format, rich_table, show
+from headrace.cli.support.development_cluster import Cluster
+from headrace.cli.support.keyboard import keys
+from headrace.cli.support.output import Format, rich_table, show
 from headrace.kernel.plurals import counted
 
 app = typer.Typer()
@@ -36,7 +36,7 @@ def up(
 
     $ headrace up --brokers 3
     """
-    from headrace.cli.connecting import key_values
+    from headrace.cli.support.connection import key_values
 
     cluster = Cluster(brokers, data.absolute(), port, zookeeper_port, key_values(setting, "--set"))
     asked = Requests()

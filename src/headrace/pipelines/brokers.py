@@ -21,7 +21,7 @@ from headrace.client.blocking.client import BlockingClient
 from headrace.client.blocking.security import Security
 from headrace.kernel.errors import Fault
 from headrace.pipelines.errors import OptionError, PipelineError
-from headrace.pipelines.spec import BOOTSTRAP, PipelineSpec
+from headrace.pipelines.flows.spec import BOOTSTRAP, PipelineSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -34,22 +34,22 @@ class HeadraceDataSource(DataSource):  # type: ignore[misc]
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from headrace.pipelines.options import SourceOptions
-        from headrace.pipelines.source import HeadraceReader
+        from headrace.pipelines.source.reader import HeadraceReader
 
         return HeadraceReader(SourceOptions.parse(self._given(), streaming=False))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
         from headrace.pipelines.options import SourceOptions
-        from headrace.pipelines.source import HeadraceStreamReader
+        from headrace.pipelines.source.reader import HeadraceStreamReader
 
         return HeadraceStreamReader(SourceOptions.parse(self._given(), streaming=True))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        from headrace.pipelines.sink import HeadraceWriter
+        from headrace.pipelines.sink.writer import HeadraceWriter
 
         return HeadraceWriter(self._given(), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
-        from headrace.pipelines.sink import HeadraceStreamWriter
+        from headrace.pipelines.sink.writer import HeadraceStreamWriter
 
         return HeadraceStreamWriter(self._given(), schema)

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import functions as f
 from pyspark.sql.types import StringType, StructField, StructType
 
-from headrace.pipelines.dlq_names import ERROR_HEADER, OFFSET_HEADER, PARTITION_HEADER, TOPIC_HEADER
 from headrace.pipelines.errors import OptionError
+from headrace.pipelines.flows.dead_letter_headers import ERROR_HEADER, OFFSET_HEADER, PARTITION_HEADER, TOPIC_HEADER
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -21,7 +21,7 @@ from headrace.pipelines.task_sink import WRITTEN, writing
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from headrace.pipelines.sink import HeadraceWriter
+    from headrace.pipelines.sink.writer import HeadraceWriter
 
 
 def to_topic(name: str, options: Mapping[str, str]) -> Callable[[DataFrame, int], Any]:
@@ -31,7 +31,7 @@ def to_topic(name: str, options: Mapping[str, str]) -> Callable[[DataFrame, int]
 
     def write(frame: DataFrame, _batch_id: int) -> None:
         # The batch id reaches the tasks with the job's local properties, as it does for a stream writer.
-        from headrace.pipelines.sink import HeadraceWriter
+        from headrace.pipelines.sink.writer import HeadraceWriter
 
         if not made:
             made.append(HeadraceWriter(settled, frame.schema, overwrite=False))

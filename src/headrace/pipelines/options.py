@@ -16,7 +16,7 @@ from headrace.client.blocking.client import READ_COMMITTED, READ_UNCOMMITTED, pa
 from headrace.client.blocking.security import Security
 from headrace.kernel.errors import Fault
 from headrace.pipelines.errors import OptionError, nearest
-from headrace.pipelines.offsets import (
+from headrace.pipelines.source.offsets import (
     Earliest,
     Latest,
     OffsetSpec,

@@ -19,8 +19,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from headrace.pipelines.connector_jars import choose_backend
-from headrace.pipelines.java import cache_dir, find_java
+from headrace.pipelines.spark.connector_jars import choose_backend
+from headrace.pipelines.spark.java import cache_dir, find_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -5,9 +5,9 @@
 A sink written in Python costs every micro-batch two more trips to Python, one that makes its writer and one that
 commits it, although here the tasks themselves have committed by then; and Spark offers it no update mode.
 `foreachBatch` gives update mode, for a call into the driver's Python, a second plan and a collect per batch. So the
-rows are written in the query's own plan: `mapInArrow` with the stream writer of `sink`, whose one line per task ends in
-Spark's sink that keeps nothing. Slots, ledger and fencing are those of `format("headrace")`: its ledger is continued,
-whichever way a query wrote before.
+rows are written in the query's own plan: `mapInArrow` with the stream writer of `sink.writer`, whose one line per
+task ends in Spark's sink that keeps nothing. Slots, ledger and fencing are those of `format("headrace")`: its ledger
+is continued, whichever way a query wrote before.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming import DataStreamWriter
 
-    from headrace.pipelines.sink import Written
+    from headrace.pipelines.sink.writer import Written
 
 WRITTEN: Final = "slot int, rows bigint, skipped boolean"
 
@@ -31,7 +31,7 @@ class SlotWriter(Protocol):
 
 def written_by_tasks(frame: DataFrame, options: Mapping[str, str]) -> DataStreamWriter:
     """What is left to say about the query: its output mode, its checkpoint, its trigger. `options` are the sink's."""
-    from headrace.pipelines.sink import HeadraceStreamWriter
+    from headrace.pipelines.sink.writer import HeadraceStreamWriter
 
     return frame.mapInArrow(writing(HeadraceStreamWriter(options, frame.schema)), WRITTEN).writeStream.format("noop")
 

@@ -13,7 +13,7 @@ from headrace.controller.broker_operations import unregister
 from headrace.controller.core import elections, reassignments, topics
 from headrace.controller.core.topics import NewTopic, PlacementDraw
 from headrace.kernel.errors import ErrorCode, Refused
-from tests.unit.controller.test_decisions import after, broker, cluster, code_of, rules
+from tests.unit.controller.core.test_decisions import after, broker, cluster, code_of, rules
 
 
 def with_away(*away: int, brokers: int = 3, infos: tuple[PartitionInfo, ...] = ()) -> ClusterImage:

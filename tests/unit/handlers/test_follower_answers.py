@@ -16,7 +16,7 @@ from headrace.handlers.topics.describe_topic_partitions import DescribeTopicPart
 from headrace.handlers.transactions.describe_producers import DescribeProducers
 from headrace.kernel.errors import ErrorCode, NotLeader
 from headrace.wire import codec
-from tests.unit.handlers.test_dispatcher import ask, dispatcher
+from tests.unit.handlers.dispatch.test_dispatcher import ask, dispatcher
 from tests.unit.replication.test_partitions import EPOCH, TOPIC_ID, Setting, elsewhere, followed
 
 LATEST = -1

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from headrace.cli.connecting import bootstrap_address
 from headrace.cli.pipeline import app
-from headrace.cli.pipeline_options import pipeline_spec
+from headrace.cli.support.connection import bootstrap_address
+from headrace.cli.support.pipeline_options import pipeline_spec
 from headrace.pipelines.brokers import client_of, kafka_settings
-from headrace.pipelines.connectors import load_connector
+from headrace.pipelines.connectors.connector import load_connector
+from headrace.pipelines.connectors.mirror import load_mirror
 from headrace.pipelines.errors import OptionError
-from headrace.pipelines.mirror import load_mirror
 
 _SPEC = """name: orders
 storage: storage

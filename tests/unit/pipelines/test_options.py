@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from headrace.pipelines.errors import OptionError
-from headrace.pipelines.offsets import AtTimestamp, Earliest, Latest, Specific
 from headrace.pipelines.options import SinkOptions, SourceOptions
+from headrace.pipelines.source.offsets import AtTimestamp, Earliest, Latest, Specific
 
 _CLUSTER = {"kafka.bootstrap.servers": "localhost:9092"}
 

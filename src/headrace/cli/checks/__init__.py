@@ -1,10 +1,12 @@
-"""What the doctor looks at, one subject a file; `findings` is what each gives.
+"""The checks of `headrace doctor`, one subject a file. In reading order:
 
-reach       the address as given, the protocol spoken there, and the addresses that brokers advertise
-replicas    partitions without a leader or with too few in-sync replicas: which, and since when
-strays      logs that were set aside and hold disk space
-machines    disks nearly full, clocks that differ
-groups      why a group rebalances, transactions left open
-lag         groups whose lag grows, and why
-history     the generations of a group, as the coordinator wrote them down
+`diagnosis`   every check in order; without a connection only the first ones run
+`findings`    a finding: what was seen, and what to do about it
+`reach`       the address, the protocol spoken there, and the addresses that brokers advertise
+`replicas`    partitions without a leader or with too few in-sync replicas: which, and since when
+`strays`      logs that were set aside and use disk space
+`machines`    disks that are nearly full, clocks that differ
+`groups`      groups that rebalance often, transactions left open
+`lag`         groups whose lag grows, and the cause
+`history`     the generations of a group, from the coordinator's records
 """

@@ -9,7 +9,7 @@ from typing import Final
 from headrace.cli.checks.findings import Finding, State, since, well
 from headrace.cli.checks.history import Generation, change, generations, tails
 from headrace.cli.checks.lag import REBALANCING
-from headrace.cli.kafka_tools.group_view import Group, Listed, described, listed
+from headrace.cli.kafka_tools.support.group_view import Group, Listed, described, listed
 from headrace.cli.transactions import transaction_rows
 from headrace.client.cluster_client import ClusterClient
 from headrace.kernel.plurals import counted

@@ -10,8 +10,8 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final
 
-from headrace.cli.kafka_tools.internal_records import describe_group_record
-from headrace.cli.reading import Span, read
+from headrace.cli.kafka_tools.support.internal_records import describe_group_record
+from headrace.cli.records.reader import Span, read
 from headrace.client.cluster_client import ClusterClient
 from headrace.client.offsets import EARLIEST, LATEST, list_offsets
 from headrace.kernel.errors import Fault

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.cli.checks.findings import Finding, State, well
-from headrace.cli.group_positions import SHARE, describe_group
-from headrace.cli.kafka_tools.group_view import Group, Listed, listed
-from headrace.cli.lag import Row, lag_rows
+from headrace.cli.facts.group_lag import Row, lag_rows
+from headrace.cli.facts.group_positions import SHARE, describe_group
+from headrace.cli.kafka_tools.support.group_view import Group, Listed, listed
 from headrace.client.cluster_client import ClusterClient
 from headrace.kernel.plurals import counted
 

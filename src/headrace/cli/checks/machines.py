@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from headrace.cli.checks.findings import Finding, State, well
 from headrace.cli.cluster import disk_rows
-from headrace.cli.connecting import existing_topics
-from headrace.cli.output import size_text
+from headrace.cli.support.connection import existing_topics
+from headrace.cli.support.output import size_text
 from headrace.client.cluster_client import ClusterClient
 from headrace.client.offsets import MAX_TIMESTAMP, list_offsets
 from headrace.kernel.errors import Fault

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from headrace.cli.checks.findings import Finding, State, since, together, well
 from headrace.cli.cluster import unhealthy_partitions
-from headrace.cli.connecting import existing_topics
+from headrace.cli.support.connection import existing_topics
 from headrace.client.cluster_client import ClusterClient
 from headrace.kernel.errors import Fault
 from headrace.kernel.plurals import counted

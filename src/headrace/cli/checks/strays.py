@@ -7,7 +7,7 @@ from typing import Any
 
 from headrace.cli.checks.findings import Finding, State, well
 from headrace.cli.cluster import disk_rows
-from headrace.cli.output import size_text
+from headrace.cli.support.output import size_text
 from headrace.client.cluster_client import ClusterClient
 from headrace.kernel.plurals import counted
 from headrace.storage.dirs.checkpoints import META_PROPERTIES_FILE, CorruptFile, read_properties

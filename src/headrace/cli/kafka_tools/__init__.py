@@ -1,8 +1,11 @@
-"""Look-alikes of Kafka's own commands, one file per tool, started by `bin/kafka-*.sh`.
+"""Kafka's own command-line tools, one file per tool, started by `bin/kafka-*.sh`. Flags, output and exit codes are
+those of Kafka 4.3; older spellings of the documents are accepted too. `support` is what the tools share.
 
-    options    what a tool accepts: one declaration gives the parser, the checks and the help table
-    running    the frame every tool runs in: connect, do, answer with an exit code instead of a stack trace
-    topics (its work is in topic_command), configs, console_producer, console_consumer, …    the tools
-
-Flags, output and exit codes are those of Kafka 4.3; older spellings of the documents are taken too.
+Topics:       `topics` (its work is in `topic_command`), `configs`, `delete_records`, `get_offsets`
+Records:      `console_producer`, `console_consumer`, `dump_log`
+Groups:       `groups`, `consumer_groups`, `share_groups`
+Cluster:      `cluster`, `features`, `broker_api_versions`, `log_dirs`, `acls`, `transactions`
+Replicas:     `reassign_partitions`, `leader_election`, `replica_verification`
+Measurement:  `producer_perf`, `consumer_perf`, `e2e_latency`, `verifiable_producer`, `verifiable_consumer`
+Processes:    `server_start`, `server_stop`, `zookeeper_start`, `zookeeper_stop`, `zookeeper_shell`
 """

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from headrace.cli.kafka_tools.options import Arguments
-from headrace.cli.kafka_tools.running import CONNECTION, Tool
+from headrace.cli.kafka_tools.support.options import Arguments
+from headrace.cli.kafka_tools.support.tool import CONNECTION, Tool
 from headrace.client.cluster_client import ClusterClient
 from headrace.wire import codec
 from headrace.wire.apis import api_name

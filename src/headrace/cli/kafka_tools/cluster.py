@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from headrace.cli.kafka_tools.options import Arguments, Option, UsageError
-from headrace.cli.kafka_tools.running import CONNECTION, Tool, ToolFailed, answer_error
-from headrace.cli.kafka_tools.tables import columns, fitted
+from headrace.cli.kafka_tools.support.options import Arguments, Option, UsageError
+from headrace.cli.kafka_tools.support.tables import columns, fitted
+from headrace.cli.kafka_tools.support.tool import CONNECTION, Tool, ToolFailed, answer_error
 from headrace.client.cluster_client import ClusterClient
 from headrace.client.errors import Unsupported
 from headrace.wire.apis import ApiKey

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from headrace.cli.kafka_tools.config_entities import QUOTA_ENTITIES, RESOURCES, SINGULAR, Entity, entities
-from headrace.cli.kafka_tools.options import Arguments, Option, UsageError
-from headrace.cli.kafka_tools.running import CONNECTION, Tool, ToolFailed, answer_error
+from headrace.cli.kafka_tools.support.config_entities import QUOTA_ENTITIES, RESOURCES, SINGULAR, Entity, entities
+from headrace.cli.kafka_tools.support.options import Arguments, Option, UsageError
+from headrace.cli.kafka_tools.support.tool import CONNECTION, Tool, ToolFailed, answer_error
 from headrace.client.cluster_client import ClusterClient
 from headrace.wire.apis import ApiKey
 
@@ -146,7 +146,7 @@ async def _all_entities(client: ClusterClient, kind: str) -> list[Entity]:
     names = {str(resource.resource_name) for resource in answer.config_resources}
     if kind == "groups":
         # A group that nobody configured is listed too, as a topic is.
-        from headrace.cli.kafka_tools.group_view import listed
+        from headrace.cli.kafka_tools.support.group_view import listed
 
         names |= {group.id for group in await listed(client)}
     return [Entity(kind, name) for name in sorted(names)]

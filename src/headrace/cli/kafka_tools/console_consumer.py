@@ -12,18 +12,18 @@ from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
 
-from headrace.cli.kafka_tools.first_contact import (
+from headrace.cli.kafka_tools.support.connection_check import (
     CONTACT_SECONDS,
     existing_topics,
     missing_topic,
     require_cluster,
     sentences,
 )
-from headrace.cli.kafka_tools.formatters import CannotFormat, Formatter, Shown, formatter
-from headrace.cli.kafka_tools.librdkafka import explain, quiet_log, settings, warn_deprecated
-from headrace.cli.kafka_tools.options import Arguments, Option, UsageError, properties
-from headrace.cli.kafka_tools.outages import Outages
-from headrace.cli.kafka_tools.running import CONNECTION, ToolFailed, bootstrap_address, command_properties, guarded
+from headrace.cli.kafka_tools.support.formatters import CannotFormat, Formatter, Shown, formatter
+from headrace.cli.kafka_tools.support.librdkafka import explain, quiet_log, settings, warn_deprecated
+from headrace.cli.kafka_tools.support.options import Arguments, Option, UsageError, properties
+from headrace.cli.kafka_tools.support.outages import Outages
+from headrace.cli.kafka_tools.support.tool import CONNECTION, ToolFailed, bootstrap_address, command_properties, guarded
 from headrace.kernel.ids import OTHER_SPELLINGS
 
 DEFAULT_FORMATTER = "DefaultMessageFormatter"
@@ -218,7 +218,7 @@ def _shown(message: Any) -> Shown:
 def run(arguments: Arguments) -> int:
     if arguments["formatter"] != DEFAULT_FORMATTER:
         # Formatters of the coordinators' own topics are rarely asked for and cost time to load.
-        import headrace.cli.kafka_tools.internal_records  # noqa: F401
+        import headrace.cli.kafka_tools.support.internal_records  # noqa: F401
     show: Formatter = formatter(arguments["formatter"], formatter_properties(arguments))
     chosen, outages = consumer_settings(arguments), Outages()
     timeout_ms = arguments["timeout-ms"]

@@ -6,12 +6,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from headrace.cli.kafka_tools.first_contact import require_cluster, require_writable_topic, sentences
-from headrace.cli.kafka_tools.librdkafka import explain, quiet_log, settings, warn_deprecated
-from headrace.cli.kafka_tools.line_reader import LineReader
-from headrace.cli.kafka_tools.options import Arguments, Option, UsageError, properties
-from headrace.cli.kafka_tools.outages import Outages
-from headrace.cli.kafka_tools.running import CONNECTION, bootstrap_address, client_id, command_properties, guarded
+from headrace.cli.kafka_tools.support.connection_check import require_cluster, require_writable_topic, sentences
+from headrace.cli.kafka_tools.support.librdkafka import explain, quiet_log, settings, warn_deprecated
+from headrace.cli.kafka_tools.support.line_reader import LineReader
+from headrace.cli.kafka_tools.support.options import Arguments, Option, UsageError, properties
+from headrace.cli.kafka_tools.support.outages import Outages
+from headrace.cli.kafka_tools.support.tool import CONNECTION, bootstrap_address, client_id, command_properties, guarded
 
 _LOOK_SECONDS = 0.5
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

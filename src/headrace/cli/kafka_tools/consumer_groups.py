@@ -7,11 +7,11 @@ import sys
 import time
 from pathlib import Path
 
-from headrace.cli.kafka_tools import group_view
-from headrace.cli.kafka_tools.group_offsets import Reset, commit, committed, parse_datetime, parse_duration
-from headrace.cli.kafka_tools.options import Arguments, Option, UsageError
-from headrace.cli.kafka_tools.running import CONNECTION, Tool, ToolFailed, code_text
-from headrace.cli.kafka_tools.tables import columns, fitted
+from headrace.cli.kafka_tools.support import group_view
+from headrace.cli.kafka_tools.support.group_offsets import Reset, commit, committed, parse_datetime, parse_duration
+from headrace.cli.kafka_tools.support.options import Arguments, Option, UsageError
+from headrace.cli.kafka_tools.support.tables import columns, fitted
+from headrace.cli.kafka_tools.support.tool import CONNECTION, Tool, ToolFailed, code_text
 from headrace.client.cluster_client import ClusterClient
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.kernel.ids import TopicPartition

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from headrace.cli.kafka_tools import json_files
-from headrace.cli.kafka_tools.options import Arguments, Option
-from headrace.cli.kafka_tools.running import CONNECTION, Tool, ToolFailed, code_text
-from headrace.cli.topic_facts import leaders_of
+from headrace.cli.facts.topic_facts import leaders_of
+from headrace.cli.kafka_tools.support import json_files
+from headrace.cli.kafka_tools.support.options import Arguments, Option
+from headrace.cli.kafka_tools.support.tool import CONNECTION, Tool, ToolFailed, code_text
 from headrace.client.cluster_client import ClusterClient
 from headrace.kernel.ids import TopicPartition
 from headrace.wire.apis import ApiKey

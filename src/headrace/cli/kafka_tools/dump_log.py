@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from headrace.cli.kafka_tools.internal_records import (
+from headrace.cli.kafka_tools.support.internal_records import (
     describe_group_record,
     describe_share_record,
     describe_transaction_record,
 )
-from headrace.cli.kafka_tools.options import Arguments, Option, UsageError
-from headrace.cli.kafka_tools.running import ToolFailed, guarded
+from headrace.cli.kafka_tools.support.options import Arguments, Option, UsageError
+from headrace.cli.kafka_tools.support.tool import ToolFailed, guarded
 from headrace.kernel.errors import Fault
 from headrace.records.batch import BatchView, TimestampType
 from headrace.records.builder import Record

@@ -7,11 +7,11 @@ import sys
 import time
 from typing import Any
 
-from headrace.cli.kafka_tools.first_contact import existing_topics, require_cluster, sentences
-from headrace.cli.kafka_tools.latencies import Latencies
-from headrace.cli.kafka_tools.librdkafka import explain, quiet_log, settings
-from headrace.cli.kafka_tools.options import Arguments, Option, UsageError
-from headrace.cli.kafka_tools.running import CONNECTION, ToolFailed, bootstrap_address, command_properties, guarded
+from headrace.cli.kafka_tools.support.connection_check import existing_topics, require_cluster, sentences
+from headrace.cli.kafka_tools.support.latencies import Latencies
+from headrace.cli.kafka_tools.support.librdkafka import explain, quiet_log, settings
+from headrace.cli.kafka_tools.support.options import Arguments, Option, UsageError
+from headrace.cli.kafka_tools.support.tool import CONNECTION, ToolFailed, bootstrap_address, command_properties, guarded
 
 OPTIONS = (
     *CONNECTION,

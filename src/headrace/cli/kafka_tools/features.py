@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from headrace.cli.kafka_tools.feature_levels import (
+from headrace.cli.kafka_tools.support.feature_levels import (
     LATEST_STABLE,
     METADATA,
     defaults_at,
@@ -13,8 +13,8 @@ from headrace.cli.kafka_tools.feature_levels import (
     level_text,
     metadata_level,
 )
-from headrace.cli.kafka_tools.options import Arguments, Option, UsageError
-from headrace.cli.kafka_tools.running import CONNECTION, Tool, ToolFailed, answer_error, guarded
+from headrace.cli.kafka_tools.support.options import Arguments, Option, UsageError
+from headrace.cli.kafka_tools.support.tool import CONNECTION, Tool, ToolFailed, answer_error, guarded
 from headrace.client.cluster_client import ClusterClient
 from headrace.wire.apis import ApiKey
 

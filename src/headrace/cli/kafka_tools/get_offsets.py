@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import sys
 
-from headrace.cli.kafka_tools.options import Arguments, Option
-from headrace.cli.kafka_tools.running import CONNECTION, Tool, ToolFailed, answer_error
+from headrace.cli.kafka_tools.support.options import Arguments, Option
+from headrace.cli.kafka_tools.support.tool import CONNECTION, Tool, ToolFailed, answer_error
 from headrace.client.cluster_client import ClusterClient
 from headrace.client.offsets import SPECIAL_TIMES, list_offsets
 from headrace.kernel.ids import INTERNAL_TOPICS, OTHER_SPELLINGS, TopicPartition

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 
-from headrace.cli.kafka_tools import group_view
-from headrace.cli.kafka_tools.options import Arguments, Option, UsageError
-from headrace.cli.kafka_tools.running import CONNECTION, Tool
-from headrace.cli.kafka_tools.tables import columns, fitted
+from headrace.cli.kafka_tools.support import group_view
+from headrace.cli.kafka_tools.support.options import Arguments, Option, UsageError
+from headrace.cli.kafka_tools.support.tables import columns, fitted
+from headrace.cli.kafka_tools.support.tool import CONNECTION, Tool
 from headrace.client.cluster_client import ClusterClient
 
 _TYPES = ("classic", "consumer", "share")

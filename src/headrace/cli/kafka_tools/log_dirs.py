@@ -6,9 +6,9 @@ import asyncio
 import sys
 from typing import Any
 
-from headrace.cli.kafka_tools.json_files import compact
-from headrace.cli.kafka_tools.options import Arguments, Option
-from headrace.cli.kafka_tools.running import CONNECTION, Tool, ToolFailed
+from headrace.cli.kafka_tools.support.json_files import compact
+from headrace.cli.kafka_tools.support.options import Arguments, Option
+from headrace.cli.kafka_tools.support.tool import CONNECTION, Tool, ToolFailed
 from headrace.client.cluster_client import ClusterClient
 from headrace.kernel.errors import ErrorCode
 from headrace.wire.apis import ApiKey

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from headrace.cli.kafka_tools.first_contact import require_cluster, require_writable_topic, sentences
-from headrace.cli.kafka_tools.latencies import Latencies
-from headrace.cli.kafka_tools.librdkafka import explain, quiet_log, settings
-from headrace.cli.kafka_tools.options import Arguments, Option, UsageError, properties
-from headrace.cli.kafka_tools.running import ToolFailed, command_properties, guarded
+from headrace.cli.kafka_tools.support.connection_check import require_cluster, require_writable_topic, sentences
+from headrace.cli.kafka_tools.support.latencies import Latencies
+from headrace.cli.kafka_tools.support.librdkafka import explain, quiet_log, settings
+from headrace.cli.kafka_tools.support.options import Arguments, Option, UsageError, properties
+from headrace.cli.kafka_tools.support.tool import ToolFailed, command_properties, guarded
 from headrace.kernel.plurals import counted
 
 OPTIONS = (

@@ -6,9 +6,9 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-from headrace.cli.kafka_tools import json_files
-from headrace.cli.kafka_tools.options import Arguments, Option, UsageError
-from headrace.cli.kafka_tools.running import CONNECTION, Tool, ToolFailed, answer_error
+from headrace.cli.kafka_tools.support import json_files
+from headrace.cli.kafka_tools.support.options import Arguments, Option, UsageError
+from headrace.cli.kafka_tools.support.tool import CONNECTION, Tool, ToolFailed, answer_error
 from headrace.client.cluster_client import ClusterClient
 from headrace.cluster.core.placement import place
 from headrace.kernel.errors import ErrorCode, Refused

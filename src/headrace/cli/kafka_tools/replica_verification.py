@@ -13,8 +13,8 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.cli.kafka_tools.options import Arguments, Option
-from headrace.cli.kafka_tools.running import CONNECTION, Tool, ToolFailed
+from headrace.cli.kafka_tools.support.options import Arguments, Option
+from headrace.cli.kafka_tools.support.tool import CONNECTION, Tool, ToolFailed
 from headrace.client.cluster_client import ClusterClient
 from headrace.client.offsets import EARLIEST, FoundOffset, list_offsets
 from headrace.kernel.errors import ErrorCode, Fault

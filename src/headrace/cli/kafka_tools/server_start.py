@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from headrace.cli.kafka_tools import processes
+from headrace.cli.kafka_tools.support import processes
 
 USAGE = "USAGE: kafka-server-start.sh [-daemon] server.properties [--override property=value]*"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from headrace.cli.kafka_tools import processes
+from headrace.cli.kafka_tools.support import processes
 
 
 def is_broker(words: list[str]) -> bool:

@@ -5,18 +5,18 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from headrace.cli.kafka_tools import group_view
 from headrace.cli.kafka_tools.consumer_groups import split_optional_values
-from headrace.cli.kafka_tools.group_offsets import ends, parse_datetime
-from headrace.cli.kafka_tools.options import Arguments, Option, UsageError
-from headrace.cli.kafka_tools.running import CONNECTION, Tool, ToolFailed, answer_error
-from headrace.cli.kafka_tools.share_offsets import (
+from headrace.cli.kafka_tools.support import group_view
+from headrace.cli.kafka_tools.support.group_offsets import ends, parse_datetime
+from headrace.cli.kafka_tools.support.options import Arguments, Option, UsageError
+from headrace.cli.kafka_tools.support.share_offsets import (
     SharePosition,
     alter_share_offsets,
     describe_share_group,
     share_positions,
 )
-from headrace.cli.kafka_tools.tables import columns, fitted
+from headrace.cli.kafka_tools.support.tables import columns, fitted
+from headrace.cli.kafka_tools.support.tool import CONNECTION, Tool, ToolFailed, answer_error
 from headrace.client.cluster_client import ClusterClient
 from headrace.client.offsets import EARLIEST, LATEST
 from headrace.kernel.errors import Fault

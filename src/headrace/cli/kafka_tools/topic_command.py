@@ -7,9 +7,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from headrace.cli.internal_topics import refusal
-from headrace.cli.kafka_tools.options import Arguments, Option, properties
-from headrace.cli.kafka_tools.running import CONNECTION, Tool, ToolFailed, answer_error
+from headrace.cli.facts.internal_topics import refusal
+from headrace.cli.kafka_tools.support.options import Arguments, Option, properties
+from headrace.cli.kafka_tools.support.tool import CONNECTION, Tool, ToolFailed, answer_error
 from headrace.client.cluster_client import ClusterClient
 from headrace.kernel.errors import ErrorCode
 from headrace.kernel.ids import INTERNAL_TOPICS, OTHER_SPELLINGS, uuid_from_text, uuid_to_text

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import sys
 
-from headrace.cli.gone_reader import reader_may_leave
+from headrace.cli.support.broken_pipe import reader_may_leave
 
 
 def plain_list(argv: list[str]) -> tuple[str, int] | None:

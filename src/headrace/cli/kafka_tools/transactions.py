@@ -7,8 +7,8 @@ import sys
 import time
 from typing import Any
 
-from headrace.cli.kafka_tools.options import Arguments, Option, UsageError
-from headrace.cli.kafka_tools.running import CONNECTION, Tool, ToolFailed, answer_error
+from headrace.cli.kafka_tools.support.options import Arguments, Option, UsageError
+from headrace.cli.kafka_tools.support.tool import CONNECTION, Tool, ToolFailed, answer_error
 from headrace.client.cluster_client import TRANSACTION, ClusterClient
 from headrace.kernel.errors import ErrorCode
 from headrace.kernel.ids import TopicPartition

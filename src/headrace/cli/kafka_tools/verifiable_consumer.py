@@ -6,11 +6,11 @@ import signal
 import sys
 from typing import Any
 
-from headrace.cli.kafka_tools.events import emit
-from headrace.cli.kafka_tools.first_contact import require_cluster, require_topic, sentences
-from headrace.cli.kafka_tools.librdkafka import explain, quiet_log, settings
-from headrace.cli.kafka_tools.options import Arguments, Option
-from headrace.cli.kafka_tools.running import CONNECTION, ToolFailed, bootstrap_address, command_properties, guarded
+from headrace.cli.kafka_tools.support.connection_check import require_cluster, require_topic, sentences
+from headrace.cli.kafka_tools.support.events import emit
+from headrace.cli.kafka_tools.support.librdkafka import explain, quiet_log, settings
+from headrace.cli.kafka_tools.support.options import Arguments, Option
+from headrace.cli.kafka_tools.support.tool import CONNECTION, ToolFailed, bootstrap_address, command_properties, guarded
 
 OPTIONS = (
     *CONNECTION,

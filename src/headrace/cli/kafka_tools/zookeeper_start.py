@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from headrace.cli.kafka_tools import processes
+from headrace.cli.kafka_tools.support import processes
 from headrace.coordination import zookeeper_server
 
 USAGE = "USAGE: zookeeper-server-start.sh [-daemon] zookeeper.properties"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from headrace.cli.kafka_tools import processes
+from headrace.cli.kafka_tools.support import processes
 
 
 def is_zookeeper(words: list[str]) -> bool:

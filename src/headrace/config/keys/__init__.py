@@ -1,8 +1,8 @@
 """Every key, declared once, by subject; the tables that the rest of the package reads.
 
 Brokers: server, network, log, compaction, replication, transactions, groups, share_groups, streams_groups, zookeeper,
-headrace (our own). Topics and groups: topic, group, client_metrics. Protection: tls, sasl, oauth, access,
-zookeeper_tls. Kept from other releases and modes: kraft, tiered_storage, older_releases.
+headrace (our own). Topics and groups: topic, group, client_metrics. Security: `security`.
+Kept from other releases and modes: kraft, tiered_storage, older_releases.
 
 `BROKER_KEYS`, `TOPIC_KEYS`, `GROUP_KEYS` and `CLIENT_METRICS_KEYS` are by name, in the order of their declaration.
 """
@@ -13,7 +13,6 @@ from collections.abc import Iterable
 
 from headrace.config.key import Key
 from headrace.config.keys import (
-    access,
     client_metrics,
     compaction,
     group,
@@ -22,20 +21,17 @@ from headrace.config.keys import (
     kraft,
     log,
     network,
-    oauth,
     older_releases,
     replication,
-    sasl,
     server,
     share_groups,
     streams_groups,
     tiered_storage,
-    tls,
     topic,
     transactions,
     zookeeper,
-    zookeeper_tls,
 )
+from headrace.config.keys.security import access, oauth, sasl, tls, zookeeper_tls
 
 __all__ = ["BROKER_KEYS", "CLIENT_METRICS_KEYS", "GROUP_KEYS", "SUBJECTS", "TOPIC_KEYS"]
 

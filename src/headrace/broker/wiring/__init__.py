@@ -1,0 +1,7 @@
+"""Puts the parts of a broker together. In reading order:
+
+`parts`                everything between the sockets and the logs
+`coordinators`         the coordinators of transactions, groups and share groups
+`shares`               share groups: the share partitions of this broker and their durable state
+`data_handlers`, `group_handlers`, `share_handlers`, `transaction_handlers`   lists of handlers with their services
+"""

@@ -1,0 +1,148 @@
+"""Everything between the sockets and the logs, put together: the only place that knows everyone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from headrace.broker.auto_creation import TopicCreation
+from headrace.broker.full_disks import FullDisks
+from headrace.broker.live_config import LiveConfig
+from headrace.broker.peers import BrokerPeers
+from headrace.broker.wiring.coordinators import Coordinators
+from headrace.broker.wiring.data_handlers import data_handlers
+from headrace.broker.wiring.group_handlers import group_handlers
+from headrace.broker.wiring.transaction_handlers import transaction_handlers
+from headrace.cluster.view import ClusterView
+from headrace.config import BrokerConfig, Listeners
+from headrace.config.key import INT_MAX
+from headrace.controller.gateway import ControllerGateway
+from headrace.controller.member import ClusterMember
+from headrace.coordination.fallback_channel import ControllerChannel
+from headrace.coordination.fallback_reader import FallbackReader
+from headrace.handlers.cluster.api_versions import ApiVersions
+from headrace.handlers.cluster.features import ClusterFeatures
+from headrace.handlers.cluster.handlers import control_plane_handlers
+from headrace.handlers.dispatch.authorization import OPEN
+from headrace.handlers.dispatch.dispatcher import Dispatcher
+from headrace.handlers.dispatch.fallback_requests import fallback_service
+from headrace.handlers.dispatch.metering import Metering
+from headrace.handlers.dispatch.replica_only import ReplicaOnly
+from headrace.handlers.dispatch.request_metrics import RequestMetrics
+from headrace.handlers.dispatch.table import HandlerTable
+from headrace.kernel.dataclass import dataclass
+from headrace.quota.quotas import Quotas
+from headrace.replication.partitions import Partitions
+from headrace.replication.service import Replication, topic_log_config
+from headrace.storage.dirs.log_dirs import LogDirs
+from headrace.storage.log import Log
+
+# An epoch that no registration has: until this broker is registered, no image is acted on.
+_NOT_REGISTERED = -2
+
+
+@dataclass
+class Parts:
+    dispatcher: Dispatcher
+    table: HandlerTable
+    metrics: RequestMetrics
+    metering: Metering
+    partitions: Partitions
+    replication: Replication
+    coordinators: Coordinators
+    gateway: ControllerGateway
+    peers: BrokerPeers
+    full_disks: FullDisks
+
+    def start(self) -> None:
+        self.replication.start()
+
+    def replicated_up_to(self, log: Log) -> int:
+        """Up to where every assigned replica holds the log: compaction forgets nothing that one has not seen."""
+        partition = self.partitions.get(log.topic, log.partition)
+        if partition is None or partition.isr is None:
+            return log.log_start_offset if partition is not None else 0
+        ends = [progress.log_end for progress in partition.isr.followers.values()]
+        return min([log.high_watermark, *ends])
+
+    async def close(self) -> None:
+        await self.coordinators.close()
+        await self.replication.close()
+        await self.full_disks.close()
+        await self.gateway.close()
+        await self.peers.close()
+
+
+def wire(
+    config: LiveConfig, view: ClusterView, log_dirs: LogDirs, member: ClusterMember, listeners: Listeners
+) -> Parts:
+    """Subscribes to the image in the order in which its parts may act on it: settings (already), logs, coordinators."""
+    inter_broker = listeners.inter_broker
+    # The lease is asked for by every append: without a hop through the member.
+    lease_held = member.membership.lease_held
+    reach = ControllerChannel(member.store, member.broker_id)
+    gateway = ControllerGateway(
+        member.controller, view, inter_broker, lambda: (member.broker_id, member.epoch), reach.open
+    )
+    full_disks = FullDisks(gateway)
+    replication = Replication.for_broker(
+        config(),
+        log_dirs,
+        view,
+        topic_log_config(config),
+        listener=inter_broker,
+        to_controller=reach.open,
+        when_no_room=full_disks.no_room_for,
+        lease_held=lease_held,
+    )
+    partitions = replication.partitions
+    partitions.registered_as(_NOT_REGISTERED)
+    member.membership.on_registered(partitions.registered_as)
+    config.subscribe(replication.settings_changed)
+    peers = BrokerPeers(view, inter_broker)
+    creation = TopicCreation(config, view, gateway)
+    coordinators = Coordinators(config(), view, partitions, member.broker_id, gateway, creation, peers, member.catch_up)
+    config.subscribe(coordinators.settings_changed)
+    view.subscribe(coordinators.follow)
+    quotas = Quotas(
+        samples=config().quota_window_num,
+        window_seconds=config().quota_window_size_seconds,
+        controller_samples=config().controller_quota_window_num,
+        controller_window_seconds=config().controller_quota_window_size_seconds,
+    )
+    view.subscribe(lambda old, new: quotas.replace(new.quotas) if old.quotas is not new.quotas else None)
+    _limit_connections(quotas, config())
+    config.subscribe(lambda changed: _limit_connections(quotas, changed))
+    metering = Metering(quotas)
+    authorization = OPEN
+    table = HandlerTable()
+    for handler in (
+        *data_handlers(config(), view, partitions, log_dirs, creation, coordinators, metering),
+        *control_plane_handlers(
+            gateway, table, config, member.broker_id, _directory_of(log_dirs), metering, authorization
+        ),
+        *transaction_handlers(coordinators, view),
+        *group_handlers(coordinators, view, creation),
+        ApiVersions(table, ClusterFeatures(table, view)),
+    ):
+        table.add(handler)
+    letters = FallbackReader(member.store, fallback_service(table, inter_broker), lambda: member.controller.is_active)
+    member.controller.alongside(letters.run)
+    metrics = RequestMetrics()
+    dispatcher = Dispatcher(table, metrics, metering, ReplicaOnly(listeners.brokers_own), authorization)
+    return Parts(
+        dispatcher, table, metrics, metering, partitions, replication, coordinators, gateway, peers, full_disks
+    )
+
+
+def _limit_connections(quotas: Quotas, config: BrokerConfig) -> None:
+    per_second = config.max_connection_creation_rate
+    quotas.limit_all_connections(None if per_second == INT_MAX else per_second)
+
+
+def _directory_of(log_dirs: LogDirs) -> Callable[[str, int], Path | None]:
+    def directory_of(topic: str, index: int) -> Path | None:
+        log = log_dirs.log(topic, index)
+        return None if log is None else log.directory.parent
+
+    return directory_of

@@ -1,0 +1,8 @@
+"""Facts about topics and groups that several commands show. In reading order:
+
+`topic_facts`       metadata, offsets and sizes, partition by partition
+`topic_sizing`      how many partitions, replicas and disks a topic needs
+`internal_topics`   topics that hold the state of brokers and tools
+`group_positions`   groups of every type: names, descriptions, positions
+`group_lag`         the lag of groups and how it changes
+"""

@@ -1,0 +1,54 @@
+"""Groups of every type: found by name, described, and where they stand in their partitions.
+
+Classic and consumer groups commit offsets. A share group has a start offset for each share partition instead: every
+record before it is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from headrace.cli.kafka_tools.support.group_offsets import commit, committed
+from headrace.cli.kafka_tools.support.group_view import Group, Listed, described, listed, share_group
+from headrace.cli.kafka_tools.support.share_offsets import alter_share_offsets, describe_share_group, share_positions
+from headrace.cli.support.connection import Failed
+from headrace.cli.support.spelling import nearest
+from headrace.client.cluster_client import ClusterClient
+from headrace.kernel.ids import TopicPartition
+
+SHARE: Final = "Share"
+
+
+async def find_groups(client: ClusterClient, names: Sequence[str] | None) -> list[Listed]:
+    """The groups with these names (all without names), sorted. Raises Failed with the nearest name."""
+    known = {group.id: group for group in await listed(client)}
+    for name in names or ():
+        if name not in known:
+            raise Failed(f"group {name!r} does not exist.{nearest(name, known)}")
+    return [known[name] for name in sorted(names or known)]
+
+
+async def find_group(client: ClusterClient, name: str) -> Listed:
+    (group,) = await find_groups(client, [name])
+    return group
+
+
+async def describe_group(client: ClusterClient, group: Listed) -> Group:
+    """As its coordinator sees it. A group that was deleted meanwhile is Dead."""
+    if group.type != SHARE:
+        return await described(client, group.id, missing_is_empty=True)
+    node = await client.coordinator(group.id)
+    found = await describe_share_group(client, group.id)
+    return Group(group.id, "Dead", "", node) if found.error_code else share_group(found, node)
+
+
+async def positions_of(client: ClusterClient, group: Listed) -> dict[TopicPartition, int | None]:
+    """Committed offsets, or start offsets of share partitions: None for one that the group has not fetched yet."""
+    if group.type == SHARE:
+        return {p: position.start_offset for p, position in (await share_positions(client, group.id)).items()}
+    return {p: position.offset for p, position in (await committed(client, group.id)).items()}
+
+
+async def move_positions(client: ClusterClient, group: Listed, targets: Mapping[TopicPartition, int]) -> None:
+    await (alter_share_offsets if group.type == SHARE else commit)(client, group.id, targets)

@@ -1,0 +1,22 @@
+"""What Kafka's tools share. In reading order:
+
+`options`            options in Kafka's style: one declaration gives the parser, the checks and the help table
+`tool`               runs a tool: options, connection, exit code
+`connection_check`   a broker answers and the topic exists, before librdkafka starts
+`outages`            reports brokers that go away while a tool works
+`librdkafka`         client settings in Java's spelling, for librdkafka
+`tables`             columns as Kafka's tools print them
+`json_files`         JSON files that tools take
+`events`             one JSON object a line: the verifiable tools
+`latencies`          average, maximum and percentiles
+`processes`          servers in the foreground, in the background, and stopped
+`line_reader`        lines to records: the console producer
+`formatters`         records to lines: the console consumer
+`internal_records`   records of the coordinators' topics as text
+`group_records`      the same for consumer groups, share groups and share state
+`group_view`         groups listed and described
+`group_offsets`      the committed offsets of a group beside the log end offsets
+`share_offsets`      share groups and the start offsets of their share partitions
+`config_entities`    the entities of kafka-configs
+`feature_levels`     the feature levels of Kafka's releases
+"""

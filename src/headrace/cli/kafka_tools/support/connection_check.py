@@ -1,0 +1,84 @@
+"""What a tool checks before it hands its work to librdkafka: a broker answers, and the topic exists.
+
+librdkafka tries for ever and without a word: a wrong port or topic name looks like a quiet cluster. These checks fail
+within seconds, and the message names the server, the topic and what to do.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+from headrace.cli.kafka_tools.support.librdkafka import explain
+from headrace.cli.kafka_tools.support.tool import ToolFailed
+from headrace.cli.support.spelling import nearest
+from headrace.client.cluster_client import parse_bootstrap
+from headrace.client.server_kind import require_broker
+
+CONTACT_SECONDS: Final = 10.0
+# A broker that creates topics on request has them within a second.
+_CREATION_SECONDS: Final = 5.0
+_PAUSE_SECONDS: Final = 0.1
+
+
+@contextmanager
+def sentences() -> Iterator[None]:
+    """Raises librdkafka's own errors as ToolFailed."""
+    from confluent_kafka import KafkaException
+
+    try:
+        yield
+    except KafkaException as error:
+        raise ToolFailed(explain(error.args[0])) from error
+
+
+def require_cluster(chosen: Mapping[str, Any], timeout_s: float = CONTACT_SECONDS) -> None:
+    """Fails when none of the bootstrap addresses leads to a Kafka broker. `chosen`: librdkafka's settings."""
+    encrypted = str(chosen.get("security.protocol", "")).upper().endswith("SSL")
+    require_broker(parse_bootstrap(str(chosen["bootstrap.servers"])), timeout_s=timeout_s, encrypted=encrypted)
+
+
+def existing_topics(client: Any, timeout_s: float = CONTACT_SECONDS) -> Mapping[str, Any]:
+    """Metadata of all topics by name. (Asking for one by its name may create it.)"""
+    with sentences():
+        topics: Mapping[str, Any] = client.list_topics(timeout=timeout_s).topics
+    return topics
+
+
+def missing_topic(topic: str, known: Mapping[str, Any]) -> str:
+    return f"topic {topic!r} does not exist.{nearest(topic, known)}"
+
+
+def require_topic(client: Any, topic: str) -> None:
+    """Fails when a reader's topic does not exist."""
+    known = existing_topics(client)
+    if topic not in known:
+        raise ToolFailed(missing_topic(topic, known))
+
+
+def require_writable_topic(producer: Any, topic: str, timeout_s: float = _CREATION_SECONDS) -> None:
+    """Fails when a writer's topic does not exist and the broker does not create it on request."""
+    from confluent_kafka import KafkaError
+
+    being_created = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE)
+    known = existing_topics(producer)
+    if topic in known:
+        return
+    deadline = time.monotonic() + timeout_s
+    while True:
+        with sentences():
+            found = producer.list_topics(topic, timeout=CONTACT_SECONDS).topics[topic]
+        if found.error is None and found.partitions:
+            print(f"{missing_topic(topic, known)} The broker created it now.", file=sys.stderr)
+            return
+        if found.error is not None and found.error.code() not in being_created:
+            raise ToolFailed(f"topic {topic!r}: {explain(found.error)}")
+        if time.monotonic() > deadline:
+            raise ToolFailed(
+                f"{missing_topic(topic, known)} The broker does not create topics on request "
+                f"(auto.create.topics.enable): create it with kafka-topics --create --topic {topic}"
+            )
+        time.sleep(_PAUSE_SECONDS)

@@ -1,0 +1,175 @@
+"""Records of the coordinators' own topics in words: what kafka-dump-log and the console consumer's formatters print.
+
+Keys and values become the JSON that Kafka's own tools print; what cannot be read (a newer Kafka's) is passed over.
+"""
+
+from __future__ import annotations
+
+import base64
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from headrace.cli.kafka_tools.support.formatters import FORMATTERS, Formatter, Shown
+from headrace.cli.kafka_tools.support.group_records import GROUP_RECORDS, SHARE_STATE_RECORDS, assignment, subscription
+from headrace.cli.kafka_tools.support.json_files import compact
+from headrace.coordinators.codec import classic_groups, offsets, transactions
+from headrace.coordinators.codec.primitives import UnreadableRecord, key_type, key_words
+from headrace.kernel.ids import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC, uuid_to_text
+
+Described = tuple[str | None, str | None]
+Readers = tuple[Callable[[bytes], dict[str, Any]], Callable[[bytes], dict[str, Any]]]
+
+
+def _version(value: bytes) -> int:
+    return int.from_bytes(value[:2], "big")
+
+
+def _offset_key(key: bytes) -> dict[str, Any]:
+    group, topic, partition = offsets.read_offset_key(key)
+    return {"group": group, "topic": topic, "partition": partition}
+
+
+def _offset_value(value: bytes) -> dict[str, Any]:
+    found = offsets.read_offset_value(value)
+    topic_id = uuid.UUID(int=0) if found.topic_id is None else found.topic_id
+    return {
+        "offset": found.offset,
+        "leaderEpoch": found.leader_epoch,
+        "metadata": found.metadata,
+        "commitTimestamp": found.commit_timestamp_ms,
+        **({"expireTimestamp": found.expire_timestamp_ms} if _version(value) == 1 else {}),
+        **({"topicId": uuid_to_text(topic_id)} if _version(value) >= 4 and found.topic_id is not None else {}),
+    }
+
+
+def _group_key(key: bytes) -> dict[str, Any]:
+    return {"group": key_words(key, 1)[0]}
+
+
+def _group_value(value: bytes) -> dict[str, Any]:
+    found = classic_groups.read_group_metadata_value(value)
+    return {
+        "protocolType": found.protocol_type,
+        "generation": found.generation,
+        "protocol": found.protocol,
+        "leader": found.leader,
+        "currentStateTimestamp": found.current_state_timestamp_ms,
+        "members": [
+            {
+                "memberId": member.member_id,
+                "groupInstanceId": member.group_instance_id,
+                "clientId": member.client_id,
+                "clientHost": member.client_host,
+                "rebalanceTimeout": member.rebalance_timeout_ms,
+                "sessionTimeout": member.session_timeout_ms,
+                "subscription": base64.b64encode(member.subscription).decode(),
+                "assignment": base64.b64encode(member.assignment).decode(),
+            }
+            for member in found.members
+        ],
+    }
+
+
+def _transaction_value(value: bytes) -> dict[str, Any]:
+    found = transactions.read_transaction_log_value(value)
+    partitions = (
+        None if found.partitions is None else [{"topic": t, "partitionIds": list(p)} for t, p in found.partitions]
+    )
+    return {
+        "producerId": found.producer_id,
+        # Tagged fields are there only when they say something.
+        **({"previousProducerId": found.previous_producer_id} if found.previous_producer_id >= 0 else {}),
+        **({"nextProducerId": found.next_producer_id} if found.next_producer_id >= 0 else {}),
+        "producerEpoch": found.producer_epoch,
+        **({"nextProducerEpoch": found.next_producer_epoch} if found.next_producer_epoch >= 0 else {}),
+        "transactionTimeoutMs": found.timeout_ms,
+        "transactionStatus": found.status,
+        "transactionPartitions": partitions,
+        "transactionLastUpdateTimestampMs": found.last_update_timestamp_ms,
+        "transactionStartTimestampMs": found.start_timestamp_ms,
+        **({"clientTransactionVersion": found.client_transaction_version} if found.client_transaction_version else {}),
+    }
+
+
+def _transaction_key(key: bytes) -> dict[str, Any]:
+    return {"transactionalId": transactions.read_transaction_log_key(key)}
+
+
+def _decoded_group_value(value: bytes) -> dict[str, Any]:
+    """With what its consumers ask for and were given in words, as kafka-dump-log has it; the formatter has base64."""
+    shown = _group_value(value)
+    if shown["protocolType"] == "consumer":
+        for member in shown["members"]:
+            member["subscription"] = subscription(base64.b64decode(member["subscription"]))
+            member["assignment"] = assignment(base64.b64decode(member["assignment"]))
+    return shown
+
+
+def _describer(records: Mapping[int, Readers]) -> Callable[[bytes | None, bytes | None], Described]:
+    """Key and value of a record in the words of kafka-dump-log."""
+
+    def describe(key: bytes | None, value: bytes | None) -> Described:
+        if key is None:
+            return None, None
+        kind = key_type(key)
+        if kind not in records:
+            return f"record type {kind}", None if value is None else f"{len(value)} bytes"
+        read_key, read_value = records[kind]
+        try:
+            head = compact({"type": str(kind), "data": read_key(key)})
+            body = None if value is None else compact({"version": str(_version(value)), "data": read_value(value)})
+        except UnreadableRecord as error:
+            return f"unreadable: {error}", None
+        return head, body
+
+    return describe
+
+
+describe_group_record: Final = _describer(
+    {
+        offsets.OFFSET_COMMIT: (_offset_key, _offset_value),
+        classic_groups.GROUP_METADATA: (_group_key, _decoded_group_value),
+        **GROUP_RECORDS,
+    }
+)
+describe_transaction_record: Final = _describer({transactions.TRANSACTION_LOG: (_transaction_key, _transaction_value)})
+describe_share_record: Final = _describer(SHARE_STATE_RECORDS)
+
+
+def _formatter(topic: str, records: Mapping[int, Readers]) -> Callable[[object], Formatter]:
+    """A formatter of the console consumer: one document a record of these types, nothing for others."""
+
+    def show(record: Shown) -> bytes | None:
+        if record.key is None or record.topic != topic:
+            return None
+        try:
+            kind = key_type(record.key)
+            if kind not in records:
+                return None
+            read_key, read_value = records[kind]
+            head = {"type": kind, "data": read_key(record.key)}
+            body = None
+            if record.value is not None:
+                body = {"version": _version(record.value), "data": read_value(record.value)}
+        except UnreadableRecord:
+            return None
+        return compact({"key": head, "value": body}).encode() + b"\n"
+
+    return lambda properties: show
+
+
+FORMATTERS.update(
+    {
+        "OffsetsMessageFormatter": _formatter(
+            GROUP_METADATA_TOPIC, {offsets.OFFSET_COMMIT: (_offset_key, _offset_value)}
+        ),
+        "GroupMetadataMessageFormatter": _formatter(
+            GROUP_METADATA_TOPIC, {classic_groups.GROUP_METADATA: (_group_key, _group_value)}
+        ),
+        "TransactionLogMessageFormatter": _formatter(
+            TRANSACTION_STATE_TOPIC, {transactions.TRANSACTION_LOG: (_transaction_key, _transaction_value)}
+        ),
+        "ShareGroupStateMessageFormatter": _formatter(SHARE_GROUP_STATE_TOPIC, SHARE_STATE_RECORDS),
+    }
+)

@@ -1,0 +1,57 @@
+"""Brokers that go away while a tool works: librdkafka tries again without a word, so the tool says it.
+
+outages = Outages()
+client = Consumer({..., "error_cb": outages.heard})
+...
+outages.look(client)                  whenever nothing came
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any, Final
+
+from headrace.cli.kafka_tools.support.tool import client_id
+
+# A connection that is opened again at once is no outage.
+_LASTING_SECONDS: Final = 2.0
+_ASK_SECONDS: Final = 1.0
+
+
+class Outages:
+    """Owned by the thread that polls the client, which is where librdkafka calls `heard`."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+        self._told = False
+
+    def heard(self, error: Any) -> None:
+        from confluent_kafka import KafkaError
+
+        if error.code() == KafkaError._ALL_BROKERS_DOWN and self._since is None:
+            self._since = time.monotonic()
+
+    def look(self, client: Any) -> None:
+        """Tells once that no broker answers, and once that they are back."""
+        if self._since is None or time.monotonic() - self._since < _LASTING_SECONDS:
+            return
+        if not self.lasts(client):
+            if self._told:
+                print(f"{client_id()}: a broker answers again", file=sys.stderr)
+            self._since, self._told = None, False
+        elif not self._told:
+            print(f"{client_id()}: no broker answers any more; trying again", file=sys.stderr)
+            self._told = True
+
+    def lasts(self, client: Any) -> bool:
+        """Whether the brokers went away and none answers now."""
+        from confluent_kafka import KafkaException
+
+        if self._since is None:
+            return False
+        try:
+            client.list_topics(timeout=_ASK_SECONDS)
+        except KafkaException:
+            return True
+        return False

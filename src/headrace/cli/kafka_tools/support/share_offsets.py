@@ -1,0 +1,69 @@
+"""Share groups by the wire: what their coordinator says about them, and the start offsets of their share partitions.
+
+Used by `kafka-share-groups` and `headrace groups`. A share partition has a start offset from its first fetch on; all
+records before it are done. Lag is the number of records behind it that are not done yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.cli.kafka_tools.support.tool import ToolFailed, answer_error
+from headrace.client.cluster_client import ClusterClient
+from headrace.kernel.ids import TopicPartition
+from headrace.wire.apis import ApiKey
+
+
+@dataclass(frozen=True, slots=True)
+class SharePosition:
+    """None where the group has not fetched the partition yet, or where the broker does not report it."""
+
+    start_offset: int | None
+    leader_epoch: int | None
+    lag: int | None
+
+
+async def describe_share_group(client: ClusterClient, name: str) -> Any:
+    """The answer for this one group, also where it is an error."""
+    body = {"group_ids": [name], "include_authorized_operations": False}
+    return (await client.to_coordinator(name, ApiKey.SHARE_GROUP_DESCRIBE, body)).groups[0]
+
+
+async def share_positions(client: ClusterClient, name: str) -> dict[TopicPartition, SharePosition]:
+    """Of every share partition of the group, sorted. Raises ToolFailed."""
+    body = {"groups": [{"group_id": name, "topics": None}]}
+    group = (await client.to_coordinator(name, ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, body)).groups[0]
+    if group.error_code:
+        raise ToolFailed(answer_error(group))
+    found = {}
+    for topic in group.topics:
+        for part in topic.partitions:
+            start, lag = int(part.start_offset), int(getattr(part, "lag", -1))
+            partition = TopicPartition(str(topic.topic_name), int(part.partition_index))
+            found[partition] = (
+                SharePosition(start, int(part.leader_epoch), lag if lag >= 0 else None)
+                if start >= 0
+                else SharePosition(None, None, None)
+            )
+    return dict(sorted(found.items()))
+
+
+async def alter_share_offsets(client: ClusterClient, name: str, targets: Mapping[TopicPartition, int]) -> None:
+    """Moves start offsets of a group without members. Raises ToolFailed."""
+    topics: dict[str, list[dict[str, int]]] = {}
+    for partition, offset in targets.items():
+        entry = {"partition_index": partition.partition, "start_offset": offset}
+        topics.setdefault(partition.topic, []).append(entry)
+    body = {
+        "group_id": name,
+        "topics": [{"topic_name": topic, "partitions": parts} for topic, parts in topics.items()],
+    }
+    answer = await client.to_coordinator(name, ApiKey.ALTER_SHARE_GROUP_OFFSETS, body)
+    if answer.error_code:
+        raise ToolFailed(f"Failed to reset offsets of share group {name}: {answer_error(answer)}")
+    for topic in answer.responses:
+        for part in topic.partitions:
+            if part.error_code:
+                raise ToolFailed(f"{topic.topic_name}-{part.partition_index}: {answer_error(part)}")

@@ -1,0 +1,164 @@
+"""Reading partitions from one place to another: bounded or following, with librdkafka underneath."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from headrace.cli.kafka_tools.support.tool import ToolFailed as Failed
+from headrace.cli.records.text import Seen
+from headrace.cli.records.unreadable_batch import why_unreadable
+from headrace.kernel.ids import TopicPartition
+
+_BATCH: Final = 500
+_PATIENCE_S: Final = 30.0
+_LOOK_EVERY_S: Final = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """From `start` to before `end`; without an end, for ever."""
+
+    start: int
+    end: int | None
+
+
+def read(
+    address: str,
+    spans: Mapping[TopicPartition, Span],
+    *,
+    committed_only: bool = True,
+    group: str | None = None,
+    idle_s: float | None = None,
+    on_idle: Callable[[], None] = lambda: None,
+) -> Generator[Seen, None, None]:
+    """Records of the spans as they come, each partition in order. Ends when every span is done, or nothing came for
+    `idle_s`. With a group, positions are committed for what was given out."""
+    from confluent_kafka import KafkaError
+
+    open_spans = {p: span for p, span in spans.items() if span.end is None or span.start < span.end}
+    if not open_spans:
+        return
+    consumer = _consumer(address, committed_only, group)
+    try:
+        _assign(consumer, open_spans)
+        positions = {place: span.start for place, span in open_spans.items()}
+        heard = looked = time.monotonic()
+        while open_spans:
+            messages = consumer.consume(_BATCH, 0.2)
+            now = time.monotonic()
+            if messages:
+                heard = now
+            else:
+                on_idle()
+                if now - max(heard, looked) > _LOOK_EVERY_S:
+                    _check_still_there(consumer, {place.topic for place in open_spans})
+                    waiting = {place: positions[place] for place in open_spans}
+                    _check_readable(consumer, address, waiting, committed_only=committed_only)
+                    looked = time.monotonic()
+                if idle_s is not None and now - heard > idle_s:
+                    return
+                if all(span.end is not None for span in open_spans.values()) and now - heard > _PATIENCE_S:
+                    raise Failed(f"nothing came from {sorted(map(str, open_spans))[0]} for {_PATIENCE_S:g} s")
+            for message in messages:
+                error = message.error()
+                place = TopicPartition(message.topic() or "", message.partition() or 0)
+                if error is not None:
+                    if error.code() == KafkaError._PARTITION_EOF:
+                        _close_if_done(open_spans, place, message.offset())
+                    elif not error.retriable() or error.fatal():
+                        why = why_unreadable(address, place, positions.get(place, 0), committed_only=committed_only)
+                        raise Failed(why or f"{place}: {error.str()}")
+                    continue
+                positions[place] = message.offset() + 1
+                span = open_spans.get(place)
+                if span is None or (span.end is not None and message.offset() >= span.end):
+                    open_spans.pop(place, None)
+                    continue
+                try:
+                    yield _seen(message)
+                except GeneratorExit:
+                    _store(consumer, group, message)  # the reader has enough, and has had this one
+                    raise
+                _store(consumer, group, message)
+                if span.end is not None and message.offset() + 1 >= span.end:
+                    open_spans.pop(place, None)
+    finally:
+        consumer.close()
+
+
+def _check_still_there(consumer: Any, topics: set[str]) -> None:
+    """A consumer waits for a deleted topic for ever, without a word. All names: to ask for one may create it."""
+    from confluent_kafka import KafkaException
+
+    try:
+        known = consumer.list_topics(timeout=2).topics
+    except KafkaException:
+        return  # no broker answers just now; the consumer itself goes on trying
+    if gone := sorted(topics - set(known)):
+        raise Failed(f"topic {gone[0]!r} is no longer there")
+
+
+def _check_readable(
+    consumer: Any, address: str, positions: Mapping[TopicPartition, int], *, committed_only: bool
+) -> None:
+    """librdkafka stops without a word at a batch that it can decompress and whose records make no sense."""
+    from confluent_kafka import TopicPartition as Assigned
+
+    for place, position in positions.items():
+        _, end = consumer.get_watermark_offsets(Assigned(*place), cached=True)
+        if end > position:
+            why = why_unreadable(address, place, position, committed_only=committed_only)
+            if why is not None:
+                raise Failed(why)
+
+
+def _store(consumer: Any, group: str | None, message: Any) -> None:
+    if group is not None:
+        consumer.store_offsets(message)
+
+
+def _close_if_done(open_spans: dict[TopicPartition, Span], place: TopicPartition, offset: int) -> None:
+    """The end of a partition closes its span when the span ends there: the rest were markers or compacted away."""
+    span = open_spans.get(place)
+    if span is not None and span.end is not None and offset >= span.end:
+        del open_spans[place]
+
+
+def _consumer(address: str, committed_only: bool, group: str | None) -> Any:
+    from confluent_kafka import Consumer, KafkaException
+
+    from headrace.cli.kafka_tools.support.librdkafka import quiet_log
+
+    try:
+        return Consumer(
+            {
+                "bootstrap.servers": address, "client.id": "headrace-cli", "group.id": group or "headrace-cli",
+                "enable.auto.commit": group is not None, "enable.auto.offset.store": False,
+                "auto.offset.reset": "earliest", "enable.partition.eof": True,
+                "isolation.level": "read_committed" if committed_only else "read_uncommitted",
+                "fetch.wait.max.ms": 100, **quiet_log(),
+            }
+        )  # fmt: skip
+    except KafkaException as error:
+        raise Failed(error.args[0].str()) from error
+
+
+def _assign(consumer: Any, spans: Mapping[TopicPartition, Span]) -> None:
+    from confluent_kafka import TopicPartition as Assigned
+
+    consumer.assign([Assigned(p.topic, p.partition, span.start) for p, span in spans.items()])
+
+
+def _seen(message: Any) -> Seen:
+    return Seen(
+        message.topic(),
+        message.partition(),
+        message.offset(),
+        message.timestamp()[1],
+        message.key(),
+        message.value(),
+        tuple(message.headers() or ()),
+    )

@@ -1,0 +1,15 @@
+"""What commands share. In reading order:
+
+`connection`           the address of the cluster, and the client of a command
+`contexts`             named clusters in the configuration file of the user
+`output`               tables for people; JSON or YAML documents for programs
+`change_report`        the report of a command that changed something
+`progress`             one line on stderr about the progress of long work
+`user_errors`          expected errors as one sentence
+`broken_pipe`          a closed output pipe (`… | head`) ends a command without an error
+`spelling`             "Did you mean 'orders'?"
+`option_values`        values of options without a validation library
+`keyboard`             single keys while a live view runs
+`pipeline_options`     options of all commands on pipelines
+`development_cluster`  the processes of `headrace up`
+"""

@@ -1,0 +1,161 @@
+"""Where the cluster is, and how a command talks to it.
+
+The address comes from `--bootstrap`, else $HEADRACE_BOOTSTRAP, else the current context of the config file, else
+127.0.0.1:9092. Where an address is expected, the name of a context may stand. What goes wrong is raised as a Fault or
+`Failed`; the program's `main` prints it as one sentence and exits with 1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Annotated, Any, Final, TypeVar
+
+import typer
+
+from headrace.cli.kafka_tools.support.tool import ToolFailed
+from headrace.cli.support.contexts import address_of
+from headrace.cli.support.output import Format
+from headrace.cli.support.spelling import nearest
+from headrace.client.cluster_client import ClusterClient, parse_bootstrap
+from headrace.kernel.errors import ErrorCode
+from headrace.kernel.ids import OTHER_SPELLINGS
+from headrace.wire.apis import ApiKey
+
+T = TypeVar("T")
+Failed = ToolFailed
+# Completion answers while somebody holds the tab key: better nothing than late.
+_COMPLETION_TIMEOUT_S: Final = 1.5
+
+
+def complete_topic(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Live names of topics for the shell; nothing when no broker answers at once."""
+    return complete_live(ctx, _topic_names, incomplete)
+
+
+def complete_group(ctx: typer.Context, incomplete: str) -> list[str]:
+    return complete_live(ctx, _group_names, incomplete)
+
+
+async def _topic_names(client: ClusterClient) -> list[str]:
+    return sorted((await client.refresh(None)).topics)
+
+
+async def _group_names(client: ClusterClient) -> list[str]:
+    body: dict[str, list[str]] = {"states_filter": [], "types_filter": []}
+    answers = await asyncio.gather(
+        *(client.request(ApiKey.LIST_GROUPS, body, node=node) for node in client.metadata.nodes)
+    )
+    return sorted({str(group.group_id) for answer in answers for group in answer.groups})
+
+
+def complete_live(
+    ctx: typer.Context, names: Callable[[ClusterClient], Awaitable[list[str]]], incomplete: str
+) -> list[str]:
+    """Asks the cluster of the line's own `--bootstrap`, else of the environment or the current context."""
+    where = ctx.params.get("bootstrap") or os.environ.get("HEADRACE_BOOTSTRAP")
+    try:
+        found = connected(where, names, timeout=_COMPLETION_TIMEOUT_S)
+    except Exception:
+        return []  # a shell's prompt is no place for an error
+    return [name for name in found if name.startswith(incomplete)]
+
+
+Bootstrap = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap", "-b", envvar="HEADRACE_BOOTSTRAP", metavar="HOST:PORT", help="Brokers, or a context's name."
+    ),
+]
+Timeout = Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds to wait for an answer.")]
+Output = Annotated[Format, typer.Option("--output", "-o", help="table, json or yaml.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would happen; change nothing.")]
+
+
+def _meant(named: str | list[str] | None) -> str | list[str] | None:
+    if isinstance(named, str):
+        return OTHER_SPELLINGS.get(named, named)
+    return None if named is None else [OTHER_SPELLINGS.get(name, name) for name in named]
+
+
+Topic = Annotated[str, typer.Argument(help="The topic.", autocompletion=complete_topic, callback=_meant)]
+Topics = Annotated[
+    list[str] | None,
+    typer.Argument(help="Topics; all when none is named.", autocompletion=complete_topic, callback=_meant),
+]
+SomeTopics = Annotated[list[str], typer.Argument(help="Topics.", autocompletion=complete_topic, callback=_meant)]
+Group = Annotated[str, typer.Argument(help="The group.", autocompletion=complete_group)]
+
+
+def bootstrap_address(given: str | None) -> str:
+    """Checked; raises BadParameter for what cannot be an address."""
+    address = address_of(given)
+    try:
+        parse_bootstrap(address)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    return address
+
+
+def connected(where: str | None, action: Callable[[ClusterClient], Awaitable[T]], *, timeout: float = 10.0) -> T:
+    """Runs `action` with a client of the cluster."""
+    address = bootstrap_address(where)
+
+    async def run() -> T:
+        async with ClusterClient(address, client_id="headrace-cli", timeout=timeout) as client:
+            return await action(client)
+
+    return asyncio.run(run())
+
+
+def check_answer(result: Any, what: str) -> None:
+    """Raises what an answer's error code means, in the broker's words where it has some."""
+    if result.error_code:
+        code = ErrorCode(result.error_code)
+        raise Failed(f"{what}: {getattr(result, 'error_message', None) or code.name.replace('_', ' ')}")
+
+
+async def existing_topics(client: ClusterClient, names: Sequence[str] | None) -> list[Any]:
+    """Metadata of these topics (all without names), sorted; an unknown one raises with the nearest name."""
+    known = (await client.refresh(None)).topics
+    for name in names or ():
+        if name not in known:
+            raise Failed(f"topic {name!r} does not exist.{nearest(name, known)}")
+    return [known[name] for name in sorted(names or known)]
+
+
+def sure(question: str, yes: bool, facts: Sequence[str] = ()) -> None:
+    """Asks unless `--yes` was given, after the facts that matter; "no" ends the command with exit code 1."""
+    if yes:
+        return
+    for fact in facts:
+        print(fact, file=sys.stderr)
+    if typed(f"{question} [y/N]: ").lower() not in ("y", "yes"):
+        raise typer.Abort()
+
+
+def typed(question: str) -> str:
+    """The answer of the person at the terminal. Asked on standard error: standard output is for the result."""
+    print(question, end="", file=sys.stderr, flush=True)
+    # asyncio keeps the first Ctrl-C for its tasks, but nobody runs while a question waits for its answer.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return sys.stdin.readline().strip()
+    except KeyboardInterrupt:
+        raise typer.Abort() from None
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def key_values(pairs: Sequence[str] | None, option: str) -> dict[str, str]:
+    found = {}
+    for pair in pairs or ():
+        name, equals, value = pair.partition("=")
+        if not equals or not name.strip():
+            raise typer.BadParameter(f"{option} {pair!r}: must be NAME=VALUE")
+        found[name.strip()] = value
+    return found

@@ -1,0 +1,84 @@
+"""Named clusters: a YAML file with addresses, one of them current. `headrace context …` edits it.
+
+    current: local
+    contexts:
+      local: {bootstrap: "127.0.0.1:9092"}
+
+It is ~/.config/headrace/config.yaml (or under $XDG_CONFIG_HOME), or wherever $HEADRACE_CONFIG points.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from headrace.cli.kafka_tools.support.tool import ToolFailed as Failed
+
+DEFAULT_ADDRESS: Final = "127.0.0.1:9092"
+
+
+@dataclass(slots=True)
+class Contexts:
+    current: str | None = None
+    addresses: dict[str, str] = field(default_factory=dict)
+
+
+def config_file() -> Path:
+    given = os.environ.get("HEADRACE_CONFIG")
+    if given:
+        return Path(given).expanduser()
+    base = os.environ.get("XDG_CONFIG_HOME")
+    return (Path(base) if base else Path.home() / ".config") / "headrace" / "config.yaml"
+
+
+def load() -> Contexts:
+    """What the file says; an absent one says nothing. Raises Failed with the place of a mistake."""
+    file = config_file()
+    try:
+        text = file.read_text()
+    except FileNotFoundError:
+        return Contexts()
+    except OSError as error:
+        raise Failed(f"cannot read {file}: {error.strerror}") from error
+    import yaml
+
+    try:
+        found = yaml.safe_load(text) or {}
+        addresses = {str(name): str(entry["bootstrap"]) for name, entry in (found.get("contexts") or {}).items()}
+        current = found.get("current")
+    except yaml.YAMLError as error:
+        raise Failed(f"{file} is not YAML: {error}") from error
+    except (AttributeError, KeyError, TypeError) as error:
+        raise Failed(f"{file}: must be `contexts:` with NAME: {{bootstrap: HOST:PORT}} entries") from error
+    return Contexts(None if current is None else str(current), addresses)
+
+
+def save(contexts: Contexts) -> None:
+    import yaml
+
+    document = {
+        "current": contexts.current,
+        "contexts": {name: {"bootstrap": address} for name, address in sorted(contexts.addresses.items())},
+    }
+    file = config_file()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    # Written beside and renamed, so that a crash leaves the old file.
+    fresh = file.with_suffix(".new")
+    fresh.write_text(yaml.safe_dump(document, sort_keys=False))
+    fresh.replace(file)
+
+
+def address_of(given: str | None) -> str:
+    """The bootstrap address for what the user said: an address, a context's name, or nothing."""
+    if given is not None and (":" in given or "," in given):
+        return given
+    contexts = load()
+    if given is not None:
+        return contexts.addresses.get(given, given)
+    if contexts.current is None:
+        return DEFAULT_ADDRESS
+    if contexts.current not in contexts.addresses:
+        raise Failed(f"{config_file()}: the current context {contexts.current!r} is not among its contexts")
+    return contexts.addresses[contexts.current]

@@ -1,0 +1,216 @@
+"""The processes of a development cluster: one ZooKeeper server and some brokers, each with its directory and log.
+
+They run in sessions of their own, so that a Ctrl-C in the terminal reaches only the command, which then stops the
+brokers first (they hand their leadership over) and ZooKeeper last.
+"""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from headrace.cli.kafka_tools.support.tool import ToolFailed as Failed
+from headrace.net.free_ports import free_port
+from headrace.storage.dirs.checkpoints import CorruptFile
+from headrace.storage.dirs.identity import ZOOKEEPER, read_identity
+from headrace.storage.dirs.nesting import is_log_directory, log_directories_in, log_directory_around
+
+_START_S: Final = 60
+_STOP_S: Final = 20
+_HOST: Final = "127.0.0.1"
+# How deep brokers' log directories are looked for below --data.
+_LEVELS: Final = 3
+
+
+@dataclass(slots=True)
+class Member:
+    name: str
+    port: int
+    command: list[str]
+    log: Path
+    process: subprocess.Popen[bytes]
+    starts: int = 1
+
+    @property
+    def has_ended(self) -> bool:
+        return self.process.poll() is not None
+
+    @property
+    def state(self) -> str:
+        if self.has_ended:
+            return f"ended with {self.process.returncode}"
+        return "running" if self.starts == 1 else f"running again as {self.process.pid}"
+
+    def restart(self) -> None:
+        self.process = _started(self.command, self.log)
+        self.starts += 1
+
+
+class Cluster:
+    def __init__(
+        self, brokers: int, directory: Path, port: int, zookeeper_port: int, settings: Mapping[str, str]
+    ) -> None:
+        self.directory = directory
+        self._ports = [free_port() if port == 0 else port + at for at in range(brokers)]
+        self._zookeeper_port = zookeeper_port or free_port()
+        factor = min(3, brokers)
+        self._settings = {
+            "default.replication.factor": str(factor),
+            "min.insync.replicas": str(max(1, factor - 1)),
+            "offsets.topic.replication.factor": str(factor),
+            "transaction.state.log.replication.factor": str(factor),
+            "transaction.state.log.min.isr": str(max(1, factor - 1)),
+            "share.coordinator.state.topic.replication.factor": str(factor),
+            "share.coordinator.state.topic.min.isr": str(max(1, factor - 1)),
+            "group.initial.rebalance.delay.ms": "0",
+            **settings,
+        }
+        self._members: list[Member] = []
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(f"{_HOST}:{port}" for port in self._ports)
+
+    @property
+    def all_ended(self) -> bool:
+        return all(member.has_ended for member in self._members[1:])
+
+    @property
+    def ended(self) -> list[str]:
+        """The members that ended by themselves or by another's signal."""
+        return [member.name for member in self._members if member.has_ended]
+
+    def restart_ended(self) -> None:
+        for member in self._members:
+            if member.has_ended:
+                member.restart()
+
+    def states(self) -> dict[str, str]:
+        return {member.name: member.state for member in self._members}
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "process": m.name, "address": f"{_HOST}:{m.port}", "pid": m.process.pid, "state": m.state,
+                "log": m.log.name,
+            }
+            for m in self._members
+        ]  # fmt: skip
+
+    def start(self, stopping: Callable[[], bool]) -> None:
+        """Returns when every broker serves, or somebody wants to stop. Raises Failed with the log of what did not."""
+        _refuse_brokers_own(self.directory)
+        for port in (self._zookeeper_port, *self._ports):
+            _refuse_taken(port)
+        self._start_zookeeper()
+        self._wait(self._members[0], stopping)
+        for number, port in enumerate(self._ports, 1):
+            if stopping():
+                return
+            self._start_broker(number, port)
+        for member in self._members[1:]:
+            self._wait(member, stopping)
+
+    def _start_zookeeper(self) -> None:
+        directory = self.directory / "zookeeper"
+        directory.mkdir(parents=True, exist_ok=True)
+        file = directory / "zookeeper.properties"
+        file.write_text(
+            f"dataDir={directory / 'data'}\nclientPort={self._zookeeper_port}\nclientPortAddress={_HOST}\n"
+            # A session ends up to a tick after its time.
+            "tickTime=200\nmaxSessionTimeout=60000\nmaxClientCnxns=0\nadmin.enableServer=false\n"
+        )
+        command = [sys.executable, "-m", "headrace.cli.kafka_tools.zookeeper_start", str(file)]
+        self._run("zookeeper", self._zookeeper_port, command)
+
+    def _start_broker(self, number: int, port: int) -> None:
+        directory = self.directory / f"broker-{number}"
+        own = {"broker.id": str(number), "zookeeper.connect": f"{_HOST}:{self._zookeeper_port}", **self._settings}
+        command = [sys.executable, "-m", "headrace.cli", "start", "--data", str(directory)]
+        command += ["--listen", f"{_HOST}:{port}", *(f"--set={name}={value}" for name, value in own.items())]
+        self._run(f"broker-{number}", port, command)
+
+    def _run(self, name: str, port: int, command: list[str]) -> None:
+        log = self.directory / f"{name}.log"
+        self._members.append(Member(name, port, command, log, _started(command, log)))
+
+    def _wait(self, member: Member, stopping: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + _START_S
+        while not stopping():
+            if member.process.poll() is not None:
+                raise Failed(f"{member.name} did not start:\n{_tail(member.log)}")
+            if _listens(member.port):
+                return
+            if time.monotonic() > deadline:
+                raise Failed(f"{member.name} does not serve within {_START_S} s; its log is {member.log}")
+            time.sleep(0.05)
+
+    def stop(self, impatient: Callable[[], bool] = lambda: False) -> None:
+        """Brokers first, ZooKeeper last; what does not end in time, or before patience does, is killed."""
+        for members in (self._members[1:], self._members[:1]):
+            for member in members:
+                member.process.terminate()
+            deadline = time.monotonic() + _STOP_S
+            while any(member.process.poll() is None for member in members):
+                if impatient() or time.monotonic() > deadline:
+                    for member in members:
+                        member.process.kill()
+                        member.process.wait()
+                    break
+                time.sleep(0.02)
+
+
+def _started(command: list[str], log: Path) -> subprocess.Popen[bytes]:
+    with log.open("ab") as out:
+        return subprocess.Popen(command, stdout=out, stderr=out, stdin=subprocess.DEVNULL, start_new_session=True)
+
+
+def _refuse_brokers_own(directory: Path) -> None:
+    """A broker would take `broker-1` in its log directory for a log, and a broker's directory in the place of
+    `broker-1` would become a member of this cluster."""
+    around = directory if is_log_directory(directory) else log_directory_around(directory)
+    if around is not None:
+        what = "is" if around == directory else f"is inside {around},"
+        raise Failed(f"--data {directory} {what} the log directory of a broker: choose another directory")
+    for found in log_directories_in(directory, _LEVELS):
+        if not _is_of_cluster(found, directory):
+            raise Failed(
+                f"--data {directory} contains {found}, the log directory of a broker that is not of `headrace up`: "
+                "choose another directory"
+            )
+
+
+def _is_of_cluster(found: Path, directory: Path) -> bool:
+    """Whether a former `headrace up` made it."""
+    try:
+        identity = read_identity(found)
+    except CorruptFile:
+        return found.parent == directory  # the broker says what is wrong with it
+    if identity is None or found != directory / f"broker-{identity.node_id}":
+        return False
+    if identity.home is None:  # written before directories named their store
+        return (directory / "zookeeper").is_dir()
+    return identity.home.kind == ZOOKEEPER
+
+
+def _refuse_taken(port: int) -> None:
+    if _listens(port):
+        raise Failed(f"port {port} is taken already: stop what listens there, or choose --port and --zookeeper-port")
+
+
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection((_HOST, port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def _tail(log: Path) -> str:
+    return "\n".join(log.read_text(errors="replace").splitlines()[-8:])

@@ -1,0 +1,87 @@
+"""What the commands on pipelines share: which pipeline, which brokers and the keys to them, errors in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headrace.cli.support.connection import bootstrap_address, key_values
+from headrace.cli.support.contexts import address_of
+from headrace.client.server_kind import require_broker
+
+if TYPE_CHECKING:
+    from headrace.client.blocking.client import BlockingClient
+    from headrace.client.blocking.security import Security
+    from headrace.pipelines.flows.spec import PipelineSpec
+
+Directory = Annotated[Path, typer.Argument(help="The pipeline's directory, or a connector's file.", metavar="DIR")]
+Settings = Annotated[list[str] | None, typer.Option("--set", help="KEY=VALUE over the pipeline's configuration.")]
+BackendName = Annotated[
+    str | None, typer.Option("--backend", help="auto, python (no jar) or jvm (Spark's own connector).")
+]
+Master = Annotated[str | None, typer.Option(help="Spark master: local[*], spark://…, yarn, k8s://…")]
+CommandConfig = Annotated[
+    Path | None,
+    typer.Option("--command-config", metavar="FILE", help="A properties file with client settings: TLS, SASL."),
+]
+
+
+@contextmanager
+def one_sentence() -> Iterator[None]:
+    """What a user can do something about is one line and exit 1; anything else is a bug and keeps its traceback."""
+    from headrace.kernel.errors import Fault
+    from headrace.pipelines.errors import PipelineError
+
+    try:
+        yield
+    except (PipelineError, Fault) as error:
+        typer.echo(f"headrace: {error}", err=True)
+        raise typer.Exit(1) from None
+
+
+def say(text: str) -> None:
+    typer.echo(text, err=True)
+
+
+def client_settings(file: Path | None) -> dict[str, str]:
+    """The settings of `--command-config`."""
+    from headrace.config.properties import read_properties
+    from headrace.pipelines.errors import OptionError
+
+    if file is None:
+        return {}
+    try:
+        return read_properties(file)
+    except OSError as error:
+        raise OptionError(f"--command-config {file}: {error.strerror}") from error
+
+
+def pipeline_spec(
+    path: Path, settings: list[str] | None, bootstrap: str | None, command_config: Path | None = None
+) -> PipelineSpec:
+    """The pipeline as its files and the command line say."""
+    from headrace.pipelines.brokers import in_configuration
+    from headrace.pipelines.connectors.connector import load_pipeline
+
+    given = {**in_configuration(client_settings(command_config)), **key_values(settings, "--set")}
+    return load_pipeline(path, address_of(bootstrap) if bootstrap else None).with_settings(given)
+
+
+def security_for(command_config: Path | None) -> Security:
+    from headrace.pipelines.brokers import security_of
+
+    return security_of(client_settings(command_config))
+
+
+def cluster_client(bootstrap: str | None, command_config: Path | None) -> BlockingClient:
+    """A client of the cluster that is named, else of the current context."""
+    from headrace.client.blocking.client import BlockingClient
+
+    client = BlockingClient(bootstrap_address(bootstrap), security=security_for(command_config))
+    # Such a client asks again for half a minute, which suits a pipeline better than a person.
+    require_broker(client.bootstrap, encrypted=client.security.encrypted)
+    return client

@@ -1,0 +1,276 @@
+"""The word count, from nothing to a live table: `headrace demo wordcount`, the main job of `make run`.
+
+A broker is started (a process of its own, port 9092 if free), the two topics of the documents are made, the shipped
+pipeline runs on local Spark, sample lines flow in, and the counts are read back from the output topic. On a terminal
+this goes on until Ctrl-C. Without one it ends by itself: exit 0 when the counts equal a count made apart in plain
+Python over the input topic, 1 when they do not.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+from rich.live import Live
+
+from headrace.client.blocking.client import EARLIEST, LATEST, READ_COMMITTED, BlockingClient
+from headrace.client.blocking.fetch import FetchSettings, fetched_records
+from headrace.client.blocking.produce import write_records
+from headrace.demos.wordcount.sample_text import LINES
+from headrace.demos.wordcount.screen import (
+    INPUT_TOPIC,
+    OUTPUT_TOPIC,
+    Snapshot,
+    fitting_rows,
+    hints,
+    picture,
+    print_plain,
+    program,
+    what_next,
+)
+from headrace.kernel.errors import Fault
+from headrace.kernel.plurals import counted
+from headrace.pipelines.errors import PipelineError
+from headrace.pipelines.flows.spec import BOOTSTRAP, load_spec
+from headrace.pipelines.flows.templates import WORDCOUNT
+from headrace.records.builder import Record
+
+_SERVES: Final = re.compile(r"serves \S+://([^\s:]+):(\d+)")
+_USUAL_PORT: Final = 9092
+_PATIENCE_S: Final = 180.0
+_LINE_EVERY_S: Final = 0.5
+
+
+def _free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
+
+
+@contextmanager
+def embedded_broker(data: Path) -> Iterator[str]:
+    """A broker of our own as a child process; gives its address and stops it cleanly."""
+    port = _USUAL_PORT if _free(_USUAL_PORT) else 0
+    data.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "headrace.cli", "start", "--data", str(data), "--listen", f"127.0.0.1:{port}"]
+    log = data.parent / "broker.log"
+    with log.open("w") as out:
+        # Its own process group: Ctrl-C is ours to handle, and the broker goes last.
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=out, stdin=subprocess.DEVNULL, text=True, start_new_session=True
+        )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        found = _SERVES.search(line)
+        if found is None:
+            raise PipelineError(f"the broker did not start: {line.strip() or log.read_text()[-500:].strip()}")
+        yield f"localhost:{found[2]}"
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def count_apart(lines: list[str]) -> Counter[str]:
+    """The same count without Spark."""
+    return Counter(word for line in lines for word in re.split(r"\W+", line.lower()) if word)
+
+
+class TopicReader:
+    """Reads a one-partition topic as it grows."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self._client = BlockingClient(bootstrap, client_id="headrace-demo")
+        self._partition = (topic, 0)
+        self._at = self._client.list_offsets({self._partition: EARLIEST})[self._partition]
+
+    def read_new(self) -> list[Record]:
+        end = self._client.list_offsets({self._partition: LATEST}, isolation=READ_COMMITTED)[self._partition]
+        settings = FetchSettings(isolation=READ_COMMITTED, stall_timeout_s=10, max_wait_ms=50)
+        found = list(fetched_records(self._client, self._partition, self._at, end, settings))
+        self._at = max(self._at, end)
+        return found
+
+
+@dataclass
+class WordCountDemo:
+    bootstrap: str
+    console: Console
+    storage: Path
+    lines_sent: int = 0
+    last_line: str = ""
+    counts: dict[str, int] = field(default_factory=dict)
+    _fault: list[BaseException] = field(default_factory=list)
+
+    def prepare(self) -> None:
+        self._client = BlockingClient(self.bootstrap, client_id="headrace-demo")
+        self._client.create_topic(INPUT_TOPIC, 1, replication_factor=1)
+        self._client.create_topic(OUTPUT_TOPIC, 1, replication_factor=1, configs={"cleanup.policy": "compact"})
+        self._output = TopicReader(self.bootstrap, OUTPUT_TOPIC)
+
+    def start_pipeline(self) -> None:
+        from headrace.pipelines.flows.runner import PipelineRun
+        from headrace.pipelines.session import spark_session
+
+        spec = load_spec(WORDCOUNT).with_settings({BOOTSTRAP: self.bootstrap}, storage=str(self.storage))
+        self.spark = spark_session("wordcount")
+        self.run = PipelineRun(spec, self.spark, report=lambda text: self.console.print(text, style="yellow"))
+        self.run.start()
+
+        def supervise() -> None:
+            try:
+                self.run.supervise()
+            except BaseException as error:
+                self._fault.append(error)
+
+        self._supervisor = threading.Thread(target=supervise, name="pipeline", daemon=True)
+        self._supervisor.start()
+
+    def stop_pipeline(self) -> None:
+        if hasattr(self, "run"):
+            self.run.stop()
+            self._supervisor.join(60)
+        if hasattr(self, "spark"):
+            self.spark.stop()
+
+    def send(self, line: str) -> None:
+        record = Record(None, line.encode(), timestamp_ms=int(time.time() * 1000))
+        write_records(self._client, (INPUT_TOPIC, 0), [record])
+        self.lines_sent += 1
+        self.last_line = line
+
+    def look(self) -> Snapshot:
+        if self._fault:
+            raise self._fault[0]
+        for record in self._output.read_new():
+            if record.key is not None and record.value is not None:
+                self.counts[record.key.decode()] = int.from_bytes(record.value, "big", signed=True)
+        progress: Any = self.run.flows[0].progress if self.run.flows else None
+        batches = max(progress.batch_id + 1, 0) if progress else 0
+        return Snapshot(
+            dict(self.counts),
+            self.lines_sent,
+            progress.lag if batches else None,
+            progress.batch_ms if batches else None,
+            batches,
+            self.last_line,
+        )
+
+    def expected(self) -> Counter[str]:
+        """Counted from the input topic itself, so that lines from elsewhere and from earlier runs are in it."""
+        return count_apart(
+            [(record.value or b"").decode() for record in TopicReader(self.bootstrap, INPUT_TOPIC).read_new()]
+        )
+
+    def show_until_interrupted(self) -> None:
+        shown = hints(self.bootstrap)
+        self.console.print(shown)
+        rows = fitting_rows(self.console.height, len(self.console.render_lines(shown)))
+        with Live(console=self.console, refresh_per_second=4, transient=False) as live:
+            sent_at, next_line = 0.0, 0
+            while True:
+                if time.monotonic() - sent_at > _LINE_EVERY_S:
+                    self.send(LINES[next_line % len(LINES)])
+                    sent_at, next_line = time.monotonic(), next_line + 1
+                live.update(picture(self.look(), self.bootstrap, rows=rows))
+                time.sleep(0.1)
+
+    def run_to_the_end(self) -> bool:
+        """Sends every line, waits for the counts, and says whether they are right."""
+        for number, line in enumerate(LINES, 1):
+            self.send(line)
+            if number % 8 == 0:
+                print_plain(self.console, self._wait_for(self.expected()))
+        expected = self.expected()
+        snapshot = self._wait_for(expected)
+        if snapshot.counts == expected:
+            self.console.print(
+                f"{counted(sum(expected.values()), 'word')} in {counted(snapshot.lines_sent, 'line')}: "
+                f"Spark's {len(expected)} counts equal "
+                "those of a count made apart."
+            )
+            return True
+        wrong = {w: (snapshot.counts.get(w), n) for w, n in expected.items() if snapshot.counts.get(w) != n}
+        self.console.print(f"the counts differ (Spark's, expected): {dict(list(wrong.items())[:10])}", style="red")
+        return False
+
+    def _wait_for(self, expected: Counter[str]) -> Snapshot:
+        deadline = time.monotonic() + _PATIENCE_S
+        while True:
+            snapshot = self.look()
+            if snapshot.counts == expected or time.monotonic() > deadline:
+                return snapshot
+            time.sleep(0.1)
+
+
+def run_wordcount(*, data: Path | None = None, bootstrap: str | None = None, interactive: bool | None = None) -> int:
+    """The exit code. `bootstrap` uses a running cluster instead of starting a broker."""
+    console = Console(soft_wrap=True)
+    on_terminal = sys.stdout.isatty() if interactive is None else interactive
+    temporary = None
+    if data is None:
+        temporary = None if on_terminal else Path(tempfile.mkdtemp(prefix="headrace-demo-"))
+        data = temporary or Path("data") / "demo"
+    try:
+        if bootstrap is not None:
+            return _run(bootstrap, console, data / "pipeline", on_terminal)
+        console.print("Starting a broker …")
+        with embedded_broker(data.resolve() / "broker") as address:
+            console.print(f"The broker serves {address}. Starting Spark …")
+            # The broker goes with this demo; what it has stored stays, unless it was made for this run only.
+            files = "" if temporary else f" --data {data / 'broker'}"
+            when = f", while a broker runs ({program()} start{files})"
+            return _run(address, console, data.resolve() / "pipeline", on_terminal, when)
+    except (PipelineError, Fault) as error:
+        console.print(f"headrace: {error}", style="red")
+        return 1
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        if temporary is not None:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _run(bootstrap: str, console: Console, storage: Path, on_terminal: bool, when: str = "") -> int:
+    demo = WordCountDemo(bootstrap, console, storage)
+    try:
+        demo.prepare()
+        demo.start_pipeline()
+        console.print(f"The pipeline runs: {INPUT_TOPIC} → words, counted → {OUTPUT_TOPIC}")
+        if on_terminal:
+            demo.show_until_interrupted()
+            return 0
+        right = demo.run_to_the_end()
+        console.print(f"\nType next{when}:\n{what_next(bootstrap)}", highlight=False)
+        return 0 if right else 1
+    except KeyboardInterrupt:
+        console.print("Stopping …")
+        return 0
+    finally:
+        demo.stop_pipeline()
+
+
+if __name__ == "__main__":
+    sys.exit(run_wordcount())

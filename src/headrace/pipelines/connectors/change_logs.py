@@ -1,0 +1,194 @@
+"""Where a database writes down its changes: PostgreSQL's logical slot, SQLite's trigger table.
+
+A change log offers three things: how far it goes (`latest`), the changes in (start, end] — the same ones each time it
+is asked — and `forget`, which lets the database drop what has been taken. Positions are integers: an LSN, a sequence
+number.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol
+
+from headrace.pipelines.connectors.databases import Database, quoted
+from headrace.pipelines.connectors.pgoutput import Change, PgOutput, lsn_from_text, lsn_to_text
+from headrace.pipelines.errors import DataLossError, PipelineError
+
+_PEEK = (
+    "SELECT data FROM pg_logical_slot_peek_binary_changes(%s, %s, NULL, 'proto_version', '1', 'publication_names', %s)"
+)
+_BEGIN_ANEW: Final = "Copy the tables, then start with a storage of its own (or delete the old one)"
+
+
+class ChangeLog(Protocol):
+    def prepare(self) -> int:
+        """Makes the database keep its changes from now on; the position before the first."""
+
+    def latest(self) -> int: ...
+
+    def check(self, start: int) -> None:
+        """Raises DataLossError when the log no longer has everything after `start`."""
+
+    def changes(self, start: int, end: int) -> Iterator[Change]: ...
+
+    def forget(self, until: int) -> None: ...
+
+
+@dataclass(frozen=True)
+class PostgresChanges:
+    """Logical decoding with pgoutput through SQL functions: `peek` reads without consuming, `advance` consumes."""
+
+    database: Database
+    tables: tuple[str, ...]
+    slot: str
+
+    def prepare(self) -> int:
+        with self.database.connect() as connection:
+            (level,) = connection.execute("SHOW wal_level").fetchone()
+            if level != "logical":
+                raise PipelineError(
+                    f"PostgreSQL's wal_level is {level!r}: set wal_level = logical and restart the server"
+                )
+            found = connection.execute("SELECT 1 FROM pg_publication WHERE pubname = %s", (self.slot,)).fetchone()
+            if found is None:
+                names = ", ".join(quoted(table) for table in self.tables)
+                connection.execute(f"CREATE PUBLICATION {quoted(self.slot)} FOR TABLE {names}")
+        with self.database.connect() as connection:
+            query = "SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = %s"
+            found = connection.execute(query, (self.slot,)).fetchone()
+            if found is None:
+                query = "SELECT lsn::text FROM pg_create_logical_replication_slot(%s, 'pgoutput')"
+                found = connection.execute(query, (self.slot,)).fetchone()
+        return lsn_from_text(found[0])
+
+    def latest(self) -> int:
+        with self.database.connect() as connection:
+            (lsn,) = connection.execute("SELECT pg_current_wal_flush_lsn()::text").fetchone()
+        return lsn_from_text(lsn)
+
+    def check(self, start: int) -> None:
+        # A slot that was dropped is made again by `prepare`, and knows nothing of what came between.
+        with self.database.connect() as connection:
+            query = "SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = %s"
+            found = connection.execute(query, (self.slot,)).fetchone()
+        if found is None or lsn_from_text(found[0]) > start:
+            begins = "is gone" if found is None else f"begins at {found[0]}"
+            raise DataLossError(
+                f"PostgreSQL's slot {self.slot!r} {begins}, but changes were taken up to {lsn_to_text(start)} only: "
+                f"those between are lost. {_BEGIN_ANEW}"
+            )
+
+    def changes(self, start: int, end: int) -> Iterator[Change]:
+        decoder = PgOutput()
+        keys: dict[str, tuple[str, ...]] = {}
+        with self.database.connect() as connection, connection.cursor(binary=True) as cursor:
+            for (data,) in cursor.execute(_PEEK, (self.slot, lsn_to_text(end), self.slot)):
+                for change in decoder.feed(data):
+                    if not start < change.lsn <= end:
+                        continue
+                    # With a full replica identity every column is marked as key: the catalogue knows the real one.
+                    if change.table not in keys:
+                        keys[change.table] = tuple(self.database.primary_key(connection, change.table)) or change.key
+                    yield replace(change, key=keys[change.table])
+
+    def forget(self, until: int) -> None:
+        with self.database.connect() as connection:
+            query = (
+                "SELECT pg_replication_slot_advance(slot_name, %s::pg_lsn) FROM pg_replication_slots "
+                "WHERE slot_name = %s AND confirmed_flush_lsn < %s::pg_lsn AND NOT active"
+            )
+            connection.execute(query, (lsn_to_text(until), self.slot, lsn_to_text(until)))
+
+
+@dataclass(frozen=True)
+class SqliteChanges:
+    """Triggers on the tables write every change into a table of their own, in the same transaction."""
+
+    database: Database
+    tables: tuple[str, ...]
+    log_table: str = "_headrace_changes"
+
+    def prepare(self) -> int:
+        with self.database.connect() as connection:
+            connection.execute(
+                f"CREATE TABLE IF NOT EXISTS {self.log_table} "
+                "(seq INTEGER PRIMARY KEY AUTOINCREMENT, tbl TEXT, op TEXT, before TEXT, after TEXT, "
+                "at_ms INTEGER DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)))"
+            )
+            for table in self.tables:
+                self._install(connection, table)
+            (seq,) = connection.execute(f"SELECT coalesce(min(seq) - 1, 0) FROM {self.log_table}").fetchone()
+            if seq == 0:
+                found = connection.execute(
+                    "SELECT seq FROM sqlite_sequence WHERE name = ?", (self.log_table,)
+                ).fetchone()
+                rows = connection.execute(f"SELECT count(*) FROM {self.log_table}").fetchone()[0]
+                seq = found[0] if found and rows == 0 else 0
+        return int(seq)
+
+    def _install(self, connection: Any, table: str) -> None:
+        columns = [row[1] for row in connection.execute(f"PRAGMA table_info({quoted(table)})").fetchall()]
+        if not columns:
+            raise PipelineError(f"table {table!r} does not exist")
+        sides = {side: _json_object(side, columns) for side in ("OLD", "NEW")}
+        for operation, before, after in (
+            ("insert", "NULL", sides["NEW"]),
+            ("update", sides["OLD"], sides["NEW"]),
+            ("delete", sides["OLD"], "NULL"),
+        ):
+            name = quoted(f"_headrace_{table}_{operation}")
+            # Made anew: the table may have got columns since.
+            connection.execute(f"DROP TRIGGER IF EXISTS {name}")
+            connection.execute(
+                f"CREATE TRIGGER {name} AFTER {operation.upper()} ON {quoted(table)} BEGIN "
+                f"INSERT INTO {self.log_table} (tbl, op, before, after) "
+                f"VALUES ({_literal(table)}, '{operation}', {before}, {after}); END"
+            )
+
+    def latest(self) -> int:
+        with self.database.connect() as connection:
+            found = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (self.log_table,)).fetchone()
+        return int(found[0]) if found else 0
+
+    def check(self, start: int) -> None:
+        if (latest := self.latest()) < start:
+            raise DataLossError(
+                f"{self.log_table} ends at change {latest}, but {start} were taken: the database is not the one that "
+                f"was followed. {_BEGIN_ANEW}"
+            )
+
+    def changes(self, start: int, end: int) -> Iterator[Change]:
+        with self.database.connect() as connection:
+            keys = {table: tuple(self.database.primary_key(connection, table)) for table in self.tables}
+            columns = "seq, tbl, op, before, after, at_ms"
+            query = f"SELECT {columns} FROM {self.log_table} WHERE seq > ? AND seq <= ? ORDER BY seq"
+            for seq, table, operation, before, after, at_ms in connection.execute(query, (start, end)):
+                yield Change(operation, table, _row(before), _row(after), keys.get(table, ()), int(seq), 0, int(at_ms))
+
+    def forget(self, until: int) -> None:
+        with self.database.connect() as connection:
+            connection.execute(f"DELETE FROM {self.log_table} WHERE seq <= ?", (until,))
+
+
+def _json_object(side: str, columns: Sequence[str]) -> str:
+    pairs = ", ".join(f"{_literal(column)}, {side}.{quoted(column)}" for column in columns)
+    return f"json_object({pairs})"
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _row(text: str | None) -> dict[str, Any] | None:
+    return None if text is None else json.loads(text)
+
+
+def change_log(url: str, tables: Sequence[str], slot: str) -> ChangeLog:
+    database = Database(url)
+    if not tables:
+        raise PipelineError("cdc: name the tables to follow")
+    if database.is_sqlite:
+        return SqliteChanges(database, tuple(tables))
+    return PostgresChanges(database, tuple(tables), slot)

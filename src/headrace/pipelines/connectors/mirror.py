@@ -1,0 +1,247 @@
+"""Topics of one cluster copied to another: keys, values, headers, timestamps and partitions kept, each record once.
+
+    name: east
+    source: {bootstrap: "east:9092"}
+    target: {bootstrap: "aggregate:9092"}
+    topics: "orders|clicks.*"               # a pattern over topic names
+    rename: "east.{topic}"                  # the name is kept unless said
+
+Every copied record carries one header more, `headrace.mirror` = `<source cluster id>:<partition>:<offset>`. It does two
+things. A record is not sent back to a cluster it came from, so two clusters may mirror each other. And a position in
+the source can be found in the target (`mirror offsets`), where the same record has another offset.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import yaml
+from pyspark.pipelines.flow import Flow
+from pyspark.pipelines.source_code_location import SourceCodeLocation
+from pyspark.sql import functions as f
+
+from headrace.client.blocking.client import EARLIEST, LATEST, READ_COMMITTED, BlockingClient, TopicPartitionPair
+from headrace.client.blocking.fetch import FetchSettings, fetched_records
+from headrace.kernel.plurals import counted
+from headrace.pipelines.brokers import as_options, in_configuration, security_of
+from headrace.pipelines.errors import OptionError, PipelineError, nearest
+from headrace.pipelines.flows.graph import BatchSink, PipelineGraph
+from headrace.pipelines.flows.spec import BOOTSTRAP, PipelineSpec
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+HEADER: Final = "headrace.mirror"
+_FIELDS: Final = ("name", "source", "target", "topics", "rename", "storage", "trigger")
+
+
+@dataclass(frozen=True)
+class MirrorSpec:
+    file: Path
+    name: str
+    source: dict[str, str]
+    target: dict[str, str]
+    topics: str
+    rename: str
+    storage: str
+    trigger: str | None
+
+    def renamed(self, topic: str) -> str:
+        return self.rename.replace("{topic}", topic)
+
+    @property
+    def source_bootstrap(self) -> str:
+        return self.source["bootstrap"]
+
+    @property
+    def target_bootstrap(self) -> str:
+        return self.target["bootstrap"]
+
+    def pipeline(self) -> PipelineSpec:
+        # Progress and offsets belong to the source cluster: that is where the lag is.
+        configuration = {BOOTSTRAP: self.source_bootstrap, **in_configuration(_settings(self.source))}
+        if self.trigger:
+            configuration["headrace.trigger.interval"] = self.trigger
+        return PipelineSpec(self.file.parent.resolve(), self.name, self.storage, None, configuration, ())
+
+
+def load_mirror(file: Path) -> MirrorSpec:
+    try:
+        data = yaml.safe_load(file.read_text())
+    except (yaml.YAMLError, OSError) as error:
+        raise OptionError(f"{file}: cannot be read: {' '.join(str(error).split())}") from error
+    if not isinstance(data, dict):
+        raise OptionError(f"{file}: must be a mapping with source, target and topics")
+    if unknown := next((key for key in data if key not in _FIELDS), None):
+        raise OptionError(f"{file}: field {unknown!r} is unknown{nearest(str(unknown), _FIELDS)}")
+    for side in ("source", "target"):
+        if not isinstance(data.get(side), dict) or "bootstrap" not in data[side]:
+            raise OptionError(
+                f'{file}: "{side}" needs a bootstrap, for example {side}: {{bootstrap: "localhost:9092"}}'
+            )
+    try:
+        re.compile(str(data.get("topics") or ""))
+    except re.error as error:
+        raise OptionError(
+            f"{file}: topics {data['topics']!r}: not a pattern at position {error.pos}: {error.msg}"
+        ) from error
+    if not data.get("topics"):
+        raise OptionError(f'{file}: "topics" is missing: a pattern over topic names')
+    rename = str(data.get("rename") or "{topic}")
+    if "{topic}" not in rename:
+        raise OptionError(f"{file}: rename {rename!r} must contain {{topic}}: otherwise all topics would become one")
+    name = str(data.get("name") or file.stem)
+    return MirrorSpec(
+        file=file,
+        name=name,
+        source={str(key): str(value) for key, value in data["source"].items()},
+        target={str(key): str(value) for key, value in data["target"].items()},
+        topics=str(data["topics"]),
+        rename=rename,
+        storage=str(data.get("storage") or f"storage/{name}"),
+        trigger=data.get("trigger"),
+    )
+
+
+def _settings(side: dict[str, str]) -> dict[str, str]:
+    """Settings of a Kafka client, its security above all."""
+    return {name: os.path.expandvars(value) for name, value in side.items() if name != "bootstrap"}
+
+
+def _client(side: dict[str, str]) -> BlockingClient:
+    return BlockingClient(side["bootstrap"], security=security_of(_settings(side)), client_id="headrace-mirror")
+
+
+def _options(side: dict[str, str]) -> dict[str, str]:
+    return as_options(side["bootstrap"], _settings(side))
+
+
+def mirrored_topics(spec: MirrorSpec, client: BlockingClient) -> dict[str, int]:
+    """The source's topics that are copied, with their partition counts. Internal ones never are."""
+    whole = re.compile(spec.topics)
+    return {
+        name: len(topic.partitions)
+        for name, topic in client.topics(None).items()
+        if whole.fullmatch(name) and not topic.is_internal and not name.startswith("__")
+    }
+
+
+def make_topics(spec: MirrorSpec, source: BlockingClient, target: BlockingClient) -> None:
+    """Creates what is missing in the target, with the source's partition counts."""
+    wanted = {spec.renamed(name): count for name, count in mirrored_topics(spec, source).items()}
+    there = target.topics(wanted)
+    for name, count in wanted.items():
+        if name not in there:
+            target.create_topic(name, count)
+        elif len(there[name].partitions) < count:
+            fewer = counted(len(there[name].partitions), "partition")
+            raise PipelineError(
+                f"topic {name!r} has {fewer} in the target and {count} in the source: "
+                "partitions are kept, so add partitions in the target"
+            )
+
+
+def mirror_run(spec: MirrorSpec, spark: SparkSession, *, once: bool, report: Callable[[str], None]) -> Any:
+    from headrace.pipelines.flows.runner import PipelineRun
+
+    with _client(spec.source) as source, _client(spec.target) as target:
+        source_id, target_id = source.cluster_id(), target.cluster_id()
+        if source_id == target_id and spec.rename == "{topic}":
+            raise PipelineError(
+                "source and target are the same cluster and no topic is renamed: records would go in circles"
+            )
+        make_topics(spec, source, target)
+
+    def rows() -> DataFrame:
+        given = {"subscribePattern": spec.topics, "startingOffsets": "earliest", "includeHeaders": "true"}
+        stream = spark.readStream.format("headrace").options(**_options(spec.source), **given)
+        return mark(stream.option("kafka.isolation.level", "read_committed").load(), spec, source_id, target_id)
+
+    def write(frame: DataFrame, _batch: int) -> None:
+        # Topics may have been added to the source since the last batch.
+        with _client(spec.source) as source, _client(spec.target) as target:
+            make_topics(spec, source, target)
+        given = {"transactionalIdPrefix": f"mirror-{spec.name}", "includeTimestamp": "true"}
+        frame.write.format("headrace").options(**_options(spec.target), **given).mode("append").save()
+
+    at = SourceCodeLocation(filename=spec.file.name, line_number=None)
+    graph = PipelineGraph(spark)
+    graph.register_output(BatchSink("target", None, at, write))
+    graph.register_flow(Flow(name="mirror", target="target", spark_conf={}, source_code_location=at, func=rows))
+    return PipelineRun(spec.pipeline(), spark, report, once=once, graph=graph)
+
+
+def mark(frame: DataFrame, spec: MirrorSpec, source_id: str, target_id: str) -> DataFrame:
+    """Leaves out what came from the target, and adds the header that says where a record came from."""
+    came_from_target = f.exists(
+        f.coalesce(f.col("headers"), f.array()),
+        lambda h: (h["key"] == HEADER) & h["value"].cast("string").startswith(f"{target_id}:"),
+    )
+    origin = f.concat_ws(":", f.lit(source_id), f.col("partition"), f.col("offset")).cast("binary")
+    ours = f.array(f.struct(f.lit(HEADER).alias("key"), origin.alias("value")))
+    before, after = spec.rename.split("{topic}", 1)
+    name = f.concat(f.lit(before), f.col("topic"), f.lit(after.replace("{topic}", "")))
+    return frame.where(~came_from_target).select(
+        "key",
+        "value",
+        name.alias("topic"),
+        "partition",
+        "timestamp",
+        f.concat(f.coalesce(f.col("headers"), f.array().cast("array<struct<key:string,value:binary>>")), ours).alias(
+            "headers"
+        ),
+    )
+
+
+def translate_group(spec: MirrorSpec, group: str) -> dict[TopicPartitionPair, tuple[int, int]]:
+    """Commits the group's positions in the target; (source offset, target offset) for each partition."""
+    moved: dict[TopicPartitionPair, tuple[int, int]] = {}
+    with _client(spec.source) as source, _client(spec.target) as target:
+        source_id = source.cluster_id()
+        copied = mirrored_topics(spec, source)
+        for (topic, partition), (offset, _) in source.committed_offsets(group).items():
+            if topic in copied:
+                pair = (spec.renamed(topic), partition)
+                moved[pair] = offset, target_offset(target, pair, source_id, partition, offset)
+        if not moved:
+            raise PipelineError(f"group {group!r} has no committed offsets in the topics that are mirrored")
+        target.commit_offsets(group, {pair: (there, "") for pair, (_, there) in moved.items()})
+    return moved
+
+
+def target_offset(client: BlockingClient, pair: TopicPartitionPair, source_id: str, partition: int, wanted: int) -> int:
+    """The offset in the target of the first record that stood at `wanted` or later in the source.
+
+    Copies keep their order, so their origins grow with the offset: a binary search over the target's partition.
+    """
+    low = client.list_offsets({pair: EARLIEST})[pair]
+    answer = high = end = client.list_offsets({pair: LATEST}, isolation=READ_COMMITTED)[pair]
+    prefix = f"{source_id}:{partition}:".encode()
+    while low < high:
+        middle = (low + high) // 2
+        found = _first_copy(client, pair, middle, end, prefix)
+        if found is None:
+            high = middle
+        elif found[1] >= wanted:
+            # What lies between `middle` and the copy are markers and other sources' records.
+            answer, high = found[0], middle
+        else:
+            low = found[0] + 1
+    return answer
+
+
+def _first_copy(
+    client: BlockingClient, pair: TopicPartitionPair, start: int, end: int, prefix: bytes
+) -> tuple[int, int] | None:
+    """(offset, origin) of the first record from `start` on that was copied from this source partition."""
+    settings = FetchSettings(isolation=READ_COMMITTED, stall_timeout_s=10, max_bytes=64 << 10)
+    for record in fetched_records(client, pair, start, end, settings):
+        for key, value in record.headers:
+            if key == HEADER and value is not None and value.startswith(prefix):
+                return record.offset, int(value[len(prefix) :])
+    return None

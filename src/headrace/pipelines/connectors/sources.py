@@ -1,0 +1,95 @@
+"""What a connector reads: a topic, a watched directory, a table, a database's changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from headrace.pipelines.connectors.connector import ConnectorSpec, End
+from headrace.pipelines.decode import dead_letters, decode
+from headrace.pipelines.errors import OptionError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_FILE_FORMATS: Final = ("lines", "csv", "json", "parquet")
+
+
+@dataclass(frozen=True)
+class SourceFrames:
+    rows: DataFrame
+    dead: DataFrame | None = None
+
+
+def source_frames(spec: ConnectorSpec, spark: SparkSession) -> SourceFrames:
+    match spec.source.kind:
+        case "topic":
+            return _topic(spec, spark)
+        case "file":
+            return SourceFrames(_file(spec, spark))
+        case "jdbc":
+            return SourceFrames(_table(spec.source, spark))
+    return SourceFrames(_changes(spec.source, spark, spec.name))
+
+
+def _topic(spec: ConnectorSpec, spark: SparkSession) -> SourceFrames:
+    end = spec.source.only("name", "pattern", "schema", "format", "startingOffsets", "options")
+    if not spec.bootstrap:
+        raise OptionError(f'{end.place}: say which brokers: "bootstrap" in the file, or --bootstrap')
+    which = {"subscribePattern": end.text("pattern")} if "pattern" in end.settings else {"subscribe": end.text("name")}
+    given = {
+        **spec.brokers,
+        "startingOffsets": end.text("startingOffsets", "earliest"),
+        "kafka.isolation.level": "read_committed",
+        "includeHeaders": "true",
+        **which,
+        **end.options(),
+    }
+    frame = spark.readStream.format(spec.topic_format).options(**given).load()
+    if "schema" not in end.settings:
+        return SourceFrames(frame.selectExpr("string(key) AS key", "string(value) AS value", "* EXCEPT (key, value)"))
+    decoded = decode(frame, end.text("schema"), format=end.text("format", "json"))
+    return SourceFrames(decoded.where("_error IS NULL").drop("_error"), dead_letters(decoded))
+
+
+def _file(spec: ConnectorSpec, spark: SparkSession) -> DataFrame:
+    end = spec.source.only("path", "format", "schema", "options")
+    kind = end.text("format", "lines")
+    if kind not in _FILE_FORMATS:
+        raise OptionError(f"{end.place}: format {kind!r} must be one of {', '.join(_FILE_FORMATS)}")
+    path = Path(end.text("path"))
+    path = path if path.is_absolute() else spec.file.parent.resolve() / path
+    if not path.exists():
+        raise OptionError(f"{end.place}: {path} does not exist")
+    reader = spark.readStream.options(**end.options())
+    if kind == "lines":
+        return reader.format("text").load(str(path))
+    if "schema" in end.settings:
+        reader = reader.schema(end.text("schema"))
+    else:
+        # A stream's columns are fixed at its start: they are taken from the files that are there.
+        sample = spark.read.format(kind).options(**{"inferSchema": "true", **end.options()}).load(str(path))
+        if not sample.columns:
+            raise OptionError(f'{end.place}: {path} is still empty: give a "schema"')
+        reader = reader.schema(sample.schema)
+    return reader.format(kind).load(str(path))
+
+
+def _table(end: End, spark: SparkSession) -> DataFrame:
+    from headrace.pipelines.connectors.table_source import TableSource
+
+    end.only("url", "table", "column")
+    spark.dataSource.register(TableSource)
+    given = {name: end.text(name) for name in ("url", "table", "column")}
+    return spark.readStream.format(TableSource.name()).options(**given).load()
+
+
+def _changes(end: End, spark: SparkSession, name: str) -> DataFrame:
+    from headrace.pipelines.connectors.cdc_source import ChangeSource
+
+    end.only("url", "tables", "slot")
+    spark.dataSource.register(ChangeSource)
+    slot = "".join(letter if letter.isalnum() else "_" for letter in f"headrace_{name}").lower()
+    given = {"url": end.text("url"), "tables": ",".join(end.names("tables")), "slot": end.text("slot", slot)}
+    return spark.readStream.format(ChangeSource.name()).options(**given).load()

@@ -1,0 +1,152 @@
+"""What a connector writes: a topic, files, a Delta table, a database table, the console.
+
+Every target takes a batch once, however often Spark gives it: topics by the sink's ledger, Parquet by Spark's own file
+log, Delta by the transaction version in its log, databases by a ledger row written in the same transaction as the rows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.pipelines.output import Output, Sink
+from pyspark.pipelines.source_code_location import SourceCodeLocation
+from pyspark.sql import functions as f
+
+from headrace.pipelines.connectors.connector import ConnectorSpec, End
+from headrace.pipelines.connectors.databases import Database, quoted
+from headrace.pipelines.errors import OptionError
+from headrace.pipelines.flows.graph import BatchSink
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_ROWS_AT_ONCE: Final = 1000
+_CHANGE_COLUMNS: Final = {"op", "table", "before", "after"}
+
+
+def target_output(spec: ConnectorSpec) -> tuple[Output, Callable[[DataFrame], DataFrame]]:
+    """The target, and what makes a row fit for it."""
+    at = SourceCodeLocation(filename=spec.file.name, line_number=None)
+    end = spec.target
+    match end.kind:
+        case "topic":
+            end.only("name", "key", "value", "options")
+            if not spec.bootstrap:
+                raise OptionError(f'{end.place}: say which brokers: "bootstrap" in the file, or --bootstrap')
+            given = {**spec.brokers, "topic": end.text("name"), **end.options()}
+            return Sink(spec.name, None, at, "headrace", given), lambda frame: topic_rows(frame, end)
+        case "parquet":
+            end.only("path", "options")
+            return Sink(spec.name, None, at, "parquet", {"path": _path(spec, end), **end.options()}), _as_is
+        case "delta":
+            end.only("path")
+            return BatchSink(spec.name, None, at, delta_writer(_path(spec, end), spec.name)), _as_is
+        case "jdbc":
+            end.only("url", "table", "keys")
+            if "table" not in end.settings and spec.source.kind != "cdc":
+                raise OptionError(f'{end.place}: "table" is missing')
+            write = table_writer(Database(end.text("url")), end.settings.get("table"), end.names("keys"), spec.name)
+            return BatchSink(spec.name, None, at, write), _as_is
+    end.only()
+    return BatchSink(spec.name, None, at, lambda frame, _batch: frame.show(truncate=False)), _as_is
+
+
+def _as_is(frame: DataFrame) -> DataFrame:
+    return frame
+
+
+def _path(spec: ConnectorSpec, end: End) -> str:
+    path = end.text("path")
+    return path if "://" in path or Path(path).is_absolute() else str(spec.file.parent.resolve() / path)
+
+
+def topic_rows(frame: DataFrame, end: End) -> DataFrame:
+    """`value` and `key` as the sink takes them: one column as it is, or all columns as JSON."""
+    columns = [name for name in frame.columns if not name.startswith("_")]
+    if "value" in end.settings:
+        if (value := end.text("value")) not in frame.columns:
+            raise OptionError(f"{end.place}: value {value!r} is not a column; there are {', '.join(columns)}")
+        body = f.col(value)
+    elif columns == ["value"] or {"key", "value"} >= set(columns):
+        body = f.col("value")
+    else:
+        body = f.to_json(f.struct(*columns), {"ignoreNullFields": "false"})
+    chosen = [body.cast("string").alias("value")]
+    key = end.text("key") if "key" in end.settings else "key" if "key" in columns else None
+    if key is not None:
+        if key not in frame.columns:
+            raise OptionError(f"{end.place}: key {key!r} is not a column; there are {', '.join(columns)}")
+        chosen.append(f.col(key).cast("string").alias("key"))
+    return frame.select(*chosen)
+
+
+def delta_writer(path: str, name: str) -> Callable[[DataFrame, int], None]:
+    def write(frame: DataFrame, batch: int) -> None:
+        from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+
+        application = f"{name}-{frame.sparkSession.sparkContext.getLocalProperty('sql.streaming.queryId')}"
+        if DeltaTable.is_deltatable(path):
+            done = DeltaTable(path).transaction_version(application)
+            if done is not None and done >= batch:
+                return
+        rows = frame.toArrow()
+        if rows.num_rows:
+            properties = CommitProperties(app_transactions=[Transaction(application, batch)])
+            write_deltalake(path, rows, mode="append", commit_properties=properties)
+
+    return write
+
+
+def table_writer(database: Database, table: str | None, keys: list[str], name: str) -> Callable[[DataFrame, int], None]:
+    """Upserts rows, or applies changes when the rows are those of change data capture."""
+
+    def write(frame: DataFrame, batch: int) -> None:
+        query = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+        is_changes = set(frame.columns) >= _CHANGE_COLUMNS
+        rows = frame.collect()
+        with database.connect() as connection:
+            if rows and database.claim_batch(connection, f"{name}-{query}", batch):
+                if is_changes:
+                    _apply_changes(database, connection, sorted(rows, key=lambda r: (r.position, r.number)), table)
+                else:
+                    _upsert(database, connection, table, keys, frame.columns, rows)
+
+    return write
+
+
+def _upsert(
+    database: Database, connection: Any, table: str | None, keys: list[str], columns: list[str], rows: Any
+) -> None:
+    if table is None:
+        raise OptionError('to.jdbc: "table" is missing')
+    statement = database.upsert_sql(table, columns, keys)
+    cursor = connection.cursor()
+    for begin in range(0, len(rows), _ROWS_AT_ONCE):
+        cursor.executemany(statement, [tuple(row) for row in rows[begin : begin + _ROWS_AT_ONCE]])
+
+
+def _apply_changes(database: Database, connection: Any, rows: Any, table: str | None) -> None:
+    """Each change to the table of its name (or to the one table that is given), in order."""
+    cursor = connection.cursor()
+    for row in rows:
+        target = table or row.table.split(".")[-1]
+        if row.op == "truncate":
+            cursor.execute(f"DELETE FROM {quoted(target)}")
+            continue
+        key = json.loads(row.key)
+        before = json.loads(row.before) if row.before else {}
+        # An update may have changed the key itself: the row is the one of the old key.
+        old_key = tuple(before.get(name, value) for name, value in key.items())
+        if row.op == "delete":
+            cursor.execute(database.delete_sql(target, list(key)), old_key)
+            continue
+        after = json.loads(row.after)
+        if row.op == "update":
+            # Only what was sent: a large value that did not change is not in `after`.
+            cursor.execute(database.update_sql(target, list(after), list(key)), (*after.values(), *old_key))
+            if cursor.rowcount:
+                continue
+        cursor.execute(database.upsert_sql(target, list(after), list(key)), tuple(after.values()))

@@ -1,0 +1,16 @@
+"""Pipeline directories with `spark-pipeline.yml`. In reading order:
+
+`spec`                 the specification file
+`templates`            the files that `headrace pipeline init` writes; `wordcount/` is one of them as a directory
+`graph`                loads the definitions into a graph of outputs and flows
+`session`              the Spark session of one pipeline
+`run_lock`             one driver at a time
+`runner`               runs all flows, continuously or once
+`progress`             commits offsets to the consumer group and reports each flow to the topic `__pipelines`
+`status_screen`        the table of `headrace pipeline status`
+`checkpoint`           the offsets of a flow in Spark's checkpoint
+`reset`                moves a flow to other offsets
+`replay`               runs a flow again over a range of its past
+`dead_letters`         lists dead letters and sends them back
+`dead_letter_headers`  the headers of a dead letter
+"""

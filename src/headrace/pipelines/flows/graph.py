@@ -1,0 +1,288 @@
+"""A pipeline's definitions, loaded into a graph of outputs and flows.
+
+Pyspark's decorators (`@dp.table`, `@dp.temporary_view`, `dp.create_sink`, `@dp.append_flow` …) hand plain dataclasses
+to whatever registry is active; `PipelineGraph` is ours. SQL files are cut into statements here and become the same
+dataclasses. `resolve` then calls the flows' functions, in the order in which they need each other: a function that asks
+for a view or table which is not there yet is called again after the others.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.errors import AnalysisException
+from pyspark.pipelines.flow import AutoCdcFlow, Flow
+from pyspark.pipelines.graph_element_registry import GraphElementRegistry, graph_element_registration_context
+from pyspark.pipelines.output import MaterializedView, Output, Sink, StreamingTable, Table, TemporaryView
+from pyspark.pipelines.source_code_location import SourceCodeLocation
+
+from headrace.pipelines.errors import OptionError, PipelineError, nearest
+from headrace.pipelines.flows.spec import PipelineSpec
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_NAME: Final = r"(?P<name>`[^`]+`|[\w.]+)"
+_CREATE: Final = re.compile(
+    rf"CREATE\s+(?:OR\s+REFRESH\s+)?(?P<kind>STREAMING\s+TABLE|MATERIALIZED\s+VIEW|TEMPORARY\s+VIEW)"
+    rf"\s+(?:IF\s+NOT\s+EXISTS\s+)?{_NAME}(?P<clauses>.*?)(?:\s+AS\s+(?P<query>(?:SELECT|WITH|FROM|VALUES)\b.*))?\Z",
+    re.IGNORECASE | re.DOTALL,
+)
+_FLOW: Final = re.compile(
+    rf"CREATE\s+FLOW\s+{_NAME}\s+AS\s+INSERT\s+INTO\s+(?P<target>`[^`]+`|[\w.]+)\s+BY\s+NAME\s+(?P<query>.*)\Z",
+    re.IGNORECASE | re.DOTALL,
+)
+_FORMAT: Final = re.compile(r"\bUSING\s+(\w+)", re.IGNORECASE)
+_NOT_THERE_YET: Final = ("TABLE_OR_VIEW_NOT_FOUND", "STREAM_NOT_FOUND", "VIEW_NOT_FOUND")
+
+
+@dataclass(frozen=True)
+class BatchSink(Output):  # type: ignore[misc]
+    """A target that takes every batch as a DataFrame with its number; it must know a batch that it has taken before."""
+
+    write: Callable[[DataFrame, int], Any]
+
+
+@dataclass(frozen=True)
+class ResolvedFlow:
+    flow: Flow
+    target: Output
+    frame: DataFrame
+
+
+@dataclass
+class PipelineGraph(GraphElementRegistry):  # type: ignore[misc]
+    spark: SparkSession
+    outputs: dict[str, Output] = field(default_factory=dict)
+    flows: dict[str, Flow] = field(default_factory=dict)
+
+    def register_output(self, output: Output) -> None:
+        if output.name in self.outputs:
+            raise PipelineError(f"{_place(output)}: {output.name!r} is defined twice")
+        self.outputs[output.name] = output
+
+    def register_flow(self, flow: Flow) -> None:
+        if flow.name in self.flows:
+            raise PipelineError(f"{_place(flow)}: flow {flow.name!r} is defined twice")
+        self.flows[flow.name] = flow
+
+    def register_auto_cdc_flow(self, flow: AutoCdcFlow) -> None:
+        raise PipelineError(
+            f"{_place(flow)}: auto CDC flows run only in Spark's own runner: use a 'cdc' connector or an append flow"
+        )
+
+    def register_sql(self, sql_text: str, file_path: Path) -> None:
+        for line, statement in split_statements(sql_text):
+            self._register_statement(statement, SourceCodeLocation(filename=str(file_path), line_number=line))
+
+    def _register_statement(self, statement: str, at: SourceCodeLocation) -> None:
+        if match := _FLOW.match(statement):
+            self.register_flow(self._sql_flow(_bare(match["name"]), _bare(match["target"]), match["query"], at))
+            return
+        match = _CREATE.match(statement)
+        if match is None:
+            raise PipelineError(
+                f"{at.filename}:{at.line_number}: only CREATE STREAMING TABLE, MATERIALIZED VIEW, TEMPORARY VIEW "
+                f"and FLOW define a pipeline, found {' '.join(statement.split())[:60]!r}"
+            )
+        name, kind = _bare(match["name"]), " ".join(match["kind"].upper().split())
+        if kind == "TEMPORARY VIEW":
+            self.register_output(TemporaryView(name=name, comment=None, source_code_location=at))
+        else:
+            table: Any = StreamingTable if kind == "STREAMING TABLE" else MaterializedView
+            chosen = _FORMAT.search(match["clauses"])
+            self.register_output(
+                table(
+                    name=name,
+                    comment=None,
+                    source_code_location=at,
+                    table_properties={},
+                    partition_cols=None,
+                    cluster_by=None,
+                    schema=None,
+                    format=chosen[1] if chosen else None,
+                )
+            )
+        if match["query"]:
+            self.register_flow(self._sql_flow(name, name, match["query"], at))
+
+    def _sql_flow(self, name: str, target: str, query: str, at: SourceCodeLocation) -> Flow:
+        return Flow(
+            name=name, target=target, spark_conf={}, source_code_location=at, func=lambda: self.spark.sql(query)
+        )
+
+    def resolve(self, prepare: Callable[[Output, DataFrame], None]) -> list[ResolvedFlow]:
+        """Every flow with its DataFrame, in an order in which each finds what it reads. `prepare` makes a flow's target
+        known to Spark before the flows that read it are asked."""
+        resolved: list[ResolvedFlow] = []
+        waiting = dict(self.flows)
+        while waiting:
+            problems: dict[str, AnalysisException] = {}
+            for name, flow in list(waiting.items()):
+                target = self._target(flow)
+                try:
+                    frame = flow.func()
+                except AnalysisException as error:
+                    if error.getCondition() not in _NOT_THERE_YET:
+                        raise PipelineError(f"{_place(flow)}: flow {name!r}: {first_line(error)}") from error
+                    problems[name] = error
+                    continue
+                _check_frame(flow, target, frame)
+                prepare(target, frame)
+                resolved.append(ResolvedFlow(flow, target, frame))
+                del waiting[name]
+            if len(problems) == len(waiting) and waiting:
+                name, problem = next(iter(problems.items()))
+                raise PipelineError(f"{_place(waiting[name])}: flow {name!r}: {first_line(problem)}")
+        return resolved
+
+    def _target(self, flow: Flow) -> Output:
+        if flow.target not in self.outputs:
+            raise PipelineError(
+                f"{_place(flow)}: flow {flow.name!r} writes to {flow.target!r}, which is not defined"
+                f"{nearest(flow.target, self.outputs)}"
+            )
+        return self.outputs[flow.target]
+
+
+def _check_frame(flow: Flow, target: Output, frame: Any) -> None:
+    if not hasattr(frame, "isStreaming"):
+        raise PipelineError(f"{_place(flow)}: flow {flow.name!r} returned {type(frame).__name__}, not a DataFrame")
+    if isinstance(target, TemporaryView):
+        return
+    if isinstance(target, MaterializedView):
+        if frame.isStreaming:
+            raise PipelineError(
+                f"{_place(flow)}: materialized view {target.name!r} needs a batch query: use spark.read"
+            )
+    elif not frame.isStreaming:
+        raise PipelineError(f"{_place(flow)}: flow {flow.name!r} needs a streaming query: use spark.readStream")
+
+
+def _place(element: Any) -> str:
+    at = element.source_code_location
+    name = Path(at.filename).name if at and at.filename else "?"
+    return f"{name}:{at.line_number}" if at and at.line_number else name
+
+
+def first_line(error: BaseException) -> str:
+    """The sentence of a Spark error, without its plan and stack."""
+    text = str(error).strip()
+    return text.split("\n", 1)[0][:500]
+
+
+def _bare(name: str) -> str:
+    return name.replace("`", "")
+
+
+def split_statements(text: str) -> Iterator[tuple[int, str]]:
+    """(line, statement) for each statement of a SQL file: semicolons in strings and comments do not end one."""
+    token = re.compile(r"--[^\n]*|/\*.*?\*/|'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`|;", re.DOTALL)
+    begin, kept, line = 0, "", 1
+    for match in token.finditer(text):
+        kept += text[begin : match.start()]
+        begin = match.end()
+        if match[0] == ";":
+            if kept.strip():
+                yield line, kept.strip()
+            kept, line = "", text.count("\n", 0, begin) + 1
+        elif not match[0].startswith(("--", "/*")):
+            kept += match[0]
+    kept += text[begin:]
+    if kept.strip():
+        yield line, kept.strip()
+
+
+@contextmanager
+def _inside(directory: Path) -> Iterator[None]:
+    """Definition files may name files relative to their pipeline, and import modules beside them."""
+    before = Path.cwd()
+    os.chdir(directory)
+    sys.path.insert(0, str(directory))
+    try:
+        yield
+    finally:
+        os.chdir(before)
+        sys.path.remove(str(directory))
+
+
+def load_graph(spark: SparkSession, spec: PipelineSpec) -> PipelineGraph:
+    """Runs the pipeline's definition files; raises PipelineError naming the file that is wrong."""
+    files = spec.files()
+    if not files:
+        raise PipelineError(
+            f"{spec.directory}: no definition files match {', '.join(spec.globs) or 'an empty libraries list'}"
+        )
+    graph = PipelineGraph(spark)
+    with _inside(spec.directory), graph_element_registration_context(graph):
+        for file in files:
+            if file.suffix == ".py":
+                _run_python(spark, file)
+            elif file.suffix == ".sql":
+                graph.register_sql(file.read_text(), file.relative_to(spec.directory))
+            else:
+                raise PipelineError(f"{file}: only .py and .sql files define a pipeline")
+    if not graph.flows:
+        raise PipelineError(f"{spec.directory}: the definition files define no flow")
+    return graph
+
+
+def connector_graph(
+    spark: SparkSession,
+    name: str,
+    source: Any,
+    select: str | None,
+    target: tuple[Output, Callable[[DataFrame], DataFrame]],
+    brokers: dict[str, str],
+) -> PipelineGraph:
+    """The graph of a connector: one flow from its source through its SELECT to its target, one for dead letters."""
+    graph = PipelineGraph(spark)
+    output, fit = target
+    at = output.source_code_location
+
+    def rows() -> DataFrame:
+        source.rows.createOrReplaceTempView("source")
+        return fit(spark.sql(select) if select else source.rows)
+
+    graph.register_output(output)
+    graph.register_flow(Flow(name=name, target=output.name, spark_conf={}, source_code_location=at, func=rows))
+    if source.dead is not None:
+        letters = f"{name}-dead-letters"
+        graph.register_output(Sink(letters, None, at, "headrace", brokers))
+        graph.register_flow(
+            Flow(name=letters, target=letters, spark_conf={}, source_code_location=at, func=lambda: source.dead)
+        )
+    return graph
+
+
+def _run_python(spark: SparkSession, file: Path) -> None:
+    module_spec = importlib.util.spec_from_file_location(f"headrace_pipeline_{file.stem}", file)
+    assert module_spec is not None and module_spec.loader is not None
+    module = importlib.util.module_from_spec(module_spec)
+    module.__dict__["spark"] = spark
+    try:
+        module_spec.loader.exec_module(module)
+    except (PipelineError, OptionError):
+        raise
+    except Exception as error:
+        raise PipelineError(f"{file.name}: {type(error).__name__}: {first_line(error)}") from error
+
+
+__all__ = [
+    "BatchSink",
+    "PipelineGraph",
+    "ResolvedFlow",
+    "Sink",
+    "Table",
+    "first_line",
+    "load_graph",
+    "split_statements",
+]

@@ -1,0 +1,175 @@
+"""What a running pipeline tells the world: offsets to its consumer group, one line per flow to the `__pipelines` topic.
+
+A flow is the consumer group `<pipeline>.<flow>`: after each batch the end offsets are committed, so every Kafka tool
+shows Spark's lag. The progress line (state, rates, lag, batch time, state size, watermark, last error) is a record with
+the key `<pipeline>.<flow>` in a compacted topic: the last word of every flow is kept, and `read_progress` gives them
+all.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from headrace.client.blocking.client import EARLIEST, LATEST, BlockingClient, TopicPartitionPair
+from headrace.client.blocking.fetch import FetchSettings, fetched_records
+from headrace.client.blocking.produce import write_records
+from headrace.client.blocking.security import Security
+from headrace.kernel.errors import Fault
+from headrace.pipelines.source.offsets import offsets_from_json, offsets_to_json
+from headrace.pipelines.source.stream_state import StreamNotes
+from headrace.records.builder import Record
+
+PROGRESS_TOPIC: Final = "__pipelines"
+RUNNING: Final = "running"
+RESTARTING: Final = "restarting"
+FAILED: Final = "failed"
+STOPPED: Final = "stopped"
+
+
+@dataclass
+class FlowProgress:
+    pipeline: str
+    flow: str
+    state: str = RUNNING
+    batch_id: int = -1
+    input_rows: int = 0
+    input_rows_per_second: float = 0.0
+    processed_rows_per_second: float = 0.0
+    # Not known before the first batch has ended: until then nothing says how far the flow is.
+    lag: int | None = None
+    batch_ms: int = 0
+    state_rows: int = 0
+    state_bytes: int = 0
+    watermark: str | None = None
+    missed: int = 0
+    end_offsets: dict[str, dict[str, int]] = field(default_factory=dict)
+    last_error: str | None = None
+    restarts: int = 0
+    host: str = field(default_factory=socket.gethostname)
+    pid: int = field(default_factory=os.getpid)
+    at_ms: int = 0
+
+    @property
+    def key(self) -> str:
+        return f"{self.pipeline}.{self.flow}"
+
+
+def source_offsets(text: str | None) -> dict[TopicPartitionPair, int]:
+    """The topic offsets in a progress event of `headrace` or `kafka`; empty for other sources."""
+    try:
+        return offsets_from_json(json.loads(text or ""))
+    except (ValueError, TypeError, AttributeError):
+        return {}
+
+
+def update_from_event(flow: FlowProgress, event: Any) -> None:
+    """Takes over what Spark's progress event says."""
+    ends: dict[TopicPartitionPair, int] = {}
+    lag = 0
+    for source in event.sources:
+        end, latest = source_offsets(source.endOffset), source_offsets(source.latestOffset)
+        lag += sum(max(latest.get(pair, offset) - offset, 0) for pair, offset in end.items())
+        ends.update(end)
+    flow.batch_id, flow.input_rows, flow.batch_ms = event.batchId, event.numInputRows, event.batchDuration
+    flow.input_rows_per_second = round(event.inputRowsPerSecond or 0.0, 1)
+    flow.processed_rows_per_second = round(event.processedRowsPerSecond or 0.0, 1)
+    flow.lag = lag
+    if ends:
+        flow.end_offsets = offsets_to_json(ends)
+    flow.state_rows = sum(operator.numRowsTotal for operator in event.stateOperators)
+    flow.state_bytes = sum(operator.memoryUsedBytes for operator in event.stateOperators)
+    flow.watermark = (event.eventTime or {}).get("watermark")
+
+
+class ProgressWriter:
+    """Publishes progress and commits offsets; trouble here is reported once and never stops a pipeline."""
+
+    def __init__(self, bootstrap: str, report: Any, security: Security | None = None) -> None:
+        self._client = BlockingClient(
+            bootstrap, client_id="headrace-pipeline", timeout_s=10, patience_s=5, security=security
+        )
+        self._report = report
+        self._silent = False
+        self._ready = False
+        self._committed: dict[str, dict[TopicPartitionPair, int]] = {}
+        self._notes = StreamNotes(self._client)
+
+    def missed(self, query_id: str) -> int:
+        """How many records were gone before the query could read them (only with failOnDataLoss=false)."""
+        return self._notes.missed(query_id)
+
+    def publish(self, flow: FlowProgress) -> None:
+        flow.at_ms = int(time.time() * 1000)
+        self._guarded(lambda: self._write(flow))
+
+    def _write(self, flow: FlowProgress) -> None:
+        if not self._ready:
+            self._client.create_topic(PROGRESS_TOPIC, 1, configs={"cleanup.policy": "compact"})
+            self._ready = True
+        write_records(
+            self._client,
+            (PROGRESS_TOPIC, 0),
+            [Record(flow.key.encode(), json.dumps(asdict(flow)).encode(), timestamp_ms=flow.at_ms)],
+        )
+
+    def commit(self, flow: FlowProgress) -> None:
+        offsets = {(t, int(p)): offset for t, parts in flow.end_offsets.items() for p, offset in parts.items()}
+        if offsets and self._committed.get(flow.key) != offsets:
+            self._guarded(lambda: self._client.commit_offsets(flow.key, {tp: (o, "") for tp, o in offsets.items()}))
+            self._committed[flow.key] = offsets
+
+    def _guarded(self, action: Any) -> None:
+        try:
+            action()
+            self._silent = False
+        except Fault as fault:
+            if not self._silent:
+                self._report(f"progress cannot be published: {fault.message or fault.code.name}")
+            self._silent = True
+
+    def close(self) -> None:
+        self._client.close()
+
+
+def read_topic(client: BlockingClient, partition: TopicPartitionPair) -> list[Record]:
+    """Everything in one partition of a small topic."""
+    start = client.list_offsets({partition: EARLIEST})[partition]
+    end = client.list_offsets({partition: LATEST})[partition]
+    return list(fetched_records(client, partition, start, end, FetchSettings(stall_timeout_s=10)))
+
+
+def read_progress(bootstrap: str, security: Security | None = None) -> dict[str, dict[str, Any]]:
+    """The last word of every flow that ever ran against this cluster, by `<pipeline>.<flow>`."""
+    with BlockingClient(bootstrap, timeout_s=10, patience_s=5, security=security) as client:
+        if PROGRESS_TOPIC not in client.topics([PROGRESS_TOPIC]):
+            return {}
+        latest: dict[str, dict[str, Any]] = {}
+        for record in read_topic(client, (PROGRESS_TOPIC, 0)):
+            name = (record.key or b"").decode()
+            if record.value is None:
+                latest.pop(name, None)
+            else:
+                latest[name] = json.loads(record.value)
+        return latest
+
+
+def describe(progress: Mapping[str, Any]) -> str:
+    """One line for a person."""
+    name = f"{progress['pipeline']}.{progress['flow']}  {progress['state']}"
+    if not has_batches(progress):
+        return f"{name}  no batch yet"
+    return (
+        f"{name}  batch {progress['batch_id']}  {progress['processed_rows_per_second']:.0f} rows/s  "
+        f"lag {progress['lag']}  {progress['batch_ms']} ms"
+    )
+
+
+def has_batches(progress: Mapping[str, Any]) -> bool:
+    """Whether a batch has ended: before that, the numbers of a flow say nothing."""
+    return int(progress["batch_id"]) >= 0

@@ -1,0 +1,109 @@
+"""`reset` and `replay`: a flow at other offsets than those it stands at."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from typing import Any
+
+from headrace.client.blocking.client import EARLIEST, LATEST, BlockingClient, TopicPartitionPair
+from headrace.pipelines.brokers import client_of
+from headrace.pipelines.errors import OptionError, PipelineError
+from headrace.pipelines.flows.checkpoint import Checkpoint
+from headrace.pipelines.flows.run_lock import CHECKPOINTS, RunLock
+from headrace.pipelines.flows.spec import PipelineSpec
+from headrace.pipelines.source.offsets import offsets_from_json, offsets_to_json, parse_partition_numbers
+from headrace.pipelines.source.planning import topic_ids
+from headrace.pipelines.source.stream_state import StreamNotes
+
+
+def parse_when(text: str) -> int:
+    """Milliseconds since 1970 of an ISO time or a plain number of milliseconds."""
+    if re.fullmatch(r"\d{12,}", text):
+        return int(text)
+    try:
+        when = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        raise OptionError(
+            f"{text!r} is not a time: write 2026-01-31T12:00:00+00:00 or milliseconds since 1970"
+        ) from None
+    return int(when.astimezone(datetime.UTC).timestamp() * 1000)
+
+
+def check_place(to: str) -> None:
+    """Raises OptionError when `to` is none of earliest, latest, a time, or offsets."""
+    if to.lstrip().startswith("{"):
+        parse_partition_numbers(to, "--to")
+    elif to not in ("earliest", "latest"):
+        parse_when(to)
+
+
+def flow_checkpoints(spec: PipelineSpec, flow: str | None) -> dict[str, Checkpoint]:
+    root = spec.storage_path / CHECKPOINTS
+    found = {folder.name: Checkpoint(folder) for folder in sorted(root.glob("*")) if folder.is_dir()}
+    if flow is not None and flow not in found:
+        raise PipelineError(f"flow {flow!r} has no checkpoint below {root}; known: {', '.join(found) or 'none'}")
+    return {flow: found[flow]} if flow is not None else found
+
+
+def reset(
+    spec: PipelineSpec, to: str, *, flow: str | None, bootstrap: str | None
+) -> dict[str, list[dict[str, Any]] | None]:
+    """Moves flows to `earliest`, `latest`, a time, or offsets as JSON. Gives the offsets of each flow's sources; None
+    for a flow whose checkpoint was forgotten: it begins at its own startingOffsets."""
+    check_place(to)
+    checkpoints = flow_checkpoints(spec, flow)
+    if not checkpoints:
+        raise PipelineError(f"pipeline {spec.name!r} has never run: it begins at its own startingOffsets anyway")
+    with RunLock(spec):
+        return {name: _move(spec, to, checkpoint, bootstrap) for name, checkpoint in checkpoints.items()}
+
+
+def _move(spec: PipelineSpec, to: str, checkpoint: Checkpoint, bootstrap: str | None) -> list[dict[str, Any]] | None:
+    if not checkpoint.exists() or (to == "earliest" and checkpoint.is_stateful()):
+        checkpoint.forget()
+        return None
+    with client_of(spec, bootstrap) as client:
+        sources = [moved_to(client, source, to) for source in checkpoint.offsets()]
+        _accept_topics(client, checkpoint, sources)
+    checkpoint.move_to(sources)
+    return sources
+
+
+def _accept_topics(client: BlockingClient, checkpoint: Checkpoint, sources: list[dict[str, Any]]) -> None:
+    """The offsets belong to the topics as they are now, though one was deleted and created again."""
+    query_id = checkpoint.query_id()
+    pairs = [pair for source in sources if _is_of_topics(source) for pair in offsets_from_json(source)]
+    if query_id is None or not pairs:
+        return
+    ids = topic_ids(client, {topic for topic, _ in pairs})
+    StreamNotes(client).accept(query_id, {pair: ids[pair[0]] for pair in pairs if pair[0] in ids})
+
+
+def _is_of_topics(source: dict[str, Any]) -> bool:
+    try:
+        offsets_from_json(source)
+    except (ValueError, TypeError, AttributeError):
+        return False
+    return True
+
+
+def moved_to(client: BlockingClient, source: dict[str, Any], to: str) -> dict[str, Any]:
+    """This source's offsets, moved; other sources than topics stay where they are."""
+    if not _is_of_topics(source):
+        return source
+    return offsets_to_json(_offsets_at(client, list(offsets_from_json(source)), to))
+
+
+def _offsets_at(client: BlockingClient, pairs: list[TopicPartitionPair], to: str) -> dict[TopicPartitionPair, int]:
+    if to in ("earliest", "latest"):
+        return client.list_offsets(dict.fromkeys(pairs, EARLIEST if to == "earliest" else LATEST))
+    if to.lstrip().startswith("{"):
+        given = parse_partition_numbers(to, "--to")
+        if unknown := next((pair for pair in given if pair not in pairs), None):
+            raise OptionError(f"--to: {unknown[0]}-{unknown[1]} is not read by this flow")
+        now = client.list_offsets(dict.fromkeys(pairs, LATEST))
+        return {pair: given.get(pair, now[pair]) for pair in pairs}
+    at = client.list_offsets(dict.fromkeys(pairs, parse_when(to)))
+    ends = client.list_offsets(dict.fromkeys(pairs, LATEST))
+    return {pair: ends[pair] if offset < 0 else offset for pair, offset in at.items()}

@@ -1,0 +1,328 @@
+"""Runs a pipeline directory: all its flows at once, continuously or until what is there has been read.
+
+    run = PipelineRun(spec, spark, report=print)
+    run.start()                # resolves the graph, checks every flow, starts the queries
+    run.supervise()            # until stop() or a fault that will not pass by itself
+
+A flow that fails is started again after a pause that doubles up to a minute; a flow whose definition no longer fits its
+checkpoint, or that fails before it ever finished a batch, is a mistake and ends the run with its reason. Progress of
+every flow is published after each batch (see `progress`). One thread owns the run; `stop` may be called from a signal
+handler.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.pipelines.output import MaterializedView, Output, Sink, StreamingTable, Table, TemporaryView
+
+from headrace.pipelines.brokers import kafka_settings, security_of
+from headrace.pipelines.errors import PipelineError, readable
+from headrace.pipelines.flows.graph import BatchSink, PipelineGraph, ResolvedFlow, first_line, load_graph
+from headrace.pipelines.flows.progress import (
+    FAILED,
+    RESTARTING,
+    RUNNING,
+    STOPPED,
+    FlowProgress,
+    ProgressWriter,
+    update_from_event,
+)
+from headrace.pipelines.flows.run_lock import CHECKPOINTS, RunLock
+from headrace.pipelines.flows.spec import REALTIME, PipelineSpec
+from headrace.pipelines.sink.stable_tasks import stable_tasks
+from headrace.pipelines.spark.plan_guard import guard, is_update_plan, plan_text, shape_of
+from headrace.pipelines.spark.realtime import connector_sink
+from headrace.pipelines.task_sink import written_by_tasks
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+_LOOK_EVERY_S: Final = 0.25
+_GLANCE_EVERY_S: Final = 0.02
+# How long a stop waits for batches under way; then they are cut short and run again at the next start.
+_GRACE_S: Final = 30.0
+_FIRST_PAUSE_S: Final = 1.0
+_LONGEST_PAUSE_S: Final = 60.0
+_HEALTHY_AFTER_S: Final = 300.0
+# Spark gives a new Python process ten seconds to report; on a busy machine that is not a mistake of the pipeline.
+_BAD_LUCK: Final = "Python worker failed to connect back"
+_MOST_BAD_LUCK: Final = 3
+_VIEW_REFRESH_S: Final = 10.0
+
+
+@dataclass
+class RunningFlow:
+    resolved: ResolvedFlow
+    progress: FlowProgress
+    query: StreamingQuery | None = None
+    started_at: float = 0.0
+    pause_s: float = _FIRST_PAUSE_S
+    start_again_at: float | None = None
+    seen_batch: int = -1
+    finished_batches: int = 0
+    is_realtime: bool = False
+
+    @property
+    def name(self) -> str:
+        return str(self.resolved.flow.name)
+
+
+@dataclass
+class PipelineRun:
+    spec: PipelineSpec
+    spark: SparkSession
+    report: Callable[[str], None] = print
+    once: bool = False
+    # Where checkpoints lie below the storage root; a replay has its own, for one flow.
+    checkpoints: str = CHECKPOINTS
+    only_flow: str | None = None
+    trigger_interval: str | None = None
+    graph: PipelineGraph | None = None
+    flows: list[RunningFlow] = field(default_factory=list)
+    views: list[ResolvedFlow] = field(default_factory=list)
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _writer: ProgressWriter | None = None
+    _views_refreshed_at: float = 0.0
+    _lock: RunLock | None = None
+
+    def resolve(self) -> list[ResolvedFlow]:
+        """The analysed flows; raises PipelineError with file and line of what is wrong. Starts nothing."""
+        for name, value in self.spec.configuration.items():
+            # Static settings were given when the session was made; the rest belong to this pipeline.
+            if self.spark.conf.isModifiable(name) or not name.startswith("spark."):
+                self.spark.conf.set(name, value)
+        graph = self.graph or load_graph(self.spark, self.spec)
+        return graph.resolve(self._prepare)
+
+    def start(self) -> None:
+        self._lock = RunLock(self.spec, self.checkpoints)
+        try:
+            self._start()
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _start(self) -> None:
+        resolved = self.resolve()
+        self.views = [item for item in resolved if isinstance(item.target, MaterializedView)]
+        streams = [item for item in resolved if not isinstance(item.target, (MaterializedView, TemporaryView))]
+        if self.only_flow is not None:
+            streams = [item for item in streams if item.flow.name == self.only_flow]
+            self.views = []
+            if not streams:
+                raise PipelineError(f"pipeline {self.spec.name!r} has no streaming flow {self.only_flow!r}")
+        if self.spec.bootstrap:
+            security = security_of(kafka_settings(self.spec.configuration))
+            self._writer = ProgressWriter(self.spec.bootstrap, self.report, security)
+        for item in streams:
+            self.flows.append(RunningFlow(item, FlowProgress(self.spec.name, item.flow.name)))
+        for flow in self.flows:
+            self._check_plan(flow)
+        for flow in self.flows:
+            self._start_query(flow)
+
+    def _prepare(self, output: Output, frame: DataFrame) -> None:
+        if isinstance(output, TemporaryView):
+            frame.createOrReplaceTempView(output.name)
+        elif isinstance(output, Table) and not self.spark.catalog.tableExists(output.name):
+            path = self.spec.storage_uri("tables", output.name)
+            schema = output.schema if output.schema is not None else frame.schema
+            Path(path).mkdir(parents=True, exist_ok=True)
+            self.spark.catalog.createTable(output.name, path=path, source=output.format or "parquet", schema=schema)
+
+    def checkpoint_of(self, flow: RunningFlow) -> str:
+        return self.spec.storage_uri(self.checkpoints, flow.name)
+
+    def _check_plan(self, flow: RunningFlow) -> None:
+        target = flow.resolved.target
+        sink = target.name
+        if isinstance(target, Sink):
+            sink = f"{target.format}:{target.options.get('topic') or target.options.get('path') or target.name}"
+        if "://" not in self.checkpoint_of(flow):
+            guard(Path(self.checkpoint_of(flow)), flow.name, shape_of(plan_text(flow.resolved.frame), sink))
+
+    def _start_query(self, flow: RunningFlow) -> None:
+        target, frame = flow.resolved.target, flow.resolved.frame
+        conf = {**self.spec.configuration, **flow.resolved.flow.spark_conf}
+        realtime = None if self.once else conf.get(REALTIME)
+        flow.is_realtime = bool(realtime)
+        mode = conf.get("headrace.output.mode") or (
+            "update" if realtime or is_update_plan(plan_text(frame)) else "append"
+        )
+        if mode == "append":
+            frame = stable_tasks(frame, target, conf)
+        writer = frame.writeStream
+        if realtime:
+            writer = writer.format("kafka").options(**connector_sink(flow.name, target)).trigger(realTime=realtime)
+        elif isinstance(target, BatchSink):
+            writer = writer.foreachBatch(target.write)
+        elif isinstance(target, Sink) and target.format == "headrace" and mode != "complete":
+            # A checkpoint keeps the ledger that it began with.
+            named = {"transactionalIdPrefix": f"{self.spec.name}.{flow.name}"} if mode == "update" else {}
+            writer = written_by_tasks(frame, {**named, **target.options})
+        elif isinstance(target, Sink):
+            writer = writer.format(target.format).options(**dict(target.options))
+        else:
+            assert isinstance(target, StreamingTable)
+            writer = writer.format(target.format or "parquet").option(
+                "path", self.spec.storage_uri("tables", target.name)
+            )
+        writer = writer.queryName(f"{self.spec.name}.{flow.name}").outputMode(mode)
+        writer = writer.option("checkpointLocation", self.checkpoint_of(flow))
+        if self.once:
+            writer = writer.trigger(availableNow=True)
+        elif (interval := self.trigger_interval or conf.get("headrace.trigger.interval")) and not realtime:
+            writer = writer.trigger(processingTime=interval)
+        try:
+            flow.query = writer.start()
+        except Exception as error:
+            raise PipelineError(f"flow {flow.name!r} cannot start: {first_line(error)}") from error
+        flow.started_at, flow.start_again_at, flow.seen_batch = time.monotonic(), None, -1
+        flow.progress.state = RUNNING
+        self._publish(flow)
+
+    def supervise(self) -> None:
+        """Watches until every flow has ended (`once`) or `stop` was called; then stops what still runs."""
+        _make_active(self.spark)
+        try:
+            while not self._stop.is_set():
+                for flow in self.flows:
+                    self._look_after(flow)
+                if self.once and all(flow.query is None and flow.start_again_at is None for flow in self.flows):
+                    break
+                if not self.once:
+                    self._refresh_views(every_s=_VIEW_REFRESH_S)
+                self._stop.wait(_LOOK_EVERY_S)
+            if not self._stop.is_set():
+                self._refresh_views(every_s=0)
+        finally:
+            self._shut_down()
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    def _look_after(self, flow: RunningFlow) -> None:
+        if flow.query is None:
+            if flow.start_again_at is not None and time.monotonic() >= flow.start_again_at:
+                try:
+                    self._start_query(flow)
+                except PipelineError as refusal:
+                    self._failed(flow, refusal)
+            return
+        active = flow.query.isActive
+        self._take_progress(flow)
+        if not active:
+            error = flow.query.exception()
+            flow.query = None
+            if error is None:
+                flow.progress.state = STOPPED
+                self._publish(flow)
+            else:
+                self._failed(flow, error)
+        elif time.monotonic() - flow.started_at > _HEALTHY_AFTER_S:
+            flow.pause_s = _FIRST_PAUSE_S
+
+    def _take_progress(self, flow: RunningFlow) -> None:
+        assert flow.query is not None
+        event = flow.query.lastProgress
+        if event is None or (event.batchId == flow.seen_batch and event.numInputRows == 0):
+            return
+        if event.batchId != flow.seen_batch:
+            flow.finished_batches += 1
+        elif event.numInputRows == flow.progress.input_rows and event.batchDuration == flow.progress.batch_ms:
+            return
+        flow.seen_batch = event.batchId
+        update_from_event(flow.progress, event)
+        if self._writer is not None:
+            flow.progress.missed = self._writer.missed(str(event.id))
+            self._writer.commit(flow.progress)
+        self._publish(flow)
+
+    def _failed(self, flow: RunningFlow, error: Any) -> None:
+        reason = readable(error)
+        flow.progress.last_error = reason
+        # A flow that never finished a batch is wrong, not unlucky; and a finished run has nobody to wait for it.
+        unlucky = _BAD_LUCK in reason and flow.progress.restarts < _MOST_BAD_LUCK
+        if (self.once or flow.finished_batches == 0) and not unlucky:
+            flow.progress.state = FAILED
+            self._publish(flow)
+            raise PipelineError(f"flow {flow.name!r} failed: {reason}")
+        flow.progress.state = RESTARTING
+        flow.progress.restarts += 1
+        flow.start_again_at = time.monotonic() + flow.pause_s
+        self.report(f"flow {flow.name!r} failed and starts again in {flow.pause_s:g} s: {reason}")
+        flow.pause_s = min(flow.pause_s * 2, _LONGEST_PAUSE_S)
+        self._publish(flow)
+
+    def _refresh_views(self, every_s: float) -> None:
+        if not self.views or time.monotonic() - self._views_refreshed_at < every_s:
+            return
+        # Tables that a view reads have grown since their files were listed.
+        for flow in self.flows:
+            if isinstance(flow.resolved.target, StreamingTable):
+                self.spark.catalog.refreshTable(flow.resolved.target.name)
+        for item in self.views:
+            frame = item.flow.func()
+            path = self.spec.storage_uri("tables", item.target.name)
+            fresh = f"{path}.next"
+            frame.write.format(item.target.format or "parquet").mode("overwrite").save(fresh)
+            shutil.rmtree(path, ignore_errors=True)
+            Path(fresh).rename(path)
+            self.spark.catalog.refreshTable(item.target.name)
+        self._views_refreshed_at = time.monotonic()
+
+    def _let_batches_finish(self) -> None:
+        """Waits, within limits, until every query is between two batches: a batch cut short is read again. In real-time
+        mode a batch lasts from checkpoint to checkpoint and is not waited for."""
+        deadline = time.monotonic() + _GRACE_S
+        waiting = {
+            flow.name: (flow.query, _batch_of(flow.query))
+            for flow in self.flows
+            if flow.query is not None and not flow.is_realtime
+        }
+        while waiting and time.monotonic() < deadline:
+            for name, (query, batch) in list(waiting.items()):
+                if not query.isActive or not query.status["isTriggerActive"] or _batch_of(query) != batch:
+                    del waiting[name]
+            if waiting:
+                time.sleep(_GLANCE_EVERY_S)
+
+    def _publish(self, flow: RunningFlow) -> None:
+        if self._writer is not None:
+            self._writer.publish(flow.progress)
+
+    def _shut_down(self) -> None:
+        self._let_batches_finish()
+        for flow in self.flows:
+            if flow.query is not None:
+                flow.query.stop()
+                self._take_progress(flow)
+                flow.query = None
+                if flow.progress.state == RUNNING:
+                    flow.progress.state = STOPPED
+                    self._publish(flow)
+        if self._lock is not None:
+            self._lock.release()
+        if self._writer is not None:
+            self._writer.close()
+
+
+def _batch_of(query: StreamingQuery) -> int:
+    """The number of the last batch that it finished."""
+    event = query.lastProgress
+    return -1 if event is None else int(event.batchId)
+
+
+def _make_active(spark: SparkSession) -> None:
+    """Whoever supervises may be another thread than the one that made the session; Spark looks data sources up in the
+    session that is active in the thread, and a query that starts again would not find its own."""
+    session_class: Any = type(spark)
+    session_class._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)

@@ -1,0 +1,31 @@
+"""The Spark session of one pipeline: with the backend it asks for, and its own settings of Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from headrace.pipelines.flows.run_lock import RunLock
+from headrace.pipelines.flows.spec import BACKEND, FORMAT, REALTIME, PipelineSpec
+from headrace.pipelines.session import spark_session
+from headrace.pipelines.spark.connector_jars import choose_backend
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def refuse_while_running(spec: PipelineSpec) -> None:
+    """Tells before Spark is started what the run itself would tell some seconds later."""
+    RunLock(spec).release()
+
+
+def pipeline_session(
+    spec: PipelineSpec, backend: str | None, master: str | None, report: Callable[[str], None]
+) -> tuple[PipelineSpec, SparkSession]:
+    """A session with the chosen backend, which is told, and the pipeline as that backend runs it."""
+    wish = backend or spec.configuration.get(BACKEND, "auto")
+    chosen = choose_backend(wish, realtime=REALTIME in spec.configuration)
+    report(f"pipeline {spec.name}: {chosen}")
+    static = {name: value for name, value in spec.configuration.items() if name.startswith("spark.")}
+    spark = spark_session(spec.name, master=master, settings=chosen.settings(static))
+    return spec.with_settings({FORMAT: chosen.format}), spark

@@ -1,0 +1,53 @@
+"""How `headrace pipeline status` looks: the rows of its table, and the table that is drawn again in a terminal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from headrace.pipelines.flows.progress import has_batches
+
+_NUMBERS = {
+    "batch": "batch_id", "rows/s": "processed_rows_per_second", "lag": "lag", "batch ms": "batch_ms",
+    "state rows": "state_rows", "missed": "missed",
+}  # fmt: skip
+_COLOURS = {"running": "green", "stopped": "dim", "restarting": "yellow", "failed": "red"}
+
+
+def rows_of(flows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """What a person reads of each flow, by heading. Before its first batch has ended, a flow has no numbers."""
+    now_ms = time.time() * 1000
+    return [
+        {
+            "flow": f"{flow['pipeline']}.{flow['flow']}",
+            "state": flow["state"],
+            **{name: _number(flow, key) for name, key in _NUMBERS.items()},
+            "watermark": flow["watermark"] or "",
+            "seen": f"{max(now_ms - flow['at_ms'], 0) / 1000:.0f} s ago",
+            "last error": flow["last_error"] or "",
+        }
+        for flow in flows
+    ]
+
+
+def _number(flow: Mapping[str, Any], key: str) -> int | None:
+    value = flow[key] if has_batches(flow) else None
+    return None if value is None else round(value)
+
+
+def table_of(flows: Sequence[Mapping[str, Any]]) -> Table:
+    """For a terminal."""
+    table = Table(box=None, pad_edge=False)
+    rows = rows_of(flows)
+    for name in rows[0] if rows else ("flow",):
+        table.add_column(name, justify="right" if name in _NUMBERS else "left")
+    for row in rows:
+        # As text: an error may look like markup.
+        cells = [Text("–" if value is None else str(value)) for value in row.values()]
+        cells[1].stylize(_COLOURS.get(row["state"], "white"))
+        table.add_row(*cells)
+    return table

@@ -1,0 +1,285 @@
+"""`df.write.format("headrace")` and `df.writeStream.format("headrace")`: rows to topics, exactly once by default.
+
+Spark may run a task, or a whole batch, again: after a crash, a lost executor, a speculative copy. Writing alone would
+double rows. So each task writes in one Kafka transaction its rows *and* a line in a ledger, "slot 3 has written batch
+17":
+
+    slot      = the task's number within the batch; the same slot always gets the same rows of a batch
+    ledger    = the committed offset of group `headrace-sink.<prefix>.<slot>` in partition 0 of the topic: the batch id
+    prefix    = the query's id out of its checkpoint, unless `transactionalIdPrefix` names one
+
+A task first takes over its slot's transactional id, which aborts and fences whoever held it; then reads the ledger; and
+skips when its batch is there. Rows and ledger become visible together or not at all. Readers must use
+`kafka.isolation.level=read_committed` to be spared rows of aborted attempts.
+
+Invariant: a replayed batch has the same tasks. Spark's checkpoint keeps its offsets and shuffle partitions, and the
+source cuts ranges by offsets and options only. Changing `minPartitions` while a batch is half written breaks it.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import BinaryType, IntegerType, StringType, StructType
+
+from headrace.client.blocking.client import BlockingClient, is_retriable
+from headrace.client.blocking.produce import BatchProducer, Fenced, Transaction
+from headrace.kernel.errors import Fault
+from headrace.kernel.plurals import counted
+from headrace.pipelines.errors import OptionError, PipelineError, nearest
+from headrace.pipelines.options import SinkOptions
+from headrace.pipelines.sink.arrow_writer import Ints, encode_headers, partitions_for_keys, sections
+from headrace.pipelines.spark.running_batch import running_batch
+from headrace.pipelines.spark.worker_clients import client_for, remembered
+
+DEFAULT_LEDGER_TOPIC: Final = "__pipelines"
+_TEXT_OR_BYTES: Final = (StringType, BinaryType)
+_HEADERS: Final = "array<struct<key:string,value:binary>>"
+_COLUMNS: Final = ("key", "value", "topic", "partition", "headers", "timestamp")
+
+
+@dataclass
+class Written(WriterCommitMessage):  # type: ignore[misc]
+    slot: int
+    rows: int
+    skipped: bool
+
+
+def ledger_group(prefix: str, slot: int) -> str:
+    # A group per slot: a broker takes offsets only for partitions that exist, so the slot cannot be the partition.
+    return f"headrace-sink.{prefix}.{slot}"
+
+
+def check_schema(schema: StructType, topic: str | None) -> None:
+    """The columns and types of Spark's Kafka sink. Raises OptionError naming the column."""
+    types = {field.name: field.dataType for field in schema.fields}
+    if "value" not in types:
+        close = next((f" (found {name!r})" for name in types if nearest(name, ["value"])), "")
+        raise OptionError(f'the sink needs a column "value" of type string or binary{close}')
+    if topic is None and "topic" not in types:
+        raise OptionError('say where to write: option "topic", or a column "topic" of type string')
+    for name in ("key", "value"):
+        if name in types and not isinstance(types[name], _TEXT_OR_BYTES):
+            raise OptionError(f'column "{name}" is {types[name].simpleString()}: must be string or binary; cast it')
+    if "topic" in types and not isinstance(types["topic"], StringType):
+        raise OptionError(f'column "topic" is {types["topic"].simpleString()}: must be string')
+    if "partition" in types and not isinstance(types["partition"], IntegerType):
+        raise OptionError(f'column "partition" is {types["partition"].simpleString()}: must be int')
+    if "headers" in types and types["headers"].simpleString() != _HEADERS:
+        raise OptionError(f'column "headers" is {types["headers"].simpleString()}: must be {_HEADERS}')
+
+
+class _RowWriter:
+    """Cuts Arrow batches into records of partitions and sends them."""
+
+    def __init__(self, options: SinkOptions, client: BlockingClient, producer: BatchProducer, spread: int) -> None:
+        self.options, self.client, self.producer = options, client, producer
+        self._spread = spread
+        self._partition_counts: dict[str, int] = {}
+        self.rows = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        names = batch.schema.names
+        column = {name: batch.column(names.index(name)) for name in _COLUMNS if name in names}
+        keys = column["key"].cast(pa.binary()) if "key" in column else pa.nulls(batch.num_rows, pa.binary())
+        values = column["value"].cast(pa.binary())
+        headers = encode_headers(column["headers"]) if "headers" in column else None
+        times = self._timestamps(column.get("timestamp"), batch.num_rows)
+        for topic, rows in self._by_topic(column.get("topic"), batch.num_rows):
+            chosen = self._partitions(topic, keys, column.get("partition"), rows)
+            for partition in np.unique(chosen):
+                mine = rows[chosen == partition]
+                whole = len(mine) == batch.num_rows
+                pick = pa.array(mine)
+                for section in sections(
+                    keys if whole else keys.take(pick),
+                    values if whole else values.take(pick),
+                    headers if whole or headers is None else headers.take(pick),
+                    times[mine],
+                    self.options.batch_bytes,
+                ):
+                    self.producer.send((topic, int(partition)), section)
+        self.rows += batch.num_rows
+
+    def _timestamps(self, column: pa.Array | None, count: int) -> Ints:
+        now = int(time.time() * 1000)
+        if column is None or not self.options.keep_timestamps:
+            return np.full(count, now, np.int64)
+        return np.asarray(column.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).fill_null(now * 1000)) // 1000
+
+    def _by_topic(self, column: pa.Array | None, count: int) -> Iterator[tuple[str, Ints]]:
+        # Option before column, as in Spark's sink.
+        if self.options.topic is not None or column is None:
+            yield self.options.topic or "", np.arange(count)
+            return
+        if column.null_count:
+            raise PipelineError('a row\'s "topic" is null and there is no option "topic" to fall back to')
+        coded = column.dictionary_encode()
+        indices = np.asarray(coded.indices)
+        for at, topic in enumerate(coded.dictionary.to_pylist()):
+            yield topic, np.flatnonzero(indices == at)
+
+    def _partitions(self, topic: str, keys: pa.Array, explicit: pa.Array | None, rows: Ints) -> Ints:
+        count = self._partition_count(topic)
+        chosen = partitions_for_keys(keys if len(rows) == len(keys) else keys.take(pa.array(rows)), count)
+        # Rows without a key share one partition per Arrow batch, and the next batch takes the next one.
+        chosen = np.where(chosen < 0, self._spread % count, chosen)
+        self._spread += 1
+        if explicit is None:
+            return chosen
+        given = np.asarray(explicit.take(pa.array(rows)).fill_null(-1)).astype(np.int64)
+        if (wrong := given[(given >= count) | (given < -1)]).size:
+            raise PipelineError(
+                f'column "partition" holds {int(wrong[0])}, but topic {topic!r} has {counted(count, "partition")}'
+            )
+        return np.where(given >= 0, given, chosen)
+
+    def _partition_count(self, topic: str) -> int:
+        if topic not in self._partition_counts:
+            key = (self.options.cluster, topic)
+            self._partition_counts[topic] = remembered(key, lambda: partition_count(self.client, topic))
+        return self._partition_counts[topic]
+
+
+def partition_count(client: BlockingClient, topic: str) -> int:
+    """Of an existing topic, or of one that the broker makes by itself on first use."""
+    found = client.topics([topic])
+    if topic not in found:
+        client.provoke_creation(topic)
+        found = client.topics([topic])
+    if topic not in found:
+        raise PipelineError(
+            f"topic {topic!r} does not exist and the broker does not create topics by itself: create it"
+        )
+    return len(found[topic].partitions)
+
+
+def write_slot(options: SinkOptions, rows: Iterator[pa.RecordBatch], prefix: str, slot: int, batch_id: int) -> Written:
+    """One task: its rows and its line in the ledger, both or neither; nothing when the ledger has the line already."""
+    client = client_for(options.cluster)
+    try:
+        if not options.exactly_once:
+            return _write_plainly(options, client, rows, slot, batch_id)
+        return _write_in_transaction(options, client, rows, prefix, slot, batch_id)
+    except Fault as fault:
+        # Answers may still be on their way: the next task of this worker must not read them as its own.
+        client.close()
+        raise PipelineError(fault.message or fault.code.name) from fault
+    except BaseException:
+        client.close()
+        raise
+
+
+def _write_plainly(
+    options: SinkOptions, client: BlockingClient, rows: Iterator[pa.RecordBatch], slot: int, batch_id: int
+) -> Written:
+    producer = BatchProducer(client, codec=options.codec, acks=options.acks)
+    if options.acks == -1:
+        producer.be_idempotent()
+    writer = _RowWriter(options, client, producer, slot + batch_id)
+    for batch in rows:
+        writer.write(batch)
+    producer.flush()
+    return Written(slot, writer.rows, skipped=False)
+
+
+def _write_in_transaction(
+    options: SinkOptions, client: BlockingClient, rows: Iterator[pa.RecordBatch], prefix: str, slot: int, batch_id: int
+) -> Written:
+    group = ledger_group(prefix, slot)
+    entry = (options.ledger_topic or options.topic or DEFAULT_LEDGER_TOPIC, 0)
+    transaction = Transaction(client, f"{prefix}-{slot}", timeout_ms=options.transaction_timeout_ms)
+    transaction.begin()
+    done = client.committed_offsets(group, [entry], require_stable=True).get(entry)
+    if done is not None and done[0] >= batch_id:
+        return Written(slot, 0, skipped=True)
+    producer = BatchProducer(client, transaction=transaction, codec=options.codec)
+    writer = _RowWriter(options, client, producer, slot + batch_id)
+    try:
+        for batch in rows:
+            writer.write(batch)
+        producer.flush()
+    except BaseException as failure:
+        # A bad row (a UDF's failure, a record too large): free readers from waiting for the time-out. Whoever was
+        # fenced has nothing to abort, and brokers that were silent for the whole patience will not answer this either.
+        if not isinstance(failure, Fault) or not (isinstance(failure, Fenced) or is_retriable(failure)):
+            with suppress(Fault):
+                producer.flush()
+                transaction.abort()
+        raise
+    if writer.rows == 0:
+        return Written(slot, 0, skipped=False)
+    transaction.commit(group, {entry: (batch_id, f"rows={writer.rows}")})
+    return Written(slot, writer.rows, skipped=False)
+
+
+def _checked(given: Mapping[str, str], schema: StructType) -> SinkOptions:
+    """The options, once they and the cluster were found right. Spark makes a writer twice per micro-batch."""
+    options = remembered((frozenset(given.items()), schema.json()), lambda: _check(given, schema))
+    client_for(options.cluster)
+    return options
+
+
+def _check(given: Mapping[str, str], schema: StructType) -> SinkOptions:
+    options = SinkOptions.parse(given)
+    check_schema(schema, options.topic)
+    client = client_for(options.cluster)
+    try:
+        client.any_connection()
+        if options.topic is not None:
+            partition_count(client, options.topic)
+        elif options.exactly_once and options.ledger_topic is None:
+            client.create_topic(DEFAULT_LEDGER_TOPIC, 1, configs={"cleanup.policy": "compact"})
+    except Fault as fault:
+        raise PipelineError(fault.message or fault.code.name) from fault
+    return options
+
+
+def _slot_of_task(name: str | None) -> tuple[str | None, int, int]:
+    """(prefix, slot, batch id) of the running task; the prefix is None outside a streaming query."""
+    task = TaskContext.get()
+    assert task is not None, "write() runs inside a task"
+    batch = running_batch()
+    if batch is None:
+        return None, task.partitionId(), 0
+    # A new checkpoint counts batches from 0 again and needs a new ledger: it has another query id.
+    return f"{name or 'spark'}-{batch.query_id}", task.partitionId(), batch.batch_id
+
+
+class HeadraceStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
+    def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
+        self.options = _checked(given, schema)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        prefix, slot, batch_id = _slot_of_task(self.options.transactional_id_prefix)
+        assert prefix is not None, "a stream writer runs inside a streaming query"
+        return write_slot(self.options, iterator, prefix, slot, batch_id)
+
+
+class HeadraceWriter(DataSourceArrowWriter):  # type: ignore[misc]
+    """A batch write. Its tasks skip what they have written; a repeated job writes again.
+
+    Inside `foreachBatch`, with a `transactionalIdPrefix` that tells this write from the query's others, a repeated
+    batch is recognised too. Without one it is not: two writes of a batch would take each other's ledger for their own.
+    """
+
+    def __init__(self, given: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
+        if overwrite:
+            raise OptionError('mode "overwrite" is not possible, a topic is only appended to: use mode("append")')
+        self.options = _checked(given, schema)
+        self.job = f"{self.options.transactional_id_prefix or 'spark-write'}-{uuid.uuid4().hex[:16]}"
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        prefix, slot, batch_id = _slot_of_task(self.options.transactional_id_prefix)
+        if prefix is None or self.options.transactional_id_prefix is None:
+            prefix, batch_id = self.job, 0
+        return write_slot(self.options, iterator, prefix, slot, batch_id)

