@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.cluster.core.changes import Change, ConfigSet
 from headrace.cluster.core.image import ClusterImage
-from headrace.controller.core import features, quotas
+from headrace.controller.core import features, quotas, scram_changes
 from headrace.controller.core.config_changes import (
     MIN_INSYNC,
     TABLES,
@@ -121,6 +121,17 @@ def alter_quotas(
                 continue
             results.append((ErrorCode.none, None))
         return Decision(results, [] if validate_only else list(changes.values()))
+
+    return decide
+
+
+def alter_scram_credentials(
+    deletions: Sequence[scram_changes.ScramDeletion],
+    upsertions: Sequence[scram_changes.ScramUpsertion],
+    new_secret: str,
+) -> Callable[[ClusterImage], Decision[list[scram_changes.ScramResult]]]:
+    def decide(image: ClusterImage) -> Decision[list[scram_changes.ScramResult]]:
+        return Decision(*scram_changes.altered(image, deletions, upsertions, new_secret))
 
     return decide
 

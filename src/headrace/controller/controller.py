@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import secrets
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, TypeVar
 from uuid import UUID
@@ -22,6 +23,7 @@ from headrace.controller.core.config_changes import KeyChange
 from headrace.controller.core.elections import TopicRules, rebalanced
 from headrace.controller.core.isr_changes import IsrAnswer, IsrReport
 from headrace.controller.core.partition_states import Election
+from headrace.controller.core.scram_changes import ScramDeletion, ScramResult, ScramUpsertion
 from headrace.controller.core.topics import NewTopic
 from headrace.controller.leadership import differs, registered_brokers
 from headrace.controller.ledger import Decision, Deposed, Ledger
@@ -244,6 +246,12 @@ class Controller:
         self, entries: Sequence[config_operations.QuotaRequest], *, validate_only: bool = False
     ) -> list[tuple[Any, str | None]]:
         return await self._run(config_operations.alter_quotas(entries, validate_only=validate_only))
+
+    async def alter_scram_credentials(
+        self, deletions: Sequence[ScramDeletion], upsertions: Sequence[ScramUpsertion]
+    ) -> list[ScramResult]:
+        secret = secrets.token_urlsafe(32)
+        return await self._run(config_operations.alter_scram_credentials(deletions, upsertions, secret))
 
     async def update_features(
         self, updates: Sequence[tuple[str, int, int]], *, validate_only: bool = False

@@ -11,6 +11,7 @@
 /brokers/ids/<id>      (ephemeral)           who is alive
 /brokers/topics/<topic>[/partitions/<n>/state]
 /config/<topics|brokers|groups|…>/<name>     overrides;  /config/quotas/<entity>
+/config/users/<name>                         SCRAM credentials
 /admin/delete_topics/<topic>                 deletions under way
 /latest_producer_id_block                    the last block of producer ids handed out
 /feature/<name>                              finalized feature levels
@@ -46,6 +47,7 @@ CONFIG_FOLDERS: Final = {
     "broker-logger": "broker-loggers",
     "client-metrics": "client-metrics",
     "group": "groups",
+    "user": "users",
 }
 # The cluster-wide default of brokers has an empty name, which a node cannot have; Kafka's word for it.
 DEFAULT_NAME: Final = "<default>"

@@ -53,6 +53,7 @@ class Connection:
         "_leaving",
         "_loop",
         "_max_frame_bytes",
+        "_max_frame_bytes_of_clients",
         "_on_closed",
         "_pending",
         "_queue",
@@ -63,6 +64,7 @@ class Connection:
         "_traffic",
         "_writing",
         "authenticated",
+        "guarded",
         "last_active",
         "listener",
         "peer_host",
@@ -83,22 +85,26 @@ class Connection:
         serve: Serve,
         max_frame_bytes: int,
         on_closed: Callable[[Connection], None],
-        authenticated: bool = True,
+        max_login_bytes: int | None = None,
     ) -> None:
+        """`max_login_bytes` is given where the listener wants a login: no frame before it may be larger."""
         self.peer_host, self.peer_port = peer
         self.listener = listener
         self.last_active = loop.time()
         # Who the client is: set by its certificate or by its login. `authenticated` is False only where a listener
         # wants a login that has not succeeded yet.
         self.principal = ANONYMOUS
-        self.authenticated = authenticated
-        # Whatever the server of frames wants to remember about this client (its software, its login).
+        self.authenticated = max_login_bytes is None
+        # Whether every frame goes through the login: until it has succeeded, and then while the session has an end.
+        self.guarded = not self.authenticated
+        # What the login remembers about this client.
         self.state: object = None
         self._sock = sock
         self._loop = loop
         self._traffic = traffic
         self._serve = serve
-        self._max_frame_bytes = max_frame_bytes
+        self._max_frame_bytes_of_clients = max_frame_bytes
+        self._max_frame_bytes = max_frame_bytes if max_login_bytes is None else min(max_login_bytes, max_frame_bytes)
         self._on_closed = on_closed
         self._incoming = Incoming(pool)
         self._queue = SendQueue()
@@ -128,6 +134,13 @@ class Connection:
     def is_in_the_middle(self) -> bool:
         """Whether the client owes us the rest of a frame or the taking of an answer."""
         return self._queue.size_bytes > 0 or (self._incoming.end > self._incoming.start and not self._awaited)
+
+    def logged_in(self, principal: str, *, stays_guarded: bool) -> None:
+        """The login has succeeded, for the first time or again."""
+        self.principal = principal
+        self.authenticated = True
+        self.guarded = stays_guarded
+        self._max_frame_bytes = self._max_frame_bytes_of_clients
 
     # --- reading ---
 

@@ -74,6 +74,7 @@ class Listeners:
         self._loop = loop
         self._per_ip: Counter[str] = Counter()
         self._sockets: dict[str, socket.socket] = {}
+        self._max_login_bytes: dict[str, int] = {}
         self._sweep: asyncio.TimerHandle | None = None
         self._hold_back = hold_back
 
@@ -95,6 +96,10 @@ class Listeners:
         self._sockets[name] = sock
         bound = sock.getsockname()
         return bound[0], bound[1]
+
+    def require_login(self, name: str, max_login_bytes: int) -> None:
+        """Connections of this listener have to log in; no frame before that may be larger."""
+        self._max_login_bytes[name] = max_login_bytes
 
     def start(self) -> None:
         """Begins to accept on every bound address. Raises CannotListen."""
@@ -162,6 +167,7 @@ class Listeners:
                 serve=self._serve,
                 max_frame_bytes=limits.max_frame_bytes,
                 on_closed=self._closed,
+                max_login_bytes=self._max_login_bytes.get(name),
             )
         )
 

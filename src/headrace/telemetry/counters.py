@@ -56,3 +56,21 @@ class TrafficByTopic(dict[str, TopicTraffic]):
     def __missing__(self, topic: str) -> TopicTraffic:
         found = self[topic] = TopicTraffic()
         return found
+
+
+class LoginCounts:
+    """Logins of all SASL listeners. `expired` counts connections that used a session after its end."""
+
+    __slots__ = ("expired", "failures", "renewals", "successes")
+
+    def __init__(self) -> None:
+        self.successes = self.renewals = self.failures = self.expired = 0
+
+    def succeeded(self, *, renewed: bool) -> None:
+        if renewed:
+            self.renewals += 1
+        else:
+            self.successes += 1
+
+    def failed(self) -> None:
+        self.failures += 1

@@ -18,8 +18,8 @@ NO_LEADER: Final = -1
 
 # (entity type, name) pairs in Kafka's order of types; a name of None is the default of that type.
 QuotaEntity = tuple[tuple[str, str | None], ...]
-# ('topic' | 'broker' | 'broker-logger' | 'client-metrics' | 'group', name); the cluster-wide broker default is
-# ('broker', '').
+# ('topic' | 'broker' | 'broker-logger' | 'client-metrics' | 'group' | 'user', name); the cluster-wide broker default
+# is ('broker', ''). What stands for a user are SCRAM credentials (`credentials`); no request for configs reads them.
 ConfigResource = tuple[str, str]
 
 

@@ -26,9 +26,11 @@ from headrace.handlers.dispatch.authorization import OPEN, Authorization
 from headrace.handlers.dispatch.handler import Handler
 from headrace.handlers.dispatch.metering import Metering
 from headrace.handlers.dispatch.table import HandlerTable
+from headrace.handlers.security.alter_user_scram_credentials import AlterUserScramCredentials
 from headrace.handlers.security.create_acls import CreateAcls
 from headrace.handlers.security.delete_acls import DeleteAcls
 from headrace.handlers.security.describe_acls import DescribeAcls
+from headrace.handlers.security.describe_user_scram_credentials import DescribeUserScramCredentials
 from headrace.handlers.topics.create_partitions import CreatePartitions
 from headrace.handlers.topics.create_topics import CreateTopics
 from headrace.handlers.topics.delete_topics import DeleteTopics
@@ -62,6 +64,8 @@ def control_plane_handlers(
         UpdateFeatures(gateway),
         DescribeClientQuotas(view),
         AlterClientQuotas(gateway),
+        DescribeUserScramCredentials(view),
+        AlterUserScramCredentials(gateway),
         DescribeAcls(),
         CreateAcls(),
         DeleteAcls(),

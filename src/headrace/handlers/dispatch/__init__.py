@@ -5,6 +5,7 @@
 `authorization`        the rights that an API needs, and whether the client of a request has them
 `table`                the handlers that are served; ApiVersions and COMPATIBILITY.md are derived from it
 `dispatcher`           a frame to its handler, and the handler's answer to bytes
+`login`                frames of connections that are not authenticated yet
 `error_answers`        the answer that carries only an error code
 `replica_only`         which requests only brokers may send
 `forwarded_requests`   requests inside an envelope or a fallback request

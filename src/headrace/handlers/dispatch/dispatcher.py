@@ -19,6 +19,7 @@ from headrace.handlers.dispatch.authorization import OPEN, UNRESTRICTED, Authori
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.error_answers import error_answer
 from headrace.handlers.dispatch.handler import Fields, Handler
+from headrace.handlers.dispatch.login import Logins
 from headrace.handlers.dispatch.metering import Metering
 from headrace.handlers.dispatch.replica_only import ReplicaOnly
 from headrace.handlers.dispatch.request_metrics import Outstanding, RequestMetrics
@@ -48,14 +49,19 @@ class Dispatcher:
         metering: Metering | None = None,
         replica_only: ReplicaOnly | None = None,
         authorization: Authorization = OPEN,
+        logins: Logins | None = None,
     ) -> None:
         self._table = table
         self._replica_only = ReplicaOnly() if replica_only is None else replica_only
         self._authorization = authorization
+        self._logins = Logins(table, {}) if logins is None else logins
         self._metrics = metrics
         self._metering = Metering() if metering is None else metering
 
-    def serve(self, frame: memoryview, connection: Connection) -> Reply:
+    def serve(self, frame: memoryview, connection: Connection, *, admitted: bool = False) -> Reply:
+        """`admitted`: the login has let the frame pass."""
+        if connection.guarded and not admitted:
+            return self._logins.serve(frame, connection, self._serve_admitted)
         started = time.perf_counter()
         try:
             header, body_at = read_request_header(frame)
@@ -99,6 +105,9 @@ class Dispatcher:
             if wait_ms:
                 _write_throttle_time(reply, header, wait_ms)
         return reply
+
+    def _serve_admitted(self, frame: memoryview, connection: Connection) -> Reply:
+        return self.serve(frame, connection, admitted=True)
 
     def _pending(
         self,

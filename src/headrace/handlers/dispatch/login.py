@@ -1,0 +1,233 @@
+"""Logins: serves the frames of connections that are not authenticated yet, or whose session has an end.
+
+`security.sasl.server_login` decides; this module carries its steps out on the connection. An answer to a failed login
+and the end of its connection wait for `connection.failed.authentication.delay.ms`. Slow outcomes (derived keys,
+signatures, files) run in threads of their own, so that a flood of logins delays neither the event loop nor the disks.
+
+A session with an end (KIP-368) keeps its connection here: SaslHandshake renews the session, and after the end every other
+request closes the connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, Never, cast
+
+from headrace.handlers.dispatch.context import RequestContext
+from headrace.handlers.dispatch.error_answers import error_answer
+from headrace.handlers.dispatch.table import HandlerTable
+from headrace.kernel.dataclass import dataclass
+from headrace.kernel.errors import ErrorCode
+from headrace.net.connection import Connection
+from headrace.net.replies import CLOSE, Answer, Pending, Reply
+from headrace.security.principal import printable
+from headrace.security.sasl.mechanism import Accepted, Challenge, Denied
+from headrace.security.sasl.server_login import (
+    Answered,
+    Closed,
+    LoggedIn,
+    LoginRules,
+    OutOfTurn,
+    Refused,
+    ServerLogin,
+    Step,
+    VersionsAsked,
+    Working,
+)
+from headrace.security.sasl.session import Session
+from headrace.telemetry.counters import LoginCounts
+from headrace.wire.apis import ApiKey, api_name
+from headrace.wire.codec import MalformedRequest, RequestHeader, encode_response, read_request_header
+
+log = logging.getLogger("headrace.logins")
+
+_THREADS: Final = 2
+# A session that came from a delegation token may not make or renew tokens (KIP-48).
+_TOKEN_APIS: Final = frozenset(
+    {ApiKey.CREATE_DELEGATION_TOKEN, ApiKey.RENEW_DELEGATION_TOKEN, ApiKey.EXPIRE_DELEGATION_TOKEN}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerLogin:
+    """The login of one SASL listener."""
+
+    rules: LoginRules
+    failure_delay_ms: int
+
+
+@dataclass(slots=True)
+class ConnectionLogin:
+    """What a connection remembers: the login under way, or the session that it led to."""
+
+    listener: ListenerLogin
+    login: ServerLogin | None
+    session: Session | None = None
+
+
+ServeRequest = Callable[[memoryview, Connection], Reply]
+
+
+class Logins:
+    """Owned by the event loop. `listeners` has the SASL listeners by name."""
+
+    def __init__(self, table: HandlerTable, listeners: Mapping[str, ListenerLogin]) -> None:
+        self._table = table
+        self._listeners = listeners
+        self._threads: ThreadPoolExecutor | None = None
+        self.counts = LoginCounts()
+
+    def serve(self, frame: memoryview, connection: Connection, serve_request: ServeRequest) -> Reply:
+        known = connection.state
+        if not isinstance(known, ConnectionLogin):
+            listener = self._listeners[connection.listener]
+            known = connection.state = ConnectionLogin(listener, ServerLogin(listener.rules))
+        if known.login is None:
+            return self._in_session(known, frame, connection, serve_request)
+        step = known.login.received(frame, _now_ms())
+        if isinstance(step, VersionsAsked):
+            return self._versions(known.login, serve_request(frame, connection))
+        return self._carry_out(step, known, frame, connection)
+
+    def close(self) -> None:
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+
+    # --- the steps of a login ---
+
+    def _versions(self, login: ServerLogin, reply: Reply) -> Reply:
+        """The error code follows the length and the correlation id. After an error the client may ask again."""
+        if isinstance(reply, bytearray) and reply[8:10] == b"\0\0":
+            login.versions_given()
+        return reply
+
+    def _carry_out(self, step: Step, known: ConnectionLogin, frame: memoryview, connection: Connection) -> Reply:
+        match step:
+            case Answered(answer):
+                return answer
+            case LoggedIn():
+                self._logged_in(step, known, connection)
+                return step.frame
+            case Working(run):
+                return Pending.of(self._work(run, known, connection))
+            case Refused(answer, reason):
+                return self._refuse_later(answer, reason, known, connection)
+            case OutOfTurn(header, body_at, reason):
+                answer = self._illegal_state(header, frame, body_at, connection)
+                return self._refuse_later(answer, reason, known, connection)
+            case Closed(reason):
+                self._failed(reason, connection)
+                return CLOSE
+            case VersionsAsked():
+                raise AssertionError("served by the caller")
+
+    async def _work(
+        self, run: Callable[[], Challenge | Accepted], known: ConnectionLogin, connection: Connection
+    ) -> Answer:
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(_THREADS, "login")
+        outcome: Challenge | Accepted | Denied
+        try:
+            outcome = await asyncio.get_running_loop().run_in_executor(self._threads, run)
+        except Denied as denied:
+            outcome = denied
+        assert known.login is not None
+        reply = self._carry_out(known.login.concluded(outcome, _now_ms()), known, memoryview(b""), connection)
+        return await reply if isinstance(reply, Pending) else reply
+
+    def _logged_in(self, step: LoggedIn, known: ConnectionLogin, connection: Connection) -> None:
+        now_ms = _loop_ms()
+        renewed = known.session is not None
+        expires_at_ms = None if step.lifetime_ms is None else now_ms + step.lifetime_ms
+        known.login = None
+        known.session = Session(
+            step.principal, step.mechanism, expires_at_ms, step.by_token, now_ms if renewed else None
+        )
+        connection.logged_in(step.principal, stays_guarded=expires_at_ms is not None)
+        self.counts.succeeded(renewed=renewed)
+        log.debug("%s: logged in as %s with %s", connection, printable(step.principal), step.mechanism)
+
+    def _failed(self, reason: str, connection: Connection) -> None:
+        self.counts.failed()
+        log.info("%s: login failed, %s", connection, printable(reason))
+
+    def _refuse_later(
+        self, answer: bytes | bytearray | None, reason: str, known: ConnectionLogin, connection: Connection
+    ) -> Pending:
+        self._failed(reason, connection)
+        pending = Pending(at_once=True)
+
+        def end() -> None:
+            if answer is not None:
+                pending.give(answer)
+                connection.close()
+            else:
+                pending.give(CLOSE)
+
+        asyncio.get_running_loop().call_later(known.listener.failure_delay_ms / 1000, end)
+        return pending
+
+    def _illegal_state(
+        self, header: RequestHeader, frame: memoryview, body_at: int, connection: Connection
+    ) -> bytearray | None:
+        """The answer of the API that came between the tokens; None where its bytes or its version are not readable."""
+        handler = self._table.get(header.api_key)
+        if handler is None or header.api_version not in handler.versions:
+            return None
+        words = f"Unexpected Kafka request of type {api_name(header.api_key)} during SASL authentication."
+        try:
+            request = handler.read(header, frame, body_at)
+        except MalformedRequest:
+            return None
+        context = RequestContext(header, connection.peer_host, connection.listener, connection.principal, _now_ms())
+        code = int(ErrorCode.illegal_sasl_state)
+        fields = handler.refuse(cast("Never", request), context, code, words)
+        return _encoded(header, fields)
+
+    # --- a session with an end ---
+
+    def _in_session(
+        self, known: ConnectionLogin, frame: memoryview, connection: Connection, serve_request: ServeRequest
+    ) -> Reply:
+        session, now_ms = known.session, _loop_ms()
+        assert session is not None
+        api_key = int.from_bytes(frame[:2], "big", signed=True)
+        if api_key == ApiKey.SASL_HANDSHAKE and session.may_reauthenticate(now_ms):
+            known.login = ServerLogin(known.listener.rules, renews=(session.principal, session.mechanism))
+            return self._carry_out(known.login.received(frame, _now_ms()), known, frame, connection)
+        if session.is_expired(now_ms):
+            self.counts.expired += 1
+            log.info("%s: closed, the session of %s is over", connection, printable(session.principal))
+            return CLOSE
+        if session.by_token and api_key in _TOKEN_APIS:
+            return self._no_tokens_by_token(frame)
+        return serve_request(frame, connection)
+
+    def _no_tokens_by_token(self, frame: memoryview) -> Reply:
+        try:
+            header, _ = read_request_header(frame)
+        except MalformedRequest:
+            return CLOSE
+        handler = self._table.get(header.api_key)
+        if handler is None or header.api_version not in handler.versions:
+            return CLOSE
+        code = int(ErrorCode.delegation_token_request_not_allowed)
+        return _encoded(header, error_answer(header.api_key, header.api_version, code, "")) or CLOSE
+
+
+def _encoded(header: RequestHeader, fields: Mapping[str, object] | None) -> bytearray | None:
+    if fields is None:
+        return None
+    return encode_response(header.api_key, header.api_version, header.correlation_id, fields)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _loop_ms() -> int:
+    return int(asyncio.get_running_loop().time() * 1000)
