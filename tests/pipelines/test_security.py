@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from headrace.cli.pipeline import app
 from headrace.client.blocking.client import BlockingClient
 from headrace.client.blocking.produce import Transaction
-from headrace.client.blocking.security import Security
+from headrace.client.security import ClientSecurity
 from headrace.kernel.errors import Fault
 from headrace.pipelines.connectors.connector import load_pipeline, pipeline_run
 from headrace.records.builder import Record
@@ -44,7 +44,9 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
 
 
 def reached(kafka: SecuredKafka, way: str) -> Cluster:
-    client = BlockingClient(kafka.bootstrap(way), security=Security.from_settings(kafka.settings(way)), patience_s=5)
+    client = BlockingClient(
+        kafka.bootstrap(way), security=ClientSecurity.from_settings(kafka.settings(way)), patience_s=5
+    )
     return Cluster("apache", kafka.bootstrap(way), client)
 
 
@@ -80,7 +82,7 @@ def test_a_refusal_is_told_with_the_way_out(kafka: SecuredKafka, way: str, other
     if other.get("ssl.truststore.location") == "stranger":
         settings["ssl.truststore.location"] = kafka.certificates.stranger
     address = kafka.bootstrap(way).replace("127.0.0.1", other.get("bootstrap", "127.0.0.1"))
-    client = BlockingClient(address, security=Security.from_settings(settings), patience_s=1)
+    client = BlockingClient(address, security=ClientSecurity.from_settings(settings), patience_s=1)
     with pytest.raises(Fault) as refusal:
         client.topics(None)
     assert re.search(words, refusal.value.message), refusal.value.message

@@ -15,12 +15,15 @@ import asyncio
 import socket
 import struct
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from typing import Any, Final, cast
 
 from headrace import __version__
 from headrace.client.errors import NoAnswer, Unreachable, Unsupported
+from headrace.client.security import ClientSecurity
 from headrace.client.server_kind import connect_trouble
+from headrace.kernel.errors import ErrorCode, Refused
+from headrace.security.sasl.mechanism import Denied
 from headrace.wire import codec
 from headrace.wire.apis import ApiKey, api_name
 
@@ -31,6 +34,20 @@ _VERSION_CEILINGS: Final = {
     24: 3,
 }
 _MAX_ANSWER_BYTES: Final = 1 << 30
+
+
+def _encryption(host: str, security: ClientSecurity | None) -> dict[str, Any]:
+    if security is None or not security.encrypted:
+        return {}
+    return {"ssl": security.tls_context(), "server_hostname": host}
+
+
+def _next_token(tokens: Generator[bytes, bytes, None], theirs: bytes | None) -> bytes | None:
+    """Our next token after the broker's, or None at the end: a StopIteration cannot leave a thread."""
+    try:
+        return next(tokens) if theirs is None else tokens.send(theirs)
+    except StopIteration:
+        return None
 
 
 class _Frames(asyncio.Protocol):
@@ -101,24 +118,51 @@ class Connection:
         timeout: float = 10.0,
         negotiate: bool = True,
         unconfirmed_s: float | None = None,
+        security: ClientSecurity | None = None,
     ) -> Connection:
         """Connects and learns which versions the broker speaks. Raises Unreachable with the address it tried.
 
         `unconfirmed_s`: the connection counts as lost when the other side's kernel confirms nothing for so long. So a
-        network that drops everything is told from a broker that takes its time.
+        network that drops everything is told from a broker that takes its time. Raises Refused when the login fails.
         """
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(timeout):
-                _, frames = await loop.create_connection(_Frames, host, port)
+                _, frames = await loop.create_connection(_Frames, host, port, **_encryption(host, security))
         except (OSError, TimeoutError) as error:
             raise Unreachable(connect_trouble(host, port, error, timeout)) from error
         connection = cls(host, port, client_id, frames, timeout)
         if unconfirmed_s is not None:
             connection._lost_when_unconfirmed_for(unconfirmed_s)
-        if negotiate:
-            await connection._negotiate()
+        try:
+            if negotiate:
+                await connection._negotiate()
+            if security is not None and security.uses_sasl:
+                await connection._log_in(security)
+        except BaseException:
+            await connection.close()
+            raise
         return connection
+
+    async def _log_in(self, security: ClientSecurity) -> None:
+        """Deriving the keys of a password takes milliseconds, so it happens in a thread."""
+        mechanism = security.mechanism
+        shake = await self.request(ApiKey.SASL_HANDSHAKE, {"mechanism": mechanism}, version=1)
+        if shake.error_code is not ErrorCode.none:
+            offered = ", ".join(shake.mechanisms) or "no SASL"
+            raise Refused(shake.error_code, f"{self.address} offers {offered}, not {mechanism}")
+        tokens = security.tokens()
+        theirs: bytes | None = None
+        try:
+            while (ours := await asyncio.to_thread(_next_token, tokens, theirs)) is not None:
+                answer = await self.request(ApiKey.SASL_AUTHENTICATE, {"auth_bytes": ours}, version=1)
+                if answer.error_code is not ErrorCode.none:
+                    raise Refused(
+                        answer.error_code, f"{self.address} refused {security.username!r}: {answer.error_message}"
+                    )
+                theirs = bytes(answer.auth_bytes)
+        except Denied as denied:
+            raise Refused(ErrorCode.sasl_authentication_failed, f"{self.address}: {denied.reason}") from denied
 
     def _lost_when_unconfirmed_for(self, seconds: float) -> None:
         option = getattr(socket, "TCP_USER_TIMEOUT", None)  # Linux has it

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from headrace.client.blocking.client import BlockingClient
-from headrace.client.blocking.security import Security
+from headrace.client.security import ClientSecurity
 from headrace.kernel.errors import Fault
 from headrace.pipelines.errors import OptionError, PipelineError
 from headrace.pipelines.flows.spec import BOOTSTRAP, PipelineSpec
@@ -55,9 +55,9 @@ def broker_options(spark: SparkSession) -> dict[str, str]:
     return as_options(configuration.get(BOOTSTRAP, _DEFAULT), kafka_settings(configuration))
 
 
-def security_of(settings: Mapping[str, str]) -> Security:
+def security_of(settings: Mapping[str, str]) -> ClientSecurity:
     try:
-        return Security.from_settings(settings)
+        return ClientSecurity.from_settings(settings)
     except Fault as fault:
         raise OptionError(fault.message) from fault
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.client.blocking.client import READ_COMMITTED, READ_UNCOMMITTED, parse_addresses
-from headrace.client.blocking.security import Security
+from headrace.client.security import ClientSecurity
 from headrace.kernel.errors import Fault
 from headrace.pipelines.errors import OptionError, nearest
 from headrace.pipelines.source.offsets import (
@@ -134,7 +134,7 @@ class Cluster:
     """Which brokers, and how to prove oneself to them. Hashable: workers keep one client per cluster."""
 
     bootstrap: str
-    security: Security
+    security: ClientSecurity
     client_id: str
 
     @classmethod
@@ -146,7 +146,7 @@ class Cluster:
             raise OptionError(f'option "kafka.bootstrap.servers" is missing{hint}: give host:port[,host:port]')
         try:
             parse_addresses(bootstrap)
-            security = Security.from_settings(options.kafka())
+            security = ClientSecurity.from_settings(options.kafka())
         except Fault as fault:
             raise OptionError(fault.message) from fault
         return cls(bootstrap, security, options.get("kafka.client.id", "headrace-spark"))

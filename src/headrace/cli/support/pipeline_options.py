@@ -15,7 +15,7 @@ from headrace.client.server_kind import require_broker
 
 if TYPE_CHECKING:
     from headrace.client.blocking.client import BlockingClient
-    from headrace.client.blocking.security import Security
+    from headrace.client.security import ClientSecurity
     from headrace.pipelines.flows.spec import PipelineSpec
 
 Directory = Annotated[Path, typer.Argument(help="The pipeline's directory, or a connector's file.", metavar="DIR")]
@@ -71,7 +71,7 @@ def pipeline_spec(
     return load_pipeline(path, address_of(bootstrap) if bootstrap else None).with_settings(given)
 
 
-def security_for(command_config: Path | None) -> Security:
+def security_for(command_config: Path | None) -> ClientSecurity:
     from headrace.pipelines.brokers import security_of
 
     return security_of(client_settings(command_config))

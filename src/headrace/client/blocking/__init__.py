@@ -1,6 +1,5 @@
 """A synchronous client, for Spark's workers and other programs without an event loop. In reading order:
 
-`security`     TLS and SASL, from Kafka's own setting names
 `connection`   one socket to one broker
 `client`       requests to the right broker of a cluster
 `fetch`        reads one partition from an offset on, one answer ahead

@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from headrace.client.blocking.connection import BlockingConnection
-from headrace.client.blocking.security import Security
 from headrace.client.errors import Unreachable
+from headrace.client.security import ClientSecurity
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 
 LATEST: Final = -1
@@ -116,12 +116,12 @@ class BlockingClient:
         client_id: str = "headrace",
         timeout_s: float = 30.0,
         connect_timeout_s: float = 10.0,
-        security: Security | None = None,
+        security: ClientSecurity | None = None,
         patience_s: float = 30.0,
     ) -> None:
         self.bootstrap = parse_addresses(bootstrap if isinstance(bootstrap, str) else ",".join(bootstrap))
         self.client_id, self.timeout_s, self.connect_timeout_s = client_id, timeout_s, connect_timeout_s
-        self.security = security or Security()
+        self.security = security or ClientSecurity()
         # How long an answer that says "ask again" is asked again.
         self.patience_s = patience_s
         self._connections: dict[tuple[tuple[str, int], str], BlockingConnection] = {}

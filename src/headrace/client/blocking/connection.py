@@ -11,8 +11,8 @@ import struct
 from collections.abc import Mapping
 from typing import Any, Final
 
-from headrace.client.blocking.security import Security
 from headrace.client.errors import NoAnswer, Unreachable, Unsupported
+from headrace.client.security import ClientSecurity
 from headrace.client.server_kind import connect_trouble, trouble_with
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.wire import codec
@@ -46,7 +46,7 @@ _LARGEST_ANSWER: Final = 1 << 30
 class BlockingConnection:
     """One socket to one broker, with the versions that both sides know."""
 
-    def __init__(self, host: str, port: int, *, client_id: str, timeout_s: float, security: Security) -> None:
+    def __init__(self, host: str, port: int, *, client_id: str, timeout_s: float, security: ClientSecurity) -> None:
         self.host, self.port, self.client_id, self.timeout_s = host, port, client_id, timeout_s
         self._correlation_id = 0
         self._buffer = bytearray()
@@ -72,7 +72,7 @@ class BlockingConnection:
     def address(self) -> str:
         return f"{self.host}:{self.port}"
 
-    def _open(self, security: Security) -> socket.socket:
+    def _open(self, security: ClientSecurity) -> socket.socket:
         # Made first: a certificate that cannot be read is no fault of the network.
         tls = security.tls_context() if security.encrypted else None
         try:
@@ -90,7 +90,7 @@ class BlockingConnection:
         _, answer = codec.read_response(ApiKey.API_VERSIONS, 0, self.exchange_raw(ApiKey.API_VERSIONS, 0, {}))
         return {int(api.api_key): (int(api.min_version), int(api.max_version)) for api in answer.api_keys}
 
-    def _authenticate(self, security: Security) -> None:
+    def _authenticate(self, security: ClientSecurity) -> None:
         shake = self._read(17, 1, self.exchange_raw(17, 1, {"mechanism": security.mechanism}))
         if shake.error_code is not ErrorCode.none:
             raise Refused(

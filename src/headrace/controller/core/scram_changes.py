@@ -81,16 +81,12 @@ def _changed(image: ClusterImage, user: str, wanted: Sequence[ScramDeletion | Sc
     for one in wanted:
         mechanism = _mechanism(one.mechanism)
         if mechanism in seen:
-            raise Refused(
-                ErrorCode.duplicate_resource, "A user credential cannot be altered twice in the same request"
-            )
+            raise Refused(ErrorCode.duplicate_resource, "A user credential cannot be altered twice in the same request")
         seen.add(mechanism)
         if isinstance(one, ScramUpsertion):
             values[mechanism.title] = _upserted(mechanism, one)
         elif values.pop(mechanism.title, None) is None:
-            raise Refused(
-                ErrorCode.resource_not_found, "Attempt to delete a user credential that does not exist"
-            )
+            raise Refused(ErrorCode.resource_not_found, "Attempt to delete a user credential that does not exist")
     return values
 
 
@@ -108,6 +104,4 @@ def _upserted(mechanism: ScramMechanism, asked: ScramUpsertion) -> str:
         raise Refused(ErrorCode.unacceptable_credential, "Too many iterations")
     if not asked.salt or not asked.salted_password:
         raise Refused(ErrorCode.unacceptable_credential, "The salt and the salted password must not be empty")
-    return format_credential(
-        credential_from_salted(mechanism, asked.salted_password, asked.salt, asked.iterations)
-    )
+    return format_credential(credential_from_salted(mechanism, asked.salted_password, asked.salt, asked.iterations))

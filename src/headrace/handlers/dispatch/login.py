@@ -4,8 +4,8 @@
 and the end of its connection wait for `connection.failed.authentication.delay.ms`. Slow outcomes (derived keys,
 signatures, files) run in threads of their own, so that a flood of logins delays neither the event loop nor the disks.
 
-A session with an end (KIP-368) keeps its connection here: SaslHandshake renews the session, and after the end every other
-request closes the connection.
+A session with an end (KIP-368) keeps its connection here: SaslHandshake renews the session, and after the end every
+other request closes the connection.
 """
 
 from __future__ import annotations

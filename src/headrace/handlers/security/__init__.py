@@ -1,1 +1,3 @@
-"""Login and access rules: `sasl_handshake`, `sasl_authenticate`, `describe_acls`, `create_acls`, `delete_acls`."""
+"""Login and access rules: `sasl_handshake`, `sasl_authenticate`, `describe_user_scram_credentials`,
+`alter_user_scram_credentials`, `describe_acls`, `create_acls`, `delete_acls`.
+"""

@@ -1,5 +1,6 @@
-"""DescribeUserScramCredentials (key 50, version 0): which users have SCRAM credentials, with their iterations (KIP-554).
-The answer never holds a key or a salt.
+"""DescribeUserScramCredentials (key 50, version 0): which users have SCRAM credentials, with their iterations.
+
+KIP-554. The answer never holds a key or a salt.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from typing import Any, Final
 from headrace.client.blocking.client import EARLIEST, LATEST, BlockingClient, TopicPartitionPair
 from headrace.client.blocking.fetch import FetchSettings, fetched_records
 from headrace.client.blocking.produce import write_records
-from headrace.client.blocking.security import Security
+from headrace.client.security import ClientSecurity
 from headrace.kernel.errors import Fault
 from headrace.pipelines.source.offsets import offsets_from_json, offsets_to_json
 from headrace.pipelines.source.stream_state import StreamNotes
@@ -90,7 +90,7 @@ def update_from_event(flow: FlowProgress, event: Any) -> None:
 class ProgressWriter:
     """Publishes progress and commits offsets; trouble here is reported once and never stops a pipeline."""
 
-    def __init__(self, bootstrap: str, report: Any, security: Security | None = None) -> None:
+    def __init__(self, bootstrap: str, report: Any, security: ClientSecurity | None = None) -> None:
         self._client = BlockingClient(
             bootstrap, client_id="headrace-pipeline", timeout_s=10, patience_s=5, security=security
         )
@@ -144,7 +144,7 @@ def read_topic(client: BlockingClient, partition: TopicPartitionPair) -> list[Re
     return list(fetched_records(client, partition, start, end, FetchSettings(stall_timeout_s=10)))
 
 
-def read_progress(bootstrap: str, security: Security | None = None) -> dict[str, dict[str, Any]]:
+def read_progress(bootstrap: str, security: ClientSecurity | None = None) -> dict[str, dict[str, Any]]:
     """The last word of every flow that ever ran against this cluster, by `<pipeline>.<flow>`."""
     with BlockingClient(bootstrap, timeout_s=10, patience_s=5, security=security) as client:
         if PROGRESS_TOPIC not in client.topics([PROGRESS_TOPIC]):

@@ -5,6 +5,7 @@ plain               PLAIN: user names and passwords from the configuration
 scram_credentials   SCRAM: what a broker stores of a password, and how it is derived
 scram               SCRAM-SHA-256 and SCRAM-SHA-512: the messages and both sides
 jaas                `sasl.jaas.config`: login modules and their options
+client_login        the client's side of a login
 session             how long a login is valid, and when the client may authenticate again (KIP-368)
 server_login        the state machine of one connection: frames in, steps out
 """

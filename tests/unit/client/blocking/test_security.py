@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.client.blocking.security import Security
+from headrace.client.security import ClientSecurity
 from headrace.kernel.errors import Refused
 
 _SCRAM = {"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-512"}
@@ -36,12 +36,12 @@ _LOGIN = 'org.apache.kafka.common.security.scram.ScramLoginModule required usern
 )
 def test_what_cannot_be_used_is_one_sentence(settings: dict[str, str], words: str) -> None:
     with pytest.raises(Refused) as refusal:
-        Security.from_settings(settings)
+        ClientSecurity.from_settings(settings)
     assert words in refusal.value.message
 
 
 def test_java_s_login_line_is_read() -> None:
-    found = Security.from_settings({**_SCRAM, "sasl.jaas.config": _LOGIN})
+    found = ClientSecurity.from_settings({**_SCRAM, "sasl.jaas.config": _LOGIN})
     assert (found.mechanism, found.username, found.password) == ("SCRAM-SHA-512", "ann", 'a"b')
 
 
@@ -54,7 +54,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
         ("ssl.certificate.location", str(garbage), "cannot be read"),
     ):
         with pytest.raises(Refused, match=file) as refusal:
-            Security.from_settings({"security.protocol": "SSL", setting: file}).tls_context()
+            ClientSecurity.from_settings({"security.protocol": "SSL", setting: file}).tls_context()
         assert words in refusal.value.message
 
 
@@ -66,11 +66,11 @@ def test_the_commands_for_java_s_stores_work_as_they_are_given(tmp_path: Path) -
     subprocess.run([*made, "-storepass", password, "-dname", "CN=x"], check=True, capture_output=True)
     settings = {"security.protocol": "SSL", "ssl.keystore.location": str(store)}
     with pytest.raises(Refused) as refusal:
-        Security.from_settings(settings)
+        ClientSecurity.from_settings(settings)
     to_pkcs12, to_pem = refusal.value.message.split("(")[1].split(")")[0].split(" && ")
     # What a person types when asked.
     to_pkcs12 += f" -srcstorepass {password} -deststorepass {password}"
     for command in (to_pkcs12, to_pem + f" -passin pass:{password}"):
         subprocess.run(command.split(), check=True, capture_output=True)
     pem = to_pem.split()[-1]
-    Security.from_settings({**settings, "ssl.keystore.location": pem, "ssl.keystore.type": "PEM"}).tls_context()
+    ClientSecurity.from_settings({**settings, "ssl.keystore.location": pem, "ssl.keystore.type": "PEM"}).tls_context()

@@ -10,11 +10,11 @@ from multiprocessing.connection import Connection
 
 import pytest
 
-from headrace.client.blocking.security import Security
+from headrace.client.security import ClientSecurity
 from headrace.pipelines.options import Cluster
 from headrace.pipelines.spark.worker_clients import client_for, remembered
 
-_CLUSTER = Cluster("localhost:9092", Security(), "test")
+_CLUSTER = Cluster("localhost:9092", ClientSecurity(), "test")
 
 
 def _in_worker(runtime: str, answer: Connection) -> None:

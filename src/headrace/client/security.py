@@ -1,39 +1,34 @@
-"""How a blocking connection proves itself: TLS and SASL (PLAIN, SCRAM), read from Kafka's own setting names.
+"""How a client connection proves itself: TLS and SASL (PLAIN, SCRAM), read from Kafka's own setting names.
 
-`Security.from_settings({"security.protocol": "SASL_SSL", ...})` takes the names a Java or librdkafka user already has.
-Certificates are PEM (`ssl.ca.location`, or `ssl.truststore.location` with `ssl.truststore.type=PEM`): Python opens no
-JKS or PKCS12 store, and the message gives the command that turns one into PEM.
+`ClientSecurity.from_settings({"security.protocol": "SASL_SSL", ...})` takes the names that a Java or librdkafka user
+already has. Certificates are PEM (`ssl.ca.location`, or `ssl.truststore.location` with `ssl.truststore.type=PEM`):
+Python opens no JKS or PKCS12 store, and the message gives the command that turns one into PEM.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import hmac
-import os
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from headrace.client.errors import Unreachable
 from headrace.kernel.errors import ErrorCode, Refused
+from headrace.security.sasl.client_login import CLIENT_MECHANISMS, SaslCredentials, client_tokens
+from headrace.security.sasl.jaas import BadJaas, one_login_module
+from headrace.security.sasl.mechanism import Denied
 
 if TYPE_CHECKING:
     import socket
     import ssl
 
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-_SCRAM_HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-# A server may ask for any number of rounds; more than this is an attack on the client, not a policy.
-_MOST_SCRAM_ROUNDS: Final = 1_000_000
 # How a store of Java's becomes PEM. A JKS store is a PKCS12 store first.
 _TO_PKCS12: Final = "keytool -importkeystore -srckeystore {0} -destkeystore {0}.p12 -deststoretype PKCS12"
 _TO_PEM: Final = {
     "ssl.truststore": "openssl pkcs12 -in {0} -nokeys -out {0}.pem",
     "ssl.keystore": "openssl pkcs12 -in {0} -nodes -out {0}.pem",
 }
-_MECHANISMS: Final = ("PLAIN", *_SCRAM_HASHES)
 
 
 def _wrong(message: str) -> Refused:
@@ -41,38 +36,43 @@ def _wrong(message: str) -> Refused:
 
 
 @dataclass(frozen=True)
-class Security:
+class ClientSecurity:
     """Picklable, because Spark carries it to the executors."""
 
     protocol: str = "PLAINTEXT"
     mechanism: str = ""
     username: str = ""
-    password: str = ""
+    password: str = field(default="", repr=False)
+    by_token: bool = False
     ca_file: str | None = None
     certificate_file: str | None = None
     key_file: str | None = None
-    key_password: str | None = None
+    key_password: str | None = field(default=None, repr=False)
     check_hostname: bool = True
 
     @classmethod
-    def from_settings(cls, settings: Mapping[str, str]) -> Security:
+    def from_settings(cls, settings: Mapping[str, str]) -> ClientSecurity:
         protocol = settings.get("security.protocol", "PLAINTEXT").upper()
         if protocol not in _PROTOCOLS:
             raise _wrong(f"security.protocol={protocol!r}: must be one of {', '.join(_PROTOCOLS)}")
         mechanism = username = password = ""
+        by_token = False
         if protocol.startswith("SASL"):
             mechanism = settings.get("sasl.mechanism", settings.get("sasl.mechanisms", "")).upper()
             if not mechanism:
                 # Kafka's default, GSSAPI, cannot be had here; and guessing PLAIN would send a password in the clear.
-                raise _wrong(f"security.protocol={protocol} needs sasl.mechanism: one of {', '.join(_MECHANISMS)}")
-            if mechanism not in _MECHANISMS:
-                raise _wrong(f"sasl.mechanism={mechanism!r}: must be one of {', '.join(_MECHANISMS)}")
-            username, password = _credentials(settings)
+                raise _wrong(
+                    f"security.protocol={protocol} needs sasl.mechanism: one of {', '.join(CLIENT_MECHANISMS)}"
+                )
+            if mechanism not in CLIENT_MECHANISMS:
+                raise _wrong(f"sasl.mechanism={mechanism!r}: must be one of {', '.join(CLIENT_MECHANISMS)}")
+            username, password, by_token = _credentials(settings)
         return cls(
             protocol=protocol,
             mechanism=mechanism,
             username=username,
             password=password,
+            by_token=by_token,
             ca_file=settings.get("ssl.ca.location") or _pem(settings, "ssl.truststore"),
             certificate_file=settings.get("ssl.certificate.location") or _pem(settings, "ssl.keystore"),
             key_file=settings.get("ssl.key.location"),
@@ -118,12 +118,25 @@ class Security:
                 f"no TLS with {address}: {_why(error)} (security.protocol={self.protocol}: is this a TLS listener?)"
             ) from error
 
+    @property
+    def uses_sasl(self) -> bool:
+        return self.protocol.startswith("SASL")
+
+    def tokens(self) -> Generator[bytes, bytes, None]:
+        """The client's side of the login (`client_tokens`)."""
+        return client_tokens(SaslCredentials(self.mechanism, self.username, self.password, self.by_token))
+
     def authenticate(self, exchange: Callable[[bytes], bytes]) -> None:
         """Runs the mechanism; `exchange` sends our bytes and gives the server's."""
-        if self.mechanism == "PLAIN":
-            exchange(b"\0".join([b"", self.username.encode(), self.password.encode()]))
-        else:
-            _scram(self.username, self.password, _SCRAM_HASHES[self.mechanism], exchange)
+        tokens = self.tokens()
+        try:
+            ours = next(tokens)
+            while True:
+                ours = tokens.send(exchange(ours))
+        except StopIteration:
+            return
+        except Denied as denied:
+            raise Refused(ErrorCode.sasl_authentication_failed, denied.reason) from denied
 
 
 def _why(error: OSError) -> str:
@@ -145,37 +158,16 @@ def _pem(settings: Mapping[str, str], store: str) -> str | None:
     return location
 
 
-def _credentials(settings: Mapping[str, str]) -> tuple[str, str]:
+def _credentials(settings: Mapping[str, str]) -> tuple[str, str, bool]:
+    """User name, password, and whether they are those of a delegation token."""
     if "sasl.username" in settings:
-        return settings["sasl.username"], settings.get("sasl.password", "")
-    jaas = settings.get("sasl.jaas.config", "")
-    quoted = re.findall(r"\b(username|password)\s*=\s*([\"'])((?:(?!\2)[^\\]|\\.)*)\2", jaas)
-    found = {name: re.sub(r"\\(.)", r"\1", text) for name, _, text in quoted}
-    if set(found) != {"username", "password"}:
+        return settings["sasl.username"], settings.get("sasl.password", ""), False
+    try:
+        options = one_login_module(settings.get("sasl.jaas.config", "")).options
+    except BadJaas as bad:
+        raise _wrong(
+            f"SASL needs sasl.username and sasl.password, or a sasl.jaas.config with both: of the latter, {bad}"
+        ) from None
+    if not {"username", "password"} <= set(options):
         raise _wrong("SASL needs sasl.username and sasl.password, or a sasl.jaas.config with both")
-    return found["username"], found["password"]
-
-
-def _scram(username: str, password: str, algorithm: str, exchange: Callable[[bytes], bytes]) -> None:
-    nonce = base64.b64encode(os.urandom(24)).decode()
-    escaped = username.replace("=", "=3D").replace(",", "=2C")
-    opening = f"n={escaped},r={nonce}"
-    server_first = exchange(f"n,,{opening}".encode()).decode()
-    fields = dict(part.split("=", 1) for part in server_first.split(",") if "=" in part)
-    rounds = int(fields.get("i", "0"))
-    if not fields.get("r", "").startswith(nonce) or not 1 <= rounds <= _MOST_SCRAM_ROUNDS:
-        raise Refused(ErrorCode.sasl_authentication_failed, f"a SCRAM answer that cannot be right: {server_first!r}")
-    salted = hashlib.pbkdf2_hmac(algorithm, password.encode(), base64.b64decode(fields["s"]), rounds)
-
-    def sign(key: bytes, message: bytes) -> bytes:
-        return hmac.digest(key, message, algorithm)
-
-    client_key = sign(salted, b"Client Key")
-    closing = f"c=biws,r={fields['r']}"
-    message = f"{opening},{server_first},{closing}".encode()
-    signature = sign(hashlib.new(algorithm, client_key).digest(), message)
-    proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
-    server_final = exchange(f"{closing},p={base64.b64encode(proof).decode()}".encode()).decode()
-    expected = base64.b64encode(sign(sign(salted, b"Server Key"), message)).decode()
-    if not hmac.compare_digest(server_final.split(",")[0], f"v={expected}"):
-        raise Refused(ErrorCode.sasl_authentication_failed, "the broker does not know the password it checked")
+    return options["username"], options["password"], options.get("tokenauth", "").lower() == "true"
