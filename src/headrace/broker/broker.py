@@ -41,7 +41,7 @@ from headrace.cluster.membership import generated_broker_id, refuse_taken_id
 from headrace.cluster.view import ClusterView
 from headrace.config import BrokerConfig, ConfigError, resolve_listeners
 from headrace.config import Listeners as ListenerSettings
-from headrace.config.listener_security import refuse_without_effect
+from headrace.config.listener_security import listener_security, refuse_without_effect
 from headrace.controller.member import ClusterMember, prepare_store
 from headrace.coordination.startup_retry import answered
 from headrace.kernel.errors import Fault
@@ -161,8 +161,11 @@ class Broker:
         ports = {}
         refuse_without_effect(self.config, settings)
         for listener in settings.bound:
-            if listener.protocol != "PLAINTEXT":
+            if listener.protocol.endswith("SSL"):
                 raise ConfigError("listeners", str(listener), f"{listener.protocol} is not offered yet, PLAINTEXT is")
+            if listener.protocol.startswith("SASL"):
+                security = listener_security(self.config, listener.name)
+                self.connections.require_login(listener.name, security.sasl_server_max_receive_size)
             try:
                 _, ports[listener.name] = self.connections.bind(listener.name, listener.host, listener.port)
             except CannotListen as problem:

@@ -12,6 +12,7 @@ from headrace.broker.peers import BrokerPeers
 from headrace.broker.wiring.coordinators import Coordinators
 from headrace.broker.wiring.data_handlers import data_handlers
 from headrace.broker.wiring.group_handlers import group_handlers
+from headrace.broker.wiring.listener_logins import ScramUsers, listener_logins
 from headrace.broker.wiring.transaction_handlers import transaction_handlers
 from headrace.cluster.view import ClusterView
 from headrace.config import BrokerConfig, Listeners
@@ -26,6 +27,7 @@ from headrace.handlers.cluster.handlers import control_plane_handlers
 from headrace.handlers.dispatch.authorization import OPEN
 from headrace.handlers.dispatch.dispatcher import Dispatcher
 from headrace.handlers.dispatch.fallback_requests import fallback_service
+from headrace.handlers.dispatch.login import Logins
 from headrace.handlers.dispatch.metering import Metering
 from headrace.handlers.dispatch.replica_only import ReplicaOnly
 from headrace.handlers.dispatch.request_metrics import RequestMetrics
@@ -53,6 +55,7 @@ class Parts:
     gateway: ControllerGateway
     peers: BrokerPeers
     full_disks: FullDisks
+    logins: Logins
 
     def start(self) -> None:
         self.replication.start()
@@ -71,6 +74,7 @@ class Parts:
         await self.full_disks.close()
         await self.gateway.close()
         await self.peers.close()
+        self.logins.close()
 
 
 def wire(
@@ -129,9 +133,11 @@ def wire(
     letters = FallbackReader(member.store, fallback_service(table, inter_broker), lambda: member.controller.is_active)
     member.controller.alongside(letters.run)
     metrics = RequestMetrics()
-    dispatcher = Dispatcher(table, metrics, metering, ReplicaOnly(listeners.brokers_own), authorization)
+    users = ScramUsers(view)
+    logins = Logins(table, listener_logins(config(), listeners, users, users.find_token))
+    dispatcher = Dispatcher(table, metrics, metering, ReplicaOnly(listeners.brokers_own), authorization, logins)
     return Parts(
-        dispatcher, table, metrics, metering, partitions, replication, coordinators, gateway, peers, full_disks
+        dispatcher, table, metrics, metering, partitions, replication, coordinators, gateway, peers, full_disks, logins
     )
 
 

@@ -53,13 +53,14 @@ def altered(
 ) -> tuple[list[ScramResult], list[Change]]:
     """A result for each user, in the order of their first mention. `new_secret` is for a cluster that has none yet."""
     asked: dict[str, list[ScramDeletion | ScramUpsertion]] = {}
-    for one in (*deletions, *upsertions):
+    wanted: list[ScramDeletion | ScramUpsertion] = [*deletions, *upsertions]
+    for one in wanted:
         asked.setdefault(one.user, []).append(one)
     results: list[ScramResult] = []
     changes: list[Change] = []
-    for user, wanted in asked.items():
+    for user, own in asked.items():
         try:
-            values = _changed(image, user, wanted)
+            values = _changed(image, user, own)
         except Refused as refused:
             results.append((user, refused.code, refused.message))
             continue

@@ -40,7 +40,7 @@ from headrace.security.sasl.server_login import (
 )
 from headrace.security.sasl.session import Session
 from headrace.telemetry.counters import LoginCounts
-from headrace.wire.apis import ApiKey, api_name
+from headrace.wire.apis import ApiKey
 from headrace.wire.codec import MalformedRequest, RequestHeader, encode_response, read_request_header
 
 log = logging.getLogger("headrace.logins")
@@ -115,10 +115,10 @@ class Logins:
             case Working(run):
                 return Pending.of(self._work(run, known, connection))
             case Refused(answer, reason):
-                return self._refuse_later(answer, reason, known, connection)
+                return Pending.of(self._refused(answer, reason, known, connection))
             case OutOfTurn(header, body_at, reason):
                 answer = self._illegal_state(header, frame, body_at, connection)
-                return self._refuse_later(answer, reason, known, connection)
+                return Pending.of(self._refused(answer, reason, known, connection))
             case Closed(reason):
                 self._failed(reason, connection)
                 return CLOSE
@@ -136,8 +136,12 @@ class Logins:
         except Denied as denied:
             outcome = denied
         assert known.login is not None
-        reply = self._carry_out(known.login.concluded(outcome, _now_ms()), known, memoryview(b""), connection)
-        return await reply if isinstance(reply, Pending) else reply
+        step = known.login.concluded(outcome, _now_ms())
+        if isinstance(step, Refused):
+            return await self._refused(step.frame, step.reason, known, connection)
+        reply = self._carry_out(step, known, memoryview(b""), connection)
+        assert not isinstance(reply, Pending), f"{step} is no outcome"
+        return reply
 
     def _logged_in(self, step: LoggedIn, known: ConnectionLogin, connection: Connection) -> None:
         now_ms = _loop_ms()
@@ -155,21 +159,16 @@ class Logins:
         self.counts.failed()
         log.info("%s: login failed, %s", connection, printable(reason))
 
-    def _refuse_later(
+    async def _refused(
         self, answer: bytes | bytearray | None, reason: str, known: ConnectionLogin, connection: Connection
-    ) -> Pending:
+    ) -> Answer:
         self._failed(reason, connection)
-        pending = Pending(at_once=True)
-
-        def end() -> None:
-            if answer is not None:
-                pending.give(answer)
-                connection.close()
-            else:
-                pending.give(CLOSE)
-
-        asyncio.get_running_loop().call_later(known.listener.failure_delay_ms / 1000, end)
-        return pending
+        await asyncio.sleep(known.listener.failure_delay_ms / 1000)
+        if answer is None:
+            return CLOSE
+        # The answer leaves when this returns. What the client has sent behind it meets a login that is over.
+        asyncio.get_running_loop().call_soon(connection.close)
+        return answer
 
     def _illegal_state(
         self, header: RequestHeader, frame: memoryview, body_at: int, connection: Connection
@@ -178,7 +177,7 @@ class Logins:
         handler = self._table.get(header.api_key)
         if handler is None or header.api_version not in handler.versions:
             return None
-        words = f"Unexpected Kafka request of type {api_name(header.api_key)} during SASL authentication."
+        words = f"Unexpected Kafka request of type {ApiKey(header.api_key).name} during SASL authentication."
         try:
             request = handler.read(header, frame, body_at)
         except MalformedRequest:

@@ -30,6 +30,7 @@ class Peer:
     peer_host = "10.0.0.7"
     listener = "PLAINTEXT"
     principal = ANONYMOUS
+    guarded = False
 
     def __str__(self) -> str:
         return "10.0.0.7:4711"

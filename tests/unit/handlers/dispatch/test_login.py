@@ -42,7 +42,7 @@ class InThread:
         assert threading.current_thread() is not threading.main_thread()
         if token == b"no":
             raise Denied("no")
-        return Accepted(b"", "slow", by_token=token == b"token", expires_at_ms=2**62)
+        return Accepted(b"", "slow", by_token=token == b"token", expires_at_ms=2**42)
 
 
 @dataclass(frozen=True)
@@ -249,7 +249,7 @@ def test_cve_2022_34917_a_huge_length_before_the_login_is_closed_at_once(caplog:
             assert len(frame) > MAX_LOGIN_BYTES
             client.send(frame)  # no handler here, so it is closed, but as a request and not as a frame too large
             assert await client.is_closed()
-            assert "Metadata v4 is not served" in caplog.text
+            assert "v4 is not served" in caplog.text
 
     run(test)
 
@@ -261,8 +261,7 @@ def test_a_client_that_leaves_during_the_delay_leaves_nothing_behind() -> None:
             await client.shake()
             client.send(codec.encode_request(ApiKey.SASL_AUTHENTICATE, 2, 7, "test", {"auth_bytes": WRONG}))
             client._writer.transport.abort()
-            await wait_on_loop(lambda: not served.listeners.connections)
-            await asyncio.sleep(0.1)
+            await wait_on_loop(lambda: not served.listeners.connections, "the connection is gone")
 
     run(test)
 

@@ -1,0 +1,92 @@
+"""The logins of the SASL listeners: their mechanisms, made from the configuration and from the cluster image."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from headrace.cluster.core.credentials import credential_of, salt_secret
+from headrace.cluster.view import ClusterView
+from headrace.config import BrokerConfig, ConfigError, Listeners
+from headrace.config.listener_security import ListenerSecurity, listener_security
+from headrace.handlers.dispatch.login import ListenerLogin
+from headrace.security.sasl import plain
+from headrace.security.sasl.jaas import BadJaas, LoginModule, one_login_module
+from headrace.security.sasl.mechanism import ServerMechanism
+from headrace.security.sasl.scram import FindToken, ScramServer, TokenCredential
+from headrace.security.sasl.scram_credentials import (
+    MIN_ITERATIONS,
+    SCRAM_MECHANISMS,
+    FakeSalts,
+    ScramCredential,
+    ScramMechanism,
+)
+from headrace.security.sasl.server_login import LoginRules
+
+
+def listener_logins(
+    config: BrokerConfig, listeners: Listeners, users: ScramUsers, find_token: FindToken
+) -> dict[str, ListenerLogin]:
+    """By listener. Raises ConfigError."""
+    found: dict[str, ListenerLogin] = {}
+    for listener in listeners.bound:
+        if listener.protocol.startswith("SASL"):
+            security = listener_security(config, listener.name)
+            mechanisms = {
+                name: _mechanism(security, name, users, find_token) for name in security.sasl_enabled_mechanisms
+            }
+            max_reauth_ms = {name: _max_reauth_ms(security, name) for name in mechanisms}
+            rules = LoginRules(mechanisms, max_reauth_ms)
+            found[listener.name] = ListenerLogin(rules, security.connection_failed_authentication_delay_ms)
+    return found
+
+
+def _max_reauth_ms(security: ListenerSecurity, mechanism: str) -> int:
+    own = security.of_mechanisms.get(mechanism.lower(), {})
+    return int(own.get("connections.max.reauth.ms", security.connections_max_reauth_ms))
+
+
+def _mechanism(
+    security: ListenerSecurity, name: str, users: ScramUsers, find_token: FindToken
+) -> Callable[[], ServerMechanism]:
+    if name == plain.NAME:
+        passwords = plain.users_of(login_module(security, name).options)
+        return lambda: plain.PlainServer(passwords)
+    scram = SCRAM_MECHANISMS[name]
+    return lambda: ScramServer(scram, users.find, find_token)
+
+
+def login_module(security: ListenerSecurity, mechanism: str) -> LoginModule:
+    """The login module of a mechanism on a listener. Raises ConfigError, which never shows the text."""
+    key = f"listener.name.{security.name.lower()}.{mechanism.lower()}.sasl.jaas.config"
+    text = security.jaas(mechanism)
+    if text is None:
+        raise ConfigError(key, None, f"must be set, because listener {security.name} offers {mechanism}")
+    try:
+        return one_login_module(text)
+    except BadJaas as bad:
+        raise ConfigError(key, None, str(bad)) from None
+
+
+class ScramUsers:
+    """The users of the current cluster image."""
+
+    def __init__(self, view: ClusterView) -> None:
+        self._view = view
+        # Until the cluster has a user, and with it a secret of its own.
+        self._own_secret = os.urandom(32)
+
+    def find(self, mechanism: ScramMechanism, user: str) -> ScramCredential:
+        """The user's credential; for a user that does not exist, one that no password fits."""
+        found = credential_of(self._view.current, mechanism, user)
+        if found is not None and found.iterations >= MIN_ITERATIONS:
+            return found
+        return self.unknown(mechanism, user)
+
+    def find_token(self, mechanism: ScramMechanism, token_id: str) -> TokenCredential:
+        """No delegation token exists yet."""
+        return TokenCredential("", 0, self.unknown(mechanism, token_id))
+
+    def unknown(self, mechanism: ScramMechanism, name: str) -> ScramCredential:
+        secret = salt_secret(self._view.current)
+        return FakeSalts(self._own_secret if secret is None else secret.encode()).credential(mechanism, name)
