@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Never, cast
 
+from headrace.handlers.dispatch.authorization import UNRESTRICTED
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.error_answers import error_answer
 from headrace.handlers.dispatch.table import HandlerTable
@@ -182,7 +183,9 @@ class Logins:
             request = handler.read(header, frame, body_at)
         except MalformedRequest:
             return None
-        context = RequestContext(header, connection.peer_host, connection.listener, connection.principal, _now_ms())
+        context = RequestContext(
+            header, connection.peer_host, connection.listener, connection.principal, UNRESTRICTED, _now_ms()
+        )
         code = int(ErrorCode.illegal_sasl_state)
         fields = handler.refuse(cast("Never", request), context, code, words)
         return _encoded(header, fields)

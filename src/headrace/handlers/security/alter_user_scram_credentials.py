@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 from headrace.controller.core.scram_changes import ScramDeletion, ScramUpsertion
 from headrace.controller.gateway import ControllerGateway
+from headrace.handlers.dispatch.authorization import Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.kernel.dataclass import dataclass
+from headrace.security.acl.model import Operation
 from headrace.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ class AlterUserScramCredentials(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.ALTER_USER_SCRAM_CREDENTIALS
     versions: ClassVar[range] = range(1)
+    needs: ClassVar[Needs] = Needs(request=Operation.ALTER)
 
     async def serve(
         self, request: AlterUserScramCredentialsRequest, context: RequestContext

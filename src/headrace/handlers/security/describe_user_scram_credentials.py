@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, ClassVar
 from headrace.cluster.core.credentials import credentials_of, users_of
 from headrace.cluster.core.image import ClusterImage
 from headrace.cluster.view import ClusterView
+from headrace.handlers.dispatch.authorization import Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
+from headrace.security.acl.model import Operation
 from headrace.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ class DescribeUserScramCredentials(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS
     versions: ClassVar[range] = range(1)
+    needs: ClassVar[Needs] = Needs(request=Operation.DESCRIBE)
 
     def serve(
         self, request: DescribeUserScramCredentialsRequest, context: RequestContext
