@@ -21,37 +21,37 @@ _HEAD = """# Configuration
 
 <!-- Written by `python -m headrace.config.reference`; edit the declarations in src/headrace/config/keys instead. -->
 
-Names, types and defaults are those of Apache Kafka 4.3 unless the key's text says how it differs.
+Names, types and defaults equal those of Apache Kafka 4.3. If a key differs, its text says how.
 
-A value is looked for in this order, and the first one found wins:
+The broker looks for a value in this order and uses the first one:
 
-1. the topic (or group), set with `kafka-configs.sh --entity-type topics`, or when it was created;
-2. this broker, set while it runs (`--entity-type brokers --entity-name ID`);
-3. all brokers, set while they run (`--entity-type brokers --entity-default`);
-4. `server.properties`, with `--set key=value` laid over it;
+1. the topic (or group): set with `kafka-configs.sh --entity-type topics`, or at its creation;
+2. this broker: set while it runs (`--entity-type brokers --entity-name ID`);
+3. all brokers: set while they run (`--entity-type brokers --entity-default`);
+4. `server.properties`; `--set key=value` overrides it;
 5. the default.
 
-*Changes*: `read-only` keys are read at the start; `per-broker` and `cluster-wide` ones may change while the broker
-runs, for one broker or for one and all. An unknown key gets a warning that names the nearest known one; a wrong value
-stops the start with one sentence that names key, value and rule.
+*Changes*: the broker reads `read-only` keys at its start. You can change `per-broker` keys for one running broker, and
+`cluster-wide` keys for one or all running brokers. For an unknown key the broker logs a warning that names the nearest
+key. A wrong value stops the start with a message that names the key, the value and the rule.
 
-*Effect* says what happens when a value other than the default is given:
+*Effect* says what the broker does with a value other than the default:
 
-- *honoured*: the broker does what the value says;
-- *none*: the broker accepts the value, shows it, and does the same in every case; the reason follows;
-- *warning*: the broker starts, and its log names the key and what decides instead;
-- *refused*: the broker does not start, and a running one refuses the change. Settings that claim protection which the
-  broker does not give are always refused, for a single listener (`listener.name.NAME.KEY`) and misspelled, too.
+- *honoured*: the broker uses the value;
+- *none*: the broker accepts and shows the value, but it changes nothing; the reason follows;
+- *warning*: the broker starts, and its log names the key and the setting that decides instead;
+- *refused*: the broker does not start, and a running broker rejects the change. The broker always refuses settings that
+  ask for protection which it does not give, also for a single listener (`listener.name.NAME.KEY`) and misspelled.
 
-Every key of Apache Kafka 4.3.0 is here, and every key that 3.9 had beside them.
-A key that Kafka 4.3 does not have says so.
+This page has every key of Apache Kafka 4.3.0, and the keys of 3.9 that 4.3 no longer has. A key that Kafka 4.3 does not
+have says so.
 """
 
 _SPELLINGS = """## Other spellings
 
-Taken for the key beside them, because books and courses write them so.
+Books and courses use these spellings. The broker accepts them.
 
-| written | taken for | where |
+| spelling | key | where |
 |---|---|---|
 """
 
@@ -61,16 +61,16 @@ def page() -> str:
     for subject, keys in SUBJECTS.items():
         parts.append(f"## {subject}\n\n{''.join(_broker_lines(keys))}")
     parts.append(
-        "## Topics\n\nSet per topic; what a topic does not set comes from the first of the broker keys that is set.\n\n"
+        "## Topics\n\nSet these per topic. If a topic does not set a key, the first broker key that is set applies.\n\n"
         + "".join(_inheriting_lines(TOPIC_KEYS.values()))
     )
     parts.append(
-        "## Groups\n\nSet per group (`--entity-type groups`), within the broker's bounds.\n\n"
+        "## Groups\n\nSet these per group (`--entity-type groups`), within the limits of the broker.\n\n"
         + "".join(_inheriting_lines(GROUP_KEYS.values()))
     )
     parts.append(
-        "## Client metrics subscriptions\n\nSet per subscription (`kafka-client-metrics.sh`); they are kept, listed "
-        "and described, and as with Kafka without a telemetry plug-in no client is asked for metrics.\n\n"
+        "## Client metrics subscriptions\n\nSet these per subscription (`kafka-client-metrics.sh`). The broker stores and "
+        "shows subscriptions but requests no metrics, as Kafka does without a telemetry plug-in.\n\n"
         + "".join(_inheriting_lines(CLIENT_METRICS_KEYS.values()))
     )
     rows = [

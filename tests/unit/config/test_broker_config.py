@@ -182,7 +182,7 @@ def test_servers_of_zookeeper_that_cannot_be_meant_are_refused(value: str) -> No
         ({"leader.replication.throttled.replicas": "x"}, "must be * or a list"),
         ({"leader.replication.throttled.replicas": "0:1,x"}, "must be * or a list"),
         ({"min.compaction.lag.ms": "100", "max.compaction.lag.ms": "1"}, "must not be above max.compaction.lag.ms (1)"),
-        ({"remote.storage.enable": "true"}, "tiered storage is not offered"),
+        ({"remote.storage.enable": "true"}, "Headrace does not support tiered storage"),
         ({"retention.ms": None}, "retention.ms: needs a value"),
         (
             {"replica.lag.time.max.ms": "499"},

@@ -11,7 +11,7 @@ from headrace.config.rules import CLIENT_MATCH, NO_EMPTY_NAMES
 LEAST_INTERVAL_MS, MOST_INTERVAL_MS = 100, 3_600_000
 
 KEYS = (
-    Key("metrics", Type.LIST, [], "Prefixes of the names of metrics to ask for; `*` is all of them.", NO_EMPTY_NAMES),
+    Key("metrics", Type.LIST, [], "Prefixes of the requested metrics; `*` means all.", NO_EMPTY_NAMES),
     Key(
         "interval.ms",
         Type.INT,

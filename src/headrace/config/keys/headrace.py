@@ -10,7 +10,7 @@ KEYS = (
         "metrics.listen",
         Type.STRING,
         "",
-        "`host:port` where metrics are served in Prometheus' format at `/metrics`; empty serves none.",
+        "`host:port` of the Prometheus metrics (`/metrics`). Empty: no metrics.",
         importance=Importance.MEDIUM,
         ours=True,
     ),
@@ -18,8 +18,8 @@ KEYS = (
         "log.level",
         Type.STRING,
         "INFO",
-        "Least severity of the lines that the broker writes to its own log; single loggers are set with "
-        "`kafka-configs.sh --entity-type broker-loggers`.",
+        "Minimum severity of the lines in the broker's log. Set single loggers with `kafka-configs.sh --entity-type "
+        "broker-loggers`.",
         one_of_any_case("trace", "debug", "info", "warn", "error", "fatal"),
         importance=Importance.LOW,
         ours=True,
@@ -28,8 +28,8 @@ KEYS = (
         "log.flush.before.ack",
         Type.BOOLEAN,
         False,
-        "Whether a write is on the leader's disk (fsync, shared by the writes that wait together) before it is "
-        "acknowledged.",
+        "Whether the leader flushes a write to its disk before it acknowledges it. Writes that wait at the same time "
+        "share an fsync.",
         update=Update.CLUSTER_WIDE,
         ours=True,
     ),
@@ -37,8 +37,8 @@ KEYS = (
         "log.retention.disk.percent",
         Type.DOUBLE,
         0.0,
-        "Oldest segments of a partition are deleted while it fills more than this per cent of its disk; 0 sets no such "
-        "bound. Never the active segment.",
+        "The broker deletes the oldest segments of a partition while the partition uses more than this percentage of "
+        "its disk; 0 sets no limit. It never deletes the active segment.",
         between(0, 100),
         update=Update.CLUSTER_WIDE,
         ours=True,
@@ -47,8 +47,8 @@ KEYS = (
         "log.validate.records",
         Type.BOOLEAN,
         False,
-        "Whether the leader opens every batch that a producer sends, and refuses one whose records cannot be read "
-        "(INVALID_RECORD). Off, it believes a batch whose checksum is right, without the cost of decompressing.",
+        "Whether the leader reads the records of every batch of a producer and rejects unreadable ones "
+        "(INVALID_RECORD). If off, it checks only the checksum and does not decompress the batch.",
         update=Update.CLUSTER_WIDE,
         ours=True,
     ),
@@ -59,8 +59,8 @@ TOPIC_KEYS = (
         "retention.disk.percent",
         Type.DOUBLE,
         0.0,
-        "Oldest segments of a partition are deleted while it fills more than this per cent of its disk; 0 sets no such "
-        "bound. Never the active segment.",
+        "The broker deletes the oldest segments of a partition while the partition uses more than this percentage of "
+        "its disk; 0 sets no limit. It never deletes the active segment.",
         between(0, 100),
         synonyms=(Synonym("log.retention.disk.percent"),),
         ours=True,
@@ -69,8 +69,8 @@ TOPIC_KEYS = (
         "flush.before.ack",
         Type.BOOLEAN,
         False,
-        "Whether a write is on the leader's disk (fsync, shared by the writes that wait together) before it is "
-        "acknowledged.",
+        "Whether the leader flushes a write to its disk before it acknowledges it. Writes that wait at the same time "
+        "share an fsync.",
         synonyms=(Synonym("log.flush.before.ack"),),
         ours=True,
     ),
@@ -78,8 +78,8 @@ TOPIC_KEYS = (
         "validate.records",
         Type.BOOLEAN,
         False,
-        "Whether the leader opens every batch that a producer sends, and refuses one whose records cannot be read "
-        "(INVALID_RECORD). Off, it believes a batch whose checksum is right, without the cost of decompressing.",
+        "Whether the leader reads the records of every batch of a producer and rejects unreadable ones "
+        "(INVALID_RECORD). If off, it checks only the checksum and does not decompress the batch.",
         synonyms=(Synonym("log.validate.records"),),
         ours=True,
     ),

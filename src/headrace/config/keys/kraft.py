@@ -14,8 +14,8 @@ STRING = Type.STRING
 HIGH = Importance.HIGH
 LOW = Importance.LOW
 
-NO_QUORUM = harmless("brokers form a cluster through ZooKeeper, without a quorum of their own")
-NO_METADATA_LOG = harmless("the coordination store keeps the cluster's state, there is no metadata log")
+NO_QUORUM = harmless("brokers form a cluster through ZooKeeper, without a KRaft quorum")
+NO_METADATA_LOG = harmless("the coordination store has the state of the cluster; there is no metadata log")
 
 
 KEYS = (
@@ -23,7 +23,7 @@ KEYS = (
         "process.roles",
         LIST,
         None,
-        "Which parts of a KRaft cluster this process is.",
+        "Roles of this process in a KRaft cluster.",
         each_of("broker", "controller"),
         importance=HIGH,
         effect=harmless("every broker may become the controller"),
@@ -34,7 +34,7 @@ KEYS = (
         None,
         "Listeners of the KRaft controller.",
         importance=HIGH,
-        difference="Not required; a listener named here is not opened.",
+        difference="Not required. The broker does not open a listener that is named here.",
     ),
     Key(
         "controller.quorum.voters",
@@ -43,24 +43,24 @@ KEYS = (
         "Members of the KRaft quorum.",
         importance=HIGH,
         effect=warned(
-            "brokers form a cluster through ZooKeeper (zookeeper.connect); without it this broker runs alone"
+            "brokers form a cluster through ZooKeeper (zookeeper.connect); without it this is a standalone broker"
         ),
     ),
     Key(
         "controller.quorum.bootstrap.servers",
         LIST,
         [],
-        "Where the KRaft quorum is found.",
+        "Addresses of the KRaft quorum.",
         importance=HIGH,
         effect=warned(
-            "brokers form a cluster through ZooKeeper (zookeeper.connect); without it this broker runs alone"
+            "brokers form a cluster through ZooKeeper (zookeeper.connect); without it this is a standalone broker"
         ),
     ),
     Key(
         "controller.quorum.election.timeout.ms",
         INT,
         1000,
-        "How long a voter waits for a leader before it asks for an election.",
+        "How long a voter waits for a leader before it starts an election.",
         importance=HIGH,
         effect=NO_QUORUM,
     ),
@@ -76,7 +76,7 @@ KEYS = (
         "controller.quorum.fetch.timeout.ms",
         INT,
         2000,
-        "How long a voter may be without a fetch from the leader.",
+        "Maximum time of a voter without a successful fetch from the leader.",
         importance=HIGH,
         effect=NO_QUORUM,
     ),
@@ -84,7 +84,7 @@ KEYS = (
         "controller.quorum.fetch.max.bytes",
         INT,
         1_048_576,
-        "Bytes that a voter asks for in a fetch.",
+        "Maximum bytes of a voter's fetch.",
         importance=LOW,
         effect=NO_QUORUM,
     ),
@@ -92,7 +92,7 @@ KEYS = (
         "controller.quorum.fetch.snapshot.max.bytes",
         INT,
         1_048_576,
-        "Bytes that a voter asks for of a snapshot.",
+        "Maximum bytes of a voter's snapshot fetch.",
         importance=LOW,
         effect=NO_QUORUM,
     ),
@@ -107,7 +107,7 @@ KEYS = (
         "controller.quorum.retry.backoff.ms",
         INT,
         20,
-        "Pause before a voter asks again.",
+        "Pause before a voter retries.",
         importance=LOW,
         effect=NO_QUORUM,
     ),
@@ -115,14 +115,14 @@ KEYS = (
         "controller.quorum.append.linger.ms",
         INT,
         25,
-        "How long the leader gathers records before it writes them.",
+        "How long the leader collects records before it writes them.",
         effect=NO_QUORUM,
     ),
     Key(
         "controller.quorum.auto.join.enable",
         BOOLEAN,
         False,
-        "Whether a new controller becomes a voter by itself.",
+        "Whether a new controller becomes a voter automatically.",
         importance=LOW,
         effect=NO_QUORUM,
     ),
@@ -132,25 +132,23 @@ KEYS = (
         60_000,
         "How often the controller logs how long its operations took.",
         internal=True,
-        effect=harmless("the controller does not log such samples; it changes nothing but that log"),
+        effect=harmless("the controller does not log such samples"),
     ),
     Key(
         "controller.performance.always.log.threshold.ms",
         LONG,
         2000,
-        "An operation of the controller that takes longer is always logged.",
+        "The controller always logs an operation that takes longer.",
         internal=True,
-        effect=harmless("the controller does not log such samples; it changes nothing but that log"),
+        effect=harmless("the controller does not log such samples"),
     ),
     Key(
         "metadata.log.dir",
         STRING,
         None,
-        "The directory of the metadata log; unset, the first log directory.",
+        "Directory of the metadata log. Default: the first log directory.",
         importance=HIGH,
-        effect=warned(
-            "a broker that runs alone keeps its state in the first log directory, a cluster keeps it in ZooKeeper"
-        ),
+        effect=warned("a standalone broker stores its state in the first log directory, a cluster in ZooKeeper"),
     ),
     Key(
         "metadata.log.segment.bytes",
@@ -164,7 +162,7 @@ KEYS = (
         "metadata.log.segment.min.bytes",
         INT,
         8_388_608,
-        "Least segment size of the metadata log, for tests.",
+        "Minimum segment size of the metadata log, for tests.",
         importance=HIGH,
         effect=NO_METADATA_LOG,
         ours=True,
@@ -213,7 +211,7 @@ KEYS = (
         "metadata.max.idle.interval.ms",
         INT,
         500,
-        "How often an idle controller writes a record of its own.",
+        "How often an idle controller writes a no-op record.",
         importance=LOW,
         effect=NO_METADATA_LOG,
     ),
@@ -221,7 +219,7 @@ KEYS = (
         "internal.metadata.log.segment.bytes",
         INT,
         None,
-        "Segment size of the metadata log without a lower bound, for tests.",
+        "Segment size of the metadata log without a lower limit, for tests.",
         importance=LOW,
         internal=True,
         effect=NO_METADATA_LOG,
@@ -248,23 +246,23 @@ KEYS = (
         "server.max.startup.time.ms",
         LONG,
         LONG_MAX,
-        "How long the broker may take to start before it gives up.",
+        "Maximum time of a start. The broker then stops.",
         internal=True,
-        effect=warned("each step of the start has a time limit of its own"),
+        effect=warned("each step of the start has its own time limit"),
     ),
     Key(
         "unclean.leader.election.interval.ms",
         LONG,
         300_000,
-        "How often the controller looks for partitions that need an unclean election.",
+        "How often the controller checks for partitions that need an unclean election.",
         internal=True,
-        effect=harmless("the controller elects as soon as it may"),
+        effect=harmless("the controller elects as soon as it is allowed"),
     ),
     Key(
         "unstable.api.versions.enable",
         BOOLEAN,
         False,
-        "Whether versions of requests that are still in development are served.",
+        "Whether the broker supports API versions that are still in development.",
         importance=HIGH,
         internal=True,
         effect=warned("the broker serves released versions only"),
@@ -273,7 +271,7 @@ KEYS = (
         "unstable.feature.versions.enable",
         BOOLEAN,
         False,
-        "Whether feature levels that are still in development are offered.",
+        "Whether the broker supports feature levels that are still in development.",
         importance=HIGH,
         internal=True,
         effect=warned("the broker offers released feature levels only"),
@@ -282,9 +280,9 @@ KEYS = (
         "eligible.leader.replicas.enable",
         BOOLEAN,
         False,
-        "Whether replicas that were last in sync may lead (KIP-966), in Kafka 3.9.",
+        "Whether eligible replicas may become leader (KIP-966), in Kafka 3.9.",
         importance=HIGH,
-        effect=harmless("eligible replicas are kept in every case"),
+        effect=harmless("the controller always stores eligible replicas"),
         ours=True,
     ),
     Key(
@@ -301,7 +299,9 @@ KEYS = (
         INT,
         200,
         "Records that such a move writes at once.",
-        effect=harmless("it applies to a move to KRaft only, which is refused (zookeeper.metadata.migration.enable)"),
+        effect=harmless(
+            "it applies only to a move to KRaft, which Headrace refuses (zookeeper.metadata.migration.enable)"
+        ),
         ours=True,
     ),
 )

@@ -1,4 +1,4 @@
-"""Broker keys that Apache Kafka 3.9 had and 4.x has not, where no other file has them."""
+"""Broker keys of Apache Kafka 3.9 that 4.x does not have and that no other file declares."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KEYS = (
         "auto.include.jmx.reporter",
         BOOLEAN,
         True,
-        "Whether metrics are reported through JMX in every case.",
+        "Whether the broker always reports metrics through JMX.",
         importance=LOW,
         effect=harmless("there is no JMX, metrics.listen serves the metrics"),
         ours=True,
@@ -27,7 +27,7 @@ KEYS = (
         "control.plane.listener.name",
         STRING,
         None,
-        "Listener for the controller's requests alone.",
+        "Listener for the requests of the controller only.",
         importance=HIGH,
         effect=warned(
             "the controller uses the listener between brokers, and a listener of that name is open to clients"
@@ -38,7 +38,7 @@ KEYS = (
         "group.coordinator.new.enable",
         BOOLEAN,
         False,
-        "Whether the coordinator of Kafka 4 is used.",
+        "Whether the broker uses the group coordinator of Kafka 4.",
         effect=harmless("there is one coordinator"),
         ours=True,
     ),
@@ -46,15 +46,15 @@ KEYS = (
         "group.share.enable",
         BOOLEAN,
         False,
-        "Whether share groups are served.",
-        effect=harmless("the feature share.version decides, on every broker alike"),
+        "Whether the broker supports share groups.",
+        effect=harmless("the feature share.version decides for all brokers"),
         ours=True,
     ),
     Key(
         "group.share.max.groups",
         SHORT,
         10,
-        "The most share groups.",
+        "Maximum number of share groups.",
         effect=warned("the number of share groups has no limit"),
         ours=True,
     ),
@@ -62,24 +62,24 @@ KEYS = (
         "log.message.downconversion.enable",
         BOOLEAN,
         True,
-        "Whether records are converted for clients that read older formats only.",
+        "Whether the broker converts records for clients that read only older formats.",
         importance=LOW,
-        effect=harmless("records are never converted"),
+        effect=harmless("the broker never converts records"),
         ours=True,
     ),
     Key(
         "log.message.format.version",
         STRING,
         "3.0-IV1",
-        "Format that records are stored in.",
-        effect=harmless("records are always stored in the newest format, as in Kafka since 3.0"),
+        "Format of stored records.",
+        effect=harmless("the broker always stores records in the newest format, as Kafka does since 3.0"),
         ours=True,
     ),
     Key(
         "log.message.timestamp.difference.max.ms",
         LONG,
         LONG_MAX,
-        "Records whose time differs from the broker's by more than this are refused.",
+        "The leader rejects records whose timestamp differs from its clock by more than this.",
         effect=warned("use log.message.timestamp.before.max.ms and log.message.timestamp.after.max.ms"),
         ours=True,
     ),
@@ -87,9 +87,9 @@ KEYS = (
         "offsets.commit.required.acks",
         SHORT,
         -1,
-        "Replicas that must hold an offset commit before it is answered.",
+        "Number of replicas that must have an offset commit before the coordinator answers.",
         importance=HIGH,
-        effect=harmless("a commit always waits for all replicas in sync, which is the safest value"),
+        effect=harmless("a commit always waits for all in-sync replicas, the safest value"),
         ours=True,
     ),
 )

@@ -1,4 +1,4 @@
-"""Broker keys of tiered storage, beside `remote.log.storage.system.enable` that switches it on."""
+"""Broker keys of tiered storage. `remote.log.storage.system.enable` switches it on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ STRING = Type.STRING
 LOW = Importance.LOW
 CLUSTER_WIDE = Update.CLUSTER_WIDE
 
-NOT_OFFERED = harmless("it applies to tiered storage only, which is refused (remote.log.storage.system.enable)")
+NOT_OFFERED = harmless("it applies only to tiered storage, which Headrace refuses (remote.log.storage.system.enable)")
 
 
 KEYS = (
@@ -21,49 +21,49 @@ KEYS = (
         "remote.log.storage.manager.class.name",
         STRING,
         None,
-        "Class that keeps segments in tiered storage.",
+        "Class that stores segments in tiered storage.",
         effect=NOT_OFFERED,
     ),
     Key(
         "remote.log.storage.manager.class.path",
         STRING,
         None,
-        "Where that class is found.",
+        "Class path of this class.",
         effect=NOT_OFFERED,
     ),
     Key(
         "remote.log.storage.manager.impl.prefix",
         STRING,
         "rsm.config.",
-        "Prefix of that class's own keys.",
+        "Prefix of the keys for this class.",
         effect=NOT_OFFERED,
     ),
     Key(
         "remote.log.metadata.manager.class.name",
         STRING,
         "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager",
-        "Class that keeps the list of remote segments.",
+        "Class that stores the list of remote segments.",
         effect=NOT_OFFERED,
     ),
     Key(
         "remote.log.metadata.manager.class.path",
         STRING,
         None,
-        "Where that class is found.",
+        "Class path of this class.",
         effect=NOT_OFFERED,
     ),
     Key(
         "remote.log.metadata.manager.impl.prefix",
         STRING,
         "rlmm.config.",
-        "Prefix of that class's own keys.",
+        "Prefix of the keys for this class.",
         effect=NOT_OFFERED,
     ),
     Key(
         "remote.log.metadata.manager.listener.name",
         STRING,
         None,
-        "Listener that it reaches the brokers through.",
+        "Listener that this class uses to connect to brokers.",
         effect=NOT_OFFERED,
     ),
     Key(
@@ -87,7 +87,7 @@ KEYS = (
         "remote.log.index.file.cache.ttl.ms",
         LONG,
         900_000,
-        "How long an unused copy of a remote index stays.",
+        "How long the broker keeps an unused copy of a remote index.",
         importance=LOW,
         internal=True,
         effect=NOT_OFFERED,
@@ -127,7 +127,7 @@ KEYS = (
         "remote.log.manager.task.interval.ms",
         LONG,
         30_000,
-        "How often those threads look for work.",
+        "How often these threads check for work.",
         importance=LOW,
         effect=NOT_OFFERED,
     ),
@@ -135,7 +135,7 @@ KEYS = (
         "remote.log.manager.task.retry.backoff.ms",
         LONG,
         500,
-        "First pause after one of them failed.",
+        "First pause after a failure of such a thread.",
         importance=LOW,
         internal=True,
         effect=NOT_OFFERED,
@@ -153,7 +153,7 @@ KEYS = (
         "remote.log.manager.task.retry.jitter",
         DOUBLE,
         0.2,
-        "Random part that is added to that pause.",
+        "Random time that is added to this pause.",
         importance=LOW,
         internal=True,
         effect=NOT_OFFERED,
@@ -162,7 +162,7 @@ KEYS = (
         "remote.log.manager.copy.max.bytes.per.second",
         LONG,
         LONG_MAX,
-        "Bytes a second copied to tiered storage.",
+        "Maximum bytes per second copied to tiered storage.",
         update=CLUSTER_WIDE,
         effect=NOT_OFFERED,
     ),
@@ -170,7 +170,7 @@ KEYS = (
         "remote.log.manager.copy.quota.window.num",
         INT,
         11,
-        "Samples kept to measure that.",
+        "Samples kept to measure this rate.",
         effect=NOT_OFFERED,
     ),
     Key(
@@ -184,7 +184,7 @@ KEYS = (
         "remote.log.manager.fetch.max.bytes.per.second",
         LONG,
         LONG_MAX,
-        "Bytes a second read from tiered storage.",
+        "Maximum bytes per second read from tiered storage.",
         update=CLUSTER_WIDE,
         effect=NOT_OFFERED,
     ),
@@ -192,7 +192,7 @@ KEYS = (
         "remote.log.manager.fetch.quota.window.num",
         INT,
         11,
-        "Samples kept to measure that.",
+        "Samples kept to measure this rate.",
         effect=NOT_OFFERED,
     ),
     Key(
@@ -214,7 +214,7 @@ KEYS = (
         "remote.log.reader.max.pending.tasks",
         INT,
         100,
-        "Reads from tiered storage that may wait.",
+        "Maximum number of waiting reads from tiered storage.",
         effect=NOT_OFFERED,
     ),
     Key(
@@ -229,7 +229,7 @@ KEYS = (
         "remote.list.offsets.request.timeout.ms",
         LONG,
         30_000,
-        "How long a look-up of offsets waits for tiered storage.",
+        "How long a ListOffsets request waits for tiered storage.",
         update=CLUSTER_WIDE,
         effect=NOT_OFFERED,
     ),
@@ -237,7 +237,7 @@ KEYS = (
         "follower.fetch.last.tiered.offset.enable",
         BOOLEAN,
         False,
-        "Whether a new follower begins where tiered storage ends.",
+        "Whether a new follower starts at the end of tiered storage.",
         update=CLUSTER_WIDE,
         effect=NOT_OFFERED,
     ),

@@ -24,7 +24,7 @@ KEYS = (
         "authorizer.class.name",
         STRING,
         "",
-        "Class that decides who may do what; empty lets everybody do everything.",
+        "Class that decides which principal may do what. Empty: every client may do everything.",
         importance=LOW,
         effect=NOT_OFFERED,
     ),
