@@ -69,8 +69,8 @@ def page() -> str:
         + "".join(_inheriting_lines(GROUP_KEYS.values()))
     )
     parts.append(
-        "## Client metrics subscriptions\n\nSet these per subscription (`kafka-client-metrics.sh`). The broker stores and "
-        "shows subscriptions but requests no metrics, as Kafka does without a telemetry plug-in.\n\n"
+        "## Client metrics subscriptions\n\nSet these per subscription (`kafka-client-metrics.sh`). The broker stores "
+        "and shows subscriptions but requests no metrics, as Kafka does without a telemetry plug-in.\n\n"
         + "".join(_inheriting_lines(CLIENT_METRICS_KEYS.values()))
     )
     rows = [
@@ -145,10 +145,10 @@ def _differences() -> str:
     dynamic = sum(key.update is not Update.READ_ONLY and not key.static_only for key in BROKER_KEYS.values())
     return (
         f"## Differences from Apache Kafka\n\n{len(BROKER_KEYS)} broker keys ({dynamic} of them can change while the "
-        f"broker runs), {len(TOPIC_KEYS)} topic keys and {len(GROUP_KEYS)} group keys are known. "
-        f"{counts[Outcome.HONOURED]} are honoured, {counts[Outcome.HARMLESS]} have no effect and need none, "
+        f"broker runs), {len(TOPIC_KEYS)} topic keys and {len(GROUP_KEYS)} group keys are declared. "
+        f"{counts[Outcome.HONOURED]} are honoured, {counts[Outcome.HARMLESS]} have no effect, "
         f"{counts[Outcome.WARNED]} give a warning and {counts[Outcome.REFUSED]} are refused. "
-        f"These are honoured otherwise than in Kafka:\n\n{lines}"
+        f"These behave differently from Kafka:\n\n{lines}"
     )
 
 
