@@ -1,0 +1,72 @@
+"""Versions and settings as JSON answers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from headrace.registry.app.paths import answer_type
+from headrace.registry.core.content import guid_of
+from headrace.registry.core.lookups import parsed
+from headrace.registry.core.records import SubjectVersion
+from headrace.registry.core.state import State
+from headrace.registry.core.subjects import context_of, in_context_of
+
+
+def json_answer(request: Request, document: Any, status: int = 200) -> Response:
+    return Response(
+        json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode(),
+        status,
+        media_type=answer_type(request),
+    )
+
+
+def text_of(state: State, version: SubjectVersion, format_: str) -> str:
+    """The text in a format of its type; without one, as it is stored."""
+    if not format_.strip():
+        return version.content.text
+    return parsed(state, version.subject, version.content).formatted(format_)
+
+
+def schema_answer(state: State, version: SubjectVersion, request: Request) -> dict[str, Any]:
+    """A version of a subject."""
+    answer = {
+        "subject": version.subject,
+        "version": version.version,
+        "id": version.id,
+        "guid": guid_of(version.md5),
+        "schemaType": version.content.type,
+        **version.content.extras(),
+        "schema": text_of(state, version, request.query_params.get("format", "")),
+    }
+    if request.query_params.get("referenceFormat") == "qualified" and version.content.references:
+        answer["references"] = [
+            {**each.as_json(), "subject": in_context_of(version.subject, each.subject)}
+            for each in version.content.references
+        ]
+    return answer
+
+
+def registered_answer(state: State, version: SubjectVersion, request: Request) -> dict[str, Any]:
+    return {
+        "id": version.id,
+        "version": version.version,
+        "guid": guid_of(version.md5),
+        **version.content.extras(),
+        "schema": text_of(state, version, request.query_params.get("format", "")),
+    }
+
+
+def id_answer(state: State, version: SubjectVersion, request: Request) -> dict[str, Any]:
+    """A schema by its id: without a place."""
+    answer = {
+        "schema": text_of(state, version, request.query_params.get("format", "")),
+        **version.content.extras(),
+        "guid": guid_of(version.md5),
+    }
+    if request.query_params.get("fetchMaxId", "").lower() == "true":
+        answer["maxId"] = state.contexts[context_of(version.subject)].highest_id
+    return answer

@@ -1,0 +1,64 @@
+"""Passes a write on to the instance that leads, and its answer back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from headrace.registry.core.errors import Code, StoreFailed
+from headrace.registry.store.election import Identity
+
+FORWARDED: Final = "X-Forward"
+# The caller's own credentials and types go along; what describes the connection does not.
+_PASSED_ON: Final = ("accept", "content-type", "authorization")
+
+
+class LeaderGone(Exception):
+    """Nothing listens at the leader's address: the request was not sent, so it may be sent again."""
+
+
+async def forward(request: Request, leader: Identity, timeout_s: float) -> Response:
+    """Raises LeaderGone, or 50003 when the leader may have received the request and no answer came."""
+    path = request.scope["registry_target"]
+    body = await request.body()
+    headers = {name: request.headers[name] for name in _PASSED_ON if name in request.headers}
+    try:
+        async with asyncio.timeout(timeout_s):
+            status, answered, content = await _exchange(leader, request.method, path, headers, body)
+    except ConnectionRefusedError as fault:
+        raise LeaderGone from fault
+    except (OSError, TimeoutError, ValueError) as fault:
+        raise StoreFailed(
+            Code.FORWARDING, f"Error while forwarding the request to the leader {leader.url}: {fault or 'no answer'}"
+        ) from fault
+    return Response(content, status, media_type=answered.get("content-type"))
+
+
+async def _exchange(
+    leader: Identity, method: str, path: str, headers: Mapping[str, str], body: bytes
+) -> tuple[int, dict[str, str], bytes]:
+    """One request on a connection of its own (HTTP/1.1, `Connection: close`)."""
+    reader, writer = await asyncio.open_connection(leader.host, leader.port)
+    try:
+        lines = [f"{method} {path} HTTP/1.1", f"Host: {leader.host}:{leader.port}", "Connection: close"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        lines += [f"{FORWARDED}: true", f"Content-Length: {len(body)}", "", ""]
+        writer.write("\r\n".join(lines).encode("latin-1") + body)
+        await writer.drain()
+        head, _, content = (await reader.read()).partition(b"\r\n\r\n")
+    finally:
+        writer.close()
+    first, *rest = head.decode("latin-1").split("\r\n")
+    fields = first.split(" ")
+    if len(fields) < 2 or not fields[1].isdecimal():
+        raise ValueError(f"an answer that is not HTTP: {first[:80]!r}")
+    named = (line.partition(":") for line in rest)
+    answered = {name.strip().lower(): value.strip() for name, _, value in named}
+    length = answered.get("content-length")
+    if length is not None and len(content) != int(length):
+        raise ValueError(f"the answer ended after {len(content)} of {length} bytes")
+    return int(fields[1]), answered, content

@@ -1,0 +1,62 @@
+"""uvicorn around the application. It listens on loopback unless another address is named."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+
+import uvicorn
+
+from headrace.registry.app.application import application
+from headrace.registry.store.election import Identity
+from headrace.registry.store.store import SchemaStore, StoreSettings
+
+
+def listening_socket(host: str, port: int) -> socket.socket:
+    """Bound first: the address is part of the identity that other instances forward to. Raises OSError."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(1024)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+class RegistryServer(uvicorn.Server):
+    """One instance of the registry on a bound socket. `ready` is called with its URL when requests are served."""
+
+    def __init__(self, listener: socket.socket, settings: StoreSettings, ready: Callable[[str], None]) -> None:
+        self.listener = listener
+        self.store = SchemaStore(settings)
+        self._ready = ready
+        super().__init__(
+            uvicorn.Config(
+                application(self.store),
+                loop="uvloop",
+                http="httptools",
+                lifespan="on",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                timeout_graceful_shutdown=5,
+            )
+        )
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._ready(self.store.settings.identity.url)
+
+    def serve_forever(self) -> bool:
+        """Until SIGTERM or Ctrl-C. False if it could not start; the reason is in the log."""
+        self.run(sockets=[self.listener])
+        return self.started
+
+
+def identity_of(listener: socket.socket) -> Identity:
+    host, port = listener.getsockname()[:2]
+    return Identity(host, port)

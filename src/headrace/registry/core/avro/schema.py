@@ -1,0 +1,139 @@
+"""The Avro schema as a tree: what the parser makes, the printer prints and the compatibility check walks.
+
+A named type that is used twice is one object in the tree, so recursive schemas are cycles and identity is equality.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from headrace.kernel.dataclass import dataclass
+
+PRIMITIVES: Final = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    simple: str
+    space: str | None
+
+    @property
+    def full(self) -> str:
+        return f"{self.space}.{self.simple}" if self.space else self.simple
+
+
+class Schema:
+    """Each kind of schema has a `kind` (Avro's type name) and properties of its own (`props`)."""
+
+    __slots__ = ("kind", "props")
+
+    def __init__(self, kind: str, props: dict[str, Any]) -> None:
+        self.kind = kind
+        self.props = props
+
+    @property
+    def label(self) -> str:
+        """How a message names it."""
+        return self.kind
+
+
+class Primitive(Schema):
+    __slots__ = ()
+
+
+class Array(Schema):
+    __slots__ = ("items",)
+
+    def __init__(self, items: Schema, props: dict[str, Any]) -> None:
+        super().__init__("array", props)
+        self.items = items
+
+
+class Map(Schema):
+    __slots__ = ("values",)
+
+    def __init__(self, values: Schema, props: dict[str, Any]) -> None:
+        super().__init__("map", props)
+        self.values = values
+
+
+class Union(Schema):
+    __slots__ = ("branches",)
+
+    def __init__(self, branches: tuple[Schema, ...]) -> None:
+        super().__init__("union", {})
+        self.branches = branches
+
+
+class Named(Schema):
+    __slots__ = ("aliases", "doc", "name")
+
+    def __init__(
+        self, kind: str, name: Name, doc: str | None, aliases: tuple[Name, ...], props: dict[str, Any]
+    ) -> None:
+        super().__init__(kind, props)
+        self.name = name
+        self.doc = doc
+        self.aliases = aliases
+
+    @property
+    def label(self) -> str:
+        return f"{self.kind} {self.name.full}"
+
+
+class Fixed(Named):
+    __slots__ = ("size",)
+
+    def __init__(
+        self, name: Name, doc: str | None, aliases: tuple[Name, ...], props: dict[str, Any], size: int
+    ) -> None:
+        super().__init__("fixed", name, doc, aliases, props)
+        self.size = size
+
+
+class Enum(Named):
+    __slots__ = ("default", "symbols")
+
+    def __init__(
+        self,
+        name: Name,
+        doc: str | None,
+        aliases: tuple[Name, ...],
+        props: dict[str, Any],
+        symbols: tuple[str, ...],
+        default: str | None,
+    ) -> None:
+        super().__init__("enum", name, doc, aliases, props)
+        self.symbols = symbols
+        self.default = default
+
+
+NO_DEFAULT: Final = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    name: str
+    schema: Schema
+    doc: str | None
+    default: Any  # NO_DEFAULT where there is none: null is a default
+    order: str
+    aliases: tuple[str, ...]
+    props: dict[str, Any]
+
+    @property
+    def has_default(self) -> bool:
+        return self.default is not NO_DEFAULT
+
+
+class Record(Named):
+    """`fields` are set once, right after construction: they may contain the record itself."""
+
+    __slots__ = ("fields", "is_error")
+
+    def __init__(
+        self, name: Name, doc: str | None, aliases: tuple[Name, ...], props: dict[str, Any], *, is_error: bool
+    ) -> None:
+        super().__init__("record", name, doc, aliases, props)
+        self.is_error = is_error
+        self.fields: dict[str, Field] = {}

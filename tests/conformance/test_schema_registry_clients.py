@@ -1,0 +1,160 @@
+"""Unchanged clients of Confluent's schema registry, against ours and a broker of ours."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.schema_registry import (
+    Metadata,
+    MetadataProperties,
+    Rule,
+    RuleKind,
+    RuleMode,
+    RuleSet,
+    Schema,
+    SchemaReference,
+    SchemaRegistryClient,
+)
+from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
+from confluent_kafka.schema_registry.error import SchemaRegistryError
+from confluent_kafka.serialization import MessageField, SerializationContext
+
+from headrace.testing.in_process import RunningBroker, broker
+from tests.support.registry import RunningRegistry, registry
+
+ORDER_1 = (
+    '{"type":"record","name":"Order","namespace":"shop","fields":'
+    '[{"name":"id","type":"long"},{"name":"item","type":"string"}]}'
+)
+ORDER_2 = (
+    '{"type":"record","name":"Order","namespace":"shop","fields":'
+    '[{"name":"id","type":"long"},{"name":"item","type":"string"},{"name":"count","type":"int","default":1}]}'
+)
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[RunningBroker]:
+    with broker() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def server(running: RunningBroker) -> Iterator[RunningRegistry]:
+    with registry(running.bootstrap) as started:
+        yield started
+
+
+@pytest.fixture
+def client(server: RunningRegistry) -> Any:
+    return SchemaRegistryClient({"url": server.url})
+
+
+@pytest.fixture
+def topic() -> str:
+    return f"orders-{uuid.uuid4().hex[:8]}"
+
+
+def round_trip(running: RunningBroker, topic: str, data: bytes) -> bytes:
+    producer = Producer({"bootstrap.servers": running.bootstrap})
+    producer.produce(topic, data)
+    assert producer.flush(20) == 0
+    settings = {"bootstrap.servers": running.bootstrap, "group.id": topic, "auto.offset.reset": "earliest"}
+    consumer = Consumer(settings)
+    consumer.subscribe([topic])
+    message = consumer.poll(20)
+    consumer.close()
+    assert message is not None
+    assert message.error() is None
+    return bytes(message.value())
+
+
+def test_avro_serializer_registers_and_a_newer_reader_decodes(
+    running: RunningBroker, client: Any, server: RunningRegistry, topic: str
+) -> None:
+    context = SerializationContext(topic, MessageField.VALUE)
+    data = AvroSerializer(client, ORDER_1)({"id": 7, "item": "book"}, context)
+    assert data[0] == 0
+    stored = round_trip(running, topic, data)
+    fresh = SchemaRegistryClient({"url": server.url})
+    assert AvroDeserializer(fresh, ORDER_2)(stored, context) == {"id": 7, "item": "book", "count": 1}
+    latest = fresh.get_latest_version(f"{topic}-value")
+    assert int.from_bytes(data[1:5], "big") == latest.schema_id
+    assert latest.schema.schema_str == ORDER_1
+
+
+def test_an_incompatible_avro_producer_is_stopped_with_the_reason(client: Any, topic: str) -> None:
+    client.register_schema(f"{topic}-value", Schema(ORDER_1, "AVRO"))
+    broken = ORDER_1.replace('"long"', '"string"')
+    with pytest.raises(SchemaRegistryError, match=r"string at path '/fields/0/type' cannot read .* long") as raised:
+        AvroSerializer(client, broken)({"id": "7", "item": "book"}, SerializationContext(topic, MessageField.VALUE))
+    assert (raised.value.http_status_code, raised.value.error_code) == (409, 40901)
+    assert client.get_versions(f"{topic}-value") == [1]
+
+
+def test_every_call_of_the_client_finds_what_it_registered(client: Any, topic: str) -> None:
+    subject = f"{topic}-value"
+    first = client.register_schema(subject, Schema(ORDER_1, "AVRO"))
+    second = client.register_schema(subject, Schema(ORDER_2, "AVRO"))
+    assert second > first
+    assert client.get_schema(first).schema_str == ORDER_1
+    assert client.get_version(subject, 2).schema.schema_str == ORDER_2
+    assert client.lookup_schema(subject, Schema(ORDER_1, "AVRO")).version == 1
+    assert client.get_versions(subject) == [1, 2]
+    assert subject in client.get_subjects()
+    assert client.test_compatibility(subject, Schema(ORDER_1, "AVRO")) is True
+    assert client.test_compatibility(subject, Schema('"string"', "AVRO")) is False
+    found = client.get_schema_by_guid(client.get_version(subject, 2).guid)
+    assert found.schema_str == ORDER_2
+    assert client.delete_version(subject, 1) == 1
+    assert client.delete_subject(subject) == [2]
+    assert client.delete_subject(subject, permanent=True) == [1, 2]
+    with pytest.raises(SchemaRegistryError) as raised:
+        client.get_latest_version(subject)
+    assert raised.value.error_code == 40401
+
+
+def test_levels_of_a_subject_are_set_and_read(client: Any, topic: str) -> None:
+    assert client.get_compatibility() == "BACKWARD"
+    client.set_compatibility(topic, "FULL_TRANSITIVE")
+    assert client.get_config(topic).compatibility_level == "FULL_TRANSITIVE"
+    assert client.get_compatibility(topic) == "FULL_TRANSITIVE"
+
+
+def test_avro_references_metadata_and_rules_come_back(client: Any, topic: str) -> None:
+    client.register_schema(f"{topic}-item", Schema('{"type":"enum","name":"shop.Item","symbols":["A","B"]}', "AVRO"))
+    order = '{"type":"record","name":"Order","namespace":"shop","fields":[{"name":"item","type":"shop.Item"}]}'
+    rule = Rule("check", None, RuleKind.CONDITION, RuleMode.WRITE, "CEL", None, None, "true", None, None, False)
+    schema = Schema(
+        order,
+        "AVRO",
+        [SchemaReference("shop.Item", f"{topic}-item", 1)],
+        Metadata(None, MetadataProperties({"owner": "shop"}), None),
+        RuleSet(None, [rule]),
+    )
+    id_ = client.register_schema(topic, schema)
+    found = client.get_schema(id_)
+    assert [each.subject for each in found.references] == [f"{topic}-item"]
+    assert found.metadata.properties.properties == {"owner": "shop"}
+    assert [each.name for each in found.rule_set.domain_rules] == ["check"]
+    assert found.schema_str == order.replace("shop.Item", "Item")
+    assert client.get_latest_with_metadata(topic, {"owner": "shop"}).version == 1
+    with pytest.raises(SchemaRegistryError) as raised:
+        client.delete_subject(f"{topic}-item")
+    assert raised.value.error_code == 42206
+
+
+def test_python_schema_registry_client_registers_and_checks(server: RunningRegistry, topic: str) -> None:
+    module = pytest.importorskip("schema_registry.client")
+    client = module.SchemaRegistryClient(url=server.url)
+    schema = module.schema.AvroSchema(ORDER_1)
+    id_ = client.register(topic, schema)
+    assert client.get_by_id(id_).raw_schema["name"].endswith("Order")
+    assert client.check_version(topic, schema).version == 1
+    assert client.test_compatibility(topic, module.schema.AvroSchema(ORDER_2)) is True
+    assert client.update_compatibility("FULL", subject=topic) is True
+    assert client.get_compatibility(topic) == "FULL"
+    assert topic in client.get_subjects()
