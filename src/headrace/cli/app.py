@@ -31,6 +31,7 @@ COMMANDS: Final = {
     "log": ("headrace.cli.log.command", "Look into log directories, check them, repair them."),
     "pipeline": ("headrace.cli.pipeline", "Data pipelines on Spark."),
     "mirror": ("headrace.cli.mirror", "Copy topics from one cluster to another."),
+    "registry": ("headrace.cli.registry", "The schema registry."),
     "demo": ("headrace.demos.command", "Runnable demonstrations."),
 }
 option_values.install()
