@@ -122,7 +122,7 @@ def root(
 
 @app.command()
 def version(
-    output: Annotated[str, typer.Option("--output", "-o", help="table, json or yaml.")] = "table",
+    output: Annotated[str, typer.Option("--output", "-o", help="Output format: table, json or yaml.")] = "table",
 ) -> None:
     """The version.
 
@@ -153,8 +153,8 @@ def start(ctx: typer.Context) -> None:
 
 
 @app.command()
-def completion(shell: Annotated[str, typer.Argument(help="bash, zsh or fish.")]) -> None:
-    """Print the completion script of a shell: commands, options, and live names of topics and groups.
+def completion(shell: Annotated[str, typer.Argument(help="Shell: bash, zsh or fish.")]) -> None:
+    """Print the completion script of a shell. It completes commands, options, topics and groups.
 
     $ headrace completion bash
 

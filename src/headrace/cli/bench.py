@@ -22,10 +22,12 @@ from headrace.wire.apis import ApiKey
 
 app = typer.Typer(no_args_is_help=True, help="Measure a cluster: produce, consume, latency.")
 
-Records = Annotated[int, typer.Option("--records", "-n", min=1, help="Records.")]
-Size = Annotated[int, typer.Option("--size", "-s", min=1, help="Bytes of a value.")]
-Partitions = Annotated[int, typer.Option("--partitions", "-p", min=1, help="Partitions of the bench's topic.")]
-Replication = Annotated[int | None, typer.Option("--replication", "-r", min=1, help="Replicas of it.")]
+Records = Annotated[int, typer.Option("--records", "-n", min=1, help="Number of records.")]
+Size = Annotated[int, typer.Option("--size", "-s", min=1, help="Size of a value in bytes.")]
+Partitions = Annotated[int, typer.Option("--partitions", "-p", min=1, help="Partitions of the benchmark topic.")]
+Replication = Annotated[
+    int | None, typer.Option("--replication", "-r", min=1, help="Replication factor of the benchmark topic.")
+]
 
 
 @contextmanager
@@ -106,8 +108,10 @@ def produce(
     size: Size = 100,
     partitions: Partitions = 3,
     replication: Replication = None,
-    acks: Annotated[str, typer.Option(help="all, 1 or 0.")] = "all",
-    compression: Annotated[str, typer.Option("--compression", "-z", help="none, gzip, snappy, lz4, zstd.")] = "none",
+    acks: Annotated[str, typer.Option(help="Required acknowledgements: all, 1 or 0.")] = "all",
+    compression: Annotated[
+        str, typer.Option("--compression", "-z", help="Compression: none, gzip, snappy, lz4 or zstd.")
+    ] = "none",
     bootstrap: Bootstrap = None,
     output: Output = Format.TABLE,
 ) -> None:
@@ -133,7 +137,7 @@ def consume(
     bootstrap: Bootstrap = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Send records, then read them back as fast as one client can.
+    """Send records, then read them as fast as one client can.
 
     $ headrace bench consume -n 2000 -o json
     """
@@ -164,7 +168,7 @@ def latency(
     bootstrap: Bootstrap = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Send records one by one, each after the last was acknowledged by all.
+    """Send records one by one with acks=all. Each waits for the acknowledgement of the previous one.
 
     $ headrace bench latency -n 50
     """

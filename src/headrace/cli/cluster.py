@@ -79,12 +79,15 @@ async def unhealthy_partitions(client: ClusterClient) -> list[dict[str, Any]]:
 
 @app.command()
 def status(
-    check: Annotated[bool, typer.Option("--check", help="Exit with 1 when something is unhealthy.")] = False,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Exit with 1 if a broker is down, or a partition is offline or under-replicated."),
+    ] = False,
     bootstrap: Bootstrap = None,
     output: Output = Format.TABLE,
     timeout: Timeout = 10.0,
 ) -> None:
-    """Brokers, controller, under-replicated and offline partitions.
+    """Show brokers, controller, under-replicated and offline partitions.
 
     $ headrace cluster status
 
@@ -131,7 +134,7 @@ def brokers(bootstrap: Bootstrap = None, output: Output = Format.TABLE, timeout:
 
 @app.command()
 def disks(bootstrap: Bootstrap = None, output: Output = Format.TABLE, timeout: Timeout = 10.0) -> None:
-    """Log directories: what they hold and what is free.
+    """Show the log directories with their used and free space.
 
     $ headrace cluster disks
     """

@@ -53,7 +53,8 @@ def complete_resource(ctx: typer.Context, incomplete: str) -> list[str]:
 Resource = Annotated[
     str,
     typer.Argument(
-        help="topic/NAME, group/NAME, broker/ID, or broker/ for the default of all.", autocompletion=complete_resource
+        help="topic/NAME, group/NAME, broker/ID, or broker/ for the default of all brokers.",
+        autocompletion=complete_resource,
     ),
 ]
 
@@ -90,14 +91,14 @@ async def _entries(client: ClusterClient, text: str, *, documentation: bool = Fa
 @app.command()
 def get(
     resource: Resource,
-    names: Annotated[list[str] | None, typer.Argument(help="Only these keys.")] = None,
-    everything: Annotated[bool, typer.Option("--all", "-a", help="Defaults too.")] = False,
-    docs: Annotated[bool, typer.Option("--docs", help="What each key does.")] = False,
+    names: Annotated[list[str] | None, typer.Argument(help="Show only these keys.")] = None,
+    everything: Annotated[bool, typer.Option("--all", "-a", help="Show the defaults, too.")] = False,
+    docs: Annotated[bool, typer.Option("--docs", help="Show the meaning of each key.")] = False,
     bootstrap: Bootstrap = None,
     output: Output = Format.TABLE,
     timeout: Timeout = 10.0,
 ) -> None:
-    """Show what was set; with --all the defaults too.
+    """Show the settings that were changed; with --all also the defaults.
 
     $ headrace configs get topic/orders --all
 
@@ -131,14 +132,14 @@ def get(
 @app.command("set")
 def set_(
     resource: Resource,
-    settings: Annotated[list[str], typer.Argument(help="NAME=VALUE …")],
+    settings: Annotated[list[str], typer.Argument(help="Settings NAME=VALUE …")],
     dry_run: DryRun = False,
     yes: Yes = False,
     bootstrap: Bootstrap = None,
     output: Output = Format.TABLE,
     timeout: Timeout = 10.0,
 ) -> None:
-    """Set keys; the others stay. Asks before it changes brokers.
+    """Set keys and keep the others. Asks before it changes brokers.
 
     $ headrace configs set topic/orders retention.ms=86400000
     """
@@ -204,9 +205,9 @@ def init(
     directory: Annotated[Path, typer.Argument(help="Directory for the files. It is created if it does not exist.")],
     output: Output = Format.TABLE,
 ) -> None:
-    """Write the default configuration files of a broker, ZooKeeper, a producer and a consumer, to edit them.
+    """Write the default configuration files of a broker, ZooKeeper, a producer and a consumer.
 
-    Existing files are never overwritten.
+    It never overwrites an existing file.
 
     $ headrace configs init config
     """

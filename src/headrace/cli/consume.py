@@ -38,26 +38,46 @@ app = typer.Typer()
 @app.command()
 def consume(
     topics: SomeTopics,
-    since: Annotated[str | None, typer.Option("--from", help="beginning, end, 120, -5, a time, '1h ago'.")] = None,
-    until: Annotated[str | None, typer.Option("--until", help="Stop before this place; as --from.")] = None,
-    count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="Stop after so many records.")] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more; begins at the end.")] = False,
-    partition: Annotated[list[int] | None, typer.Option("--partition", "-p", min=0, help="Only these.")] = None,
+    since: Annotated[
+        str | None,
+        typer.Option("--from", help="Start: beginning, end, an offset (120), the last N (-5), a time, or '1h ago'."),
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option("--until", help="Stop before this offset or time. Accepts the same forms as --from.")
+    ] = None,
+    count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="Stop after this many records.")] = None,
+    follow: Annotated[
+        bool,
+        typer.Option(
+            "--follow", "-f", help="Keep reading new records. Starts at the end of the topic unless --from is given."
+        ),
+    ] = False,
+    partition: Annotated[
+        list[int] | None, typer.Option("--partition", "-p", min=0, help="Read only these partitions.")
+    ] = None,
     where: Annotated[str | None, typer.Option("--where", "-w", help='key == "a" and value.amount > 5')] = None,
     form: Annotated[str | None, typer.Option("--format", "-F", help="A template: '%k %s\\n' or '{key}\\n'.")] = None,
-    key: Annotated[Decoding, typer.Option("--key", help="How keys are shown.")] = Decoding.AUTO,
-    value: Annotated[Decoding, typer.Option("--value", help="How values are shown.")] = Decoding.AUTO,
+    key: Annotated[Decoding, typer.Option("--key", help="Format of the printed keys.")] = Decoding.AUTO,
+    value: Annotated[Decoding, typer.Option("--value", help="Format of the printed values.")] = Decoding.AUTO,
     to: Annotated[Path | None, typer.Option("--to", help="Write a .ndjson, .csv or .parquet file.")] = None,
-    only_count: Annotated[bool, typer.Option("--only-count", "-c", help="Count, print no records.")] = False,
-    rates: Annotated[bool, typer.Option("--rates", help="Records and bytes a second, every second.")] = False,
-    group: Annotated[str | None, typer.Option("--group", "-g", help="Commit positions for this group.")] = None,
-    idle: Annotated[float | None, typer.Option("--idle", min=0.1, help="Stop when nothing came for seconds.")] = None,
-    uncommitted: Annotated[bool, typer.Option("--uncommitted", help="Open and aborted transactions too.")] = False,
+    only_count: Annotated[bool, typer.Option("--only-count", "-c", help="Print only the number of records.")] = False,
+    rates: Annotated[bool, typer.Option("--rates", help="Print records and bytes per second, every second.")] = False,
+    group: Annotated[
+        str | None, typer.Option("--group", "-g", help="Read as this group and commit its offsets.")
+    ] = None,
+    idle: Annotated[
+        float | None, typer.Option("--idle", min=0.1, help="Stop after this many seconds without a new record.")
+    ] = None,
+    uncommitted: Annotated[
+        bool, typer.Option("--uncommitted", help="Print records of open and aborted transactions, too.")
+    ] = False,
     bootstrap: Bootstrap = None,
-    output: Annotated[Format, typer.Option("--output", "-o", help="table, json (a line each) or yaml.")] = Format.TABLE,
+    output: Annotated[
+        Format, typer.Option("--output", "-o", help="Output format: table, json (one line per record) or yaml.")
+    ] = Format.TABLE,
     timeout: Timeout = 10.0,
 ) -> None:
-    """Read records: what is there, then stop; --follow goes on.
+    """Read the existing records and stop; with --follow keep reading.
 
     $ headrace consume orders --from beginning -F '%p %o %k %s\\n'
 

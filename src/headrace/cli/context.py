@@ -20,7 +20,7 @@ def complete_context(incomplete: str) -> list[str]:
     return [name for name in load().addresses if name.startswith(incomplete)]
 
 
-Name = Annotated[str, typer.Argument(help="The context's name.", autocompletion=complete_context)]
+Name = Annotated[str, typer.Argument(help="Name of the context.", autocompletion=complete_context)]
 
 
 @app.command("ls")
@@ -42,10 +42,10 @@ def ls(output: Output = Format.TABLE) -> None:
 @app.command()
 def add(
     name: Name,
-    bootstrap: Annotated[str, typer.Argument(help="host:port,host:port")],
+    bootstrap: Annotated[str, typer.Argument(help="Addresses of brokers: host:port,host:port")],
     output: Output = Format.TABLE,
 ) -> None:
-    """Add a context, or change its address. The first one becomes the current one.
+    """Add a context, or change its address. The first context becomes the current one.
 
     $ headrace context add local 127.0.0.1:9092
     """
@@ -80,7 +80,7 @@ def use(name: Name, output: Output = Format.TABLE) -> None:
 
 @app.command()
 def rm(name: Name, yes: Yes = False, output: Output = Format.TABLE) -> None:
-    """Forget a context. The cluster itself is not touched.
+    """Remove a context. The cluster does not change.
 
     $ headrace context rm local --yes
     """

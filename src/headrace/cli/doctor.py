@@ -23,13 +23,17 @@ app = typer.Typer()
 @app.command()
 def doctor(
     config: Annotated[
-        Path | None, typer.Option("--config", help="The client's properties: its bootstrap.servers, security.protocol.")
+        Path | None,
+        typer.Option("--config", help="Properties file of a client, with bootstrap.servers and security.protocol."),
     ] = None,
     watch: Annotated[float, typer.Option("--watch-lag", min=0, help="Seconds to watch whether lag grows.")] = 1.0,
     details: Annotated[
         bool, typer.Option("--details", help="List every partition behind a finding. JSON and YAML always have them.")
     ] = False,
-    min_free: Annotated[float, typer.Option("--min-free", min=0, max=100, help="Per cent of a disk to be free.")] = 10,
+    min_free: Annotated[
+        float,
+        typer.Option("--min-free", min=0, max=100, help="Report disks with less free space than this percentage."),
+    ] = 10,
     bootstrap: Bootstrap = None,
     output: Output = Format.TABLE,
     timeout: Timeout = 5.0,

@@ -49,9 +49,9 @@ from headrace.wire.apis import ApiKey
 # A reset moves positions under nobody's feet: the group must have no members.
 _EMPTY_STATES = ("Empty", "Dead")
 
-app = typer.Typer(no_args_is_help=True, help="Groups: who they are, how far behind, and moving their positions.")
+app = typer.Typer(no_args_is_help=True, help="List, describe, reset and delete groups, and show their lag.")
 Groups = Annotated[
-    list[str] | None, typer.Argument(help="Groups; all when none is named.", autocompletion=complete_group)
+    list[str] | None, typer.Argument(help="Names of groups. Default: all groups.", autocompletion=complete_group)
 ]
 
 
@@ -70,7 +70,7 @@ def ls(bootstrap: Bootstrap = None, output: Output = Format.TABLE, timeout: Time
 
 @app.command()
 def describe(group: Group, bootstrap: Bootstrap = None, output: Output = Format.TABLE, timeout: Timeout = 10.0) -> None:
-    """Show state, coordinator, members and what each reads; of a share group also start offsets and lag.
+    """Show state, coordinator, members and their partitions; for a share group also start offsets and lag.
 
     $ headrace groups describe billing -o yaml
     """
@@ -114,17 +114,17 @@ def describe(group: Group, bootstrap: Bootstrap = None, output: Output = Format.
 @app.command()
 def lag(
     groups: Groups = None,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Look again and again.")] = False,
-    every: Annotated[float, typer.Option("--every", min=0.1, help="Seconds between two looks.")] = 2.0,
-    count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="Stop after this many looks.")] = None,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh the table until Ctrl-C.")] = False,
+    every: Annotated[float, typer.Option("--every", min=0.1, help="Seconds between two refreshes.")] = 2.0,
+    count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="Stop after this many refreshes.")] = None,
     bootstrap: Bootstrap = None,
     output: Output = Format.TABLE,
     timeout: Timeout = 10.0,
 ) -> None:
-    """How far behind groups are, per partition; with --watch live, with the recent past as a sparkline.
+    """Show the lag of groups per partition; with --watch live, with a sparkline of the recent lag.
 
-    The position is the committed offset, of a share group the start offset. A partition without a committed offset is
-    unread: its lag is every record in it.
+    The position is the committed offset; for a share group it is the start offset. If a partition has no committed
+    offset, all its records count as lag.
 
     $ headrace groups lag billing
 
@@ -192,7 +192,7 @@ def reset(
     group: Group,
     to: Annotated[str, typer.Option("--to", help="beginning, end, an offset, -N, or a time as '10 minutes ago'.")],
     topic: Annotated[
-        list[str] | None, typer.Option("--topic", "-t", help="Only these topics.", autocompletion=complete_topic)
+        list[str] | None, typer.Option("--topic", "-t", help="Reset only these topics.", autocompletion=complete_topic)
     ] = None,
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -200,7 +200,7 @@ def reset(
     output: Output = Format.TABLE,
     timeout: Timeout = 30.0,
 ) -> None:
-    """Move a group's positions, of a share group its start offsets. The group must have no running members.
+    """Reset the offsets of a group; for a share group its start offsets. The group must have no members.
 
     $ headrace groups reset billing --to beginning --dry-run
 
@@ -258,7 +258,7 @@ def rm(
     output: Output = Format.TABLE,
     timeout: Timeout = 10.0,
 ) -> None:
-    """Delete a group and its positions. It must have no running members.
+    """Delete a group and its offsets. The group must have no members.
 
     $ headrace groups rm billing --yes
     """

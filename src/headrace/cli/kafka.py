@@ -58,7 +58,7 @@ _PASS_ON: Final = {"allow_extra_args": True, "ignore_unknown_options": True, "al
 def kafka(
     ctx: typer.Context,
     tool: Annotated[
-        str | None, typer.Argument(help="The tool. Its own options follow.", autocompletion=complete_tool)
+        str | None, typer.Argument(help="Name of the tool, followed by its options.", autocompletion=complete_tool)
     ] = None,
 ) -> None:
     """Run one of Kafka's command-line tools: `kafka-topics.sh …` is `headrace kafka topics …`.

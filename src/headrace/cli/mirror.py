@@ -14,16 +14,16 @@ from headrace.cli.support.output import Format, show
 from headrace.cli.support.pipeline_options import Master, one_sentence, say
 
 app = typer.Typer(no_args_is_help=True, help="Copy topics from one cluster to another.")
-File = Annotated[Path, typer.Argument(help="The mirror's YAML file.", metavar="FILE")]
+File = Annotated[Path, typer.Argument(help="YAML file of the mirror.", metavar="FILE")]
 
 
 @app.command()
 def run(
     file: File,
-    once: Annotated[bool, typer.Option("--once", help="Copy what is there, then end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Copy the existing records, then end.")] = False,
     master: Master = None,
 ) -> None:
-    """Copy until stopped; every record once, with its key, headers, timestamp and partition.
+    """Copy topics until it is stopped: every record once, with key, headers, timestamp and partition.
 
     $ headrace mirror run east.yml --once
     """
@@ -52,7 +52,7 @@ def run(
 def offsets(
     file: File, group: Annotated[str, typer.Option(help="The consumer group.")], output: Output = Format.TABLE
 ) -> None:
-    """Commit a group's positions in the target, where the same records have other offsets.
+    """Translate a group's offsets to the target, where records have other offsets, and commit them.
 
     $ headrace mirror offsets east.yml --group readers
     """

@@ -34,17 +34,17 @@ from headrace.kernel.plurals import counted
 _NO_FLOWS: Final = "no pipeline has reported to this cluster yet"
 
 app = typer.Typer(no_args_is_help=True, help="Data pipelines on Spark.")
-dlq = typer.Typer(no_args_is_help=True, help="Dead letters: rows that could not be read.")
+dlq = typer.Typer(no_args_is_help=True, help="Dead letters: rows that a pipeline could not decode.")
 app.add_typer(dlq, name="dlq")
 
 
 @app.command()
 def init(
-    directory: Annotated[Path, typer.Argument(help="The new directory.", metavar="DIR")],
-    template: Annotated[str, typer.Option(help="copy, json, lake or wordcount.")] = "copy",
+    directory: Annotated[Path, typer.Argument(help="Directory to create.", metavar="DIR")],
+    template: Annotated[str, typer.Option(help="Template: copy, json, lake or wordcount.")] = "copy",
     output: Output = Format.TABLE,
 ) -> None:
-    """Write a new pipeline that runs as it is.
+    """Write a new pipeline that you can run at once.
 
     $ headrace pipeline init shout
     """
@@ -60,7 +60,7 @@ def init(
 @app.command()
 def run(
     directory: Directory,
-    once: Annotated[bool, typer.Option("--once", help="Read what is there, then end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Process the existing records, then end.")] = False,
     settings: Settings = None,
     bootstrap: Bootstrap = None,
     command_config: CommandConfig = None,
@@ -140,7 +140,7 @@ def stop(
     timeout: Annotated[float, typer.Option(help="Seconds to wait.")] = 60.0,
     output: Output = Format.TABLE,
 ) -> None:
-    """Stop a pipeline that runs on this machine, after its batch.
+    """Stop a pipeline on this machine after its current batch.
 
     $ headrace pipeline stop shout
     """
@@ -173,7 +173,7 @@ def stop(
 def reset(
     directory: Directory,
     to: Annotated[str, typer.Option(help='earliest, latest, a time, or offsets like {"topic":{"0":5}}.')],
-    flow: Annotated[str | None, typer.Option(help="Only this flow.")] = None,
+    flow: Annotated[str | None, typer.Option(help="Reset only this flow.")] = None,
     settings: Settings = None,
     bootstrap: Bootstrap = None,
     command_config: CommandConfig = None,
@@ -200,9 +200,9 @@ def _moved(row: Row) -> str:
 @app.command()
 def replay(
     directory: Directory,
-    flow: Annotated[str, typer.Option(help="The flow to run again.")],
-    begin: Annotated[str, typer.Option("--from", help="A time, earliest, or offsets.")],
-    end: Annotated[str, typer.Option("--to", help="A time, latest, or offsets.")],
+    flow: Annotated[str, typer.Option(help="Flow to run again.")],
+    begin: Annotated[str, typer.Option("--from", help="Start: a time, earliest, or offsets as JSON.")],
+    end: Annotated[str, typer.Option("--to", help="End: a time, latest, or offsets as JSON.")],
     settings: Settings = None,
     bootstrap: Bootstrap = None,
     command_config: CommandConfig = None,
@@ -210,7 +210,7 @@ def replay(
     backend: BackendName = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Run one flow again over a stretch of the past; its own position stays.
+    """Run one flow again over a past range. Its offsets do not change.
 
     $ headrace pipeline replay shout --flow shouted --from earliest --to latest
     """
@@ -236,7 +236,7 @@ def replay(
 def list_pipelines(
     bootstrap: Bootstrap = None, command_config: CommandConfig = None, output: Output = Format.TABLE
 ) -> None:
-    """Every flow that ever reported to this cluster, one line each.
+    """List every flow that has reported to this cluster.
 
     $ headrace pipeline ls
 
@@ -258,14 +258,14 @@ def list_pipelines(
 
 @app.command()
 def status(
-    name: Annotated[str | None, typer.Argument(help="Only this pipeline.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Show only this pipeline.")] = None,
     bootstrap: Bootstrap = None,
     command_config: CommandConfig = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Keep drawing.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON lines.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Refresh the table until Ctrl-C.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON lines.")] = False,
     output: Output = Format.TABLE,
 ) -> None:
-    """Rate, lag, batch time, state and last error of every flow.
+    """Show rate, lag, batch time, state and last error of every flow.
 
     $ headrace pipeline status shout
 
@@ -309,7 +309,7 @@ def status(
 
 @app.command()
 def jars(output: Output = Format.TABLE) -> None:
-    """Fetch Spark's own Kafka connector (four jars, through Maven) into the cache, and print their paths.
+    """Download Spark's Kafka connector (four jars, with Maven) into the cache and print the paths.
 
     $ headrace pipeline jars
     """
@@ -324,7 +324,7 @@ def jars(output: Output = Format.TABLE) -> None:
 def list_dead_letters(
     bootstrap: Bootstrap = None, command_config: CommandConfig = None, output: Output = Format.TABLE
 ) -> None:
-    """Topics with dead letters: how many wait, and why the last one came.
+    """List topics with dead letters: how many wait, and the last error.
 
     $ headrace pipeline dlq ls
 
@@ -345,7 +345,7 @@ def retry(
     command_config: CommandConfig = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Send the waiting dead letters back to the topics they came from, each once.
+    """Write each waiting dead letter back to its topic, once.
 
     $ headrace pipeline dlq retry orders
     """

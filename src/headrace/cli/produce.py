@@ -43,25 +43,38 @@ class Input(StrEnum):
 @app.command()
 def produce(
     topic: Topic,
-    values: Annotated[list[str] | None, typer.Argument(help="Values; standard input when there are none.")] = None,
-    key: Annotated[str | None, typer.Option("--key", "-k", help="The key of every record that has none.")] = None,
-    header: Annotated[list[str] | None, typer.Option("--header", "-H", help="NAME=VALUE for every record.")] = None,
-    partition: Annotated[int | None, typer.Option("--partition", "-p", min=0, help="Send all to this one.")] = None,
-    file: Annotated[list[Path] | None, typer.Option("--file", "-f", help="Read from files; - is stdin.")] = None,
+    values: Annotated[list[str] | None, typer.Argument(help="Values. Default: lines of standard input.")] = None,
+    key: Annotated[str | None, typer.Option("--key", "-k", help="Key for records without a key.")] = None,
+    header: Annotated[
+        list[str] | None, typer.Option("--header", "-H", help="Header NAME=VALUE for every record.")
+    ] = None,
+    partition: Annotated[
+        int | None, typer.Option("--partition", "-p", min=0, help="Send all records to this partition.")
+    ] = None,
+    file: Annotated[
+        list[Path] | None, typer.Option("--file", "-f", help="Read records from this file; - is standard input.")
+    ] = None,
     form: Annotated[
-        Input | None, typer.Option("--format", "-F", help="lines, json, csv or parquet; a file's ending decides.")
+        Input | None,
+        typer.Option("--format", "-F", help="Input format: lines, json, csv or parquet. Default: by the file name."),
     ] = None,
     separator: Annotated[
-        str | None, typer.Option("--key-separator", "-K", help="Lines are KEY<this>VALUE; \\t is a tab.")
+        str | None, typer.Option("--key-separator", "-K", help="Text between key and value of a line; \\t is a tab.")
     ] = None,
-    null: Annotated[str | None, typer.Option("--null", help="A value equal to this is a tombstone.")] = None,
-    acks: Annotated[str, typer.Option(help="all, 1 or 0.")] = "all",
-    compression: Annotated[str, typer.Option("--compression", "-z", help="none, gzip, snappy, lz4, zstd.")] = "none",
-    rate: Annotated[float | None, typer.Option("--rate", min=0.001, help="At most so many records a second.")] = None,
+    null: Annotated[
+        str | None, typer.Option("--null", help="Write a tombstone for a value that equals this text.")
+    ] = None,
+    acks: Annotated[str, typer.Option(help="Required acknowledgements: all, 1 or 0.")] = "all",
+    compression: Annotated[
+        str, typer.Option("--compression", "-z", help="Compression: none, gzip, snappy, lz4 or zstd.")
+    ] = "none",
+    rate: Annotated[
+        float | None, typer.Option("--rate", min=0.001, help="Maximum number of records per second.")
+    ] = None,
     repartition: Annotated[
-        bool, typer.Option("--repartition", help="Ignore the partitions that records name.")
+        bool, typer.Option("--repartition", help="Ignore the partitions in the input and choose them by key.")
     ] = False,
-    create: Annotated[bool, typer.Option("--create", help="Let a missing topic be created.")] = False,
+    create: Annotated[bool, typer.Option("--create", help="Create the topic if it does not exist.")] = False,
     dry_run: DryRun = False,
     bootstrap: Bootstrap = None,
     output: Output = Format.TABLE,

@@ -31,7 +31,7 @@ _DEFAULT: Final = "default"
 
 app = typer.Typer(no_args_is_help=True, help="Read and change client quotas.")
 Entity = Annotated[
-    str, typer.Argument(help="user/NAME, client-id/NAME, ip/ADDRESS, joined by ','; NAME may be default.")
+    str, typer.Argument(help="user/NAME, client-id/NAME or ip/ADDRESS, joined by ','. NAME can be default.")
 ]
 
 
@@ -69,7 +69,7 @@ def ls(bootstrap: Bootstrap = None, output: Output = Format.TABLE, timeout: Time
 @app.command("set")
 def set_(
     entity: Entity,
-    quotas: Annotated[list[str], typer.Argument(help="producer_byte_rate=1048576 …")],
+    quotas: Annotated[list[str], typer.Argument(help="Quotas such as producer_byte_rate=1048576 …")],
     dry_run: DryRun = False,
     bootstrap: Bootstrap = None,
     output: Output = Format.TABLE,

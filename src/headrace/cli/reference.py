@@ -13,11 +13,11 @@ PAGE: Final = Path(__file__).parents[3] / "docs" / "cli.md"
 _HEAD: Final = """\
 # The command line
 
-`headrace` is one program. Every command that reads prints a table, every command that changes something a sentence,
-and both print the same with `-o json` or `-o yaml` for programs (`done` says whether the thing was changed).
-Questions go to standard error; `--yes` answers them. Exit codes are 0 for done, 1 for failed, 2 for a wrong call.
-Where the cluster is: `--bootstrap`, else `HEADRACE_BOOTSTRAP`, else the current context (`headrace context`), else
-127.0.0.1:9092. Kafka's own commands are in `bin/`.
+A command that reads prints a table. A command that changes something prints a sentence. With `-o json` or `-o yaml`
+both print the same for programs (`done` says whether the command changed something). Commands print questions on
+standard error; `--yes` answers them. Exit code 0 means success, 1 failure, 2 wrong usage. The address of the cluster is
+`--bootstrap`, else `HEADRACE_BOOTSTRAP`, else the current context (`headrace context`), else 127.0.0.1:9092. The tools
+of Kafka are in `bin/`.
 
 This page is generated from the commands: `make docs`.
 """

@@ -43,7 +43,7 @@ app = typer.Typer(no_args_is_help=True, help="List, describe, create, grow, empt
 @app.command("ls")
 def ls(
     bootstrap: Bootstrap = None,
-    internal: Annotated[bool, typer.Option("--internal", help="Internal topics too.")] = False,
+    internal: Annotated[bool, typer.Option("--internal", help="Show internal topics, too.")] = False,
     output: Output = Format.TABLE,
     timeout: Timeout = 10.0,
 ) -> None:
@@ -82,17 +82,21 @@ def describe(
 
 @app.command()
 def create(
-    name: Annotated[str, typer.Argument(help="The new topic.")],
-    partitions: Annotated[int | None, typer.Option("--partitions", "-p", min=1, help="Partitions.")] = None,
-    replication: Annotated[int | None, typer.Option("--replication", "-r", min=1, help="Replicas.")] = None,
-    config: Annotated[list[str] | None, typer.Option("--config", "-c", help="NAME=VALUE, many times.")] = None,
-    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="An existing one is fine.")] = False,
+    name: Annotated[str, typer.Argument(help="Name of the new topic.")],
+    partitions: Annotated[int | None, typer.Option("--partitions", "-p", min=1, help="Number of partitions.")] = None,
+    replication: Annotated[int | None, typer.Option("--replication", "-r", min=1, help="Replication factor.")] = None,
+    config: Annotated[
+        list[str] | None, typer.Option("--config", "-c", help="Topic setting NAME=VALUE. You can repeat it.")
+    ] = None,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="Do not fail if the topic already exists.")
+    ] = False,
     dry_run: DryRun = False,
     bootstrap: Bootstrap = None,
     output: Output = Format.TABLE,
     timeout: Timeout = 30.0,
 ) -> None:
-    """Create a topic; what is not given the broker's defaults decide.
+    """Create a topic. The broker's defaults apply to options that you do not set.
 
     $ headrace topics create payments -p 6 -c retention.ms=86400000
     """
@@ -130,14 +134,14 @@ def create(
 @app.command()
 def grow(
     topic: Topic,
-    partitions: Annotated[int, typer.Option("--partitions", "-p", min=1, help="The new number.")],
+    partitions: Annotated[int, typer.Option("--partitions", "-p", min=1, help="New number of partitions.")],
     dry_run: DryRun = False,
     yes: Yes = False,
     bootstrap: Bootstrap = None,
     output: Output = Format.TABLE,
     timeout: Timeout = 30.0,
 ) -> None:
-    """Add partitions. Keys then go to other partitions than before, which is why it asks.
+    """Add partitions. It asks first, because keys then go to other partitions than before.
 
     $ headrace topics grow orders -p 8 --yes
     """
@@ -211,14 +215,16 @@ def _deletion(row: Row) -> str:
 @app.command()
 def empty(
     topic: Topic,
-    before: Annotated[int | None, typer.Option("--before", min=0, help="Only records below this offset.")] = None,
+    before: Annotated[
+        int | None, typer.Option("--before", min=0, help="Delete only records before this offset.")
+    ] = None,
     dry_run: DryRun = False,
     yes: Yes = False,
     bootstrap: Bootstrap = None,
     output: Output = Format.TABLE,
     timeout: Timeout = 30.0,
 ) -> None:
-    """Delete a topic's records and keep the topic.
+    """Delete all records of a topic and keep the topic.
 
     $ headrace topics empty orders --before 1 --dry-run
     """
@@ -256,16 +262,22 @@ def _emptying(row: Row) -> str:
 
 @app.command()
 def plan(
-    mb_per_s: Annotated[float | None, typer.Option("--mb-per-s", min=0, help="What comes in, at its peak.")] = None,
-    tb_per_day: Annotated[float | None, typer.Option("--tb-per-day", min=0, help="The same, per day.")] = None,
+    mb_per_s: Annotated[
+        float | None, typer.Option("--mb-per-s", min=0, help="Incoming data at its peak in MB/s.")
+    ] = None,
+    tb_per_day: Annotated[
+        float | None, typer.Option("--tb-per-day", min=0, help="Incoming data in TB per day, instead of --mb-per-s.")
+    ] = None,
     brokers: Annotated[int, typer.Option(min=1, help="Brokers in the cluster.")] = 3,
-    consumers: Annotated[int, typer.Option(min=1, help="Consumers of one group at the same time.")] = 1,
-    days: Annotated[float, typer.Option(min=0, help="How long records are kept.")] = 7.0,
-    replication: Annotated[int | None, typer.Option(min=1, help="Replicas; 3 where there are enough brokers.")] = None,
-    per_partition: Annotated[float, typer.Option(min=0.1, help="MB/s that one partition may carry.")] = 5.0,
+    consumers: Annotated[int, typer.Option(min=1, help="Number of consumers of one group.")] = 1,
+    days: Annotated[float, typer.Option(min=0, help="Retention time in days.")] = 7.0,
+    replication: Annotated[
+        int | None, typer.Option(min=1, help="Replication factor. Default: 3 if there are enough brokers.")
+    ] = None,
+    per_partition: Annotated[float, typer.Option(min=0.1, help="Maximum throughput of one partition in MB/s.")] = 5.0,
     output: Output = Format.TABLE,
 ) -> None:
-    """How many partitions, replicas and disks: the usual guidance as numbers for your case.
+    """Calculate partitions, replicas and disks for your load.
 
     $ headrace topics plan --tb-per-day 1 --brokers 5 --days 7
 

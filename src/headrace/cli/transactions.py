@@ -61,7 +61,12 @@ TransactionalId = Annotated[str, typer.Argument(help="The transactional id.", au
 
 @app.command("ls")
 def ls(
-    older_than: Annotated[float | None, typer.Option("--older-than", min=0, help="Open longer than seconds.")] = None,
+    older_than: Annotated[
+        float | None,
+        typer.Option(
+            "--older-than", min=0, help="Show only transactions that are open for more than this many seconds."
+        ),
+    ] = None,
     bootstrap: Bootstrap = None,
     output: Output = Format.TABLE,
     timeout: Timeout = 10.0,

@@ -24,15 +24,25 @@ app = typer.Typer()
 
 @app.command()
 def up(
-    brokers: Annotated[int, typer.Option("--brokers", "-n", min=1, max=20, help="How many.")] = 3,
-    data: Annotated[Path, typer.Option("--data", help="Where everything is kept.")] = Path("data/cluster"),
-    port: Annotated[int, typer.Option("--port", min=0, max=65000, help="Of the first; 0 takes free ones.")] = 9092,
-    zookeeper_port: Annotated[int, typer.Option(min=0, max=65535, help="Of ZooKeeper; 0 takes a free one.")] = 2181,
-    setting: Annotated[list[str] | None, typer.Option("--set", help="KEY=VALUE for every broker.")] = None,
+    brokers: Annotated[int, typer.Option("--brokers", "-n", min=1, max=20, help="Number of brokers.")] = 3,
+    data: Annotated[Path, typer.Option("--data", help="Data directory of the cluster.")] = Path("data/cluster"),
+    port: Annotated[
+        int,
+        typer.Option(
+            "--port",
+            min=0,
+            max=65000,
+            help="Port of the first broker; the others use the next ports. 0 chooses free ports.",
+        ),
+    ] = 9092,
+    zookeeper_port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port of ZooKeeper. 0 chooses a free port.")
+    ] = 2181,
+    setting: Annotated[list[str] | None, typer.Option("--set", help="Setting KEY=VALUE for every broker.")] = None,
 ) -> None:
-    """Run ZooKeeper and brokers of a development cluster until Ctrl-C or SIGTERM; the data stays.
+    """Run ZooKeeper and the brokers of a development cluster until Ctrl-C or SIGTERM. The data stays on disk.
 
-    A broker that ends stays away, so that you can watch the others without it. The key r or SIGUSR1 restarts it.
+    A broker that ends is not restarted, so that you can watch the others without it. The key r or SIGUSR1 restarts it.
 
     $ headrace up --brokers 3
     """

@@ -17,12 +17,13 @@ _HEAD = """# Metrics
 
 <!-- Written by `python -m headrace.telemetry.reference`; edit src/headrace/telemetry/catalogue.py instead. -->
 
-`metrics.listen=127.0.0.1:9404` serves these at `http://127.0.0.1:9404/metrics`, in Prometheus' text format or as
-OpenMetrics. Names that begin with `kafka_` are those of Kafka's own numbers behind Prometheus' JMX exporter.
+With `metrics.listen=127.0.0.1:9404` the broker serves these metrics at `http://127.0.0.1:9404/metrics`, in Prometheus'
+text format or as OpenMetrics. Names that begin with `kafka_` equal the names that Prometheus' JMX exporter gives to
+Kafka's metrics.
 
-Four to watch first: `kafka_server_replicamanager_underreplicatedpartitions` (a broker is down or slow),
-`kafka_controller_kafkacontroller_offlinepartitionscount` (nobody leads a partition), `headrace_event_loop_lag_seconds`
-(the broker has no time left) and `kafka_log_logmanager_offlinelogdirectorycount` (a disk failed).
+Watch these four first: `kafka_server_replicamanager_underreplicatedpartitions` (a broker is down or slow),
+`kafka_controller_kafkacontroller_offlinepartitionscount` (a partition has no leader), `headrace_event_loop_lag_seconds`
+(the broker is overloaded) and `kafka_log_logmanager_offlinelogdirectorycount` (a disk failed).
 
 | name | kind | labels | meaning |
 |---|---|---|---|

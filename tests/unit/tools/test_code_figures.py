@@ -55,3 +55,13 @@ def test_unit_tests_are_in_the_folders_of_what_they_test() -> None:
     unit = ROOT / "tests" / "unit"
     folders = {path.parent.relative_to(unit) for path in unit.rglob("test_*.py")} - {Path("tools")}
     assert sorted(str(folder) for folder in folders if not (SOURCE / folder).is_dir()) == []
+
+
+def test_documents_and_help_texts_say_who_acts() -> None:
+    assert _tool().riddles_in_documentation(ROOT) == []
+    assert _figures()["words of riddles in help texts"] == 0
+
+
+def test_riddles_are_found_also_across_a_line_break() -> None:
+    assert _tool().riddles("Of those\nthat wait nobody is told.") == ["those that", "nobody", "is told"]
+    assert _tool().riddles("The leader rejects the fetch because its epoch is older.") == []

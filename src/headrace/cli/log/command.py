@@ -29,23 +29,26 @@ from headrace.storage.recovery import inspection
 if TYPE_CHECKING:
     from headrace.storage.recovery.recovery import Damage
 
-app = typer.Typer(help="Look into log directories, check them, repair them.", no_args_is_help=True)
+app = typer.Typer(help="Show, check and repair log directories.", no_args_is_help=True)
 app.command()(standalone)
 app.add_typer(strays_app, name="strays")
 app.command()(skip)
 
 Directory = Annotated[
-    Path, typer.Argument(help="A partition's directory, or a broker's log directory with many.", exists=True)
+    Path, typer.Argument(help="Directory of one partition, or log directory of a broker.", exists=True)
 ]
-Output = Annotated[Format, typer.Option("--output", "-o", help="table, json or yaml.")]
+Output = Annotated[Format, typer.Option("--output", "-o", help="Output format: table, json or yaml.")]
 
 
 @app.command()
 def dump(
     directory: Directory,
-    records: Annotated[bool, typer.Option("--records", "-r", help="Records too, not only batches.")] = False,
+    records: Annotated[bool, typer.Option("--records", "-r", help="Print records, too.")] = False,
     what: Annotated[
-        str, typer.Option("--what", "-w", help="batches, index, timeindex, aborted, epochs, producers or all.")
+        str,
+        typer.Option(
+            "--what", "-w", help="What to print: batches, index, timeindex, aborted, epochs, producers or all."
+        ),
     ] = "batches",
     output: Output = Format.TABLE,
 ) -> None:
@@ -132,13 +135,14 @@ def recover(
             "directory (TMPDIR), one at a time.",
         ),
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     output: Output = Format.TABLE,
 ) -> None:
     """Do what a broker does after a crash: cut at the first bad byte, rebuild the rest. The broker must be stopped.
 
-    What is cut is kept, unless it is a torn last batch: headrace log strays ls. A batch whose checksum is right and
-    whose records cannot be read stays, because the batches behind it are good: headrace log skip replaces it.
+    The command keeps the bytes that it cuts off (headrace log strays ls), except an incomplete last batch. It keeps a
+    batch with a correct checksum and unreadable records, because the batches after it are good: headrace log skip
+    replaces it.
 
     $ headrace log recover data --dry-run
 

@@ -19,24 +19,24 @@ from headrace.storage.recovery.batch_removal import remove_unreadable
 
 def skip(
     directory: Annotated[
-        Path, typer.Argument(help="A partition's directory, or a broker's log directory with many.", exists=True)
+        Path, typer.Argument(help="Directory of one partition, or log directory of a broker.", exists=True)
     ],
     offset: Annotated[
         list[int] | None,
-        typer.Option("--offset", min=0, help="Only the batch with this offset; may be given more than once."),
+        typer.Option("--offset", min=0, help="Replace only the batch with this offset. You can repeat it."),
     ] = None,
     dry_run: DryRun = False,
     yes: Yes = False,
     output: Output = Format.TABLE,
 ) -> None:
-    """Get readers past batches whose records cannot be read. The broker must be stopped.
+    """Replace batches with unreadable records, so that readers can continue. The broker must be stopped.
 
-    Such a batch has the right checksum, so no disk damaged it: its producer sent it so, and every replica has it. The
-    command replaces it by an empty batch with the same offsets. Its records are lost to readers, all others stay, no
-    offset changes, and the bytes are kept: headrace log strays ls. A batch that can be read is never replaced.
+    Such a batch has a correct checksum: its producer sent it this way, and every replica has it. The command replaces
+    it by an empty batch with the same offsets. Its records are lost to readers. All other records and all offsets stay
+    the same. The command keeps the bytes (headrace log strays ls). It never replaces a readable batch.
 
-    Run it on every broker that has a replica, one after the other. Where it was not run, readers meet the batch again
-    when that broker leads the partition.
+    Run it on every broker that has a replica, one after the other. Otherwise readers find the batch again when another
+    broker leads the partition.
 
     $ headrace log skip data/orders-0 --dry-run
 

@@ -18,22 +18,23 @@ def standalone(
         list[Path], typer.Argument(help="All log directories of one broker, which must be stopped.", exists=True)
     ],
     zookeeper: Annotated[
-        str, typer.Option("--zookeeper", help="Bring the topics back from this ensemble, HOST:PORT/CHROOT.")
+        str, typer.Option("--zookeeper", help="Read the topics from this ensemble, HOST:PORT/CHROOT.")
     ] = "",
     broker_id: Annotated[
         int | None,
         typer.Option("--broker-id", min=0, help="Broker id, when the directories name none. Default: 0."),
     ] = None,
     setting: Annotated[
-        list[str] | None, typer.Option("--set", help="KEY=VALUE of the broker, for example zookeeper.digest.user.")
+        list[str] | None,
+        typer.Option("--set", help="Setting KEY=VALUE of the broker, for example zookeeper.digest.user."),
     ] = None,
     yes: Yes = False,
     output: Output = Format.TABLE,
 ) -> None:
-    """Make log directories serve without ZooKeeper: with the topics from there, or with topics made from the logs.
+    """Turn log directories into those of a standalone broker, with the topics from ZooKeeper or from the logs.
 
-    For a broker that left its cluster, and for one whose coordination store is missing or damaged. Topics that are made
-    from their logs keep all records: their retention and compaction are off until you set them again.
+    Use it for a broker that left its cluster, or whose coordination store is missing or damaged. Topics from the logs
+    keep all records. Their retention and compaction are off until you set them again.
 
     $ headrace log standalone data --zookeeper localhost:2181/orders --yes
 

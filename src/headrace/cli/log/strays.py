@@ -28,7 +28,7 @@ _BEFORE_RESTORING: Final = (
     "If the topic has replicas on other brokers, restore their logs too before any of them starts: a follower cuts its "
     "log to what the leader has."
 )
-Name = Annotated[str, typer.Argument(help="Name of the stray, or its beginning when no other stray begins so.")]
+Name = Annotated[str, typer.Argument(help="Name of the stray, or a unique prefix of it.")]
 
 
 @app.command("ls")
@@ -52,11 +52,11 @@ def restore(
     yes: Yes = False,
     output: Output = Format.TABLE,
 ) -> None:
-    """Put a stray back into use. The broker must be stopped.
+    """Restore a stray. The broker must be stopped.
 
     The log goes back to its place, which must be free or hold no record. With --to it goes to the same partition of
-    another topic: create that topic first, then stop the broker. Of what recovery cut, the whole batches are copied and
-    the stray stays; this needs --to.
+    another topic: create that topic first, then stop the broker. If recovery cut the bytes from a log,
+    --to is required: the command copies the complete batches and keeps the stray.
 
     $ headrace log strays restore data payments-0 --dry-run
     """
@@ -89,7 +89,7 @@ def restore(
 
 @app.command()
 def rm(directory: LogDirectory, name: Name, yes: Yes = False, output: Output = Format.TABLE) -> None:
-    """Delete a stray with its records for good. Asks for its name. The broker may run.
+    """Delete a stray and its records. Asks for its name. The broker may run.
 
     $ headrace log strays rm data payments-0 --yes
     """

@@ -67,12 +67,16 @@ def complete_live(
 Bootstrap = Annotated[
     str | None,
     typer.Option(
-        "--bootstrap", "-b", envvar="HEADRACE_BOOTSTRAP", metavar="HOST:PORT", help="Brokers, or a context's name."
+        "--bootstrap",
+        "-b",
+        envvar="HEADRACE_BOOTSTRAP",
+        metavar="HOST:PORT",
+        help="Addresses of brokers (host:port,…), or the name of a context.",
     ),
 ]
 Timeout = Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds to wait for an answer.")]
-Output = Annotated[Format, typer.Option("--output", "-o", help="table, json or yaml.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Output = Annotated[Format, typer.Option("--output", "-o", help="Output format: table, json or yaml.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would happen; change nothing.")]
 
 
@@ -82,13 +86,15 @@ def _meant(named: str | list[str] | None) -> str | list[str] | None:
     return None if named is None else [OTHER_SPELLINGS.get(name, name) for name in named]
 
 
-Topic = Annotated[str, typer.Argument(help="The topic.", autocompletion=complete_topic, callback=_meant)]
+Topic = Annotated[str, typer.Argument(help="Name of the topic.", autocompletion=complete_topic, callback=_meant)]
 Topics = Annotated[
     list[str] | None,
-    typer.Argument(help="Topics; all when none is named.", autocompletion=complete_topic, callback=_meant),
+    typer.Argument(help="Names of topics. Default: all topics.", autocompletion=complete_topic, callback=_meant),
 ]
-SomeTopics = Annotated[list[str], typer.Argument(help="Topics.", autocompletion=complete_topic, callback=_meant)]
-Group = Annotated[str, typer.Argument(help="The group.", autocompletion=complete_group)]
+SomeTopics = Annotated[
+    list[str], typer.Argument(help="Names of topics.", autocompletion=complete_topic, callback=_meant)
+]
+Group = Annotated[str, typer.Argument(help="Name of the group.", autocompletion=complete_group)]
 
 
 def bootstrap_address(given: str | None) -> str:

@@ -18,10 +18,15 @@ if TYPE_CHECKING:
     from headrace.client.security import ClientSecurity
     from headrace.pipelines.flows.spec import PipelineSpec
 
-Directory = Annotated[Path, typer.Argument(help="The pipeline's directory, or a connector's file.", metavar="DIR")]
-Settings = Annotated[list[str] | None, typer.Option("--set", help="KEY=VALUE over the pipeline's configuration.")]
+Directory = Annotated[
+    Path, typer.Argument(help="Directory of the pipeline, or YAML file of a connector.", metavar="DIR")
+]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", help="Setting KEY=VALUE that overrides the configuration of the pipeline.")
+]
 BackendName = Annotated[
-    str | None, typer.Option("--backend", help="auto, python (no jar) or jvm (Spark's own connector).")
+    str | None,
+    typer.Option("--backend", help="Spark connector: auto, python (no jar) or jvm (Spark's Kafka connector)."),
 ]
 Master = Annotated[str | None, typer.Option(help="Spark master: local[*], spark://…, yarn, k8s://…")]
 CommandConfig = Annotated[
