@@ -5,6 +5,7 @@
 `identity`             the owner of the log directories and of their topics; `core` decides
 `wiring`               puts the parts together
 `peers`                requests to other brokers
+`listener_certificates`  the certificates of the TLS listeners
 `live_config`          the configuration file with the dynamic values laid over it
 `connection_limits`    limits of connections, from the configuration
 `auto_creation`        topics that clients and coordinators create by using them

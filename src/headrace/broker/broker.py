@@ -31,6 +31,7 @@ from headrace.broker.identity import (
     owner_of,
     settle_in,
 )
+from headrace.broker.listener_certificates import ListenerCertificates
 from headrace.broker.live_config import LiveConfig
 from headrace.broker.recovery_progress import RecoveryProgress
 from headrace.broker.wiring.parts import Parts, wire
@@ -73,6 +74,7 @@ class Broker:
         self.config = config
         self.listeners: ListenerSettings
         self.connections: Listeners
+        self.certificates: ListenerCertificates
         self.log_dirs: LogDirs
         self.parts: Parts
         self.metrics: BrokerMetrics | None = None
@@ -105,6 +107,7 @@ class Broker:
         config = self.config
         self._loop = loop = asyncio.get_running_loop()
         self.connections = Listeners(self._serve, connection_limits(config), loop, self._hold_back)
+        self.certificates = ListenerCertificates(self.connections)
         self.listeners = self._bind(resolve_listeners(config))
         self._opened.append("connections")
         self._claim = claim = claim_directories(config)
@@ -161,11 +164,12 @@ class Broker:
         ports = {}
         refuse_without_effect(self.config, settings)
         for listener in settings.bound:
-            if listener.protocol.endswith("SSL"):
-                raise ConfigError("listeners", str(listener), f"{listener.protocol} is not offered yet, PLAINTEXT is")
-            if listener.protocol.startswith("SASL"):
+            if listener.protocol != "PLAINTEXT":
                 security = listener_security(self.config, listener.name)
-                self.connections.require_login(listener.name, security.sasl_server_max_receive_size)
+                if security.uses_tls:
+                    self.certificates.protect(listener.name, security)
+                if security.uses_sasl:
+                    self.connections.require_login(listener.name, security.sasl_server_max_receive_size)
             try:
                 _, ports[listener.name] = self.connections.bind(listener.name, listener.host, listener.port)
             except CannotListen as problem:

@@ -126,6 +126,11 @@ class Connection:
         return self._closed
 
     @property
+    def is_proven(self) -> bool:
+        """Whether nothing is left to show before the client is served."""
+        return self.authenticated
+
+    @property
     def is_waited_for(self) -> bool:
         """Whether the client waits for us and not we for the client."""
         return self._awaited or bool(self._pending) or self._throttled is not None
@@ -175,7 +180,7 @@ class Connection:
 
     def _stop_reading(self) -> None:
         try:
-            gone = self._sock.recv(1, socket.MSG_PEEK) == b""
+            gone = self._peek() == b""
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
@@ -185,6 +190,9 @@ class Connection:
         elif self._reading:
             self._reading = False
             self._loop.remove_reader(self._sock)
+
+    def _peek(self) -> bytes:
+        return self._sock.recv(1, socket.MSG_PEEK)
 
     def _serve_frames(self) -> None:
         incoming = self._incoming

@@ -15,11 +15,14 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import field
+from functools import partial
 from typing import Final
 
 from headrace.kernel.dataclass import dataclass
 from headrace.net.buffers import BufferPool
 from headrace.net.connection import Connection, Serve
+from headrace.net.handshakes import Handshakes
+from headrace.net.tls_connection import Encryption, TlsConnection
 from headrace.net.traffic import Traffic
 
 log = logging.getLogger("headrace.net")
@@ -75,6 +78,8 @@ class Listeners:
         self._per_ip: Counter[str] = Counter()
         self._sockets: dict[str, socket.socket] = {}
         self._max_login_bytes: dict[str, int] = {}
+        self._encryption: dict[str, Encryption] = {}
+        self.handshakes = Handshakes(loop)
         self._sweep: asyncio.TimerHandle | None = None
         self._hold_back = hold_back
 
@@ -100,6 +105,10 @@ class Listeners:
     def require_login(self, name: str, max_login_bytes: int) -> None:
         """Connections of this listener have to log in; no frame before that may be larger."""
         self._max_login_bytes[name] = max_login_bytes
+
+    def encrypt(self, name: str, encryption: Encryption) -> None:
+        """Connections of this listener use TLS."""
+        self._encryption[name] = encryption
 
     def start(self) -> None:
         """Begins to accept on every bound address. Raises CannotListen."""
@@ -156,19 +165,28 @@ class Listeners:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self._per_ip[host] += 1
         self.traffic.accepted += 1
-        self.connections.add(
-            Connection(
-                sock,
-                peer,
-                listener=name,
-                loop=self._loop,
-                pool=self.pool,
-                traffic=self.traffic,
-                serve=self._serve,
-                max_frame_bytes=limits.max_frame_bytes,
-                on_closed=self._closed,
-                max_login_bytes=self._max_login_bytes.get(name),
-            )
+        connection = self._connection(name, sock, peer)
+        self.connections.add(connection)
+        if not connection.is_proven:
+            self.handshakes.begin(connection)
+
+    def _connection(self, name: str, sock: socket.socket, peer: tuple[str, int]) -> Connection:
+        encryption = self._encryption.get(name)
+        make: Callable[..., Connection] = Connection
+        if encryption is not None:
+            sock = encryption.wrap(sock)
+            make = partial(TlsConnection, encryption=encryption, handshakes=self.handshakes)
+        return make(
+            sock,
+            peer,
+            listener=name,
+            loop=self._loop,
+            pool=self.pool,
+            traffic=self.traffic,
+            serve=self._serve,
+            max_frame_bytes=self.limits.max_frame_bytes,
+            on_closed=self._closed,
+            max_login_bytes=self._max_login_bytes.get(name),
         )
 
     def _closed(self, connection: Connection) -> None:
@@ -204,6 +222,7 @@ class Listeners:
             self._sweep = None
         for connection in list(self.connections):
             connection.close()
+        self.handshakes.close()
 
 
 def describe_bind_error(error: Exception, port: int) -> str:

@@ -22,7 +22,7 @@ _MOST_GATHERED: Final = 512
 _COPIED_BYTES: Final = 1024
 # Up to this size an answer with slices is read and sent as one piece.
 _READ_BYTES: Final = 16 * 1024
-_BYTES: Final = (bytes, bytearray, memoryview)
+BYTES: Final = (bytes, bytearray, memoryview)
 
 
 class FileShrank(OSError):
@@ -53,7 +53,7 @@ class SendQueue:
 
     def push_all(self, parts: Parts) -> None:
         """Raises FileShrank."""
-        lengths = [len(part) if isinstance(part, _BYTES) else part.length for part in parts]
+        lengths = [len(part) if isinstance(part, BYTES) else part.length for part in parts]
         total = sum(lengths)
         if total <= _READ_BYTES:
             self.push(_in_one_piece(parts))
@@ -85,7 +85,7 @@ class SendQueue:
         while parts and total < _TURN_BYTES:
             try:
                 first = parts[0]
-                if isinstance(first, _BYTES):
+                if isinstance(first, BYTES):
                     sent = self._send_bytes(sock)
                 else:
                     sent = self._send_slice(sock, first)
@@ -102,12 +102,12 @@ class SendQueue:
         parts = self._parts
         if len(parts) == 1:
             only = parts[0]
-            assert isinstance(only, _BYTES)
+            assert isinstance(only, BYTES)
             return sock.send(memoryview(only)[self._sent_of_first :] if self._sent_of_first else only)
         gathered: list[Bytes] = []
         flags = 0
         for part in parts:
-            if not isinstance(part, _BYTES):
+            if not isinstance(part, BYTES):
                 flags = socket.MSG_MORE
                 break
             gathered.append(part)
@@ -122,7 +122,7 @@ class SendQueue:
         count = min(part.length - done, _TURN_BYTES)
         sent = os.sendfile(sock.fileno(), part.file.fileno(), part.position + done, count)
         if sent == 0:
-            raise _shrunk(part)
+            raise file_shrank(part)
         return sent
 
     def _drop(self, sent: int) -> None:
@@ -131,7 +131,7 @@ class SendQueue:
         parts = self._parts
         while parts:
             first = parts[0]
-            length = len(first) if isinstance(first, _BYTES) else first.length
+            length = len(first) if isinstance(first, BYTES) else first.length
             if sent < length:
                 break
             sent -= length
@@ -143,19 +143,19 @@ class SendQueue:
 
 def _in_one_piece(parts: Parts) -> Bytes:
     first = parts[0]
-    if len(parts) == 1 and isinstance(first, _BYTES):
+    if len(parts) == 1 and isinstance(first, BYTES):
         return first
     whole = bytearray()
     for part in parts:
-        if isinstance(part, _BYTES):
+        if isinstance(part, BYTES):
             whole += part
             continue
         records = os.pread(part.file.fileno(), part.length, part.position)
         if len(records) != part.length:
-            raise _shrunk(part)
+            raise file_shrank(part)
         whole += records
     return whole
 
 
-def _shrunk(part: FileSlice) -> FileShrank:
+def file_shrank(part: FileSlice) -> FileShrank:
     return FileShrank(f"a segment file ends before position {part.position + part.length}")

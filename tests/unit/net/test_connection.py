@@ -1,10 +1,11 @@
-"""Frames in, answers out: what a client sees of one connection."""
+"""Frames in, answers out: what a client sees of one connection, without TLS and through it."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import socket
+import ssl
 import struct
 import tempfile
 from collections.abc import AsyncIterator, Callable
@@ -15,10 +16,40 @@ from typing import IO, Any
 
 import pytest
 
+from headrace.config import listener_security, load_broker_config
 from headrace.net.connection import Connection
 from headrace.net.listener import CannotListen, ConnectionLimits, Listeners
 from headrace.net.replies import CLOSE, Pending, Reply
+from headrace.security.tls.server_context import ListenerTls
+from tests.support.certificates import Authority
 from tests.support.clock import PATIENCE_S, Stopwatch, wait_on_loop
+
+
+class _Tls:
+    """How the tests below connect: without TLS while `authority` is None."""
+
+    authority: Authority | None = None
+
+    @classmethod
+    def protect(cls, listeners: Listeners) -> None:
+        if cls.authority is not None:
+            settings = {"listeners": "SSL://127.0.0.1:9093", **cls.authority.issue("broker").properties()}
+            listeners.encrypt("PLAINTEXT", ListenerTls(listener_security(load_broker_config(settings), "SSL")))
+
+    @classmethod
+    def context(cls) -> ssl.SSLContext | None:
+        return None if cls.authority is None else ssl.create_default_context(cafile=str(cls.authority.certificate))
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority.make(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(autouse=True, params=["plain", "tls"])
+def protocol(request: pytest.FixtureRequest, authority: Authority, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr(_Tls, "authority", authority if request.param == "tls" else None)
+    return str(request.param)
 
 
 def frame(body: bytes) -> bytes:
@@ -31,6 +62,7 @@ async def serving(
 ) -> AsyncIterator[tuple[Listeners, int]]:
     listeners = Listeners(serve, limits or ConnectionLimits(), asyncio.get_running_loop())
     _, port = listeners.bind("PLAINTEXT", "127.0.0.1", 0)
+    _Tls.protect(listeners)
     listeners.start()
     try:
         yield listeners, port
@@ -39,7 +71,7 @@ async def serving(
 
 
 async def connect(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    return await asyncio.open_connection("127.0.0.1", port)
+    return await asyncio.open_connection("127.0.0.1", port, ssl=_Tls.context())
 
 
 async def read_frame(reader: asyncio.StreamReader) -> bytes:
@@ -194,22 +226,18 @@ def test_a_client_that_does_not_read_is_not_read_from() -> None:
             return answer
 
         async with serving(serve) as (_, port):
-            client = socket.create_connection(("127.0.0.1", port))
-            client.setblocking(False)
-            loop = asyncio.get_running_loop()
-            sending = asyncio.create_task(loop.sock_sendall(client, frame(b"r") * 300))
+            reader, writer = await connect(port)
+            writer.write(frame(b"r") * 300)
             await wait_on_loop(lambda: served, "the first answers")
             before = 0
             while served != before:
                 before = served
                 await asyncio.sleep(0.1)
             assert served < 150
-            received = 0
-            while received < len(answer) * 300:
-                received += len(await loop.sock_recv(client, 1 << 20))
-            await sending
+            for _ in range(300):
+                assert await read_frame(reader) == answer[4:]
             assert served == 300
-            client.close()
+            writer.close()
 
     run(test)
 
@@ -248,15 +276,15 @@ def test_connections_beyond_the_limits_are_refused_and_room_comes_back() -> None
     async def test() -> None:
         async with serving(echo, ConnectionLimits(max_connections_per_ip=2)) as (listeners, port):
             kept = [await connect(port) for _ in range(2)]
-            refused, refused_writer = await connect(port)
-            assert await refused.read() == b""
+            with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as refused:
+                assert await asyncio.to_thread(refused.recv, 1) == b""
             assert listeners.traffic.refused == 1
             kept[0][1].close()
             await wait_on_loop(lambda: len(listeners.connections) == 1, "one connection")
             reader, writer = await connect(port)
             writer.write(frame(b"in"))
             assert await read_frame(reader) == b"in"
-            for one in (refused_writer, kept[1][1], writer):
+            for one in (kept[1][1], writer):
                 one.close()
 
     run(test)

@@ -1,0 +1,111 @@
+"""Connections that have not proven who they are yet: their deadline, their number, and their share of a turn.
+
+A handshake costs as much CPU as hundreds of small requests, and anybody may begin one. So at most a few steps are made
+in one turn of the loop, before everybody else has theirs. Handshake and login together have ten seconds. When too many
+are under way, the oldest gives way: an honest client needs milliseconds, so the oldest is the one that stalls.
+
+Owned by the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from typing import Final, Protocol
+
+log = logging.getLogger("headrace.net")
+
+DEADLINE_S: Final = 10.0
+# Steps in one turn: with P-256 keys about a millisecond.
+_STEPS_IN_A_TURN: Final = 4
+UNPROVEN_LIMIT: Final = 1024
+
+
+class Unproven(Protocol):
+    """A connection as seen from here."""
+
+    @property
+    def is_closed(self) -> bool: ...
+    @property
+    def is_proven(self) -> bool: ...
+    def close(self) -> None: ...
+
+
+class Handshaking(Unproven, Protocol):
+    def handshake(self) -> None:
+        """The next step, as far as it goes without waiting."""
+
+
+class Handshakes:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, *, deadline_s: float = DEADLINE_S, limit: int = UNPROVEN_LIMIT
+    ) -> None:
+        self.dropped = 0
+        """Connections that were closed because they took too long, or to let others in."""
+        self._loop = loop
+        self._deadline_s = deadline_s
+        self._limit = limit
+        # Oldest first.
+        self._begun: dict[Unproven, float] = {}
+        self._ready: deque[Handshaking] = deque()
+        self._scheduled = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self, connection: Unproven) -> None:
+        """From now on the connection has until the deadline to prove itself."""
+        if len(self._begun) >= self._limit:
+            self._forget_proven()
+            if len(self._begun) >= self._limit:
+                oldest = next(iter(self._begun))
+                self._drop(oldest, f"{self._limit} connections that have not proven themselves are open")
+        self._begun[connection] = self._loop.time() + self._deadline_s
+        if self._timer is None:
+            self._timer = self._loop.call_later(self._deadline_s, self._expire)
+
+    def ready(self, connection: Handshaking) -> None:
+        """Makes the next step of its handshake when its turn comes."""
+        self._ready.append(connection)
+        self._schedule()
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._begun.clear()
+        self._ready.clear()
+
+    def _schedule(self) -> None:
+        if self._ready and not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._scheduled = False
+        for _ in range(min(_STEPS_IN_A_TURN, len(self._ready))):
+            connection = self._ready.popleft()
+            if not connection.is_closed:
+                connection.handshake()
+        self._schedule()
+
+    def _expire(self) -> None:
+        self._timer = None
+        self._forget_proven()
+        now = self._loop.time()
+        for connection, deadline in list(self._begun.items()):
+            if deadline > now:
+                break
+            self._drop(connection, f"it has not proven itself within {self._deadline_s:g} s")
+        if self._begun:
+            first = next(iter(self._begun.values()))
+            self._timer = self._loop.call_at(first, self._expire)
+
+    def _forget_proven(self) -> None:
+        for connection in [one for one in self._begun if one.is_closed or one.is_proven]:
+            del self._begun[connection]
+
+    def _drop(self, connection: Unproven, why: str) -> None:
+        del self._begun[connection]
+        self.dropped += 1
+        log.info("%s: closed, %s", connection, why)
+        connection.close()
