@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from headrace.handlers.dispatch.authorization import NOTHING, Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.dispatcher import Dispatcher
 from headrace.handlers.dispatch.handler import Fields, Handler
@@ -52,6 +53,7 @@ class Echo(Handler):
     served: list[str]
     api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_CLUSTER
     versions: ClassVar[range] = range(2)
+    needs: ClassVar[Needs] = NOTHING
 
     def serve(self, request: object, context: RequestContext) -> Fields:
         self.served.append(context.principal)
@@ -70,6 +72,7 @@ class Echo(Handler):
 class Versions(Handler):
     api_key: ClassVar[ApiKey] = ApiKey.API_VERSIONS
     versions: ClassVar[range] = range(4)
+    needs: ClassVar[Needs] = NOTHING
 
     def serve(self, request: object, context: RequestContext) -> Fields:
         return {"error_code": 0, "api_keys": [], "throttle_time": 0}
@@ -79,6 +82,7 @@ class Versions(Handler):
 class CreateToken(Handler):
     api_key: ClassVar[ApiKey] = ApiKey.CREATE_DELEGATION_TOKEN
     versions: ClassVar[range] = range(4)
+    needs: ClassVar[Needs] = NOTHING
 
     def serve(self, request: object, context: RequestContext) -> Fields:
         raise AssertionError("a session by token must not come here")
