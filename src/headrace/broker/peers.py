@@ -11,6 +11,7 @@ from headrace.kernel.errors import ErrorCode, Refused
 
 if TYPE_CHECKING:
     from headrace.client.connection import Connection
+    from headrace.client.security import ClientSecurity
 
 _TIMEOUT_S: Final = 10.0
 
@@ -18,9 +19,10 @@ _TIMEOUT_S: Final = 10.0
 class BrokerPeers:
     """Owned by the event loop. A broker that stands alone never opens anything here."""
 
-    def __init__(self, view: ClusterView, listener: str) -> None:
+    def __init__(self, view: ClusterView, listener: str, security: ClientSecurity | None = None) -> None:
         self._view = view
         self._listener = listener
+        self._security = security
         self._connections: dict[int, Connection] = {}
         self._opening: dict[int, asyncio.Lock] = {}
 
@@ -44,7 +46,7 @@ class BrokerPeers:
                 if not known.closed and (known.host, known.port) == (endpoint.host, endpoint.port):
                     return known
                 await known.close()
-            opened = await Connection.open(endpoint.host, endpoint.port, timeout=_TIMEOUT_S)
+            opened = await Connection.open(endpoint.host, endpoint.port, timeout=_TIMEOUT_S, security=self._security)
             self._connections[broker_id] = opened
             return opened
 

@@ -3,6 +3,7 @@
 `errors`           what can go wrong between a client and a broker, beyond error codes
 `server_kind`      what kind of server answers at an address
 `security`         TLS and SASL, from Kafka's own setting names
+`login`            the client's side of a SASL login on an event loop
 `connection`       one asyncio connection to one broker
 `cluster_client`   requests to the right broker of a cluster; one connection to each
 `offsets`          offsets of many partitions at once

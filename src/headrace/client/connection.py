@@ -15,15 +15,14 @@ import asyncio
 import socket
 import struct
 from collections import deque
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from headrace import __version__
 from headrace.client.errors import NoAnswer, Unreachable, Unsupported
+from headrace.client.login import encryption, log_in
 from headrace.client.security import ClientSecurity
 from headrace.client.server_kind import connect_trouble
-from headrace.kernel.errors import ErrorCode, Refused
-from headrace.security.sasl.mechanism import Denied
 from headrace.wire import codec
 from headrace.wire.apis import ApiKey, api_name
 
@@ -34,20 +33,6 @@ _VERSION_CEILINGS: Final = {
     24: 3,
 }
 _MAX_ANSWER_BYTES: Final = 1 << 30
-
-
-def _encryption(host: str, security: ClientSecurity | None) -> dict[str, Any]:
-    if security is None or not security.encrypted:
-        return {}
-    return {"ssl": security.tls_context(), "server_hostname": host}
-
-
-def _next_token(tokens: Generator[bytes, bytes, None], theirs: bytes | None) -> bytes | None:
-    """Our next token after the broker's, or None at the end: a StopIteration cannot leave a thread."""
-    try:
-        return next(tokens) if theirs is None else tokens.send(theirs)
-    except StopIteration:
-        return None
 
 
 class _Frames(asyncio.Protocol):
@@ -107,6 +92,7 @@ class Connection:
         self.api_versions: Any = None
         self._frames = frames
         self._correlation_id = 0
+        self._renew_at: float | None = None
 
     @classmethod
     async def open(
@@ -128,7 +114,7 @@ class Connection:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(timeout):
-                _, frames = await loop.create_connection(_Frames, host, port, **_encryption(host, security))
+                _, frames = await loop.create_connection(_Frames, host, port, **encryption(host, security))
         except (OSError, TimeoutError) as error:
             raise Unreachable(connect_trouble(host, port, error, timeout)) from error
         connection = cls(host, port, client_id, frames, timeout)
@@ -138,31 +124,14 @@ class Connection:
             if negotiate:
                 await connection._negotiate()
             if security is not None and security.uses_sasl:
-                await connection._log_in(security)
+                connection._renew_at = await log_in(connection._ask_to_log_in, security, connection.address)
         except BaseException:
             await connection.close()
             raise
         return connection
 
-    async def _log_in(self, security: ClientSecurity) -> None:
-        """Deriving the keys of a password takes milliseconds, so it happens in a thread."""
-        mechanism = security.mechanism
-        shake = await self.request(ApiKey.SASL_HANDSHAKE, {"mechanism": mechanism}, version=1)
-        if shake.error_code is not ErrorCode.none:
-            offered = ", ".join(shake.mechanisms) or "no SASL"
-            raise Refused(shake.error_code, f"{self.address} offers {offered}, not {mechanism}")
-        tokens = security.tokens()
-        theirs: bytes | None = None
-        try:
-            while (ours := await asyncio.to_thread(_next_token, tokens, theirs)) is not None:
-                answer = await self.request(ApiKey.SASL_AUTHENTICATE, {"auth_bytes": ours}, version=1)
-                if answer.error_code is not ErrorCode.none:
-                    raise Refused(
-                        answer.error_code, f"{self.address} refused {security.username!r}: {answer.error_message}"
-                    )
-                theirs = bytes(answer.auth_bytes)
-        except Denied as denied:
-            raise Refused(ErrorCode.sasl_authentication_failed, f"{self.address}: {denied.reason}") from denied
+    async def _ask_to_log_in(self, api_key: ApiKey, version: int, body: Mapping[str, Any]) -> Any:
+        return await self.request(api_key, body, version=version)
 
     def _lost_when_unconfirmed_for(self, seconds: float) -> None:
         option = getattr(socket, "TCP_USER_TIMEOUT", None)  # Linux has it
@@ -192,6 +161,9 @@ class Connection:
 
     @property
     def closed(self) -> bool:
+        """Whether a request needs a new connection: this one is lost, or its session ends soon and nothing waits."""
+        if self._renew_at is not None and not self._frames.waiting:
+            return self._frames.lost is not None or asyncio.get_running_loop().time() >= self._renew_at
         return self._frames.lost is not None
 
     def version_for(self, api_key: int, at_most: int | None = None) -> int:

@@ -11,9 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
 from headrace.client.errors import NoAnswer, Unreachable
+from headrace.client.login import encryption, log_in
+from headrace.client.security import ClientSecurity
 from headrace.kernel.errors import ErrorCode
 from headrace.replication.core.fetch_session import SessionRequest
 from headrace.wire import codec
@@ -143,19 +147,38 @@ class WireChannel:
         self._deadline = 0.0
         self._asked = ("", 0.0)
         self._timer: asyncio.TimerHandle | None = None
+        self._renew_at: float | None = None
 
     @classmethod
-    async def open(cls, host: str, port: int, *, client_id: str, timeout_s: float) -> WireChannel:
-        """Raises Unreachable with the address it tried."""
+    async def open(
+        cls, host: str, port: int, *, client_id: str, timeout_s: float, security: ClientSecurity | None = None
+    ) -> WireChannel:
+        """Raises Unreachable with the address it tried, and Refused when the login fails."""
         try:
             async with asyncio.timeout(timeout_s):
-                _, answers = await asyncio.get_running_loop().create_connection(_OneAnswer, host, port)
+                _, answers = await asyncio.get_running_loop().create_connection(
+                    _OneAnswer, host, port, **encryption(host, security)
+                )
         except (OSError, TimeoutError) as error:
             raise Unreachable(f"cannot connect to {host}:{port} within {timeout_s:g} s: {error}") from error
-        return cls(f"{host}:{port}", client_id, answers)
+        channel = cls(f"{host}:{port}", client_id, answers)
+        if security is not None and security.uses_sasl:
+            try:
+                channel._renew_at = await log_in(partial(channel._ask_to_log_in, timeout_s), security, channel._address)
+            except BaseException:
+                channel.close()
+                raise
+        return channel
+
+    async def _ask_to_log_in(self, timeout_s: float, api_key: ApiKey, version: int, body: Mapping[str, Any]) -> Any:
+        frame = codec.encode_request(api_key, version, self._next_id(), self._client_id, body)
+        return codec.read_response(api_key, version, await self._ask(frame, "the login", timeout_s))[1]
 
     @property
     def closed(self) -> bool:
+        """Whether a request needs a new channel: this one is lost, or its session ends soon."""
+        if self._renew_at is not None and self._loop.time() >= self._renew_at:
+            return True
         return self._answers.lost is not None
 
     async def fetch(self, request: ReplicaFetch, timeout_s: float) -> FetchAnswer:

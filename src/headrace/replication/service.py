@@ -18,9 +18,10 @@ from headrace.cluster.core.image import ClusterImage
 from headrace.cluster.view import ClusterView
 from headrace.config import BrokerConfig, TopicConfig
 from headrace.coordination.fallback_channel import Connect
-from headrace.replication.fetcher import FetchSettings
+from headrace.replication.fetcher import FetchSettings, OpenChannel
 from headrace.replication.fetchers import Fetchers
 from headrace.replication.isr_changes import ControllerIsrChanges
+from headrace.replication.leader_channel import WireChannel
 from headrace.replication.partitions import LogConfigFor, Logs, Partitions
 from headrace.replication.replica import Replica
 from headrace.storage.log_config import LogConfig
@@ -51,6 +52,7 @@ class Replication:
         to_controller: Connect,
         when_no_room: Callable[[Replica], None],
         lease_held: Callable[[], bool] = lambda: True,
+        connect: OpenChannel = WireChannel.open,
     ) -> Replication:
         isr_changes = ControllerIsrChanges(view, listener, config.broker_id, to_controller)
         partitions = Partitions(
@@ -74,7 +76,7 @@ class Replication:
         )
         # A topic may wait less long for its followers than the broker does, but not less than their fetches may wait.
         tick_ms = min(_LONGEST_TICK_MS, config.replica_lag_time_max_ms // 2)
-        return cls(partitions, Fetchers(partitions, view, listener, settings), isr_changes, tick_ms)
+        return cls(partitions, Fetchers(partitions, view, listener, settings, connect), isr_changes, tick_ms)
 
     def settings_changed(self, config: BrokerConfig) -> None:
         """The broker's dynamic settings changed."""

@@ -3,6 +3,7 @@
 `parts`                everything between the sockets and the logs
 `coordinators`         the coordinators of transactions, groups and share groups
 `shares`               share groups: the share partitions of this broker and their durable state
+`inter_broker`         how this broker proves itself to the others
 `listener_logins`      mechanisms and users of the SASL listeners
 `data_handlers`, `group_handlers`, `share_handlers`, `transaction_handlers`   lists of handlers with their services
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from headrace.broker.auto_creation import TopicCreation
@@ -12,8 +13,10 @@ from headrace.broker.peers import BrokerPeers
 from headrace.broker.wiring.coordinators import Coordinators
 from headrace.broker.wiring.data_handlers import data_handlers
 from headrace.broker.wiring.group_handlers import group_handlers
+from headrace.broker.wiring.inter_broker import inter_broker_security
 from headrace.broker.wiring.listener_logins import ScramUsers, listener_logins
 from headrace.broker.wiring.transaction_handlers import transaction_handlers
+from headrace.client.connection import Connection
 from headrace.cluster.view import ClusterView
 from headrace.config import BrokerConfig, Listeners
 from headrace.config.key import INT_MAX
@@ -34,6 +37,7 @@ from headrace.handlers.dispatch.request_metrics import RequestMetrics
 from headrace.handlers.dispatch.table import HandlerTable
 from headrace.kernel.dataclass import dataclass
 from headrace.quota.quotas import Quotas
+from headrace.replication.leader_channel import WireChannel
 from headrace.replication.partitions import Partitions
 from headrace.replication.service import Replication, topic_log_config
 from headrace.storage.dirs.log_dirs import LogDirs
@@ -84,7 +88,8 @@ def wire(
     inter_broker = listeners.inter_broker
     # The lease is asked for by every append: without a hop through the member.
     lease_held = member.membership.lease_held
-    reach = ControllerChannel(member.store, member.broker_id)
+    security = inter_broker_security(config(), listeners)
+    reach = ControllerChannel(member.store, member.broker_id, partial(Connection.open, security=security))
     gateway = ControllerGateway(
         member.controller, view, inter_broker, lambda: (member.broker_id, member.epoch), reach.open
     )
@@ -98,12 +103,13 @@ def wire(
         to_controller=reach.open,
         when_no_room=full_disks.no_room_for,
         lease_held=lease_held,
+        connect=partial(WireChannel.open, security=security),
     )
     partitions = replication.partitions
     partitions.registered_as(_NOT_REGISTERED)
     member.membership.on_registered(partitions.registered_as)
     config.subscribe(replication.settings_changed)
-    peers = BrokerPeers(view, inter_broker)
+    peers = BrokerPeers(view, inter_broker, security)
     creation = TopicCreation(config, view, gateway)
     coordinators = Coordinators(config(), view, partitions, member.broker_id, gateway, creation, peers, member.catch_up)
     config.subscribe(coordinators.settings_changed)
