@@ -13,6 +13,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from headrace.cluster.core.changes import (
+    AclsSet,
     BrokerRegistered,
     BrokerRemoved,
     Change,
@@ -29,6 +30,7 @@ from headrace.cluster.core.changes import (
 from headrace.cluster.core.image import BrokerInfo, Endpoint, PartitionInfo, QuotaEntity, TopicInfo
 from headrace.coordination import paths
 from headrace.kernel.ids import INTERNAL_TOPICS, uuid_from_text, uuid_to_text
+from headrace.security.acl.model import Entry, Operation, PatternType, Permission, ResourcePattern, ResourceType
 
 _DEFLATE_ABOVE_BYTES: Final = 4096
 
@@ -236,6 +238,9 @@ def _change_row(change: Change) -> list[Any]:
             return ["config", resource_type, name, dict(values)]
         case QuotaSet(entity, quotas):
             return ["quota", entity, dict(quotas)]
+        case AclsSet(pattern, entries):
+            rows = [[e.principal, e.host, int(e.operation), int(e.permission)] for e in entries]
+            return ["acls", int(pattern.resource_type), int(pattern.pattern_type), pattern.name, rows]
         case FeatureSet(name, level):
             return ["feature", name, level]
         case ProducerIdsAllocated(broker_id, first, next_id):
@@ -263,6 +268,9 @@ def _change(row: list[Any]) -> Change:
             return ConfigSet(resource_type, name, values)
         case ["quota", entity, values]:
             return QuotaSet(_entity(entity), values)
+        case ["acls", resource_type, pattern_type, name, entries]:
+            pattern = ResourcePattern(ResourceType(resource_type), name, PatternType(pattern_type))
+            return AclsSet(pattern, tuple(Entry(who, host, Operation(o), Permission(p)) for who, host, o, p in entries))
         case ["feature", name, level]:
             return FeatureSet(name, level)
         case ["producer-ids", broker_id, first, next_id]:

@@ -18,6 +18,8 @@ from headrace.cluster.core.image import ClusterImage, PartitionInfo, QuotaEntity
 from headrace.coordination import paths
 from headrace.coordination.store import NoNode, Store, StoreFailed
 from headrace.kernel.ids import INTERNAL_TOPICS
+from headrace.security.acl import store_format
+from headrace.security.acl.model import Entry, ResourcePattern
 
 # Reads in flight at once: enough to hide the round trip, few enough not to flood a small ensemble.
 _READS_AT_ONCE = 256
@@ -124,6 +126,7 @@ async def _load_nodes(store: Store, version: int) -> tuple[ClusterImage, list[tu
             key: one for key, one in (await _load_configs(store)).items() if key[0] != "topic" or key[1] in topics
         },
         quotas=await _load_quotas(store),
+        acls=await load_acls(store),
         features={name: codecs.from_json(data)["level"] for name, data in zip(features, levels, strict=True) if data},
         next_producer_id=0 if producer_ids is None else codecs.decode_next_producer_id(producer_ids.data),
     )
@@ -178,3 +181,23 @@ async def _load_quotas(store: Store) -> dict[QuotaEntity, dict[str, float]]:
     rows = await _gather_existing([f"{paths.QUOTAS}/{name}" for name in names], store)
     found: list[QuotaSet] = [codecs.decode_quota(row) for row in rows if row is not None]
     return {quota.entity: dict(quota.values) for quota in found}
+
+
+async def load_acls(store: Store) -> dict[ResourcePattern, tuple[Entry, ...]]:
+    """The ACLs as the nodes tell them. An unreadable node fails the whole: without it the image would allow more."""
+    found: dict[ResourcePattern, tuple[Entry, ...]] = {}
+    for resource_type, pattern_type, folder in store_format.folders():
+        names = await store.children(folder)
+        rows = await _gather_existing([f"{folder}/{name}" for name in names], store)
+        for name, row in zip(names, rows, strict=True):
+            try:
+                entries = () if row is None else store_format.decode_entries(row)
+            except store_format.UnreadableAcls as error:
+                raise StoreFailed(
+                    f"the ACLs in {folder}/{name} of the coordination store cannot be read ({error}): correct the "
+                    "node, or delete it to remove its ACLs"
+                ) from None
+            if entries:
+                pattern = ResourcePattern(resource_type, store_format.decoded_name(name), pattern_type)
+                found[pattern] = entries
+    return found

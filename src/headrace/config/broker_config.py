@@ -203,6 +203,10 @@ _ORDERED = (
 
 
 def check_together(values: Mapping[str, Value]) -> None:
+    for name in ("super.users", "allow.everyone.if.no.acl.found"):
+        if values[name] and not values["authorizer.class.name"]:
+            why = "has an effect only with authorizer.class.name; without it every client may do everything"
+            raise ConfigError(name, str(values[name]), why)
     for low, high in _ORDERED:
         if values[low] > values[high]:
             raise ConfigError(low, str(values[low]), f"must not be above {high} ({values[high]})")

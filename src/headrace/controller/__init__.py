@@ -5,7 +5,9 @@
 `writes`                 changes of the image as operations on the store
 `ledger`                 runs operations one after the other: decision, fenced write, next image
 `leadership`             elects the controller
-`topic_operations`, `partition_operations`, `config_operations`, `broker_operations`   what the ledger runs
+`topic_operations`, `partition_operations`, `config_operations`, `broker_operations`, `acl_operations`   what the ledger
+runs
+`acl_nodes`              adopts ACLs that another program wrote to the store
 `controller`             the operations, on the broker that is the controller
 `gateway`                the way to the active controller from any broker
 `member`                 a broker as a member of its cluster: store, registration, image and controller

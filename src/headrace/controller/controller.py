@@ -18,7 +18,13 @@ from uuid import UUID
 
 from headrace.cluster.core.image import ClusterImage
 from headrace.config import BrokerConfig, TopicConfig
-from headrace.controller import broker_operations, config_operations, partition_operations, topic_operations
+from headrace.controller import (
+    acl_operations,
+    broker_operations,
+    config_operations,
+    partition_operations,
+    topic_operations,
+)
 from headrace.controller.core.config_changes import KeyChange
 from headrace.controller.core.elections import TopicRules, rebalanced
 from headrace.controller.core.isr_changes import IsrAnswer, IsrReport
@@ -27,11 +33,13 @@ from headrace.controller.core.scram_changes import ScramDeletion, ScramResult, S
 from headrace.controller.core.topics import NewTopic
 from headrace.controller.leadership import differs, registered_brokers
 from headrace.controller.ledger import Decision, Deposed, Ledger
-from headrace.controller.results import NamedResult, PartitionResult, ResourceResult, TopicResult
+from headrace.controller.results import AclResult, NamedResult, PartitionResult, ResourceResult, TopicResult
 from headrace.controller.topic_operations import Growth
 from headrace.coordination.store import Store, StoreFault, log_level
 from headrace.coordination.waiting import until
 from headrace.kernel.ids import TopicPartition
+from headrace.security.acl.filters import AclFilter
+from headrace.security.acl.model import Acl
 
 logger = logging.getLogger(__name__)
 
@@ -252,6 +260,18 @@ class Controller:
     ) -> list[ScramResult]:
         secret = secrets.token_urlsafe(32)
         return await self._run(config_operations.alter_scram_credentials(deletions, upsertions, secret))
+
+    async def create_acls(self, acls: Sequence[Acl]) -> list[AclResult]:
+        return await self._run(acl_operations.create_acls(acls))
+
+    async def delete_acls(self, filters: Sequence[AclFilter]) -> list[AclResult]:
+        return await self._run(acl_operations.delete_acls(filters))
+
+    async def current_acls(self) -> acl_operations.Acls:
+        return await self._run(acl_operations.current_acls)
+
+    async def adopt_acls(self, known: acl_operations.Acls, stored: acl_operations.Acls) -> bool:
+        return await self._run(acl_operations.adopt_acls(known, stored))
 
     async def update_features(
         self, updates: Sequence[tuple[str, int, int]], *, validate_only: bool = False

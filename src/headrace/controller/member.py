@@ -146,6 +146,9 @@ async def prepare_store(store: Store, known_cluster_id: str | None = None) -> st
             await ensure_path(store, paths.CONTROLLER_EPOCH, b"0")
             await ensure_path(store, paths.IMAGE, codecs.to_json({"version": 0}))
             await ensure_path(store, paths.CLUSTER_ID, codecs.to_json({"version": "1", "id": cluster_id}))
+    elif await store.exists(paths.PERSISTENT[-1]) is None:
+        for path in paths.PERSISTENT:
+            await ensure_path(store, path)
     found: str = codecs.from_json((await store.get(paths.CLUSTER_ID)).data)["id"]
     if known_cluster_id is not None and known_cluster_id != found:
         raise Refused(

@@ -10,6 +10,7 @@ from headrace.cluster.core.image import TopicInfo
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.kernel.ids import TopicPartition
+from headrace.security.acl.model import Acl
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,3 +47,12 @@ class NamedResult:
     name: str
     error: ErrorCode = ErrorCode.none
     message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AclResult:
+    """Of one creation, or of one filter of a deletion: `acls` are those that were deleted."""
+
+    error: ErrorCode = ErrorCode.none
+    message: str | None = None
+    acls: tuple[Acl, ...] = ()

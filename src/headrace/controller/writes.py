@@ -7,6 +7,7 @@ from typing import Final
 
 from headrace.cluster import codecs
 from headrace.cluster.core.changes import (
+    AclsSet,
     BrokerRegistered,
     BrokerRemoved,
     Change,
@@ -21,8 +22,10 @@ from headrace.cluster.core.changes import (
     TopicDeleted,
 )
 from headrace.cluster.core.image import ClusterImage, PartitionInfo, TopicInfo
+from headrace.controller.core.acls import size_bytes
 from headrace.coordination import paths
 from headrace.coordination.store import Check, Create, Delete, Op, Set
+from headrace.security.acl import store_format
 
 # How many change lists stay readable: a broker that fell further behind reads the whole image instead.
 CHANGES_KEPT: Final = 256
@@ -80,6 +83,11 @@ def ops_for(changes: Sequence[Change], before: ClusterImage, after: ClusterImage
                 put(paths.config(resource_type, name), data, (resource_type, name) in before.configs)
             case QuotaSet(entity, quotas):
                 put(codecs.quota_path(entity), codecs.encode_quota(change) if quotas else None, entity in before.quotas)
+            case AclsSet(_, _, is_stored=True):
+                pass
+            case AclsSet(pattern, entries):
+                data = store_format.encode_entries(entries) if entries else None
+                put(store_format.path(pattern), data, pattern in before.acls)
             case FeatureSet(name, level):
                 put(paths.feature(name), codecs.to_json({"level": level}) if level else None, name in before.features)
             case ProducerIdsAllocated():
@@ -155,5 +163,7 @@ def weight(change: Change) -> int:
             # are bounded (`config_changes`), and few are lists.
             size = sum(len(key) + len(value) for key, value in values.items())
             return min(OPS_PER_MULTI, 2 + size // _BYTES_PER_OP)
+        case AclsSet(pattern, entries):
+            return min(OPS_PER_MULTI, 2 + 2 * (len(pattern.name) + size_bytes(entries)) // _BYTES_PER_OP)
         case _:
             return 2

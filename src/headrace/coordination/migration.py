@@ -29,6 +29,7 @@ from headrace.coordination.core.tree import Tree
 from headrace.coordination.embedded_files import fsync_directory
 from headrace.coordination.store import Create, Delete, NodeExists, NoNode, Op, Set, Store, ensure_path
 from headrace.kernel.errors import ErrorCode, Refused
+from headrace.security.acl import store_format
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +45,7 @@ _ROOTS: Final = (
     paths.FEATURES,
     paths.CONTROLLER_EPOCH,
     paths.PRODUCER_IDS,
+    *store_format.ROOTS,
 )
 
 

@@ -15,12 +15,15 @@
 /admin/delete_topics/<topic>                 deletions under way
 /latest_producer_id_block                    the last block of producer ids handed out
 /feature/<name>                              finalized feature levels
+/kafka-acl, /kafka-acl-extended, their -changes  ACLs (`security.acl.store_format`)
 """
 
 from __future__ import annotations
 
 from typing import Final
 from urllib.parse import quote, unquote
+
+from headrace.security.acl import store_format
 
 CLUSTER_ID: Final = "/cluster/id"
 INCOMING: Final = "/cluster/incoming"
@@ -52,6 +55,8 @@ CONFIG_FOLDERS: Final = {
 # The cluster-wide default of brokers has an empty name, which a node cannot have; Kafka's word for it.
 DEFAULT_NAME: Final = "<default>"
 
+# What every cluster has, in the order of creation. New nodes go to the end: a store that was made by an older version
+# lacks the last of them, and gets all that are missing (`controller.member.prepare_store`).
 PERSISTENT: Final = (
     "/cluster",
     CHANGES,
@@ -66,6 +71,7 @@ PERSISTENT: Final = (
     "/admin",
     DELETE_TOPICS,
     FEATURES,
+    *store_format.PERSISTENT,
 )
 
 

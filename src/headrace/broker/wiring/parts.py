@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from headrace.broker.access_control import access_control
 from headrace.broker.auto_creation import TopicCreation
 from headrace.broker.full_disks import FullDisks
 from headrace.broker.live_config import LiveConfig
@@ -20,6 +21,7 @@ from headrace.client.connection import Connection
 from headrace.cluster.view import ClusterView
 from headrace.config import BrokerConfig, Listeners
 from headrace.config.key import INT_MAX
+from headrace.controller.acl_nodes import AclNodes
 from headrace.controller.gateway import ControllerGateway
 from headrace.controller.member import ClusterMember
 from headrace.coordination.fallback_channel import ControllerChannel
@@ -27,7 +29,7 @@ from headrace.coordination.fallback_reader import FallbackReader
 from headrace.handlers.cluster.api_versions import ApiVersions
 from headrace.handlers.cluster.features import ClusterFeatures
 from headrace.handlers.cluster.handlers import control_plane_handlers
-from headrace.handlers.dispatch.authorization import OPEN
+from headrace.handlers.dispatch.authorization import Authorization
 from headrace.handlers.dispatch.dispatcher import Dispatcher
 from headrace.handlers.dispatch.fallback_requests import fallback_service
 from headrace.handlers.dispatch.login import Logins
@@ -124,7 +126,7 @@ def wire(
     _limit_connections(quotas, config())
     config.subscribe(lambda changed: _limit_connections(quotas, changed))
     metering = Metering(quotas)
-    authorization = OPEN
+    authorization = Authorization(access_control(config(), view))
     table = HandlerTable()
     for handler in (
         *data_handlers(config(), view, partitions, log_dirs, creation, coordinators, metering),
@@ -138,6 +140,7 @@ def wire(
         table.add(handler)
     letters = FallbackReader(member.store, fallback_service(table, inter_broker), lambda: member.controller.is_active)
     member.controller.alongside(letters.run)
+    member.controller.alongside(AclNodes(member.store, member.controller).run)
     metrics = RequestMetrics()
     users = ScramUsers(view)
     logins = Logins(table, listener_logins(config(), listeners, users, users.find_token))

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from headrace.cluster.core.image import BrokerInfo, ClusterImage, PartitionInfo, QuotaEntity, TopicInfo
 from headrace.kernel.dataclass import dataclass
+from headrace.security.acl.model import Entry, ResourcePattern
 
 # A broker acts on a deletion when it applies the image, moments after it was replayed. What is forgotten before that is
 # set aside and not deleted.
@@ -80,6 +81,16 @@ class QuotaSet:
 
 
 @dataclass(frozen=True, slots=True)
+class AclsSet:
+    """All ACLs of one resource pattern; empty means none are left."""
+
+    pattern: ResourcePattern
+    entries: tuple[Entry, ...]
+    is_stored: bool = False
+    """Another program wrote the node: the controller only brings the image up to it. Not part of the change list."""
+
+
+@dataclass(frozen=True, slots=True)
 class FeatureSet:
     """A finalized feature level; 0 takes the feature away."""
 
@@ -106,6 +117,7 @@ Change = (
     | TopicDeleted
     | ConfigSet
     | QuotaSet
+    | AclsSet
     | FeatureSet
     | ProducerIdsAllocated
 )
@@ -184,6 +196,8 @@ def _replay(draft: _Draft, change: Change) -> None:
             _put(draft.table("configs"), (resource_type, name), dict(values))
         case QuotaSet(entity, values):
             _put(draft.table("quotas"), entity, dict(values))
+        case AclsSet(pattern, entries):
+            _put(draft.table("acls"), pattern, entries)
         case ProducerIdsAllocated(_, _, next_id):
             draft.fields["next_producer_id"] = next_id
         case FeatureSet(name, level):

@@ -13,6 +13,7 @@ from typing import Final
 from uuid import UUID
 
 from headrace.kernel.dataclass import dataclass
+from headrace.security.acl.model import Entry, ResourcePattern
 
 NO_LEADER: Final = -1
 
@@ -97,6 +98,7 @@ class ClusterImage:
     configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=dict)
     quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=dict)
     features: Mapping[str, int] = field(default_factory=dict)
+    acls: Mapping[ResourcePattern, tuple[Entry, ...]] = field(default_factory=dict)
     next_producer_id: int = 0
 
     def partition(self, topic: str, index: int) -> PartitionInfo | None:

@@ -7,4 +7,5 @@
 `topics`             new topics and more partitions; `deletions` deletes a topic in bounded steps
 `config_changes`, `quotas`, `features`   overrides, client quotas, feature levels
 `scram_changes`      SCRAM credentials
+`acls`               creation and deletion of ACLs
 """

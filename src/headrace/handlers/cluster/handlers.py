@@ -49,6 +49,7 @@ def control_plane_handlers(
     """`table` is the one they will be in: the envelope looks its inner requests up there."""
     view, controller = gateway.view, gateway.controller
     metering = metering or Metering()
+    has_authorizer = not authorization.is_open
     return [
         CreateTopics(gateway, config, metering),
         DeleteTopics(gateway, metering),
@@ -66,9 +67,9 @@ def control_plane_handlers(
         AlterClientQuotas(gateway),
         DescribeUserScramCredentials(view),
         AlterUserScramCredentials(gateway),
-        DescribeAcls(),
-        CreateAcls(),
-        DeleteAcls(),
+        DescribeAcls(view, has_authorizer),
+        CreateAcls(gateway, has_authorizer),
+        DeleteAcls(gateway, has_authorizer),
         UnregisterBroker(gateway),
         AlterPartition(controller, view),
         AllocateProducerIds(controller),

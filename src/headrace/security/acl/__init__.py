@@ -4,4 +4,6 @@
 `hosts`        which client addresses the host of an ACL covers: an address, a CIDR range or every address
 `authorizer`   the decision for one principal, host, operation and resource, with a cache
 `roles`        principals `Role:name` and their members
+`filters`      the filters of DescribeAcls and DeleteAcls
+`store_format` ACLs as nodes of the coordination store
 """

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from headrace.cluster import codecs
 from headrace.cluster.core.changes import (
+    AclsSet,
     BrokerRegistered,
     BrokerRemoved,
     Change,
@@ -27,6 +28,7 @@ from headrace.cluster.core.changes import (
 from headrace.cluster.core.delta import deleted_topics, diff
 from headrace.cluster.core.image import BrokerInfo, ClusterImage, Endpoint, PartitionInfo, TopicInfo
 from headrace.cluster.view import ClusterView
+from headrace.security.acl.model import Entry, Operation, PatternType, Permission, ResourcePattern, ResourceType
 
 NAMES = ["a", "b", "c"]
 # A topic's id belongs to its name; made again under that name it has another.
@@ -58,6 +60,25 @@ changes: st.SearchStrategy[Change] = st.one_of(
     st.builds(PartitionsAdded, st.sampled_from(NAMES), st.just(1), partitions),
     st.builds(PartitionChanged, st.sampled_from(NAMES), st.integers(0, 2), infos),
     topics.map(lambda topic: TopicDeleted(*topic)),
+    st.builds(
+        AclsSet,
+        st.builds(
+            ResourcePattern,
+            st.sampled_from([ResourceType.TOPIC, ResourceType.USER]),
+            st.sampled_from(NAMES),
+            st.sampled_from([PatternType.LITERAL, PatternType.PREFIXED]),
+        ),
+        st.lists(
+            st.builds(
+                Entry,
+                st.sampled_from(["User:a", "Role:b,c"]),
+                st.sampled_from(["*", "10.0.0.0/8"]),
+                st.sampled_from([Operation.READ, Operation.ALL]),
+                st.sampled_from([Permission.ALLOW, Permission.DENY]),
+            ),
+            max_size=2,
+        ).map(tuple),
+    ),
     st.builds(BrokerRegistered, broker_infos),
     st.builds(BrokerRemoved, brokers),
     st.builds(ConfigSet, st.just("topic"), st.sampled_from(NAMES), texts),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.config.effect import refused
-from headrace.config.key import Importance, Key, Type, Update
+from headrace.config.key import Importance, Key, Rule, Type, Update
 
 BOOLEAN = Type.BOOLEAN
 CLASS = Type.CLASS
@@ -18,30 +18,40 @@ NOT_OFFERED = refused("access control is not offered yet")
 NO_TOKENS = refused("delegation tokens are not offered yet")
 NO_SECRETS = refused("dynamic passwords are not offered yet")
 
+# Class names that other programs' configurations give; nothing is loaded by them.
+AUTHORIZERS = (
+    "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "kafka.security.authorizer.AclAuthorizer",
+)
+AUTHORIZER = Rule(f"must be empty or one of {', '.join(AUTHORIZERS)}", lambda value: value in ("", *AUTHORIZERS))
+PRINCIPALS = Rule(
+    "must be principals such as User:admin, separated by semicolons",
+    lambda value: all(not part.strip() or ":" in part for part in value.split(";")),
+)
 
 KEYS = (
     Key(
         "authorizer.class.name",
         STRING,
         "",
-        "Class that decides which principal may do what. Empty: every client may do everything.",
+        "Turns access control by ACLs on. Both names of Kafka's authorizer are accepted and mean the same. Empty: "
+        "every client may do everything.",
+        rule=AUTHORIZER,
         importance=LOW,
-        effect=NOT_OFFERED,
     ),
     Key(
         "super.users",
         STRING,
         None,
-        "Principals that may do everything, separated by semicolons; a key of Kafka's authorizer.",
-        effect=NOT_OFFERED,
+        "Principals that may do everything, separated by semicolons, such as `User:admin;User:CN=broker`.",
+        rule=PRINCIPALS,
         ours=True,
     ),
     Key(
         "allow.everyone.if.no.acl.found",
         BOOLEAN,
         False,
-        "Whether a resource without access rules is open to everyone; a key of Kafka's authorizer.",
-        effect=NOT_OFFERED,
+        "Whether a resource that no ACL covers is open to every client.",
         ours=True,
     ),
     Key(

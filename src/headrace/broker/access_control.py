@@ -1,0 +1,42 @@
+"""The authorizer in force on this broker: made from the settings, and made anew for every image with other ACLs.
+
+Without `authorizer.class.name` there is none, and every client may do everything. While the coordination store is away
+the broker keeps the ACLs of the last image that it read, and once its lease ends it serves nothing. So its decisions
+are never less strict than the ACLs that were last known.
+"""
+
+from __future__ import annotations
+
+from headrace.cluster.core.image import ClusterImage
+from headrace.cluster.view import ClusterView
+from headrace.config import BrokerConfig
+from headrace.security.acl.authorizer import Authorizer
+
+
+class AccessControl:
+    """`access_control()` is the authorizer to ask now. Owned by the event loop."""
+
+    def __init__(self, config: BrokerConfig, view: ClusterView) -> None:
+        self._super_users = [name for part in (config.super_users or "").split(";") if (name := part.strip())]
+        self._allow_if_no_acl = config.allow_everyone_if_no_acl_found
+        self._current = self._authorizer(view.current)
+        view.subscribe(self._follow)
+
+    def __call__(self) -> Authorizer:
+        return self._current
+
+    def _follow(self, old: ClusterImage, new: ClusterImage) -> None:
+        if old.acls is not new.acls or old.version < 0:
+            self._current = self._authorizer(new)
+
+    def _authorizer(self, image: ClusterImage) -> Authorizer:
+        return Authorizer(
+            image.acls,
+            super_users=self._super_users,
+            allow_if_no_acl=self._allow_if_no_acl,
+            is_loaded=image.version >= 0,
+        )
+
+
+def access_control(config: BrokerConfig, view: ClusterView) -> AccessControl | None:
+    return AccessControl(config, view) if config.authorizer_class_name else None
