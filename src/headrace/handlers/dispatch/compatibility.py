@@ -50,9 +50,6 @@ _WHY_NOT: Final = {
 _NOTES: Final = {
     0: "v0–2 close the connection, as in Kafka; advertised because old clients choose the compression by it",
     17: "rejected with ILLEGAL_SASL_STATE: listeners do not authenticate yet",
-    29: "SECURITY_DISABLED, as Kafka answers without an authorizer",
-    30: "SECURITY_DISABLED, as Kafka answers without an authorizer",
-    31: "SECURITY_DISABLED, as Kafka answers without an authorizer",
     34: "the broker rejects a move of a replica to another log directory",
     36: "rejected with ILLEGAL_SASL_STATE: listeners do not authenticate yet",
     55: "rejects the Raft log (there is none); a leader returns the progress of its partitions' replicas",
