@@ -32,7 +32,7 @@ from headrace.replication.partition import Partition
 from headrace.replication.partitions import Partitions
 from headrace.replication.replica import Follower
 from headrace.replication.waiters import FetchWaiter
-from headrace.security.acl.model import Operation, ResourceType
+from headrace.security.acl.model import CLUSTER_NAME, Operation, ResourceType
 from headrace.wire.apis import ApiKey
 from headrace.wire.codec import RequestHeader
 from headrace.wire.fetch import FetchedPartition, FetchedTopic, encode_fetch_response
@@ -102,7 +102,7 @@ class Fetch(Handler):
         version = context.header.api_version
         replica_id, access = request.replica_id, context.access
         if replica_id >= 0:
-            if not access.may_cluster(Operation.CLUSTER_ACTION):
+            if not access.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
                 return self._denied_follower(request, context)
             self.partitions.heard_from(replica_id)
         try:

@@ -3,6 +3,7 @@
 `handler`              what every handler offers: read, serve, refuse
 `context`              what a handler knows about a request besides its body
 `authorization`        the rights that an API needs, and whether the client of a request has them
+`audit`                the log of denied requests
 `table`                the handlers that are served; ApiVersions and COMPATIBILITY.md are derived from it
 `dispatcher`           a frame to its handler, and the handler's answer to bytes
 `login`                frames of connections that are not authenticated yet

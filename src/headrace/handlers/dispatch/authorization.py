@@ -16,6 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
+from headrace.handlers.dispatch.audit import Audit
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.security.acl.model import CLUSTER_NAME, SUPPORTED_OPERATIONS, Operation, ResourceType
@@ -58,7 +59,8 @@ class Access(ABC):
         """The names that the client may see. For lists: what is left out is not a denied request."""
 
     def may_cluster(self, operation: Operation) -> bool:
-        return self.may(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+        """For a right on the cluster that stands beside others: without it the request is not denied yet."""
+        return bool(self.filter(operation, ResourceType.CLUSTER, (CLUSTER_NAME,)))
 
     def require(self, operation: Operation, resource_type: ResourceType, name: str) -> None:
         """Raises Refused with the code of the resource type."""
@@ -113,15 +115,22 @@ def cluster_operations(access: Access) -> int:
 class _Authorized(Access):
     """Made for each request: it keeps the authorizer that was current when the request came."""
 
-    __slots__ = ("_authorizer", "_host", "_principal")
+    __slots__ = ("_api_key", "_audit", "_authorizer", "_host", "_principal")
 
-    def __init__(self, authorizer: Authorizer, principal: str, host: str) -> None:
+    def __init__(self, authorizer: Authorizer, audit: Audit, principal: str, host: str, api_key: int) -> None:
         self._authorizer = authorizer
+        self._audit = audit
         self._principal = principal
         self._host = host
+        self._api_key = api_key
 
     def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        return self._authorizer.allows(self._principal, self._host, operation, resource_type, name)
+        principal, host = self._principal, self._host
+        allowed = self._authorizer.allows(principal, host, operation, resource_type, name)
+        if not allowed or self._audit.shows_allowed:
+            decision = self._authorizer.decide(principal, host, operation, resource_type, name)
+            self._audit.decided(decision, principal, host, operation, resource_type, name, self._api_key)
+        return allowed
 
     def may_any(self, operation: Operation, resource_type: ResourceType) -> bool:
         return self._authorizer.allows_any(self._principal, self._host, operation, resource_type)
@@ -137,15 +146,16 @@ class _Authorized(Access):
 class Authorization:
     """Gives each request its access. `authorizer` is asked for each request, because ACLs change; None without one."""
 
-    __slots__ = ("_authorizer", "is_open")
+    __slots__ = ("_audit", "_authorizer", "is_open")
 
-    def __init__(self, authorizer: Callable[[], Authorizer] | None = None) -> None:
+    def __init__(self, authorizer: Callable[[], Authorizer] | None = None, audit: Audit | None = None) -> None:
         self._authorizer = authorizer
+        self._audit = Audit() if audit is None else audit
         self.is_open = authorizer is None
 
-    def access(self, principal: str, host: str) -> Access:
+    def access(self, principal: str, host: str, api_key: int) -> Access:
         authorizer = self._authorizer
-        return UNRESTRICTED if authorizer is None else _Authorized(authorizer(), principal, host)
+        return UNRESTRICTED if authorizer is None else _Authorized(authorizer(), self._audit, principal, host, api_key)
 
 
 # For requests that came through the coordination store, which only brokers can write to.

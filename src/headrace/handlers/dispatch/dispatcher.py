@@ -72,7 +72,9 @@ class Dispatcher:
         if handler is None or header.api_version not in handler.versions:
             return self._refuse_version(header, connection)
         authorization, principal = self._authorization, connection.principal
-        access = UNRESTRICTED if authorization.is_open else authorization.access(principal, connection.peer_host)
+        access = UNRESTRICTED
+        if not authorization.is_open:
+            access = authorization.access(principal, connection.peer_host, header.api_key)
         context = RequestContext(
             header,
             connection.peer_host,

@@ -42,7 +42,7 @@ async def serve_forwarded(
         request = handler.read(header, memoryview(data), at)
     except MalformedRequest as bad:
         raise Refused(ErrorCode.invalid_request, str(bad)) from bad
-    access = authorization.access(principal, host)
+    access = authorization.access(principal, host, header.api_key)
     context = RequestContext(header, host, listener, principal, access, now_ms)
     try:
         handler.needs.check(access)

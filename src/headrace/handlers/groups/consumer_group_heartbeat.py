@@ -6,6 +6,7 @@ Epoch 0 joins, -1 leaves, -2 leaves for now (static members).
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from headrace.coordinators.group.coordinator import GroupCoordinator
@@ -15,7 +16,7 @@ from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.handlers.groups.heartbeat_answers import heartbeat_answer, require_member
 from headrace.kernel.dataclass import dataclass
-from headrace.security.acl.model import Operation
+from headrace.security.acl.model import Operation, ResourceType
 from headrace.wire.apis import ApiKey
 from headrace.wire.codec import millis
 
@@ -58,6 +59,7 @@ class ConsumerGroupHeartbeat(Handler):
                 None
                 if owned is None
                 else {t.topic_id: frozenset(t.partitions) for t in owned if t.topic_id is not None},
+                partial(context.access.filter, Operation.DESCRIBE, ResourceType.TOPIC),
             ),
             context.version,
         )

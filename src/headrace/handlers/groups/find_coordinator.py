@@ -70,6 +70,14 @@ class FindCoordinator(Handler):
         found = await asyncio.gather(*(self._find(key, key_type, context) for key in request.coordinator_keys))
         return {"coordinators": found}
 
+    def refuse(
+        self, request: FindCoordinatorRequest, context: RequestContext, error_code: int, message: str
+    ) -> FindCoordinatorResponse:
+        if context.version >= _BATCHED_FROM:
+            code = ErrorCode(error_code)
+            return {"coordinators": [_answer(key, code, message) for key in request.coordinator_keys]}
+        return {"error_code": error_code, "error_message": message, "node_id": -1, "host": "", "port": -1}
+
     async def _find(self, key: str, key_type: int, context: RequestContext) -> Coordinator:
         topic = _TOPICS.get(key_type)
         protected = _PROTECTED.get(key_type)

@@ -103,7 +103,7 @@ class CreateTopics(Handler):
                 "replication_factor": -1,
                 "configs": [],
             }
-        if not access.may(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, created.name):
+        if not access.filter(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, (created.name,)):
             return {
                 "name": created.name,
                 "topic_id": created.id,

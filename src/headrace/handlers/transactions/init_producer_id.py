@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from headrace.coordinators.txn.coordinator import TransactionCoordinator
 from headrace.coordinators.txn.core.transaction import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Answer
-from headrace.handlers.dispatch.authorization import Access, Needs, denied
+from headrace.handlers.dispatch.authorization import Access, Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.handlers.transactions.fencing import as_old_clients_know_it
@@ -59,7 +59,5 @@ class InitProducerId(Handler):
         """Raises Refused. A producer that may write to any topic at all may have an id without a transactional id."""
         if transactional_id is not None:
             access.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
-        elif not (
-            access.may_cluster(Operation.IDEMPOTENT_WRITE) or access.may_any(Operation.WRITE, ResourceType.TOPIC)
-        ):
-            raise denied(ResourceType.CLUSTER)
+        elif not access.may_any(Operation.WRITE, ResourceType.TOPIC):
+            access.require_cluster(Operation.IDEMPOTENT_WRITE)

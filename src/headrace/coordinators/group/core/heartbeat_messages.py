@@ -7,7 +7,7 @@ group is known.
 from __future__ import annotations
 
 from headrace.coordinators.group.core.consumer.group import LEAVE_EPOCH, STATIC_LEAVE_EPOCH, Partitions
-from headrace.coordinators.group.core.consumer.regex import BadRegex, Regex
+from headrace.coordinators.group.core.consumer.regex import BadRegex, Regex, TopicFilter
 from headrace.coordinators.group.core.settings import GroupSettings
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Refused
@@ -29,6 +29,7 @@ class HeartbeatRequest:
     topic_regex: str | None = None
     server_assignor: str | None = None
     owned: Partitions | None = None
+    visible: TopicFilter = frozenset
 
     @property
     def is_full(self) -> bool:

@@ -25,6 +25,7 @@ from headrace.coordinators.group.core.consumer.group import (
     ResolvedRegex,
 )
 from headrace.coordinators.group.core.consumer.reconciliation import TargetState, reconcile
+from headrace.coordinators.group.core.consumer.regex import TopicFilter
 from headrace.coordinators.group.core.consumer.target import may_assign
 from headrace.coordinators.group.core.effects import Effects
 from headrace.coordinators.group.core.heartbeat_messages import HeartbeatReply, HeartbeatRequest, check_regex
@@ -80,7 +81,9 @@ class ConsumerHeartbeats:
         if request.topic_regex != member.about.topic_regex and not joins:
             check_regex(request)
         updated = replace(member, about=_updated(member.about, request))
-        final = self.advance(group, member, updated, replaced, request.owned, effects, now_ms).member
+        final = self.advance(
+            group, member, updated, replaced, request.owned, effects, now_ms, visible=request.visible
+        ).member
         self.keep_alive(group.group_id, member_id, self._session_timeout_ms(group.group_id), effects)
         shown = final.assigned_partitions
         tell = request.is_full or shown != member.assigned_partitions
@@ -145,6 +148,7 @@ class ConsumerHeartbeats:
         now_ms: int,
         *,
         may_retarget: bool = True,
+        visible: TopicFilter | None = None,
     ) -> HeartbeatResult:
         """Write what changed, raise epochs, compute the target where it is behind, take one step towards it. Where no
         target may be computed, a member whose group epoch is ahead of the target stays where it is.
@@ -162,8 +166,10 @@ class ConsumerHeartbeats:
         resubscribed = _subscription(updated) != _subscription(member)
         epoch, regexes = group.epoch, dict(group.regexes)
         if resubscribed or image.version != group.seen_image_version:
-            regexes = consumer_target.resolve_regexes(group, members, image, effects, now_ms)
+            regexes = consumer_target.resolve_regexes(group, members, image, effects, now_ms, visible)
             epoch = self._raise_epoch(group, members, regexes, resubscribed, effects)
+            if visible is not None:
+                group.seen_image_version, group.seen_topic_names = image.version, frozenset(image.topics)
         target = group.target.get(replaced.member_id if replaced else member_id, {})
         target_epoch = group.assignment_epoch
         if epoch > group.assignment_epoch and not may_retarget:
@@ -195,7 +201,6 @@ class ConsumerHeartbeats:
     ) -> int:
         image = self._groups.image
         seen_hash = consumer_target.topics_hash(members, regexes, image)
-        group.seen_image_version, group.seen_topic_names = image.version, frozenset(image.topics)
         if not resubscribed and seen_hash == group.metadata_hash:
             return group.epoch
         group.write_epoch(group.epoch + 1, seen_hash, effects)
@@ -299,7 +304,7 @@ class ConsumerHeartbeats:
             self.forget_timers(group.group_id, member.member_id, effects)
         left_ids = {member.member_id for member in gone}
         rest = {m: member for m, member in group.members.items() if m not in left_ids}
-        regexes = consumer_target.resolve_regexes(group, rest, self._groups.image, effects, now_ms)
+        regexes = consumer_target.resolve_regexes(group, rest, self._groups.image, effects, now_ms, None)
         group.write_epoch(group.epoch + 1, consumer_target.topics_hash(rest, regexes, self._groups.image), effects)
 
     # --- settings of one group ----------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ Refused, as by RE2: back-references and look-around. Also refused: what expands 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import field
 from typing import Final
 
@@ -27,6 +28,10 @@ _WORDS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0
 _SPACES: Final = frozenset(" \t\n\r\f\v")
 _CLASSES: Final = {"d": _DIGITS, "w": _WORDS, "s": _SPACES}
 _CONTROLS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "v": "\v", "a": "\a"}
+
+
+# The names among these that a member may describe: its expression subscribes to no others.
+TopicFilter = Callable[[Iterable[str]], Collection[str]]
 
 
 class BadRegex(ValueError):

@@ -14,7 +14,7 @@ from headrace.cluster.core.image import ClusterImage
 from headrace.coordinators.codec import consumer_groups as codec
 from headrace.coordinators.group.core.consumer.assignors import ASSIGNORS, AssignedMember
 from headrace.coordinators.group.core.consumer.group import ConsumerGroup, ConsumerMember, Partitions, ResolvedRegex
-from headrace.coordinators.group.core.consumer.regex import Regex
+from headrace.coordinators.group.core.consumer.regex import Regex, TopicFilter
 from headrace.coordinators.group.core.effects import Effects
 
 Members = Mapping[str, ConsumerMember]
@@ -28,19 +28,29 @@ def may_assign(assigned_at_ms: int, interval_ms: int, now_ms: int) -> bool:
 
 
 def resolve_regexes(
-    group: ConsumerGroup, members: Members, image: ClusterImage, effects: Effects, now_ms: int
+    group: ConsumerGroup,
+    members: Members,
+    image: ClusterImage,
+    effects: Effects,
+    now_ms: int,
+    visible: TopicFilter | None,
 ) -> dict[str, ResolvedRegex]:
-    """The topics of every expression in use; what is new or has changed is written down, what is unused goes."""
+    """The topics of every expression in use; what is new or has changed is written down, what is unused goes.
+
+    `visible` has the rights of the member whose heartbeat this is, as in Kafka. Without it the topics stay as they are.
+    """
     wanted = {m.about.topic_regex for m in members.values() if m.about.topic_regex}
     names = frozenset(image.topics)
     resolved: dict[str, ResolvedRegex] = {}
     for text in sorted(wanted):
         known = group.regexes.get(text)
-        if known is not None and names == group.seen_topic_names:
+        if known is not None and (visible is None or names == group.seen_topic_names):
             resolved[text] = known
             continue
+        if visible is None:
+            continue
         matcher = Regex(text)
-        topics = frozenset(name for name in names if matcher.matches(name))
+        topics = frozenset(visible([name for name in names if matcher.matches(name)]))
         if known is not None and known.topics == topics:
             resolved[text] = known
             continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
@@ -241,6 +242,22 @@ def test_a_regular_expression_follows_the_topics() -> None:
     assert group(driver).regexes["orders-.*"].topics == {"orders-eu", "orders-us", "orders-asia"}
     driver.beat("a", 3, topic_regex="other")
     assert set(group(driver).regexes) == {"other"}, "nobody uses the old one"
+
+
+def test_a_regular_expression_subscribes_to_topics_that_the_member_may_describe() -> None:
+    def visible(names: Iterable[str]) -> set[str]:
+        return set(names) - {"orders-secret"}
+
+    driver = GroupDriver(image=image_of(**{"orders-eu": 1, "orders-secret": 1}))
+    reply = driver.beat("a", 0, topic_names=None, topic_regex="orders-.*", visible=visible)
+    assert set(reply.assignment or {}) == {topic_id("orders-eu")}
+    driver.beat("b", 0, topic_names=("orders-eu",), visible=visible)
+    # A member that leaves has no rights that could count: the topics stay as they are until the next heartbeat.
+    driver.set_image(image_of(2, **{"orders-eu": 1, "orders-secret": 1, "orders-us": 1}))
+    driver.beat("b", -1)
+    assert group(driver).regexes["orders-.*"].topics == {"orders-eu"}
+    driver.beat("a", group(driver).members["a"].epoch, visible=visible)
+    assert group(driver).regexes["orders-.*"].topics == {"orders-eu", "orders-us"}
 
 
 def test_the_assignor_that_most_members_ask_for_is_used() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Any, ClassVar
 
 import pytest
 
 from headrace.handlers.cluster.envelope import Envelope
+from headrace.handlers.dispatch.audit import MAX_LINES_PER_SECOND, Audit
 from headrace.handlers.dispatch.authorization import (
     NOTHING,
     OPEN,
@@ -93,7 +95,7 @@ class Peer:
 
     peer_host = HOST
     listener = "CLIENTS"
-    authenticated = True
+    guarded = False
 
     def __init__(self, principal: str) -> None:
         self.principal = principal
@@ -228,7 +230,7 @@ def test_a_client_in_a_fallback_request_is_authorized_as_itself() -> None:
 
 
 def test_without_an_authorizer_all_requests_share_one_access() -> None:
-    assert OPEN.access("User:a", HOST) is OPEN.access("User:b", "::1") is UNRESTRICTED
+    assert OPEN.access("User:a", HOST, 0) is OPEN.access("User:b", "::1", 1) is UNRESTRICTED
     assert UNRESTRICTED.filter(Operation.READ, ResourceType.TOPIC, ["a", "b"]) == {"a", "b"}
     assert UNRESTRICTED.operations(ResourceType.GROUP, "g") == sum(1 << bit for bit in (3, 6, 8, 10, 11))
     NOTHING.check(UNRESTRICTED)
@@ -248,7 +250,7 @@ def test_without_an_authorizer_all_requests_share_one_access() -> None:
 def test_each_type_of_resource_has_its_code_and_its_name_is_not_told(
     resource_type: ResourceType, code: ErrorCode
 ) -> None:
-    access = authorization().access("User:bob", HOST)
+    access = authorization().access("User:bob", HOST, ApiKey.FETCH)
     with pytest.raises(Refused) as refused:
         access.require(Operation.DESCRIBE, resource_type, "secret")
     assert refused.value.code is code
@@ -259,5 +261,40 @@ def test_operations_of_the_cluster_are_not_told_without_describe() -> None:
     may: Callable[[Operation], Authorization] = lambda operation: authorization(  # noqa: E731
         allowing("User:ann", operation, ResourceType.CLUSTER, CLUSTER_NAME)
     )
-    assert cluster_operations(may(Operation.CREATE).access("User:ann", HOST)) == 0
-    assert cluster_operations(may(Operation.ALTER).access("User:ann", HOST)) == (1 << 7) | (1 << 8)
+    assert cluster_operations(may(Operation.CREATE).access("User:ann", HOST, ApiKey.METADATA)) == 0
+    assert cluster_operations(may(Operation.ALTER).access("User:ann", HOST, ApiKey.METADATA)) == (1 << 7) | (1 << 8)
+
+
+def test_a_denial_is_logged_in_kafkas_words_and_a_list_is_not(caplog: pytest.LogCaptureFixture) -> None:
+    access = authorization().access("User:b\nob", HOST, ApiKey.TXN_OFFSET_COMMIT)
+    with caplog.at_level(logging.INFO, logger="kafka.authorizer.logger"):
+        assert not access.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, 'a"b\x1b[31m')
+        access.filter(Operation.DESCRIBE, ResourceType.TOPIC, ["t"])
+        access.may_cluster(Operation.CREATE)
+    assert caplog.messages == [
+        "Principal = User:b\\nob is Denied operation = WRITE from host = 10.0.0.7 on resource = "
+        'TransactionalId:LITERAL:a\\"b\\u001b[31m for request = TxnOffsetCommit with resourceRefCount = 1 '
+        "based on rule DefaultDeny"
+    ]
+
+
+def test_allowed_checks_are_logged_at_debug(caplog: pytest.LogCaptureFixture) -> None:
+    acls = allowing("User:ann", Operation.READ, ResourceType.TOPIC, "t")
+    access = authorization(acls).access("User:ann", HOST, ApiKey.FETCH)
+    with caplog.at_level(logging.DEBUG, logger="kafka.authorizer.logger"):
+        assert access.may(Operation.READ, ResourceType.TOPIC, "t")
+    assert "is Allowed operation = READ" in caplog.text
+    assert "based on rule MatchingAcl(acl=StandardAcl(resourceType=TOPIC" in caplog.text
+
+
+def test_a_flood_of_denials_is_cut_short(caplog: pytest.LogCaptureFixture) -> None:
+    now = 5.0
+    audit = Audit(lambda: now)
+    access = Authorization(lambda: Authorizer({}), audit).access("User:bob", HOST, ApiKey.FETCH)
+    with caplog.at_level(logging.INFO, logger="kafka.authorizer.logger"):
+        for _ in range(1000):
+            access.may(Operation.READ, ResourceType.TOPIC, "t")
+        assert len(caplog.messages) == MAX_LINES_PER_SECOND
+        now = 6.0
+        access.may(Operation.READ, ResourceType.TOPIC, "t")
+    assert caplog.messages[-2] == "900 more decisions within one second are not shown"

@@ -1,0 +1,78 @@
+"""The authorizer's log: one line for each denied check, in Kafka's words, under Kafka's logger name.
+
+Denials are written at INFO, allowed checks at DEBUG. Names come from clients, so the log shows them escaped and limits
+their length. A client that is denied thousands of times a second must not fill the disk: each second the log takes
+MAX_LINES_PER_SECOND lines, and a last one with the number of the others.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from headrace.security.acl.model import Operation, ResourceType
+from headrace.security.principal import printable
+from headrace.wire.apis import api_name
+
+if TYPE_CHECKING:
+    from headrace.security.acl.authorizer import Decision
+
+logger = logging.getLogger("kafka.authorizer.logger")
+
+MAX_LINES_PER_SECOND: Final = 100
+
+
+class Audit:
+    """Owned by the event loop."""
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._second = 0
+        self._lines = 0
+
+    @property
+    def shows_allowed(self) -> bool:
+        return logger.isEnabledFor(logging.DEBUG)
+
+    def decided(
+        self,
+        decision: Decision,
+        principal: str,
+        host: str,
+        operation: Operation,
+        resource_type: ResourceType,
+        name: str,
+        api_key: int,
+    ) -> None:
+        level = logging.DEBUG if decision.allowed else logging.INFO
+        if not logger.isEnabledFor(level) or not self._has_room():
+            return
+        logger.log(
+            level,
+            "Principal = %s is %s operation = %s from host = %s on resource = %s:LITERAL:%s for request = %s "
+            "with resourceRefCount = 1 based on rule %s",
+            printable(principal),
+            "Allowed" if decision.allowed else "Denied",
+            operation.name,
+            host,
+            _words(resource_type.name),
+            printable(name),
+            _words(api_name(api_key)),
+            printable(decision.rule),
+        )
+
+    def _has_room(self) -> bool:
+        second = int(self._monotonic())
+        if second != self._second:
+            if self._lines > MAX_LINES_PER_SECOND:
+                logger.info("%d more decisions within one second are not shown", self._lines - MAX_LINES_PER_SECOND)
+            self._second, self._lines = second, 0
+        self._lines += 1
+        return self._lines <= MAX_LINES_PER_SECOND
+
+
+def _words(name: str) -> str:
+    """TRANSACTIONAL_ID as TransactionalId."""
+    return "".join(word.capitalize() for word in name.split("_"))
