@@ -130,7 +130,7 @@ class Authority:
         *,
         subject: str | None = None,
         hosts: Sequence[str] = HOSTS,
-        days: float = 30,
+        days: float = 90,
         begins_in_days: float = -1,
         key: PrivateKey | None = None,
     ) -> Issued:

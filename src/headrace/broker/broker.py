@@ -130,13 +130,14 @@ class Broker:
         self._opened.append("logs")
         view = ClusterView()
         live.subscribe(self._limits_changed)
+        self.certificates.follow(live)
         view.subscribe(live.follow)
         self._member = member = ClusterMember(store, view, live, own_info, clean_start=self._is_clean())
-        self.parts = wire(live, view, self.log_dirs, member, self.listeners)
+        self.parts = wire(live, view, self.log_dirs, member, self.listeners, self.certificates)
         self._opened.append("parts")
         self._failed_disks = disks = FailedDisks(self.parts.gateway, self.log_dirs.logs)
         member.membership.on_registered(lambda _: disks.tell())
-        self.metrics = BrokerMetrics(self.parts, self.connections, self.log_dirs, view, member)
+        self.metrics = BrokerMetrics(self.parts, self.connections, self.log_dirs, view, member, self.certificates)
         self.parts.start()
         self._housekeeping = Housekeeping(self.log_dirs, live, self.parts.replicated_up_to)
         await member.start(image)
@@ -144,6 +145,7 @@ class Broker:
         await self.metrics.start(config.metrics_listen)
         self.connections.start()
         self._housekeeping.start()
+        self.certificates.start()
         log.info("broker %d started in %.0f ms", broker_id, (time.perf_counter() - began) * 1000)
 
     def _hold_back(self, address: str, now_ms: int) -> int:
@@ -282,6 +284,8 @@ class Broker:
         opened, self._opened = self._opened, []
         if self._housekeeping is not None:
             await self._housekeeping.stop()
+        if "connections" in opened:
+            await self.certificates.stop()
             self._housekeeping = None
         if self.metrics is not None:
             await self.metrics.stop()

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from headrace import __version__
+from headrace.broker.listener_certificates import ListenerCertificates
 from headrace.broker.wiring.parts import Parts
 from headrace.cluster.core.image import ClusterImage, PartitionInfo
 from headrace.cluster.view import ClusterView
@@ -31,7 +32,13 @@ def kafkas_name(api_key: int) -> str:
 
 class BrokerMetrics:
     def __init__(
-        self, parts: Parts, connections: Listeners, log_dirs: LogDirs, view: ClusterView, member: ClusterMember
+        self,
+        parts: Parts,
+        connections: Listeners,
+        log_dirs: LogDirs,
+        view: ClusterView,
+        member: ClusterMember,
+        certificates: ListenerCertificates,
     ) -> None:
         self.metrics = Metrics(parts.metering.traffic)
         self.endpoint = MetricsEndpoint(self.metrics)
@@ -41,6 +48,7 @@ class BrokerMetrics:
         view.subscribe(self._follow)
         self._provide_requests(parts)
         self._provide_connections(connections)
+        self.metrics.provide("headrace_certificate_expiry_seconds", certificates.seconds_left)
         self._provide_logs(parts, log_dirs)
         self._provide_replicas(parts)
         self._provide_cluster(view, member, parts)
@@ -104,6 +112,10 @@ class BrokerMetrics:
         provide("kafka_server_socketservermetrics_connection_count", by_listener)
         provide("kafka_server_socketservermetrics_connection_creation_total", lambda: traffic.accepted)
         provide("kafka_server_socketservermetrics_connection_refused_total", lambda: traffic.refused)
+        provide(
+            "kafka_server_socketservermetrics_failed_authentication_total",
+            lambda: traffic.failed_handshakes + connections.handshakes.dropped,
+        )
         provide("kafka_network_socketserver_bytesin_total", lambda: traffic.bytes_in)
         provide("kafka_network_socketserver_bytesout_total", lambda: traffic.bytes_out)
 

@@ -90,9 +90,13 @@ def refuse_change(name: str) -> None:
     if key is not None:
         if name in tls.RENEWED:
             raise ConfigError(name, None, f"changes for one listener at a time: set {LISTENER_PREFIX}<name>.{name}")
-        if key.update is Update.READ_ONLY or key.static_only:
+        if key.update is Update.READ_ONLY or key.static_only or (name.startswith("ssl.") and key.is_sensitive):
             raise ConfigError(name, None, "cannot change while the broker runs: set it in server.properties")
         return
     of_listener = listener_key(name)
-    if of_listener is not None and not of_listener.changes_while_running:
-        raise ConfigError(name, None, "cannot change while the broker runs: set it in server.properties")
+    if of_listener is None or of_listener.changes_while_running:
+        return
+    why = "cannot change while the broker runs: set it in server.properties"
+    if of_listener.key.is_sensitive:
+        why = "is a secret, and dynamic values are stored in clear text: set it in server.properties, as ${file:…}"
+    raise ConfigError(name, None, why)

@@ -51,6 +51,17 @@ _METRICS = (
     Metric("kafka_server_socketservermetrics_connection_count", _G, "Open connections", ("listener",)),
     Metric("kafka_server_socketservermetrics_connection_creation_total", _C, "Connections accepted"),
     Metric("kafka_server_socketservermetrics_connection_refused_total", _C, "Connections rejected by a limit"),
+    Metric(
+        "kafka_server_socketservermetrics_failed_authentication_total",
+        _C,
+        "Connections closed because their TLS handshake failed, or because handshake and login took too long",
+    ),
+    Metric(
+        "headrace_certificate_expiry_seconds",
+        _G,
+        "Seconds until the certificate of a listener expires; below 0 after that",
+        ("listener",),
+    ),
     Metric("kafka_log_log_size", _G, "Bytes of a partition's log on this broker", _PARTITION),
     Metric("kafka_log_log_logstartoffset", _G, "First offset of a partition's log", _PARTITION),
     Metric("kafka_log_log_logendoffset", _G, "Offset of the next record", _PARTITION),

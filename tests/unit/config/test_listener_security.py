@@ -129,17 +129,16 @@ def test_secrets_of_listeners_are_never_shown() -> None:
             "listener.name.outside.ssl.key.password": "hunter2",
             "listener.name.outside.ssl.keystore.location": "/outside.pem",
         }
-    ).with_dynamic({"listener.name.inside.ssl.keystore.password": "hunter2"})
+    ).with_dynamic({"listener.name.inside.ssl.keystore.location": "/inside.pem"})
     entries = {entry.name: entry for entry in describe_broker(config)}
     for name in (
         "listener.name.outside.plain.sasl.jaas.config",
         "listener.name.outside.ssl.key.password",
-        "listener.name.inside.ssl.keystore.password",
     ):
         assert entries[name].is_sensitive and entries[name].value is None
         assert [synonym.value for synonym in entries[name].synonyms] == [None]
     assert entries["listener.name.outside.ssl.keystore.location"].value == "/outside.pem"
-    assert entries["listener.name.inside.ssl.keystore.password"].source is Source.DYNAMIC_BROKER
+    assert entries["listener.name.inside.ssl.keystore.location"].source is Source.DYNAMIC_BROKER
     assert "hunter2" not in repr(entries)
 
 
@@ -159,6 +158,8 @@ def test_certificates_change_while_the_broker_runs_for_one_listener_at_a_time() 
     for name in ("listener.name.outside.ssl.client.auth", "listener.name.outside.sasl.enabled.mechanisms"):
         with pytest.raises(ConfigError, match="cannot change while the broker runs"):
             _change(config, name, "none")
+    with pytest.raises(ConfigError, match="is a secret, and dynamic values are stored in clear text"):
+        _change(config, "listener.name.outside.ssl.key.password", "hunter2")
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from pathlib import Path
 from headrace.broker.access_control import access_control
 from headrace.broker.auto_creation import TopicCreation
 from headrace.broker.full_disks import FullDisks
+from headrace.broker.listener_certificates import ListenerCertificates
 from headrace.broker.live_config import LiveConfig
 from headrace.broker.peers import BrokerPeers
 from headrace.broker.wiring.coordinators import Coordinators
@@ -84,7 +85,12 @@ class Parts:
 
 
 def wire(
-    config: LiveConfig, view: ClusterView, log_dirs: LogDirs, member: ClusterMember, listeners: Listeners
+    config: LiveConfig,
+    view: ClusterView,
+    log_dirs: LogDirs,
+    member: ClusterMember,
+    listeners: Listeners,
+    certificates: ListenerCertificates,
 ) -> Parts:
     """Subscribes to the image in the order in which its parts may act on it: settings (already), logs, coordinators."""
     inter_broker = listeners.inter_broker
@@ -131,7 +137,14 @@ def wire(
     for handler in (
         *data_handlers(config(), view, partitions, log_dirs, creation, coordinators, metering),
         *control_plane_handlers(
-            gateway, table, config, member.broker_id, _directory_of(log_dirs), metering, authorization
+            gateway,
+            table,
+            config,
+            member.broker_id,
+            _directory_of(log_dirs),
+            metering,
+            authorization,
+            partial(certificates.check, config),
         ),
         *transaction_handlers(coordinators, view),
         *group_handlers(coordinators, view, creation),

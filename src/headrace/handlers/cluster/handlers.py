@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from headrace.config import BrokerConfig
 from headrace.controller.gateway import ControllerGateway
@@ -17,7 +17,7 @@ from headrace.handlers.cluster.list_partition_reassignments import ListPartition
 from headrace.handlers.cluster.unregister_broker import UnregisterBroker
 from headrace.handlers.cluster.update_features import UpdateFeatures
 from headrace.handlers.configs.alter_client_quotas import AlterClientQuotas
-from headrace.handlers.configs.alter_configs import AlterConfigs
+from headrace.handlers.configs.alter_configs import AlterConfigs, CheckOwn
 from headrace.handlers.configs.describe_client_quotas import DescribeClientQuotas
 from headrace.handlers.configs.describe_configs import DescribeConfigs
 from headrace.handlers.configs.incremental_alter_configs import IncrementalAlterConfigs
@@ -37,6 +37,10 @@ from headrace.handlers.topics.delete_topics import DeleteTopics
 from headrace.handlers.transactions.allocate_producer_ids import AllocateProducerIds
 
 
+def _nothing_to_check(changes: Mapping[str, str]) -> None:
+    """A broker whose settings name no files of its own."""
+
+
 def control_plane_handlers(
     gateway: ControllerGateway,
     table: HandlerTable,
@@ -45,6 +49,7 @@ def control_plane_handlers(
     directory_of: DirectoryOf,
     metering: Metering | None = None,
     authorization: Authorization = OPEN,
+    check_own: CheckOwn = _nothing_to_check,
 ) -> list[Handler]:
     """`table` is the one they will be in: the envelope looks its inner requests up there."""
     view, controller = gateway.view, gateway.controller
@@ -55,8 +60,8 @@ def control_plane_handlers(
         DeleteTopics(gateway, metering),
         CreatePartitions(gateway, metering),
         DescribeConfigs(view, config, broker_id),
-        AlterConfigs(gateway, broker_id),
-        IncrementalAlterConfigs(gateway, broker_id),
+        AlterConfigs(gateway, broker_id, check_own),
+        IncrementalAlterConfigs(gateway, broker_id, check_own),
         ListConfigResources(view),
         ElectLeaders(gateway),
         AlterPartitionReassignments(gateway),

@@ -5,7 +5,7 @@ Old: what a request leaves out is reset. Newer clients use IncrementalAlterConfi
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol, TypeVar, cast
 
@@ -33,10 +33,15 @@ if TYPE_CHECKING:
 _INVALID: Final = int(ErrorCode.invalid_request)
 
 
+# Judges new values of this broker's own settings by what only this broker has, its files. Raises a Fault.
+CheckOwn = Callable[[Mapping[str, str]], None]
+
+
 @dataclass(frozen=True)
 class AlterConfigs(Handler):
     gateway: ControllerGateway
     broker_id: int
+    check_own: CheckOwn
 
     api_key: ClassVar[ApiKey] = ApiKey.ALTER_CONFIGS
     versions: ClassVar[range] = range(3)
@@ -45,7 +50,7 @@ class AlterConfigs(Handler):
     )
 
     async def serve(self, request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
-        others, rows = refused_here(request.resources, self.broker_id)
+        others, rows = refused_here(request.resources, self.broker_id, self.check_own)
         for resource in tuple(others):
             if int(resource.resource_type) == BROKER_LOGGER:
                 others.remove(resource)
@@ -83,11 +88,21 @@ def denied_row(access: Access, kind: int, name: str) -> AlterConfigsResourceResp
     return None
 
 
+class NamedValue(Protocol):
+    @property
+    def name(self) -> str: ...
+    @property
+    def value(self) -> str | None: ...
+
+
 class NamedResource(Protocol):
     """A resource as AlterConfigs and IncrementalAlterConfigs both name it."""
 
     resource_type: int
     resource_name: str
+
+    @property
+    def configs(self) -> Sequence[NamedValue]: ...
 
 
 Resource = TypeVar("Resource", bound=NamedResource)
@@ -95,7 +110,7 @@ Request = TypeVar("Request")
 
 
 def refused_here(
-    resources: Sequence[Resource], broker_id: int
+    resources: Sequence[Resource], broker_id: int, check_own: CheckOwn
 ) -> tuple[list[Resource], list[AlterConfigsResourceResponse]]:
     """(resources that may go on to the controller, answers for those that may not)."""
     keys = [(int(resource.resource_type), str(resource.resource_name)) for resource in resources]
@@ -110,9 +125,19 @@ def refused_here(
             # A broker's own settings may only change through it: a client that asks another is confused.
             why = f"Unexpected broker id, expected {broker_id}, but received {name}"
             rows.append(resource_row(kind, name, _INVALID, why))
+        elif kind == BROKER and name and (refusal := _refusal(resource, check_own)) is not None:
+            rows.append(resource_row(kind, name, _INVALID, refusal))
         else:
             going.append(resource)
     return going, rows
+
+
+def _refusal(resource: NamedResource, check_own: CheckOwn) -> str | None:
+    try:
+        check_own({str(one.name): one.value for one in resource.configs if one.value is not None})
+    except Fault as fault:
+        return fault.message
+    return None
 
 
 async def alter_the_rest(

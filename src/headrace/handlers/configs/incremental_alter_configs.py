@@ -11,6 +11,7 @@ from headrace.controller.core.config_changes import KeyChange
 from headrace.controller.gateway import ControllerGateway
 from headrace.handlers.configs import broker_loggers
 from headrace.handlers.configs.alter_configs import (
+    CheckOwn,
     alter_the_rest,
     denied_row,
     refused_here,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 class IncrementalAlterConfigs(Handler):
     gateway: ControllerGateway
     broker_id: int
+    check_own: CheckOwn
 
     api_key: ClassVar[ApiKey] = ApiKey.INCREMENTAL_ALTER_CONFIGS
     versions: ClassVar[range] = range(2)
@@ -50,7 +52,7 @@ class IncrementalAlterConfigs(Handler):
     async def serve(
         self, request: IncrementalAlterConfigsRequest, context: RequestContext
     ) -> IncrementalAlterConfigsResponse:
-        others, rows = refused_here(request.resources, self.broker_id)
+        others, rows = refused_here(request.resources, self.broker_id, self.check_own)
         for resource in tuple(others):
             if int(resource.resource_type) == BROKER_LOGGER:
                 others.remove(resource)

@@ -50,10 +50,15 @@ class ListenerTls:
 
     def renew(self, security: ListenerSecurity) -> None:
         """Takes the certificates that the settings name now. `ConfigError` leaves the old ones in force."""
+        material, context = self.check(security)
+        self.security, self.material, self._context = security, material, context
+
+    def check(self, security: ListenerSecurity) -> tuple[KeyMaterial, ssl.SSLContext]:
+        """What a renewal would take. `ConfigError` when it would be refused."""
         material, context = _load(security)
         if material.certificate != self.certificate:
             refuse_other_identity(security, self.certificate, material.certificate)
-        self.security, self.material, self._context = security, material, context
+        return material, context
 
 
 def refuse_other_identity(security: ListenerSecurity, old: x509.Certificate, new: x509.Certificate) -> None:

@@ -212,11 +212,6 @@ KEYS = (
     ),
 )
 
-# What changes while a broker runs, for one listener at a time.
-RENEWED = frozenset(
-    f"ssl.{name}"
-    for name in (
-        *("keystore.type", "keystore.location", "keystore.password", "keystore.key", "keystore.certificate.chain"),
-        *("key.password", "truststore.type", "truststore.location", "truststore.password", "truststore.certificates"),
-    )
-)
+# What changes while a broker runs, for one listener at a time. Passwords and keys do not: dynamic values are stored in
+# clear text. A file may have the same password as before.
+RENEWED = frozenset(("ssl.keystore.type", "ssl.keystore.location", "ssl.truststore.type", "ssl.truststore.location"))
