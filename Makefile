@@ -1,4 +1,4 @@
-# Headrace: `make run` starts it, `make test` proves it. `make help` lists the rest.
+# Headrace: `make run` starts it, `make test` tests it. `make help` lists all targets.
 
 PYTHON ?= python3
 VENV := .venv
@@ -9,15 +9,15 @@ PYTEST := $(BIN)/python -m pytest
 .DEFAULT_GOAL := help
 .PHONY: help setup run test quick check check-fast coverage docs docs-site pages bench chaos simulate fuzz dist programs lock clean
 
-help: ## This list
+help: ## Shows this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(DONE)/headrace ## Everything that running and testing need, into .venv
+setup: $(DONE)/headrace ## Installs all dependencies into .venv
 # Compiled as pip does for an installed package: some environments forbid Python to do it as it goes, and a broker would
 # then compile itself at every start.
 	@$(BIN)/python -m compileall -q src
 
-# Each step leaves a file behind, so that nothing is done twice. A .venv that works is kept, whoever made it.
+# Each step leaves a file behind, so that make does no step twice. It keeps a .venv that works.
 $(DONE)/venv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
 	  { echo "Headrace needs Python 3.11 or newer ($(PYTHON) is not): install it, or run make PYTHON=/path/to/python3.11" >&2; exit 1; }
@@ -27,7 +27,7 @@ $(DONE)/venv:
 	@mkdir -p $(DONE) && touch $@
 
 $(DONE)/requirements: requirements.lock | $(DONE)/venv
-	@echo "Spark and what else is needed come into $(VENV): once, some minutes"
+	@echo "Installing Spark and the other dependencies into $(VENV): once, some minutes"
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -r requirements.lock
 	@touch $@
 
@@ -35,57 +35,57 @@ $(DONE)/headrace: pyproject.toml $(DONE)/requirements
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -e .
 	@touch $@
 
-run: setup ## A broker on localhost:9092 and Spark counting words as they come, in ./data (Ctrl-C stops it)
+run: setup ## Runs a broker on localhost:9092 and a word count on Spark, in ./data, until Ctrl-C
 	@exec $(BIN)/headrace demo wordcount --data data
 
-test: setup programs check ## Checks, then every test, two at a time (tests/support/lanes.py); under 20 minutes on two cores
+test: setup programs check ## Runs the checks, then every test, two at a time (tests/support/lanes.py); under 25 minutes on two cores
 	$(PYTEST) -n 2
 
 # Without Java and without Apache Kafka: every unit test that needs neither, and a broker used by four real programs.
 QUICK := tests/unit tests/conformance/test_confluent_kafka.py tests/conformance/test_aiokafka.py \
   tests/conformance/test_transactions.py tests/cli/test_topics.py tests/docs/test_page_runner.py
 
-quick: setup ## The tests to run while working; under 90 seconds on two cores
+quick: setup ## Runs the tests for daily work; under 90 seconds on two cores
 	HEADRACE_EFFORT=quick $(PYTEST) -n 2 -q -m "not needs and not chaos" $(QUICK)
 
-check: check-fast ## Style, links, types, layers, generated pages
+check: check-fast ## Checks style, links, types, layers and generated pages
 	$(BIN)/mypy
 	@mkdir -p build
 	@$(BIN)/lint-imports --no-logo >build/lint-imports.txt 2>&1 || { cat build/lint-imports.txt; exit 1; }
 	$(BIN)/python tools/generated_pages.py --check
 
-check-fast: setup ## The part of check that takes seconds: style, and the links of every page
+check-fast: setup ## Checks style and links; takes seconds
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/python tools/docs_site.py --check
 
-coverage: setup programs ## Branch coverage of src by every test, subprocesses included (TESTS=tests/unit measures a part)
+coverage: setup programs ## Measures branch coverage of src by every test, with subprocesses (TESTS=tests/unit measures a part)
 	rm -rf build/coverage
 	$(BIN)/coverage run -m pytest -n 2 $(TESTS)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage html --quiet -d build/coverage/html
 	$(BIN)/coverage report
 
-docs: setup ## Writes the generated pages again
+docs: setup ## Writes the generated pages and types
 	$(BIN)/python tools/generated_pages.py
 
-docs-site: setup ## The documentation as a site in build/site; search works without a network
+docs-site: setup ## Builds the documentation as a site in build/site, with an offline search
 	$(BIN)/python tools/docs_site.py
 
 pages: setup programs ## Runs every command of the tutorial and the how-to guides, on Spark too (make test runs the short pages)
 	HEADRACE_EFFORT=long $(PYTEST) tests/docs
 
-bench: setup ## Beside Apache Kafka on this machine: a table and build/bench/*.json
+bench: setup ## Compares with Apache Kafka on this machine: a table and build/bench/*.json
 	$(BIN)/python -m benchmarks.log
 	$(BIN)/python -m benchmarks
 
-chaos: setup programs ## Kills, cuts and fills brokers: MINUTES=30 of random faults, or CYCLES=200 of kill -9 with figures
+chaos: setup programs ## Runs fault tests: MINUTES=30 of random faults, or CYCLES=200 of kill -9 with figures
 	HEADRACE_EFFORT=long MINUTES=$(MINUTES) CYCLES=$(CYCLES) $(PYTEST) $(if $(CYCLES),-s tests/cluster/test_cycles.py,-m chaos)
 
-simulate: setup ## The cluster on virtual time, many seeds (SEEDS=1000 of them)
+simulate: setup ## Runs the simulated cluster with many seeds (SEEDS=1000)
 	HEADRACE_EFFORT=long SEEDS=$(SEEDS) $(PYTEST) tests/simulation
 
-fuzz: setup ## Random and mutated requests and files, for longer than `make test` does
+fuzz: setup ## Runs random and mutated requests and files for longer than `make test`
 	HEADRACE_EFFORT=long $(PYTEST) -m fuzz
 
 dist: setup ## Builds the wheel and the source distribution into ./dist
@@ -95,11 +95,11 @@ dist: setup ## Builds the wheel and the source distribution into ./dist
 programs: setup
 	@$(BIN)/python tools/system_programs.py --install
 
-lock: ## Resolves the dependencies anew into requirements.lock (needs uv)
+lock: ## Resolves the dependencies again into requirements.lock (needs uv)
 	@command -v uv >/dev/null || { echo "make lock needs uv: see https://docs.astral.sh/uv" >&2; exit 1; }
 	uv pip compile --universal --python-version 3.11 --generate-hashes --extra spark --extra dev --extra docs --no-header --no-annotate \
 	  -o requirements.lock pyproject.toml
 
-clean: ## Removes what make made (.venv, caches, build); keeps ./data and the fetched jars in .cache
+clean: ## Removes .venv, caches and build; keeps ./data and the downloaded jars in .cache
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src tests benchmarks tools -name __pycache__ -type d -prune -exec rm -rf {} +
