@@ -2,9 +2,9 @@
 
     2026-11-16T00:12:31.123Z INFO  replication  now leading orders-0  epoch=4 isr=1,2
 
-Time, severity, the logger without `headrace.`, the sentence, then whatever was given as `extra={…}`. All loggers are
-`headrace.*`; their levels are what DescribeConfigs and IncrementalAlterConfigs of BROKER_LOGGER resources show and set,
-in Kafka's words (TRACE … FATAL, `root` for the whole tree).
+Time, severity, the logger without `headrace.`, the sentence, then the values given as `extra={…}`. All loggers are
+`headrace.*`, except the authorizer's, which has Kafka's name. DescribeConfigs and IncrementalAlterConfigs of
+BROKER_LOGGER resources show and set their levels in Kafka's words (TRACE … FATAL, `root` for the whole tree).
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from typing import IO, Final
 from headrace.kernel.errors import ErrorCode, Refused
 
 TREE: Final = "headrace"
+# The authorizer's decisions. Denials are visible unless its level is raised, whatever the level of the others.
+AUTHORIZER: Final = "kafka.authorizer.logger"
 ROOT: Final = "root"
 TRACE: Final = 5
 LEVELS: Final[Mapping[str, int]] = {
@@ -66,12 +68,14 @@ def set_up_logging(level: str = "INFO", stream: IO[str] | None = None) -> None:
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(LineFormatter())
     logging.addLevelName(TRACE, "TRACE")
-    for logger, threshold in ((logging.getLogger(), logging.WARNING), (logging.getLogger(TREE), _number(ROOT, level))):
+    for name, threshold in (("", logging.WARNING), (TREE, _number(ROOT, level)), (AUTHORIZER, logging.INFO)):
+        logger = logging.getLogger(name)
         for old in [known for known in logger.handlers if isinstance(known.formatter, LineFormatter)]:
             logger.removeHandler(old)
         logger.addHandler(handler)
         logger.setLevel(threshold)
-    logging.getLogger(TREE).propagate = False
+    for name in (TREE, AUTHORIZER):
+        logging.getLogger(name).propagate = False
 
 
 def _number(logger: str, level: str) -> int:
@@ -91,7 +95,7 @@ class Loggers:
     def levels(self) -> dict[str, str]:
         found = {ROOT: _word(logging.getLogger(TREE).getEffectiveLevel())}
         for name in sorted(logging.root.manager.loggerDict):
-            if name.startswith(f"{TREE}."):
+            if name.startswith(f"{TREE}.") or name == AUTHORIZER:
                 found[name] = _word(logging.getLogger(name).getEffectiveLevel())
         return found
 

@@ -16,7 +16,8 @@ from headrace.telemetry import Loggers, set_up_logging
 @pytest.fixture
 def lines() -> Iterator[io.StringIO]:
     """The broker's log, and everything as it was afterwards."""
-    tree, root = logging.getLogger("headrace"), logging.getLogger()
+    tree, root, authorizer = (logging.getLogger(name) for name in ("headrace", "", "kafka.authorizer.logger"))
+    of_authorizer = (authorizer.level, list(authorizer.handlers), authorizer.propagate)
     before = (tree.level, list(tree.handlers), tree.propagate, root.level, list(root.handlers))
     stream = io.StringIO()
     set_up_logging("INFO", stream)
@@ -24,6 +25,18 @@ def lines() -> Iterator[io.StringIO]:
     tree.level, tree.handlers, tree.propagate, root.level, root.handlers = before
     logging.getLogger("headrace.test").setLevel(logging.NOTSET)
     tree.setLevel(before[0])
+    authorizer.setLevel(of_authorizer[0])
+    _, authorizer.handlers, authorizer.propagate = of_authorizer
+
+
+def test_denials_of_the_authorizer_are_visible_by_default_and_have_a_level_of_their_own(lines: io.StringIO) -> None:
+    logging.getLogger("kafka.authorizer.logger").info("Principal = User:x is Denied")
+    logging.getLogger("kafka.authorizer.logger").debug("Principal = User:x is Allowed")
+    assert "INFO  kafka.authorizer.logger  Principal = User:x is Denied" in lines.getvalue()
+    assert "Allowed" not in lines.getvalue()
+    Loggers().alter({"kafka.authorizer.logger": "DEBUG"})
+    logging.getLogger("kafka.authorizer.logger").debug("Principal = User:x is Allowed")
+    assert "Allowed" in lines.getvalue()
 
 
 def test_a_line_has_time_severity_place_sentence_and_facts(lines: io.StringIO) -> None:

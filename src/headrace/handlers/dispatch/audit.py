@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.security.acl.model import Operation, ResourceType
 from headrace.security.principal import printable
+from headrace.telemetry.logs import AUTHORIZER
 from headrace.wire.apis import api_name
 
 if TYPE_CHECKING:
     from headrace.security.acl.authorizer import Decision
 
-logger = logging.getLogger("kafka.authorizer.logger")
+logger = logging.getLogger(AUTHORIZER)
 
 MAX_LINES_PER_SECOND: Final = 100
 
