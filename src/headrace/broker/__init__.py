@@ -9,6 +9,7 @@
 `live_config`          the configuration file with the dynamic values laid over it
 `connection_limits`    limits of connections, from the configuration
 `auto_creation`        topics that clients and coordinators create by using them
+`first_users`          SCRAM credentials before the first start
 `standalone`           brings the topics of a former cluster member back to a standalone broker
 `housekeeping`         flush, checkpoints, retention, compaction, expiry
 `recovery_progress`    log lines about a recovery after an unclean stop

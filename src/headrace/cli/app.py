@@ -23,6 +23,7 @@ COMMANDS: Final = {
     "cluster": ("headrace.cli.cluster", "Brokers, controller, in-sync replicas, log directories."),
     "transactions": ("headrace.cli.transactions", "List, describe and end transactions."),
     "quotas": ("headrace.cli.quotas", "Read and change client quotas."),
+    "security": ("headrace.cli.security", "Users of a cluster."),
     "bench": ("headrace.cli.bench", "Measure a cluster: produce, consume, latency."),
     "doctor": ("headrace.cli.doctor", "Connect as a client would, and explain what is wrong."),
     "kafka": ("headrace.cli.kafka", "Kafka's own command-line tools."),

@@ -34,6 +34,7 @@ TOOLS: Final = {
     "server-start": "server_start",
     "server-stop": "server_stop",
     "share-groups": "share_groups",
+    "storage": "storage",
     "topics": "topics",
     "transactions": "transactions",
     "verifiable-consumer": "verifiable_consumer",

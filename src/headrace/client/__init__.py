@@ -6,6 +6,7 @@
 `login`            the client's side of a SASL login on an event loop
 `connection`       one asyncio connection to one broker
 `cluster_client`   requests to the right broker of a cluster; one connection to each
+`scram_users`      SCRAM credentials as requests and command lines name them
 `offsets`          offsets of many partitions at once
 `topic_names`      the names of all topics by one exchange on a plain socket
 `blocking`         the same for programs without an event loop: Spark's workers

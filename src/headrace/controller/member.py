@@ -156,4 +156,13 @@ async def prepare_store(store: Store, known_cluster_id: str | None = None) -> st
             f"the data directory belongs to cluster {known_cluster_id}, the coordination store to cluster {found}: "
             "point zookeeper.connect at the right ensemble (or chroot), or use another log.dirs",
         )
+    await _add_missing_nodes(store)
     return found
+
+
+async def _add_missing_nodes(store: Store) -> None:
+    """A store that an earlier version made lacks the nodes of newer parts."""
+    nodes = await asyncio.gather(*(store.exists(path) for path in paths.PERSISTENT))
+    for path, node in zip(paths.PERSISTENT, nodes, strict=True):
+        if node is None:
+            await ensure_path(store, path)

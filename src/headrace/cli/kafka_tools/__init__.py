@@ -7,5 +7,6 @@ Groups:       `groups`, `consumer_groups`, `share_groups`
 Cluster:      `cluster`, `features`, `broker_api_versions`, `log_dirs`, `acls`, `transactions`
 Replicas:     `reassign_partitions`, `leader_election`, `replica_verification`
 Measurement:  `producer_perf`, `consumer_perf`, `e2e_latency`, `verifiable_producer`, `verifiable_consumer`
+Storage:      `storage`
 Processes:    `server_start`, `server_stop`, `zookeeper_start`, `zookeeper_stop`, `zookeeper_shell`
 """

@@ -1,4 +1,4 @@
-"""kafka-configs: describe and change configurations of topics, brokers, groups and client quotas."""
+"""kafka-configs: describe and change configurations of topics, brokers, groups, client quotas and SCRAM credentials."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 from headrace.cli.kafka_tools.support.config_entities import QUOTA_ENTITIES, RESOURCES, SINGULAR, Entity, entities
 from headrace.cli.kafka_tools.support.options import Arguments, Option, UsageError
+from headrace.cli.kafka_tools.support.scram_configs import alter_credentials, describe_credentials, names_scram
 from headrace.cli.kafka_tools.support.tool import CONNECTION, Tool, ToolFailed, answer_error
 from headrace.client.cluster_client import ClusterClient
 from headrace.wire.apis import ApiKey
@@ -192,8 +193,10 @@ def _quota_entity(chosen: list[Entity]) -> list[dict[str, Any]]:
 
 async def alter_quotas(arguments: Arguments, client: ClusterClient, chosen: list[Entity]) -> None:
     added, deleted = additions(arguments), deletions(arguments)
-    if any(name.startswith("SCRAM-") for name in (*added, *deleted)):
-        raise ToolFailed("SCRAM credentials are not kept here: this cluster has no SASL listener to use them")
+    if names_scram(added, deleted):
+        await alter_credentials(client, chosen, added, deleted)
+        _say_done(chosen[0])
+        return
     if unknown := sorted(set(added) - QUOTAS):
         kinds = "', '".join(entity.kind for entity in chosen)
         raise ToolFailed(
@@ -237,6 +240,7 @@ async def describe_quotas(client: ClusterClient, chosen: list[Entity]) -> None:
         named = ", ".join(_quota_name(str(e.entity_type), e.entity_name) for e in parts)
         values = ", ".join(f"{value.key}={value.value}" for value in entry.values)
         print(f"Quota configs for {named} are {values}")
+    await describe_credentials(client, chosen)
 
 
 def _quota_name(entity_type: str, name: str | None) -> str:

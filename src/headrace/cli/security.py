@@ -1,0 +1,81 @@
+"""`headrace security …`: users and certificates of a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headrace.cli.support.connection import Failed, key_values
+
+app = typer.Typer(no_args_is_help=True, help="Users of a cluster.")
+
+
+class Mechanism(StrEnum):
+    SHA_256 = "SCRAM-SHA-256"
+    SHA_512 = "SCRAM-SHA-512"
+
+
+@app.callback()
+def root() -> None:
+    """Users of a cluster."""
+
+
+@app.command("add-user")
+def add_user(
+    name: Annotated[str, typer.Argument(help="Name of the user.")],
+    file: Annotated[
+        Path | None, typer.Argument(help="Properties file of the broker.", exists=True, dir_okay=False)
+    ] = None,
+    data: Annotated[Path | None, typer.Option("--data", help="Log directory of the broker.")] = None,
+    mechanism: Annotated[
+        list[Mechanism] | None, typer.Option("--mechanism", help="SCRAM mechanism; repeatable. Default: both.")
+    ] = None,
+    iterations: Annotated[int, typer.Option("--iterations", help="Iterations of the password hash.")] = 4096,
+    password_file: Annotated[
+        Path | None,
+        typer.Option("--password-file", help="File whose first line is the password.", exists=True, dir_okay=False),
+    ] = None,
+    setting: Annotated[
+        list[str] | None, typer.Option("--set", help="Setting KEY=VALUE of the broker, for example zookeeper.connect.")
+    ] = None,
+) -> None:
+    """Add a user with a SCRAM password, or change its password, while no broker of the cluster runs.
+
+    Use it for the first users. While a broker runs, use kafka-configs.sh. The command asks for the password; if
+    standard input is not a terminal, it reads the first line.
+
+    $ headrace security add-user admin --data data --password-file admin.password
+
+    $ headrace security add-user admin server.properties
+    """
+    from headrace.broker.first_users import write_users
+    from headrace.client.scram_users import BadUser, scram_user
+    from headrace.config import ConfigError, load_broker_config, read_properties
+    from headrace.kernel.errors import Fault
+
+    settings = read_properties(file) if file is not None else {}
+    if data is not None:
+        settings["log.dirs"] = str(data)
+    try:
+        config = load_broker_config({**settings, **key_values(setting, "--set")})
+        password = _password(password_file)
+        users = [scram_user(name, one.value, password, iterations) for one in mechanism or list(Mechanism)]
+        asyncio.run(write_users(config, users))
+    except (BadUser, ConfigError) as wrong:
+        raise Failed(str(wrong)) from wrong
+    except Fault as fault:
+        raise Failed(fault.message) from fault
+    typer.echo(f"added user {name} with {' and '.join(user.mechanism for user in users)}")
+
+
+def _password(file: Path | None) -> str:
+    if file is not None:
+        return (file.read_text().splitlines() or [""])[0]
+    if sys.stdin.isatty():
+        return str(typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True))
+    return sys.stdin.readline().rstrip("\n")
