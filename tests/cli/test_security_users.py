@@ -97,7 +97,8 @@ def test_kafka_storage_format_adds_users(tmp_path: Path) -> None:
         "SCRAM-SHA-256=[name=admin,password=sesame]",
         'SCRAM-SHA-512=[name="anna",password="p",iterations=8192]',
     ]
-    command = ["format", "-t", cluster_id, "-c", file, "--add-scram", credentials[0], "--add-scram", credentials[1]]
+    command: list[str | Path] = ["format", "-t", cluster_id, "-c", file]
+    command += ["--add-scram", credentials[0], "--add-scram", credentials[1]]
     done = storage(*command)
     assert done.returncode == 0, done.stderr
     assert "sesame" not in done.stdout
@@ -108,9 +109,9 @@ def test_kafka_storage_format_adds_users(tmp_path: Path) -> None:
     with broker(SETTINGS, data_dir=tmp_path / "data") as running:
         assert logs_in(running, "admin", "sesame")
         assert logs_in(running, "anna", "p", "SCRAM-SHA-512")
-        assert AdminClient({"bootstrap.servers": SaslBroker(running).local}).list_topics(
-            timeout=PATIENCE_S
-        ).cluster_id == (cluster_id)
+        admin = AdminClient({"bootstrap.servers": SaslBroker(running).local})
+        assert admin.list_topics(timeout=PATIENCE_S).cluster_id == cluster_id
+    assert (tmp_path / "data/.coordination").stat().st_mode & 0o077 == 0, "others must not read the credentials"
 
 
 @pytest.mark.parametrize(

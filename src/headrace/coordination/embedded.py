@@ -92,6 +92,7 @@ class EmbeddedStore:
 
     def _open(self, stored: StoredTree | None) -> int:
         self._directory.mkdir(parents=True, exist_ok=True)
+        self._directory.chmod(0o700)  # it holds the credentials of users
         lock_fd = os.open(self._directory / "lock", os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -156,7 +156,7 @@ def _replayed(data: bytes, folded: bytes | None, directory: Path) -> StoredTree:
 
 def write_store(directory: Path, tree: Tree, last_id: int) -> None:
     """A new store that holds `tree`; nothing may be at `directory`."""
-    directory.mkdir()
+    directory.mkdir(mode=0o700)
     replace_file(directory / SNAPSHOT_FILE, encode_snapshot(tree, last_id))
     replace_file(directory / JOURNAL_FILE, JOURNAL_MAGIC)
 
