@@ -6,9 +6,10 @@
     server final   v=signature
 
 The server checks that the nonce of the final message is exactly its own (CVE-2024-56128) and that `c=` repeats the
-header that the client sent. It refuses `m=`, because RFC 5802 reserves it for extensions that must be understood.
-Kafka's extension `tokenauth=true` makes the name a delegation token id. An unknown user gets a salt too, and fails at
-the final message like a wrong password.
+header that the client sent. librdkafka before 2.6.1, which Debian's kcat has, repeats the client nonce before both
+nonces: the server takes that form too, because it is as exact. Kafka refuses it. The server refuses `m=`, because
+RFC 5802 reserves it for extensions that must be understood. Kafka's extension `tokenauth=true` makes the name a
+delegation token id. An unknown user gets a salt too, and fails at the final message like a wrong password.
 """
 
 from __future__ import annotations
@@ -148,6 +149,7 @@ class ScramServer:
             first["header"],
             first["bare"],
             server_first,
+            first["nonce"],
             nonce,
             owner,
             expires_at_ms,
@@ -165,6 +167,7 @@ class _Exchange:
     header: str
     client_first_bare: str
     server_first: str
+    client_nonce: str
     nonce: str
     owner: str
     expires_at_ms: int | None
@@ -174,7 +177,10 @@ class _Exchange:
         final = _CLIENT_FINAL.fullmatch(message)
         if final is None:
             raise Denied("a SCRAM final message that is not in the form of RFC 5802")
-        if not hmac.compare_digest(final["nonce"], self.nonce):
+        if not (
+            hmac.compare_digest(final["nonce"], self.nonce)
+            or hmac.compare_digest(final["nonce"], self.client_nonce + self.nonce)
+        ):
             raise Denied("a SCRAM final message with another nonce")
         if not hmac.compare_digest(_decoded(final["binding"]), self.header.encode()):
             raise Denied("a SCRAM final message with another header than the first one")

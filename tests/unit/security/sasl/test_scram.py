@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import hashlib
+import hmac
 
 import pytest
 from hypothesis import given
@@ -266,3 +268,22 @@ def test_a_text_that_is_no_credential_is_refused_without_repeating_it(text: str)
 
 def test_a_credential_is_printed_without_its_keys() -> None:
     assert repr(credential_for(SHA_256, "pencil")) == "ScramCredential(iterations=4096)"
+
+
+@pytest.mark.parametrize("repeated", ["client-nonce", "client-nonce" * 2, "server-nonce", "x"])
+def test_a_client_nonce_before_both_nonces_is_taken_as_librdkafka_before_2_6_1_sends_it(repeated: str) -> None:
+    client = ScramClient(SHA_256, "user", "pencil", nonce="client-nonce")
+    broker = server()
+    server_first = challenge(broker.evaluate(client.first()))
+    without_proof = f"c=biws,r={repeated}client-nonceserver-nonce"
+    signed = f"n=user,r=client-nonce,{server_first.decode()},{without_proof}".encode()
+    salted = hashlib.pbkdf2_hmac("sha256", b"pencil", b"salt" * 4, CREDENTIALS[SHA_256].iterations)
+    client_key = hmac.digest(salted, b"Client Key", "sha256")
+    signature = hmac.digest(hashlib.sha256(client_key).digest(), signed, "sha256")
+    proof = base64.b64encode(bytes(a ^ b for a, b in zip(client_key, signature, strict=True))).decode()
+    final = f"{without_proof},p={proof}".encode()
+    if repeated == "client-nonce":
+        assert isinstance(broker.evaluate(final), Accepted)
+    else:
+        with pytest.raises(Denied, match="another nonce"):
+            broker.evaluate(final)
