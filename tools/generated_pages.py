@@ -11,6 +11,7 @@ GENERATORS = (
     "headrace.config.reference",
     "headrace.telemetry.reference",
     "headrace.handlers.dispatch.compatibility",
+    "headrace.handlers.dispatch.rights_page",
     "headrace.cli.reference",
 )
 

@@ -72,7 +72,9 @@ class ShareAdministration:
 
     async def _offset(self, group_id: str, topic: str, index: int) -> QueueOffset:
         info = self._view.current.topics.get(topic)
-        if info is None or not 0 <= index < len(info.partitions):
+        if info is None:
+            return QueueOffset(index)  # as Kafka answers: nothing has begun there, and that is not an error
+        if not 0 <= index < len(info.partitions):
             return QueueOffset(index, ErrorCode.unknown_topic_or_partition, f"{topic}-{index} does not exist")
         try:
             found = await self._persister.summary(ShareKey(group_id, info.id, index))

@@ -14,4 +14,5 @@
 `metering`             usage of clients, counted for metrics and held against quotas
 `request_metrics`      requests served and waiting, by API
 `compatibility`        writes the table in COMPATIBILITY.md
+`rights_page`          writes docs/reference/rights.md, the rights that each API needs
 """

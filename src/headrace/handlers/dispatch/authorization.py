@@ -112,24 +112,24 @@ def cluster_operations(access: Access) -> int:
     return access.operations(ResourceType.CLUSTER, CLUSTER_NAME)
 
 
-class _Authorized(Access):
+class RestrictedAccess(Access):
     """Made for each request: it keeps the authorizer that was current when the request came."""
 
-    __slots__ = ("_api_key", "_audit", "_authorizer", "_host", "_principal")
+    __slots__ = ("_audit", "_authorizer", "_host", "_principal", "api_key")
 
     def __init__(self, authorizer: Authorizer, audit: Audit, principal: str, host: str, api_key: int) -> None:
         self._authorizer = authorizer
         self._audit = audit
         self._principal = principal
         self._host = host
-        self._api_key = api_key
+        self.api_key = api_key
 
     def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         principal, host = self._principal, self._host
         allowed = self._authorizer.allows(principal, host, operation, resource_type, name)
         if not allowed or self._audit.shows_allowed:
             decision = self._authorizer.decide(principal, host, operation, resource_type, name)
-            self._audit.decided(decision, principal, host, operation, resource_type, name, self._api_key)
+            self._audit.decided(decision, principal, host, operation, resource_type, name, self.api_key)
         return allowed
 
     def may_any(self, operation: Operation, resource_type: ResourceType) -> bool:
@@ -155,7 +155,11 @@ class Authorization:
 
     def access(self, principal: str, host: str, api_key: int) -> Access:
         authorizer = self._authorizer
-        return UNRESTRICTED if authorizer is None else _Authorized(authorizer(), self._audit, principal, host, api_key)
+        return (
+            UNRESTRICTED
+            if authorizer is None
+            else RestrictedAccess(authorizer(), self._audit, principal, host, api_key)
+        )
 
 
 # For requests that came through the coordination store, which only brokers can write to.

@@ -48,6 +48,15 @@ class DescribeUserScramCredentials(Handler):
             "results": [_described(image, user, times) for user, times in users.items()],
         }
 
+    def refuse(
+        self, request: DescribeUserScramCredentialsRequest, context: RequestContext, error_code: int, message: str
+    ) -> DescribeUserScramCredentialsResponse:
+        results: list[DescribeUserScramCredentialsResult] = [
+            {"user": str(user.name), "error_code": error_code, "error_message": message, "credential_infos": []}
+            for user in request.users or ()
+        ]
+        return {"throttle_time": 0, "error_code": error_code, "error_message": message, "results": results}
+
 
 def _described(image: ClusterImage, user: str, times: int) -> DescribeUserScramCredentialsResult:
     found = credentials_of(image, user)

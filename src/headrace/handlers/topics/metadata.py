@@ -78,7 +78,9 @@ class Metadata(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.METADATA
     versions: ClassVar[range] = range(14)
-    needs: ClassVar[Needs] = Needs(topic=(Operation.DESCRIBE, Operation.CREATE), cluster=Operation.CREATE)
+    needs: ClassVar[Needs] = Needs(
+        topic=(Operation.DESCRIBE, Operation.CREATE), cluster=(Operation.CREATE, Operation.DESCRIBE)
+    )
 
     def serve(self, request: MetadataRequest, context: RequestContext) -> MetadataResponse | Parts:
         version, image, access = context.version, self.view.current, context.access
