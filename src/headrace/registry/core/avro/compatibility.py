@@ -80,8 +80,8 @@ class _Comparison:
         return found
 
     def _field(self, field: Field, reader: Record, writer: Record, at: str) -> list[Incompatibility]:
-        names = (field.name, *(alias for alias in field.aliases if alias != field.name))
-        matches = [writer.fields[name] for name in names if name in writer.fields]
+        # An alias that repeats the name is a second match: Apache Avro refuses it.
+        matches = [writer.fields[name] for name in (field.name, *field.aliases) if name in writer.fields]
         if len(matches) > 1:
             listed = " and ".join(f"'{each.name}'" for each in matches)
             return [

@@ -6,6 +6,7 @@ Errors name the place as a path (`fields[2].type`) and what is expected there.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from headrace.registry.core.avro.schema import (
@@ -17,6 +18,7 @@ from headrace.registry.core.avro.schema import (
     Fixed,
     Map,
     Name,
+    Named,
     Primitive,
     Record,
     Schema,
@@ -25,7 +27,8 @@ from headrace.registry.core.avro.schema import (
 from headrace.registry.core.errors import InvalidSchema
 from headrace.registry.core.json_text import parse_json
 
-T = TypeVar("T", Fixed, Enum, Record)
+T = TypeVar("T", bound=Named)
+C = TypeVar("C", Array, Map, Union, Record)
 _RESERVED: Final = frozenset(
     {"doc", "fields", "items", "name", "namespace", "size", "symbols", "values", "type", "aliases"}
 )
@@ -39,14 +42,56 @@ def parse_avro(text: str, references: Iterable[str] = ()) -> tuple[Schema, froze
     """The tree, and the full names that the references define. Raises InvalidSchema."""
     parser = _Parser()
     for reference in references:
-        parser.schema(parse_json(reference, "the referenced Avro schema"), None, "")
+        parser.whole(parse_json(reference, "the referenced Avro schema"))
     known = frozenset(parser.names)
-    return parser.schema(parse_json(text, "the Avro schema"), None, ""), known
+    return parser.whole(parse_json(text, "the Avro schema")), known
+
+
+class _Unresolved(Schema):
+    """A name that is not defined yet: it stands in the tree until the whole text is read."""
+
+    __slots__ = ("at", "name")
+
+    def __init__(self, name: Name, at: str) -> None:
+        super().__init__("", {})
+        self.name = name
+        self.at = at
 
 
 class _Parser:
+    """A type is known by its simple name once its definition is complete, and by its full name from anywhere."""
+
     def __init__(self) -> None:
-        self.names: dict[str, Schema] = {}
+        self.names: dict[str, Named] = {}
+        self._containers: list[Array | Map | Union | Record] = []
+
+    def whole(self, document: Any) -> Schema:
+        schema = self.schema(document, None, "")
+        for each in self._containers:
+            if isinstance(each, Array):
+                each.items = self._resolved(each.items)
+            elif isinstance(each, Map):
+                each.values = self._resolved(each.values)
+            elif isinstance(each, Union):
+                each.branches = tuple(self._resolved(branch) for branch in each.branches)
+            else:
+                for name, field in each.fields.items():
+                    if isinstance(field.schema, _Unresolved):
+                        each.fields[name] = replace(field, schema=self._resolved(field.schema))
+        self._containers.clear()
+        return self._resolved(schema)
+
+    def _resolved(self, schema: Schema) -> Schema:
+        if not isinstance(schema, _Unresolved):
+            return schema
+        found = self.names.get(schema.name.full)
+        if found is None:
+            raise _wrong(
+                schema.at,
+                f'"{schema.name.full}" is not a defined name: define the type, '
+                "or add a reference to the subject that holds it",
+            )
+        return found
 
     def schema(self, node: Any, space: str | None, at: str) -> Schema:
         if isinstance(node, str):
@@ -61,15 +106,7 @@ class _Parser:
         if text in PRIMITIVES:
             return Primitive(text, {})
         name = _name(text, space)
-        # A simple name may also mean a type without a namespace.
-        found = self.names.get(name.full) or (self.names.get(text) if "." not in text else None)
-        if found is None:
-            raise _wrong(
-                at,
-                f'"{name.full}" is not a defined name: define the type before its first use, '
-                "or add a reference to the subject that holds it",
-            )
-        return found
+        return self.names.get(name.full) or self.names.get(text) or _Unresolved(name, at)
 
     def _union(self, nodes: list[Any], space: str | None, at: str) -> Union:
         branches: list[Schema] = []
@@ -78,12 +115,12 @@ class _Parser:
             branch = self.schema(node, space, f"{at}[{index}]")
             if isinstance(branch, Union):
                 raise _wrong(f"{at}[{index}]", "a union stands directly in a union: write its types into the outer one")
-            key = branch.name.full if isinstance(branch, Fixed | Enum | Record) else branch.kind
+            key = branch.name.full if isinstance(branch, Named | _Unresolved) else branch.kind
             if key in taken:
                 raise _wrong(f"{at}[{index}]", f"the union has {key} twice: each type may be there once")
             taken.add(key)
             branches.append(branch)
-        return Union(tuple(branches))
+        return self._container(Union(tuple(branches)))
 
     def _object(self, node: dict[str, Any], space: str | None, at: str) -> Schema:
         kind = node.get("type")
@@ -95,9 +132,9 @@ class _Parser:
         if kind in ("record", "error", "enum", "fixed"):
             return self._definition(kind, node, space, props, at)
         if kind == "array":
-            return Array(self._part(node, "items", space, at), props)
+            return self._container(Array(self._part(node, "items", space, at), props))
         if kind == "map":
-            return Map(self._part(node, "values", space, at), props)
+            return self._container(Map(self._part(node, "values", space, at), props))
         return self._named(kind, space, at)
 
     def _part(self, node: Mapping[str, Any], name: str, space: str | None, at: str) -> Schema:
@@ -105,9 +142,7 @@ class _Parser:
             raise _wrong(at, f'{node["type"]} has no "{name}"')
         return self.schema(node[name], space, _below(at, name))
 
-    def _definition(
-        self, kind: str, node: dict[str, Any], space: str | None, props: dict[str, Any], at: str
-    ) -> Fixed | Enum | Record:
+    def _definition(self, kind: str, node: dict[str, Any], space: str | None, props: dict[str, Any], at: str) -> Named:
         simple = node.get("name")
         if not isinstance(simple, str) or not simple:
             raise _wrong(at, f'{kind} has no "name"')
@@ -116,19 +151,23 @@ class _Parser:
         doc = node.get("doc")
         doc = doc if isinstance(doc, str) else None
         aliases = tuple(_name(alias, name.space) for alias in _aliases(node, at))
-        if name.full in self.names or name.full in PRIMITIVES:
-            raise _wrong(at, f'"{name.full}" is defined twice: refer to it by its name instead')
         if kind == "fixed":
-            return self._keep(name, Fixed(name, doc, aliases, props, _size(node, at)))
+            return self._keep(Fixed(name, doc, aliases, props, _size(node, at)), at)
         if kind == "enum":
             props = {key: value for key, value in props.items() if key not in _ENUM_RESERVED}
-            return self._keep(name, _enum(node, name, doc, aliases, props, at))
-        record = self._keep(name, Record(name, doc, aliases, props, is_error=kind == "error"))
+            return self._keep(_enum(node, name, doc, aliases, props, at), at)
+        record = Record(name, doc, aliases, props, is_error=kind == "error")
         self._fields(record, node, at)
-        return record
+        return self._keep(self._container(record), at)
 
-    def _keep(self, name: Name, made: T) -> T:
-        self.names[name.full] = made
+    def _keep(self, made: T, at: str) -> T:
+        if made.name.full in self.names or made.name.full in PRIMITIVES:
+            raise _wrong(at, f'"{made.name.full}" is defined twice: refer to it by its name instead')
+        self.names[made.name.full] = made
+        return made
+
+    def _container(self, made: C) -> C:
+        self._containers.append(made)
         return made
 
     def _fields(self, record: Record, node: dict[str, Any], at: str) -> None:
@@ -148,11 +187,12 @@ class _Parser:
             if order not in _ORDERS:
                 raise _wrong(place, f'order "{order}": must be ascending, descending or ignore')
             doc = each.get("doc")
+            schema = self.schema(each["type"], record.name.space, f"{place}.type")
             record.fields[name] = Field(
                 name,
-                self.schema(each["type"], record.name.space, f"{place}.type"),
+                schema,
                 doc if isinstance(doc, str) else None,
-                each.get("default", NO_DEFAULT),
+                _default(each.get("default", NO_DEFAULT), schema, place),
                 order,
                 tuple(_aliases(each, place)),
                 {key: value for key, value in each.items() if key not in _FIELD_RESERVED},
@@ -171,6 +211,16 @@ def _enum(
     if default is not None and default not in symbols:
         raise _wrong(at, f'the default "{default}" of enum {name.full} is not among its symbols')
     return Enum(name, doc, aliases, props, tuple(symbols), default)
+
+
+def _default(value: Any, schema: Schema, at: str) -> Any:
+    """Defaults are not checked against the type, with one exception of Apache Avro: text for a number is read as one."""
+    if not isinstance(value, str) or schema.kind not in ("float", "double"):
+        return value
+    try:
+        return float(value)
+    except ValueError as fault:
+        raise _wrong(at, f'the default "{value}" of a {schema.kind} is not a number') from fault
 
 
 def _size(node: dict[str, Any], at: str) -> int:
