@@ -21,6 +21,7 @@ from confluent_kafka.schema_registry import (
 )
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.schema_registry.error import SchemaRegistryError
+from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from headrace.testing.in_process import RunningBroker, broker
@@ -145,6 +146,24 @@ def test_avro_references_metadata_and_rules_come_back(client: Any, topic: str) -
     with pytest.raises(SchemaRegistryError) as raised:
         client.delete_subject(f"{topic}-item")
     assert raised.value.error_code == 42206
+
+
+def test_json_serializer_registers_validates_and_is_decoded(
+    running: RunningBroker, client: Any, server: RunningRegistry, topic: str
+) -> None:
+    schema = (
+        '{"$schema":"http://json-schema.org/draft-07/schema#","title":"Order","type":"object",'
+        '"properties":{"id":{"type":"integer"}},"required":["id"],"additionalProperties":false}'
+    )
+    context = SerializationContext(topic, MessageField.VALUE)
+    serializer = JSONSerializer(schema, client)
+    stored = round_trip(running, topic, serializer({"id": 7}, context))
+    fresh = SchemaRegistryClient({"url": server.url})
+    assert JSONDeserializer(None, schema_registry_client=fresh)(stored, context) == {"id": 7}
+    assert fresh.get_latest_version(f"{topic}-value").schema.schema_type == "JSON"
+    narrower = schema.replace('"integer"', '"string"')
+    with pytest.raises(SchemaRegistryError, match="type integer became string"):
+        JSONSerializer(narrower, fresh)({"id": "7"}, context)
 
 
 def test_python_schema_registry_client_registers_and_checks(server: RunningRegistry, topic: str) -> None:

@@ -11,7 +11,7 @@ _SPACES: Final = (None, None, "shop", "shop.sub", "")
 _NAMES: Final = ("A", "B", "C", "D")
 _FIELDS: Final = ("a", "b", "c", "d")
 _SYMBOLS: Final = ("X", "Y", "Z", "W")
-_DEFAULTS: Final = (None, 0, 1.5, 1e10, 2e-5, "text", [], {}, True, 'ä\u0001"\\\n')
+_DEFAULTS: Final[tuple[Any, ...]] = (None, 0, 1.5, 1e10, 2e-5, "text", [], {}, True, 'ä\u0001"\\\n')
 
 
 class AvroSchemas:

@@ -10,6 +10,7 @@
 `incompatibility`   one reason why two schemas do not fit
 `schema_types`      one interface for all types of schemas
 `avro`              Avro
+`json_schema`       JSON Schema
 `requests`          bodies of requests
 `lookups`           references, look-ups by content, compatibility with a history
 `data_contracts`    metadata and rules, merged

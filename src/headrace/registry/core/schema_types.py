@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Final, Protocol
 
-from headrace.registry.core.content import AVRO
+from headrace.registry.core.content import AVRO, JSON
 from headrace.registry.core.errors import InvalidSchema
 from headrace.registry.core.incompatibility import Incompatibility
 
@@ -51,7 +51,13 @@ def _avro(text: str, references: Mapping[str, str]) -> ParsedSchema:
     return ParsedAvro.parse(text, references)
 
 
-SCHEMA_TYPES: Final[dict[str, Parser]] = {AVRO: _avro}
+def _json(text: str, references: Mapping[str, str]) -> ParsedSchema:
+    from headrace.registry.core.json_schema.parsed import ParsedJson
+
+    return ParsedJson.parse(text, references)
+
+
+SCHEMA_TYPES: Final[dict[str, Parser]] = {AVRO: _avro, JSON: _json}
 
 
 def parse(type_: str, text: str, references: Mapping[str, str]) -> ParsedSchema:

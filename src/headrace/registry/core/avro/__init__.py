@@ -4,4 +4,5 @@
 `parsing`         text to tree
 `printing`        tree to Apache Avro's text
 `compatibility`   whether a reader reads what a writer wrote
+`parsed`          all of them behind the interface of `schema_types`
 """

@@ -214,7 +214,7 @@ def _enum(
 
 
 def _default(value: Any, schema: Schema, at: str) -> Any:
-    """Defaults are not checked against the type, with one exception of Apache Avro: text for a number is read as one."""
+    """Defaults are not checked; Apache Avro reads text for a float or double as a number."""
     if not isinstance(value, str) or schema.kind not in ("float", "double"):
         return value
     try:

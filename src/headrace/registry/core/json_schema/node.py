@@ -1,0 +1,100 @@
+"""A JSON schema within its document.
+
+`$ref` is followed when a schema is looked at. What stands beside a `$ref`, and beside `allOf`, `anyOf` and `oneOf`, is
+one more schema that must hold: `parts` gives the schema as a list of simple ones that must all hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from headrace.kernel.dataclass import dataclass
+
+# Keywords that accept and refuse nothing.
+ANNOTATIONS: Final = frozenset(
+    {
+        "$schema", "$id", "id", "$anchor", "$dynamicAnchor", "$comment", "$defs", "definitions", "title", "description",
+        "default", "examples", "example", "deprecated", "readOnly", "writeOnly", "format", "$vocabulary",
+        "contentEncoding", "contentMediaType", "contentSchema",
+    }
+)  # fmt: skip
+_REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
+_COMBINED: Final = ("allOf", "anyOf", "oneOf")
+_DEEPEST: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    schema: Any  # a dict, True or False
+    resolver: Any
+
+    def at(self, schema: Any) -> Node:
+        return Node(schema, self.resolver)
+
+    def resolved(self) -> Node:
+        """Follows references that stand alone."""
+        node = self
+        for _ in range(_DEEPEST):
+            name = node._lone_reference()
+            if name is None:
+                return node
+            node = node._follow(name)
+        return node.at(True)
+
+    def _follow(self, name: str) -> Node:
+        found = self.resolver.lookup(self.schema[name])
+        return Node(found.contents, found.resolver)
+
+    def _lone_reference(self) -> str | None:
+        if not isinstance(self.schema, dict):
+            return None
+        name = next((each for each in _REFERENCES if each in self.schema), None)
+        return name if name is not None and not (self._rules().keys() - {name}) else None
+
+    def _rules(self) -> dict[str, Any]:
+        return {
+            name: value for name, value in self.schema.items() if name not in ANNOTATIONS and not name.startswith("x-")
+        }
+
+    @property
+    def accepts_all(self) -> bool:
+        return self.schema is True or (isinstance(self.schema, dict) and not self._rules())
+
+    @property
+    def accepts_none(self) -> bool:
+        return self.schema is False
+
+    @property
+    def keywords(self) -> Mapping[str, Any]:
+        return self.schema if isinstance(self.schema, dict) else {}
+
+    @property
+    def has_default(self) -> bool:
+        return "default" in self.keywords
+
+    def below(self, name: str, absent: Any = True) -> Node:
+        return self.at(self.keywords.get(name, absent))
+
+    def parts(self) -> list[Node]:
+        """Simple schemas that must all hold: plain keywords, or one `anyOf`, `oneOf`, `not`, `enum` or `const`."""
+        node = self.resolved()
+        if not isinstance(node.schema, dict):
+            return [node]
+        rules = node._rules()
+        special = [name for name in (*_REFERENCES, *_COMBINED, "not", "enum", "const") if name in rules]
+        if not special:
+            return [node]
+        found: list[Node] = []
+        plain = {name: value for name, value in rules.items() if name not in special}
+        if plain:
+            found.append(node.at(plain))
+        for name in special:
+            if name in _REFERENCES:
+                found += node._follow(name).parts()
+            elif name == "allOf" or (name in _COMBINED and len(rules[name]) == 1):
+                for each in rules[name]:
+                    found += node.at(each).parts()
+            else:
+                found.append(node.at({name: rules[name]}))
+        return [each for each in found if not each.accepts_all] or [node.at(True)]

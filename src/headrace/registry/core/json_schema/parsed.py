@@ -1,0 +1,113 @@
+"""JSON Schema behind the interface of `schema_types`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import jsonschema
+import referencing
+import referencing.exceptions
+import referencing.jsonschema
+from jsonschema.validators import validator_for
+
+from headrace.registry.core.content import JSON
+from headrace.registry.core.errors import InvalidSchema
+from headrace.registry.core.incompatibility import Incompatibility
+from headrace.registry.core.json_schema.comparison import Comparison
+from headrace.registry.core.json_schema.node import Node
+from headrace.registry.core.json_text import json_text, parse_json
+from headrace.registry.core.schema_types import ParsedSchema
+
+# Below these keywords stand values, not schemas.
+_VALUES: Final = ("const", "enum", "default", "examples", "example")
+_DRAFT_7: Final = referencing.jsonschema.DRAFT7
+
+
+class ParsedJson:
+    type = JSON
+
+    def __init__(self, document: Any, node: Node) -> None:
+        self.document = document
+        self.node = node
+
+    @classmethod
+    def parse(cls, text: str, references: Mapping[str, str]) -> ParsedJson:
+        document = parse_json(text, "the JSON schema")
+        if not isinstance(document, dict | bool):
+            raise InvalidSchema("Invalid JSON schema: a JSON schema is an object, true or false")
+        _check(document)
+        registry: referencing.Registry[Any] = referencing.Registry()
+        for name, referenced in references.items():
+            resource = _resource(parse_json(referenced, f"the referenced JSON schema '{name}'"))
+            registry = registry.with_resource(name, resource)
+            if resource.id() is not None:
+                registry = registry.with_resource(str(resource.id()), resource)
+        own = _resource(document)
+        base = own.id() or ""
+        node = Node(document, registry.with_resource(base, own).resolver(base_uri=base))
+        _check_references(node, "#")
+        return cls(document, node)
+
+    def canonical(self) -> str:
+        return json_text(self.document)
+
+    def normalized(self) -> str:
+        return json_text(_sorted(self.document))
+
+    def formatted(self, format_: str) -> str:
+        return self.canonical()
+
+    def resolved(self) -> str:
+        return self.canonical()
+
+    def incompatibilities(self, writer: ParsedSchema, *, lenient: bool) -> list[Incompatibility]:
+        assert isinstance(writer, ParsedJson)
+        return Comparison(lenient=lenient).compare(writer.node, self.node)
+
+
+def _resource(document: Any) -> referencing.Resource[Any]:
+    named = document.get("$schema") if isinstance(document, dict) else None
+    known = referencing.jsonschema.specification_with(named, default=_DRAFT_7) if isinstance(named, str) else _DRAFT_7
+    return known.create_resource(document)
+
+
+def _check(document: Any) -> None:
+    """Against the metaschema of its draft (7 unless `$schema` names another)."""
+    validator = validator_for(document, default=jsonschema.Draft7Validator)
+    try:
+        validator.check_schema(document)
+    except jsonschema.SchemaError as fault:
+        where = "/".join(map(str, ("#", *fault.absolute_path)))
+        raise InvalidSchema(f"Invalid JSON schema at {where}: {fault.message}") from fault
+
+
+def _check_references(node: Node, at: str) -> None:
+    """Every `$ref` must lead somewhere within the schema and its references: nothing is fetched from other hosts."""
+    for where, schema in _subschemas(node.schema, at):
+        target = schema.get("$ref")
+        if isinstance(target, str):
+            try:
+                node.resolver.in_subresource(_resource(schema)).lookup(target)
+            except referencing.exceptions.Unresolvable as fault:
+                raise InvalidSchema(
+                    f"Invalid JSON schema at {where}: $ref '{target}' leads nowhere: define it, or add a "
+                    "reference with that name"
+                ) from fault
+
+
+def _subschemas(schema: Any, at: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    if isinstance(schema, dict):
+        yield at, schema
+        for name, value in schema.items():
+            if name not in _VALUES:
+                yield from _subschemas(value, f"{at}/{name}")
+    elif isinstance(schema, list):
+        for index, value in enumerate(schema):
+            yield from _subschemas(value, f"{at}/{index}")
+
+
+def _sorted(document: Any) -> Any:
+    if isinstance(document, dict):
+        return {name: _sorted(document[name]) for name in sorted(document)}
+    return [_sorted(each) for each in document] if isinstance(document, list) else document
