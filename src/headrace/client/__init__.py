@@ -7,6 +7,7 @@
 `connection`       one asyncio connection to one broker
 `cluster_client`   requests to the right broker of a cluster; one connection to each
 `scram_users`      SCRAM credentials as requests and command lines name them
+`acls`             the ACLs of a cluster
 `offsets`          offsets of many partitions at once
 `topic_names`      the names of all topics by one exchange on a plain socket
 `blocking`         the same for programs without an event loop: Spark's workers
