@@ -4,6 +4,7 @@
 `core`                what the operations mean, as a pure tree
 `paths`               the layout of the nodes
 `embedded`            the store of a standalone broker, in two local files (`embedded_files`)
+`zookeeper_tls`       TLS to ZooKeeper, from the configuration
 `zookeeper`           the store on a ZooKeeper ensemble, by kazoo; `kazoo_faults` and `kazoo_log` translate for it
 `handshake`           limits how long kazoo waits for ZooKeeper's answer to a new connection
 `startup_retry`       repeats the first requests of a starting broker while the connection breaks

@@ -14,12 +14,20 @@ pipe.
 from __future__ import annotations
 
 import contextlib
+import json
 import signal
 import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import ssl
+
+    from headrace.security.tls.client_context import ClientTls
 
 FAREWELL = "farewell"
 _CLOSE_SESSION = -11
@@ -30,8 +38,9 @@ _PAUSE_S = 0.1
 class Companion:
     """The broker's side. Starting the companion may fail; then there is none."""
 
-    def __init__(self, hosts: str, session_timeout: float) -> None:
+    def __init__(self, hosts: str, session_timeout: float, tls: ClientTls | None = None) -> None:
         self._hosts = hosts
+        self._tls = tls
         self._timeout = session_timeout
         self._companion: subprocess.Popen[str] | None = None
 
@@ -51,6 +60,8 @@ class Companion:
             )
         except OSError as error:
             return str(error)
+        # By the pipe and not by the command line, which every user of the machine may read.
+        self._tell(json.dumps(None if self._tls is None else _told(self._tls)))
         return None
 
     def session_is(self, session_id: int, password: bytes) -> None:
@@ -72,15 +83,40 @@ class Companion:
             self._companion.stdin.flush()
 
 
-def end_session(hosts: str, timeout_s: float, session_id: int, password: bytes) -> bool:
+def _told(tls: ClientTls) -> dict[str, object]:
+    key = tls.material.key_pem + tls.material.chain_pem if tls.material is not None else b""
+    return {"key": key.decode(), "trusted": tls.trusted_pem, "check_hostname": tls.check_hostname}
+
+
+def _context(told: dict[str, Any]) -> ssl.SSLContext:
+    """The companion's side of `_told`: it has the standard library only."""
+    import ssl
+
+    context = ssl.create_default_context(cadata=told["trusted"])
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.check_hostname = told["check_hostname"]
+    if told["key"]:
+        with tempfile.NamedTemporaryFile("w") as file:  # readable by this user only
+            file.write(told["key"])
+            file.flush()
+            context.load_cert_chain(file.name)
+    return context
+
+
+def end_session(
+    hosts: str, timeout_s: float, session_id: int, password: bytes, context: ssl.SSLContext | None = None
+) -> bool:
     """Takes the session up at one of the servers, and closes it. False when none answered while it could still live."""
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         for host in hosts.split(","):
             name, _, port = host.rpartition(":")
             try:
-                with socket.create_connection((name.strip("[]"), int(port)), _ONE_TRY_S) as server:
-                    _close_there(server, timeout_s, session_id, password)
+                address = (name.strip("[]"), int(port))
+                with socket.create_connection(address, _ONE_TRY_S) as plain:
+                    server = plain if context is None else context.wrap_socket(plain, server_hostname=address[0])
+                    with server:
+                        _close_there(server, timeout_s, session_id, password)
                     return True
             except (OSError, struct.error):
                 continue
@@ -115,6 +151,8 @@ def main() -> None:
     hosts, timeout = sys.argv[1:]
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
+    told = json.loads(sys.stdin.readline() or "null")
+    context = None if told is None else _context(told)
     session: tuple[int, bytes] | None = None
     for line in sys.stdin:
         words = line.split()
@@ -122,7 +160,7 @@ def main() -> None:
             return
         session = int(words[0]), bytes.fromhex(words[1])
     if session is not None:
-        end_session(hosts, float(timeout), *session)
+        end_session(hosts, float(timeout), *session, context)
 
 
 if __name__ == "__main__":

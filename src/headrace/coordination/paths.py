@@ -75,6 +75,15 @@ PERSISTENT: Final = (
 )
 
 
+# What may hold credentials: the users' own nodes, the changes and requests that they come by, and delegation tokens.
+_PRIVATE: Final = (f"{CONFIG}/users", CHANGES, INCOMING, LETTERS, "/delegation_token")
+
+
+def is_private(path: str) -> bool:
+    """Whether only the cluster itself may read a node, where ZooKeeper guards nodes (CVE-2019-0201, CVE-2024-23944)."""
+    return path.startswith(tuple(f"{one}/" for one in _PRIVATE)) or path in _PRIVATE
+
+
 def change(version: int) -> str:
     return f"{CHANGES}/{version:020d}"
 

@@ -18,7 +18,7 @@ import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kazoo import exceptions as kazoo
 from kazoo.protocol.states import KazooState
@@ -30,6 +30,7 @@ from headrace.coordination.companion import Companion
 from headrace.coordination.handshake import Client
 from headrace.coordination.kazoo_faults import BYSTANDERS, fault_of
 from headrace.coordination.kazoo_log import RateLimitedLog, rate_limited_logger
+from headrace.coordination.paths import is_private
 from headrace.coordination.store import (
     ANY_VERSION,
     Check,
@@ -48,6 +49,10 @@ from headrace.coordination.store import (
     ensure_path,
 )
 from headrace.coordination.waiting import until
+from headrace.coordination.zookeeper_tls import TlsHandler, zookeeper_tls
+
+if TYPE_CHECKING:
+    from headrace.security.tls.client_context import ClientTls
 
 logger = logging.getLogger(__name__)
 
@@ -70,6 +75,7 @@ async def open_zookeeper(config: BrokerConfig) -> ZooKeeperStore:
         session_timeout=config.zookeeper_session_timeout_ms / 1000,
         guarded=guarded,
         credentials=(user, password) if user and password else None,
+        tls=zookeeper_tls(config),
     )
     await store.connect(config.store_timeout_s)
     store.leave_a_will()
@@ -84,14 +90,17 @@ class ZooKeeperStore:
         session_timeout: float,
         guarded: bool = False,
         credentials: tuple[str, str] | None = None,
+        tls: ClientTls | None = None,
     ) -> None:
-        """`guarded`: only the creator may change what we write, everybody may read it; needs `credentials`
-        (user, password) for ZooKeeper's digest scheme."""
+        """`guarded`: only the creator may change what we write, and only the creator may read what is private
+        (`paths.is_private`); needs `credentials` (user, password) for ZooKeeper's digest scheme."""
         hosts, slash, chroot = connect.partition("/")
         self._hosts = hosts
         self._connect_string = connect
         self._chroot = "/" + chroot.strip("/") if slash and chroot.strip("/") else ""
         self._asked_timeout = session_timeout
+        self._guarded = guarded
+        self._tls = tls
         self._loop: asyncio.AbstractEventLoop | None = None
         self._callbacks: list[Callable[[SessionEvent], None]] = []
         self._lease_ends_at = 0.0
@@ -111,6 +120,8 @@ class ZooKeeperStore:
             # Reconnecting never gives up, and quickly: a broker without its session does not serve.
             connection_retry=KazooRetry(max_tries=-1, delay=0.1, backoff=1.5, max_delay=1.0, max_jitter=0.2),
             logger=rate_limited_logger(self._kazoo_log),
+            handler=None if tls is None else TlsHandler(tls),
+            use_ssl=tls is not None,
         )
 
     # --- session -------------------------------------------------------------------------------------------------
@@ -159,7 +170,7 @@ class ZooKeeperStore:
 
     def leave_a_will(self) -> None:
         """From now on the session ends with this process, however that dies (`last_will`)."""
-        will = Companion(self._hosts, self.session_timeout)
+        will = Companion(self._hosts, self.session_timeout, self._tls)
         why_not = will.start()
         if why_not is not None:
             logger.warning("if this process is killed, its session ends by its timeout only: %s", why_not)
@@ -258,7 +269,11 @@ class ZooKeeperStore:
         return sorted(names)
 
     async def create(self, path: str, data: bytes, *, ephemeral: bool = False) -> None:
-        await self._call(self._client.create_async, path, data, ephemeral=ephemeral)
+        await self._call(self._client.create_async, path, data, acl=self._acl(path), ephemeral=ephemeral)
+
+    def _acl(self, path: str) -> list[ACL] | None:
+        """Who may use a new node; None for what the client does by itself."""
+        return list(CREATOR_ALL_ACL) if self._guarded and is_private(path) else None
 
     async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> None:
         await self._call(self._client.set_async, path, data, version=version)
@@ -271,7 +286,7 @@ class ZooKeeperStore:
         for op in ops:
             match op:
                 case Create(path, data, ephemeral):
-                    transaction.create(path, data, ephemeral=ephemeral)
+                    transaction.create(path, data, acl=self._acl(path), ephemeral=ephemeral)
                 case Set(path, data, version):
                     transaction.set_data(path, data, version)
                 case Delete(path, version):

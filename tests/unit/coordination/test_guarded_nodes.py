@@ -11,7 +11,7 @@ from kazoo.exceptions import NoAuthError
 from kazoo.security import READ_ACL_UNSAFE, make_digest_acl
 
 from headrace.config import ConfigError, load_broker_config
-from headrace.coordination.store import StoreFailed
+from headrace.coordination.store import Create, StoreFailed
 from headrace.coordination.zookeeper import open_zookeeper
 from tests.support.zookeeper import ZooKeeperServer
 
@@ -54,6 +54,42 @@ def test_guarded_nodes_can_be_read_by_all_and_changed_by_the_cluster(server: Zoo
             await somebody.close()
         await one.close()
         await other.close()
+
+    asyncio.run(use())
+
+
+def test_cve_2019_0201_and_2024_23944_only_the_cluster_reads_what_may_hold_credentials(server: ZooKeeperServer) -> None:
+    settings = {
+        "zookeeper.connect": f"{server.connect}/private",
+        "zookeeper.set.acl": "true",
+        "zookeeper.digest.user": "headrace",
+        "zookeeper.digest.password": "secret",
+    }
+    paths = (
+        "/config/users",
+        "/config/users/erin",
+        "/cluster/changes/1",
+        "/cluster/letters/1-2-3",
+        "/delegation_token/x",
+    )
+
+    async def use() -> None:
+        store = await open_zookeeper(load_broker_config(settings))
+        await store.make_chroot()
+        for parent in ("/config", "/cluster", "/cluster/changes", "/cluster/letters", "/delegation_token"):
+            await store.create(parent, b"")
+        for path in paths[:2]:
+            await store.create(path, b"StoredKey")
+        await store.multi([Create(path, b"StoredKey") for path in paths[2:]])
+        stranger = KazooClient(hosts=server.connect)
+        await asyncio.to_thread(stranger.start)
+        for path in paths:
+            with pytest.raises(NoAuthError):
+                stranger.get(f"/private{path}")
+            with pytest.raises(NoAuthError):
+                stranger.get_children(f"/private{path}")
+        await asyncio.to_thread(stranger.stop)
+        await store.close()
 
     asyncio.run(use())
 

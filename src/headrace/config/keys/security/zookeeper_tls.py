@@ -1,9 +1,10 @@
-"""Broker keys of TLS to ZooKeeper. Honour one by removing its `effect`."""
+"""Broker keys of TLS to ZooKeeper."""
 
 from __future__ import annotations
 
 from headrace.config.effect import harmless, refused
 from headrace.config.key import Importance, Key, Type
+from headrace.config.rules import one_of, some_of
 
 BOOLEAN = Type.BOOLEAN
 LIST = Type.LIST
@@ -11,7 +12,7 @@ PASSWORD = Type.PASSWORD
 STRING = Type.STRING
 LOW = Importance.LOW
 
-NOT_OFFERED = refused("TLS to ZooKeeper is not offered yet")
+NOT_OFFERED = refused("revocation of certificates is not checked")
 
 
 KEYS = (
@@ -20,7 +21,6 @@ KEYS = (
         BOOLEAN,
         False,
         "Whether brokers connect to ZooKeeper with TLS.",
-        effect=NOT_OFFERED,
         ours=True,
     ),
     Key(
@@ -28,7 +28,6 @@ KEYS = (
         STRING,
         None,
         "File with the broker's key and certificate for ZooKeeper.",
-        effect=NOT_OFFERED,
         ours=True,
     ),
     Key(
@@ -36,15 +35,13 @@ KEYS = (
         PASSWORD,
         None,
         "Password of that file.",
-        effect=NOT_OFFERED,
         ours=True,
     ),
     Key(
         "zookeeper.ssl.keystore.type",
         STRING,
         None,
-        "Format of that file.",
-        effect=NOT_OFFERED,
+        "Format of that file: PEM or PKCS12; told by the end of its name when unset.",
         ours=True,
     ),
     Key(
@@ -52,7 +49,6 @@ KEYS = (
         STRING,
         None,
         "File with the certificates that the broker trusts.",
-        effect=NOT_OFFERED,
         ours=True,
     ),
     Key(
@@ -60,24 +56,22 @@ KEYS = (
         PASSWORD,
         None,
         "Password of that file.",
-        effect=NOT_OFFERED,
         ours=True,
     ),
     Key(
         "zookeeper.ssl.truststore.type",
         STRING,
         None,
-        "Format of that file.",
-        effect=NOT_OFFERED,
+        "Format of that file: PEM or PKCS12; told by the end of its name when unset.",
         ours=True,
     ),
     Key(
         "zookeeper.ssl.protocol",
         STRING,
         "TLSv1.2",
-        "Version of TLS to ZooKeeper.",
+        "Oldest version of TLS to ZooKeeper, where `zookeeper.ssl.enabled.protocols` is unset.",
+        one_of("TLSv1.2", "TLSv1.3"),
         importance=LOW,
-        effect=NOT_OFFERED,
         ours=True,
     ),
     Key(
@@ -85,8 +79,8 @@ KEYS = (
         LIST,
         None,
         "Versions of TLS that are accepted.",
+        some_of("TLSv1.2", "TLSv1.3"),
         importance=LOW,
-        effect=NOT_OFFERED,
         ours=True,
     ),
     Key(
@@ -95,16 +89,14 @@ KEYS = (
         None,
         "Cipher suites that are accepted.",
         importance=LOW,
-        effect=NOT_OFFERED,
         ours=True,
     ),
     Key(
         "zookeeper.ssl.endpoint.identification.algorithm",
         STRING,
         "HTTPS",
-        "How the name of the server is checked against its certificate.",
+        "How the name of the server is checked against its certificate: HTTPS, or empty for not at all.",
         importance=LOW,
-        effect=NOT_OFFERED,
         ours=True,
     ),
     Key(

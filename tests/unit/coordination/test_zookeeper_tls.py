@@ -1,0 +1,126 @@
+"""TLS to a real ZooKeeper: certificates and host names are checked, and the companion ends the session through TLS."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from headrace.config import ConfigError, load_broker_config
+from headrace.coordination.companion import Companion
+from headrace.coordination.store import StoreFailed
+from headrace.coordination.zookeeper import open_zookeeper
+from headrace.coordination.zookeeper_tls import zookeeper_tls
+from headrace.net.free_ports import free_port
+from tests.support.certificates import Authority
+from tests.support.clock import wait_on_loop
+from tests.support.zookeeper import ZooKeeperServer
+
+needs_zookeeper = pytest.mark.needs("zookeeper")
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority.make(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def secure_port(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iterator[int]:
+    issued, port = authority.issue("zookeeper", hosts=("localhost",)), free_port()
+    extra = (
+        "serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory\n"
+        f"secureClientPort={port}\nssl.clientAuth=need\n"
+        f"ssl.keyStore.location={issued.pkcs12('secret')}\nssl.keyStore.password=secret\n"
+        f"ssl.trustStore.location={authority.certificate}\nssl.trustStore.type=PEM\n"
+    )
+    with ZooKeeperServer(tmp_path_factory.mktemp("zookeeper"), extra=extra):
+        yield port
+
+
+def settings(authority: Authority, port: int, host: str = "localhost", **more: str) -> dict[str, str]:
+    broker = authority.issue("broker", hosts=())
+    return {
+        "zookeeper.connect": f"{host}:{port}",
+        "zookeeper.connection.timeout.ms": "8000",
+        "zookeeper.ssl.client.enable": "true",
+        "zookeeper.ssl.keystore.location": str(broker.keystore),
+        "zookeeper.ssl.truststore.location": str(authority.certificate),
+        "zookeeper.ssl.truststore.type": "PEM",
+        **{f"zookeeper.{name.replace('_', '.')}": value for name, value in more.items()},
+    }
+
+
+async def use(properties: Mapping[str, str]) -> bytes:
+    store = await open_zookeeper(load_broker_config(properties))
+    try:
+        await store.create("/a", b"1", ephemeral=True)
+        return (await store.get("/a")).data
+    finally:
+        await store.close()
+
+
+@needs_zookeeper
+def test_a_broker_uses_zookeeper_through_tls(authority: Authority, secure_port: int) -> None:
+    assert asyncio.run(use(settings(authority, secure_port))) == b"1"
+
+
+@needs_zookeeper
+@pytest.mark.parametrize("wrong", ["a host name that the certificate lacks", "another authority", "no certificate"])
+def test_who_is_not_trusted_is_not_talked_to(
+    authority: Authority, secure_port: int, tmp_path: Path, wrong: str
+) -> None:
+    properties = settings(authority, secure_port) | {"zookeeper.connection.timeout.ms": "3000"}
+    if wrong.startswith("a host"):
+        properties["zookeeper.connect"] = f"127.0.0.1:{secure_port}"
+    elif wrong.startswith("another"):
+        properties["zookeeper.ssl.truststore.location"] = str(Authority.make(tmp_path).certificate)
+    else:
+        del properties["zookeeper.ssl.keystore.location"]
+    with pytest.raises(StoreFailed):
+        asyncio.run(use(properties))
+
+
+@needs_zookeeper
+def test_host_names_are_not_checked_only_when_asked_for_by_name(authority: Authority, secure_port: int) -> None:
+    properties = settings(authority, secure_port, "127.0.0.1", ssl_endpoint_identification_algorithm="")
+    assert asyncio.run(use(properties)) == b"1"
+
+
+@needs_zookeeper
+def test_the_companion_ends_the_session_of_a_dead_broker_through_tls(authority: Authority, secure_port: int) -> None:
+    async def test() -> None:
+        properties = settings(authority, secure_port)
+        config = load_broker_config(properties)
+        dying, other = await open_zookeeper(config), await open_zookeeper(config)
+        await dying.create("/dying", b"", ephemeral=True)
+        # A companion of its own, whose pipe ends without a farewell, as when the process dies.
+        companion = Companion(f"localhost:{secure_port}", 6.0, zookeeper_tls(config))
+        assert companion.start() is None
+        companion.session_is(*dying._client.client_id)
+        running = companion._companion
+        assert running is not None and running.stdin is not None
+        running.stdin.close()
+        await wait_on_loop(lambda: running.poll() is not None, "the companion to end")
+        await other.sync()
+        assert await other.exists("/dying") is None
+        await dying.close()
+        await other.close()
+
+    asyncio.run(asyncio.wait_for(test(), 30))
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"zookeeper.ssl.client.enable": "false"}, "has no effect without zookeeper.ssl.client.enable=true"),
+        ({"zookeeper.ssl.keystore.location": "/nowhere.pem"}, "zookeeper.ssl.keystore.location='/nowhere.pem'"),
+        ({"zookeeper.ssl.ocsp.enable": "true"}, "revocation of certificates is not checked"),
+        ({"zookeeper.ssl.enabled.protocols": "TLSv1.1"}, "must hold one or more of TLSv1.2, TLSv1.3"),
+    ],
+)
+def test_settings_that_cannot_work_stop_the_start(authority: Authority, more: dict[str, str], words: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        zookeeper_tls(load_broker_config(settings(authority, 1) | more))
+    assert words in error.value.message
