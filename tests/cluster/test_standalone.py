@@ -297,5 +297,8 @@ def test_the_example_of_the_help_brings_the_topics_back(templates: Templates) ->
     program = [sys.executable, "-m", "headrace.cli", *words]
     done = subprocess.run(program, cwd=place.directory, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert "stands alone with 2 topics" in done.stdout and f"they come from ZooKeeper at {place.connect}" in done.stdout
+    assert (
+        "is a standalone broker with 2 topics" in done.stdout
+        and f"they come from ZooKeeper at {place.connect}" in done.stdout
+    )
     serves_all(place)

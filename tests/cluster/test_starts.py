@@ -76,7 +76,7 @@ OTHER: Final = 7
 
 NOT_0: Final = f"belongs to broker {LONE_ID}, but broker.id={OTHER} is configured: set broker.id={LONE_ID}"
 NOT_1: Final = f"belongs to broker {MEMBER_ID}, but broker.id={OTHER} is configured: set broker.id={MEMBER_ID}"
-DAMAGED_META: Final = "meta.properties: .*the file is damaged.*Restore the file from a copy, or write it anew"
+DAMAGED_META: Final = "meta.properties: .*the file is damaged.*Restore the file from a copy, or write it again"
 NO_META: Final = "no meta.properties that names their broker and cluster. Restore the file from a copy"
 NO_STORE: Final = (
     "store of broker 0 is in none of its log directories.*name all its directories in log.dirs, or restore"

@@ -257,7 +257,7 @@ class Broker:
             if not await self._while_it_may_work(handing):
                 log.warning("leadership could not be handed over: ZooKeeper is away")
             elif not handing.result():
-                log.warning("stopping as leader of partitions that have nobody else in sync")
+                log.warning("stopping as leader of partitions without another in-sync replica")
             else:
                 await wait_until_clients_are_redirected(view, self.parts.peers, broker_id, led)
         except Fault as fault:

@@ -71,7 +71,7 @@ async def _until_forgotten(
         try:
             answer = await peers.request(other, ApiKey.METADATA, body)
         except Fault as fault:
-            log.info("broker %d does not say whom it sends clients to: %s", other, fault.message)
+            log.info("cannot read which leaders broker %d names to clients: %s", other, fault.message)
             return
         if not any(
             partition.leader_id == broker_id and (topic.name, partition.partition_index) not in kept

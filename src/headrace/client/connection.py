@@ -61,7 +61,7 @@ class _Frames(asyncio.Protocol):
             frame = memoryview(bytes(memoryview(self._buffer)[at + 4 : at + 4 + length]))
             at += 4 + length
             if not self.waiting:
-                self._fail(Unreachable("an answer that nobody asked for"))
+                self._fail(Unreachable("an answer without a request"))
                 return
             future = self.waiting.popleft()
             if not future.done():

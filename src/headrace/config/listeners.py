@@ -188,7 +188,7 @@ def _tell_what_is_bound(item: Listener) -> Listener:
         raise ConfigError(
             "listeners",
             str(item),
-            f"clients would be told {item.host}, which they cannot connect to: set advertised.listeners="
+            f"clients cannot connect to {item.host}, which the broker would give them: set advertised.listeners="
             f"{item.name}://<this machine's address>:{item.port}",
         )
     return item

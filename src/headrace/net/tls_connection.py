@@ -121,7 +121,7 @@ class TlsConnection(Connection):
             try:
                 self.principal = self._encryption.principal_of(self._sock)
             except Exception as problem:  # a certificate holds what its maker put there
-                log.warning("%s: closed, its certificate names nobody: %s", self, problem)
+                log.warning("%s: closed, its certificate gives no principal: %s", self, problem)
                 self._traffic.failed_handshakes += 1
                 self.close()
                 return

@@ -166,7 +166,7 @@ class Replica:
 
     def append_as_follower(self, records: memoryview, leader_high_watermark: int, leader_log_start: int) -> None:
         """Take what the leader of our current epoch sent: records (maybe none), then its marks."""
-        assert not self.is_leader, "a leader takes records from nobody"
+        assert not self.is_leader, "a leader appends no records of another replica"
         log = self.log
         if len(records):
             log.append_as_follower(records)

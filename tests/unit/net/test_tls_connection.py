@@ -133,7 +133,7 @@ def test_a_certificate_that_no_rule_takes_and_one_that_is_not_trusted_end_the_co
 
     with caplog.at_level(logging.INFO, "headrace.net"):
         run(test)
-    assert "its certificate names nobody: no rule of ssl.principal.mapping.rules takes the name" in caplog.text
+    assert "its certificate gives no principal: no rule of ssl.principal.mapping.rules takes the name" in caplog.text
     assert "no TLS: certificate verify failed" in caplog.text
 
 

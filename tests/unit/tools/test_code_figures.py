@@ -57,9 +57,14 @@ def test_unit_tests_are_in_the_folders_of_what_they_test() -> None:
     assert sorted(str(folder) for folder in folders if not (SOURCE / folder).is_dir()) == []
 
 
-def test_documents_and_help_texts_say_who_acts() -> None:
+def test_documents_messages_and_help_texts_say_who_acts() -> None:
     assert _tool().riddles_in_documentation(ROOT) == []
-    assert _figures()["words of riddles in help texts"] == 0
+    assert _tool().riddles_in_messages(SOURCE) == []
+
+
+def test_riddles_are_found_in_messages_and_not_in_docstrings(tmp_path: Path) -> None:
+    (tmp_path / "module.py").write_text('"""Nobody."""\n\nMESSAGE = f"the leader {1} is told"\n')
+    assert _tool().riddles_in_messages(tmp_path) == ["module.py:3: is told"]
 
 
 def test_riddles_are_found_also_across_a_line_break() -> None:

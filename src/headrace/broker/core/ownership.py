@@ -136,7 +136,7 @@ def agree(directories: Sequence[DirectoryFacts], broker_id: int | None) -> Owner
     for one in directories:
         if one.identity_damage is not None:
             raise StorageFault(
-                f"{one.identity_damage}. Restore the file from a copy, or write it anew"
+                f"{one.identity_damage}. Restore the file from a copy, or write it again"
                 f"{_lines(_first_id(directories, broker_id), _first_cluster(directories))}"
             )
     _refuse_two_brokers(directories)
@@ -265,7 +265,7 @@ def _refuse_damaged_store(owner: Owner) -> None:
     if owner.store is not None and owner.store.damage is not None:
         raise StorageFault(
             f"the coordination store of this broker is damaged: {owner.store.damage}. Restore {owner.store.path} "
-            f"from a copy. Without one, `{owner.standalone}` makes it anew from what can be read and from the logs"
+            f"from a copy. Without one, `{owner.standalone}` rebuilds it from its readable part and from the logs"
         )
 
 
@@ -278,7 +278,7 @@ def _refuse_missing_store(owner: Owner) -> None:
     raise StorageFault(
         f"the coordination store of broker {owner.node_id} is in none of its log directories, so the topics of its "
         f"{_logs(owner.logs)} in {owner.path} are not known: name all its directories in log.dirs, or restore "
-        f".coordination from a copy. Without one, `{owner.standalone}` makes it anew from the logs"
+        f".coordination from a copy. Without one, `{owner.standalone}` rebuilds it from the logs"
     )
 
 

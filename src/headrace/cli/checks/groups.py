@@ -78,7 +78,7 @@ def _waits_for(group: Group, written: list[Generation]) -> str:
         return "; ".join(holding)
     if group.state == "PreparingRebalance" and written:
         patience_s = written[-1].rebalance_timeout_ms / 1000
-        known = ", ".join(sorted(written[-1].members.values())) or "nobody"
+        known = ", ".join(sorted(written[-1].members.values())) or "no members"
         return (
             f"it waits up to {patience_s:g} s (the members' max.poll.interval.ms) until each member polls and joins "
             f"again; before, it had {known}"

@@ -101,7 +101,7 @@ def _why(found: Group, growth: Growth, partitions: int) -> Reason:
         m for m in found.members if (row["topic"], row["partition"]) in {(p.topic, p.partition) for p in m.assigned}
     ]
     if not owners and found.state in REBALANCING:
-        return Reason("the group is rebalancing, nobody reads", "see the finding on groups")
+        return Reason("the group is rebalancing, so its members read nothing", "see the finding on groups")
     if not owners:
         return Reason("no member has this partition", "look whether every member subscribes to the topic")
     who = f"{owners[0].client_id} at {owners[0].address}"

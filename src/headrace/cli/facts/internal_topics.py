@@ -19,7 +19,7 @@ _LOST: Final = {
     SHARE_GROUP_STATE_TOPIC: "what every share group has acknowledged: share groups begin again",
     "_schemas": "every schema of the schema registry: records that were written with them can no longer be decoded",
     "__pipelines": "which batches every exactly-once pipeline has written: a restarted pipeline may write rows twice",
-    "__streams": "which topics every Spark query has read: a query that stands still meanwhile does not notice that a "
+    "__streams": "which topics every Spark query has read: a query that is stopped meanwhile does not notice that a "
     "topic was deleted and created again",
     "connect-configs": "the configuration of every connector of Kafka Connect",
     "connect-offsets": "the positions of every source connector of Kafka Connect: they read their sources again",

@@ -115,7 +115,7 @@ def _round_trip(producer: Any, consumer: Any, topic: str, size: int) -> float:
     if message.error():
         raise ToolFailed(explain(message.error()))
     if message.value() != value:
-        raise ToolFailed(f"the record read from {topic} is not the one written: somebody else writes to it")
+        raise ToolFailed(f"the record read from {topic} is not the one written: another client writes to the topic")
     return took
 
 

@@ -31,7 +31,7 @@ OPTIONS = (
     Option("max-wait-ms", "How long a fetch may wait.", "ms", int, default=1000),
     Option("report-interval-ms", "How often to report while following.", "ms", int, default=30000),
     Option("time", "Accepted; comparison begins at the beginning.", "ms", int, default=-1),
-    Option("once", "Compare what is there now and end."),
+    Option("once", "Compare the existing records once and end."),
 )
 
 

@@ -71,7 +71,8 @@ def standalone(
         )
         return
     typer.echo(
-        f"broker {done.broker_id} of cluster {done.cluster_id} stands alone with {counted(done.topics, 'topic')}"
+        f"broker {done.broker_id} of cluster {done.cluster_id} is a standalone broker "
+        f"with {counted(done.topics, 'topic')}"
     )
     typer.echo(f"they come from {done.basis}")
     if done.replaced is not None:

@@ -26,7 +26,7 @@ from headrace.kernel.dataclass import dataclass
 class Election(Enum):
     NEEDED = "keep the leader if it may lead, else elect one"
     PREFERRED = "give leadership to the first replica if it may have it"
-    UNCLEAN = "as NEEDED, and any live replica if nobody else may lead"
+    UNCLEAN = "as NEEDED, and any live replica if no other may lead"
 
 
 @dataclass(frozen=True, slots=True)

@@ -288,7 +288,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _lost(self, what: str) -> None:
         if self.options.fail_on_data_loss:
             raise DataLossError(
-                f"{what}; set failOnDataLoss=false to go on with what is there (what was missed is counted), "
+                f"{what}; set failOnDataLoss=false to continue with the existing records and count the missed ones, "
                 "or start again with a new checkpointLocation"
             )
         _warn(what)

@@ -131,7 +131,7 @@ class StreamNotes:
             self._paused_until = self._clock() + _PAUSE_S
             print(
                 f"headrace: {NOTES_TOPIC} cannot be used ({fault.message or fault.code.name}): the query will not "
-                "notice a topic that is created again while the query stands still",
+                "notice a topic that is created again while the query is stopped",
                 file=sys.stderr,
             )
 

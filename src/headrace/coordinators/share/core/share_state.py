@@ -150,7 +150,7 @@ class ShareStateShard:
 
 
 def _not_begun(what: str) -> Refused:
-    return Refused(ErrorCode.invalid_request, f"a queue that nobody has begun cannot be {what}: initialize it first")
+    return Refused(ErrorCode.invalid_request, f"a share partition without state cannot be {what}: initialize it first")
 
 
 def _merged(known: Sequence[StateBatch], newer: Sequence[StateBatch], start_offset: int) -> tuple[StateBatch, ...]:
