@@ -22,7 +22,11 @@ from confluent_kafka.schema_registry import (
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
+from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
+from google.protobuf import descriptor_pool, message_factory
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from headrace.testing.in_process import RunningBroker, broker
 from tests.support.registry import RunningRegistry, registry
@@ -177,3 +181,42 @@ def test_python_schema_registry_client_registers_and_checks(server: RunningRegis
     assert client.update_compatibility("FULL", subject=topic) is True
     assert client.get_compatibility(topic) == "FULL"
     assert topic in client.get_subjects()
+
+
+def order_class() -> Any:
+    """A message class without protoc: package shop, message Order with a nested Item, a map and a well-known type."""
+    pool = descriptor_pool.Default()
+    try:
+        return message_factory.GetMessageClass(pool.FindMessageTypeByName("shop.registrytest.Order"))
+    except KeyError:
+        pass
+    file = FileDescriptorProto(name="shop/registrytest.proto", package="shop.registrytest", syntax="proto3")
+    file.dependency.append("google/protobuf/timestamp.proto")
+    Timestamp()  # the default pool then knows its file
+    order = file.message_type.add(name="Order")
+    order.field.add(name="id", number=1, type=3, label=1)
+    order.field.add(name="items", number=2, type=11, type_name=".shop.registrytest.Order.Item", label=3)
+    order.field.add(name="at", number=3, type=11, type_name=".google.protobuf.Timestamp", label=1)
+    order.nested_type.add(name="Item").field.add(name="name", number=1, type=9, label=1)
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("shop.registrytest.Order"))
+
+
+def test_protobuf_serializer_registers_a_descriptor_and_is_decoded(
+    running: RunningBroker, client: Any, server: RunningRegistry, topic: str
+) -> None:
+    order = order_class()
+    context = SerializationContext(topic, MessageField.VALUE)
+    sent = order(id=7, items=[{"name": "book"}])
+    serializer = ProtobufSerializer(order, client, {"use.deprecated.format": False})
+    stored = round_trip(running, topic, serializer(sent, context))
+    fresh = SchemaRegistryClient({"url": server.url})
+    deserializer = ProtobufDeserializer(order, {"use.deprecated.format": False}, fresh)
+    assert deserializer(stored, context) == sent
+    latest = fresh.get_latest_version(f"{topic}-value").schema
+    assert latest.schema_type == "PROTOBUF"
+    assert "  int64 id = 1;\n" in latest.schema_str
+    assert fresh.lookup_schema(f"{topic}-value", Schema(latest.schema_str, "PROTOBUF", latest.references)).version == 1
+    broken = latest.schema_str.replace("int64 id", "string id")
+    with pytest.raises(SchemaRegistryError, match="add the new field with a new number"):
+        fresh.register_schema(f"{topic}-value", Schema(broken, "PROTOBUF", latest.references))

@@ -11,6 +11,7 @@
 `schema_types`      one interface for all types of schemas
 `avro`              Avro
 `json_schema`       JSON Schema
+`protobuf`          Protobuf
 `requests`          bodies of requests
 `lookups`           references, look-ups by content, compatibility with a history
 `data_contracts`    metadata and rules, merged

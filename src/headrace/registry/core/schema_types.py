@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Final, Protocol
 
-from headrace.registry.core.content import AVRO, JSON
+from headrace.registry.core.content import AVRO, JSON, PROTOBUF
 from headrace.registry.core.errors import InvalidSchema
 from headrace.registry.core.incompatibility import Incompatibility
 
@@ -57,7 +57,14 @@ def _json(text: str, references: Mapping[str, str]) -> ParsedSchema:
     return ParsedJson.parse(text, references)
 
 
-SCHEMA_TYPES: Final[dict[str, Parser]] = {AVRO: _avro, JSON: _json}
+def _protobuf(text: str, references: Mapping[str, str]) -> ParsedSchema:
+    from headrace.registry.core.protobuf.parsed import ParsedProtobuf
+
+    return ParsedProtobuf.parse(text, references)
+
+
+# Each type imports its own libraries when it is first used.
+SCHEMA_TYPES: Final[dict[str, Parser]] = {AVRO: _avro, PROTOBUF: _protobuf, JSON: _json}
 
 
 def parse(type_: str, text: str, references: Mapping[str, str]) -> ParsedSchema:
