@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.report import show
 
-SUITES = ("broker", "groups", "loading", "transactions", "cluster", "cli", "pipelines")
+SUITES = ("broker", "authorization", "groups", "loading", "transactions", "cluster", "cli", "pipelines")
 
 
 def main() -> None:

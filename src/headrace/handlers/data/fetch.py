@@ -44,6 +44,8 @@ _STORAGE_ERROR_FROM: Final = 6
 _SENT_ELSEWHERE: Final = frozenset({int(ErrorCode.not_leader_or_follower), int(ErrorCode.fenced_leader_epoch)})
 _DENIED_TOPIC: Final = int(ErrorCode.topic_authorization_failed)
 _UNKNOWN_ID: Final = int(ErrorCode.unknown_topic_id)
+_READ: Final = Operation.READ
+_TOPIC: Final = ResourceType.TOPIC
 _NOT_LEADER: Final = int(ErrorCode.not_leader_or_follower)
 _HURRIED_WAIT_MS: Final = 20
 
@@ -154,11 +156,7 @@ class Fetch(Handler):
     def _denied(self, wanted: dict[Key, SessionPartition], access: Access) -> frozenset[str | bytes]:
         topics = dict.fromkeys(topic for topic, _ in wanted)
         named = ((topic, self._name(topic)) for topic in topics)
-        return frozenset(
-            topic
-            for topic, name in named
-            if name is not None and not access.may(Operation.READ, ResourceType.TOPIC, name)
-        )
+        return frozenset(topic for topic, name in named if name is not None and not access.may(_READ, _TOPIC, name))
 
     def _denied_follower(self, request: FetchRequest, context: RequestContext) -> Parts:
         """Fetches as a replica without ClusterAction: it has no session, and it moves no high watermark."""

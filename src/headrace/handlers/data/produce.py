@@ -45,6 +45,9 @@ from headrace.wire.produce import (
 
 # Kafka lets its own admin client write to internal topics, and nobody else.
 _INTERNAL_CLIENT: Final = "__admin_client"
+# Looked up once: the members of an enumeration cost as much as the check.
+_WRITE: Final = Operation.WRITE
+_TOPIC: Final = ResourceType.TOPIC
 _NOT_LEADER: Final = int(ErrorCode.not_leader_or_follower)
 _TIMED_OUT: Final = int(ErrorCode.request_timed_out)
 # Faults that are found before the log is looked at; Kafka then has no log start offset to tell.
@@ -113,7 +116,7 @@ class Produce(Handler):
 
     def _denied(self, request: ProduceRequest, access: Access) -> dict[Place, Fault]:
         """The faults of the batches that the client may not write."""
-        id_, names = request.transactional_id, self.leaders.view.current.topic_names
+        id_ = request.transactional_id
         if (
             id_ is not None
             and has_transactional_records(request)
@@ -123,11 +126,14 @@ class Produce(Handler):
             return {(topic, index): fault for topic, partitions in request.topics for index, _ in partitions}
         refused: dict[Place, Fault] = {}
         for topic, partitions in request.topics:
-            name = topic if isinstance(topic, str) else names.get(topic_id_of(topic))
-            if name is not None and not access.may(Operation.WRITE, ResourceType.TOPIC, name):
+            name = topic if isinstance(topic, str) else self._name(topic)
+            if name is not None and not access.may(_WRITE, _TOPIC, name):
                 fault = denied(ResourceType.TOPIC)
                 refused.update({(topic, index): fault for index, _ in partitions})
         return refused
+
+    def _name(self, topic_id: bytes) -> str | None:
+        return self.leaders.view.current.topic_names.get(topic_id_of(topic_id))
 
     async def _when_verified(
         self,
@@ -216,7 +222,7 @@ class Produce(Handler):
             log_start = partition.log_start_offset
         leader = None
         if fault.code == ErrorCode.not_leader_or_follower:
-            name = topic if isinstance(topic, str) else self.leaders.view.current.topic_names.get(topic_id_of(topic))
+            name = topic if isinstance(topic, str) else self._name(topic)
             leader = self.leaders.of(name, index) if name is not None else None
         return PartitionOutcome(
             index,

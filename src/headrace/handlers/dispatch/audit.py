@@ -1,8 +1,8 @@
 """The authorizer's log: one line for each denied check, in Kafka's words, under Kafka's logger name.
 
-Denials are written at INFO, allowed checks at DEBUG. Names come from clients, so the log shows them escaped and limits
-their length. A client that is denied thousands of times a second must not fill the disk: each second the log takes
-MAX_LINES_PER_SECOND lines, and a last one with the number of the others.
+Denials are written at INFO. Allowed checks are written when the level of this logger itself is DEBUG. Names come from
+clients, so the log shows them escaped and limits their length. A client that is denied thousands of times a second must
+not fill the disk: each second the log takes MAX_LINES_PER_SECOND lines, and one more with the number of the others.
 """
 
 from __future__ import annotations
@@ -32,10 +32,6 @@ class Audit:
         self._monotonic = monotonic
         self._second = 0
         self._lines = 0
-
-    @property
-    def shows_allowed(self) -> bool:
-        return logger.isEnabledFor(logging.DEBUG)
 
     def decided(
         self,

@@ -6,23 +6,26 @@ transactional ids, users and tokens through `RequestContext.access`, because a d
 answer.
 
 A broker without an authorizer gives every request the same `UNRESTRICTED` access, which allows everything. With one,
-each request has an access of its own with the principal and the address of its client. A forwarded request has those of
-the client that sent it, so the controller authorizes it again.
+the access of a request has the principal and the address of its client. A forwarded request has those of the client
+that sent it, so the controller authorizes it again.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
+from logging import DEBUG
 from typing import TYPE_CHECKING, Final
 
-from headrace.handlers.dispatch.audit import Audit
+from headrace.handlers.dispatch.audit import Audit, logger
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.security.acl.model import CLUSTER_NAME, SUPPORTED_OPERATIONS, Operation, ResourceType
 
 if TYPE_CHECKING:
     from headrace.security.acl.authorizer import Authorizer
+
+MAX_KEPT: Final = 10_000
 
 _FAILED: Final = {
     ResourceType.TOPIC: ErrorCode.topic_authorization_failed,
@@ -113,21 +116,22 @@ def cluster_operations(access: Access) -> int:
 
 
 class RestrictedAccess(Access):
-    """Made for each request: it keeps the authorizer that was current when the request came."""
+    """Of one principal at one address, in requests of one API, by one authorizer."""
 
-    __slots__ = ("_audit", "_authorizer", "_host", "_principal", "api_key")
+    __slots__ = ("_allows", "_audit", "_authorizer", "_host", "_principal", "api_key")
 
     def __init__(self, authorizer: Authorizer, audit: Audit, principal: str, host: str, api_key: int) -> None:
         self._authorizer = authorizer
+        self._allows = authorizer.allows
         self._audit = audit
         self._principal = principal
         self._host = host
         self.api_key = api_key
 
     def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        principal, host = self._principal, self._host
-        allowed = self._authorizer.allows(principal, host, operation, resource_type, name)
-        if not allowed or self._audit.shows_allowed:
+        allowed = self._allows(self._principal, self._host, operation, resource_type, name)
+        if not allowed or 0 < logger.level <= DEBUG:
+            principal, host = self._principal, self._host
             decision = self._authorizer.decide(principal, host, operation, resource_type, name)
             self._audit.decided(decision, principal, host, operation, resource_type, name, self.api_key)
         return allowed
@@ -139,27 +143,39 @@ class RestrictedAccess(Access):
         return self._authorizer.operations(self._principal, self._host, resource_type, name)
 
     def filter(self, operation: Operation, resource_type: ResourceType, names: Iterable[str]) -> set[str]:
-        allows, principal, host = self._authorizer.allows, self._principal, self._host
+        allows, principal, host = self._allows, self._principal, self._host
         return {name for name in names if allows(principal, host, operation, resource_type, name)}
 
 
 class Authorization:
-    """Gives each request its access. `authorizer` is asked for each request, because ACLs change; None without one."""
+    """Gives each request its access. `authorizer` is asked for each request, because ACLs change; None without one.
 
-    __slots__ = ("_audit", "_authorizer", "is_open")
+    Accesses are kept as long as the authorizer stays, because making one costs as much as the check itself.
+    """
+
+    __slots__ = ("_accesses", "_audit", "_authorizer", "_kept_for", "is_open")
 
     def __init__(self, authorizer: Callable[[], Authorizer] | None = None, audit: Audit | None = None) -> None:
         self._authorizer = authorizer
         self._audit = Audit() if audit is None else audit
+        self._kept_for: Authorizer | None = None
+        self._accesses: dict[tuple[str, str, int], Access] = {}
         self.is_open = authorizer is None
 
     def access(self, principal: str, host: str, api_key: int) -> Access:
-        authorizer = self._authorizer
-        return (
-            UNRESTRICTED
-            if authorizer is None
-            else RestrictedAccess(authorizer(), self._audit, principal, host, api_key)
-        )
+        if self._authorizer is None:
+            return UNRESTRICTED
+        authorizer = self._authorizer()
+        key = (principal, host, api_key)
+        if authorizer is self._kept_for:
+            kept = self._accesses.get(key)
+            if kept is not None:
+                return kept
+        if authorizer is not self._kept_for or len(self._accesses) >= MAX_KEPT:
+            self._kept_for = authorizer
+            self._accesses.clear()
+        made = self._accesses[key] = RestrictedAccess(authorizer, self._audit, principal, host, api_key)
+        return made
 
 
 # For requests that came through the coordination store, which only brokers can write to.

@@ -89,7 +89,7 @@ class Dispatcher:
         try:
             request = handler.read(header, frame, body_at)
             self._replica_only.check(header.api_key, header.api_version, request, context.listener)
-            if access is not UNRESTRICTED:
+            if access is not UNRESTRICTED and handler.needs.request is not None:
                 handler.needs.check(access)
             served = handler.serve(cast("Never", request), context)
             reply = self._encode(context, served) if type(served) is dict else cast("Reply", served)
