@@ -1,7 +1,7 @@
 """The command line `headrace`, one file per command. In reading order:
 
 `app`           the program: commands by name, loaded when used
-`topics`, `produce`, `consume`, `groups`, `configs`, `quotas`, `transactions`   daily work with a cluster
+`topics`, `produce`, `consume`, `groups`, `configs`, `quotas`, `acl`, `transactions`   daily work with a cluster
 `cluster`, `doctor`, `bench`   the state of a cluster, its problems, its speed
 `start`, `up`   one broker; a development cluster
 `registry`      the schema registry
