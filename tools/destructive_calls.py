@@ -43,6 +43,7 @@ _OF_LOGS = (
     "cut_end",
     "cut_all",
     "cut_start",
+    "swap",
     "set_aside",
     "remove_stray",
     "remove_unreadable",

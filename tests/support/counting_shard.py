@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
-from headrace.coordinators.runtime.runtime import CoordinatorRuntime, Result
+from headrace.coordinators.runtime.result import Answer
+from headrace.coordinators.runtime.runtime import CoordinatorRuntime, LedPartitions, Result
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.records.builder import Record
 from tests.support.clock import PATIENCE_S
@@ -37,7 +38,7 @@ class Counters:
         self.loads += 1
         return Result()
 
-    def unloaded(self) -> list[tuple[Any, Any]]:
+    def unloaded(self) -> list[Answer]:
         return [(token, Refused(ErrorCode.not_coordinator, "gone")) for token in self.waiting]
 
 
@@ -51,7 +52,13 @@ class OnePartition:
 
 def runtime_on(log: MemoryLog, **more: Any) -> CoordinatorRuntime[Counters]:
     runtime: CoordinatorRuntime[Counters] = CoordinatorRuntime(
-        "__state", OnePartition(log), 1, lambda _: Counters(), partition_count=1, make_log=lambda p: p, **more
+        "__state",
+        cast("LedPartitions", OnePartition(log)),
+        1,
+        lambda _: Counters(),
+        partition_count=1,
+        make_log=lambda _: log,
+        **more,
     )
     runtime.elect(0, leader_epoch=5)
     return runtime

@@ -58,9 +58,9 @@ def state(log: Log) -> dict[str, Any]:
             for pid, p in log.producers.entries.items()
         },
         "ongoing": log.producers.ongoing,
-        "aborted": [segment.txn_index.entries for segment in log.segments],
-        "indexes": [(list(s.offset_index.entries()), list(s.time_index.entries())) for s in log.segments[:-1]],
-        "newest": [(segment.max_timestamp_ms, segment.offset_of_max_timestamp) for segment in log.segments],
+        "aborted": [segment.txn_index.entries for segment in log.segments.all],
+        "indexes": [(list(s.offset_index.entries()), list(s.time_index.entries())) for s in log.segments.all[:-1]],
+        "newest": [(segment.max_timestamp_ms, segment.offset_of_max_timestamp) for segment in log.segments.all],
         "bytes": b"".join(bytes(batch.data) for batch in read_batches(log)),
     }
 
@@ -75,7 +75,7 @@ class Original:
         fill(log)
         self.batches = [bytes(batch.data) for batch in read_batches(log)]
         self.ends = [batch.next_offset for batch in read_batches(log)]
-        self.segment_files = [(segment.path.name, segment.size_bytes) for segment in log.segments]
+        self.segment_files = [(segment.path.name, segment.size_bytes) for segment in log.segments.all]
         self.size = log.size_bytes
         self.epochs = log.leader_epochs.entries
         log.close(clean=False)

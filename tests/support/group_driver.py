@@ -95,7 +95,8 @@ class GroupDriver:
         self.apply(self.shard.loaded(self.now_ms))
 
     def set_image(self, image: ClusterImage) -> None:
-        self.image = self.shard.image = image
+        self.image = image
+        self.shard.follow(image)
 
     # --- requests -----------------------------------------------------------------------------------------------
 

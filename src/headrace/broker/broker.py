@@ -45,11 +45,14 @@ from headrace.config import Listeners as ListenerSettings
 from headrace.config.listener_security import listener_security, refuse_without_effect
 from headrace.controller.member import ClusterMember, prepare_store
 from headrace.coordination.startup_retry import answered
+from headrace.handlers.dispatch.fallback_requests import fallback_service
+from headrace.handlers.dispatch.table import HandlerTable
 from headrace.kernel.errors import Fault
 from headrace.net.connection import Connection
 from headrace.net.listener import CannotListen, Listeners
 from headrace.net.replies import Reply
 from headrace.replication.service import topic_log_config
+from headrace.storage.dirs.lazy_logs import LazyLogs
 from headrace.storage.dirs.log_dir import LogDir
 from headrace.storage.dirs.log_dirs import LogDirs
 
@@ -98,7 +101,7 @@ class Broker:
             await self._undo()
             where = problem.filename or ", ".join(self.config.log_dirs)
             raise CannotStart(f"cannot use {where}: {problem.strerror or problem}") from problem
-        except BaseException:
+        except BaseException:  # also a cancelled start: directories must not stay locked, nor ports bound
             await self._undo()
             raise
 
@@ -132,8 +135,12 @@ class Broker:
         live.subscribe(self._limits_changed)
         self.certificates.follow(live)
         view.subscribe(live.follow)
-        self._member = member = ClusterMember(store, view, live, own_info, clean_start=self._is_clean())
-        self.parts = wire(live, view, self.log_dirs, member, self.listeners, self.certificates)
+        table = HandlerTable()
+        fallback = fallback_service(table, self.listeners.inter_broker)
+        self._member = member = ClusterMember(
+            store, view, live, own_info, clean_start=self._is_clean(), serve_fallback=fallback
+        )
+        self.parts = wire(live, view, self.log_dirs, member, self.listeners, self.certificates, table)
         self._opened.append("parts")
         self._failed_disks = disks = FailedDisks(self.parts.gateway, self.log_dirs.logs)
         member.membership.on_registered(lambda _: disks.tell())
@@ -200,6 +207,7 @@ class Broker:
             live(),
             config_of=lambda topic: log_config_for(topic, image),
             directories=claim.directories,
+            lazy_logs=LazyLogs(),
             cluster_id=cluster_id,
             home=home_of(live()),
             now_ms=now_ms(),
@@ -262,8 +270,8 @@ class Broker:
                 await wait_until_clients_are_redirected(view, self.parts.peers, broker_id, led)
         except Fault as fault:
             log.warning("leadership could not be handed over: %s", fault.message)
-        except Exception:
-            log.exception("leadership could not be handed over")  # no reason not to close the logs in order
+        except Exception:  # the boundary of the hand-over: whatever fails in it, the logs must still be closed in order
+            log.exception("leadership could not be handed over")
         finally:
             handing.cancel()
 

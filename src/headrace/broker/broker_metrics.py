@@ -131,7 +131,7 @@ class BrokerMetrics:
         provide("kafka_log_log_logendoffset", "log_end_offset")
         self.metrics.provide(
             "kafka_log_log_numlogsegments",
-            lambda: [((p.topic, str(p.index)), len(p.log.segments)) for p in parts.partitions.all()],
+            lambda: [((p.topic, str(p.index)), len(p.log.segments.all)) for p in parts.partitions.all()],
         )
         self.metrics.provide("kafka_log_logmanager_offlinelogdirectorycount", lambda: len(log_dirs.offline))
         self.metrics.provide("headrace_stray_logs", lambda: len(log_dirs.strays()))
@@ -177,6 +177,7 @@ class BrokerMetrics:
 
     def _provide_cluster(self, view: ClusterView, member: ClusterMember, parts: Parts) -> None:
         provide, controller = self.metrics.provide, member.controller
+        rules = controller.election_policy
         provide("kafka_controller_kafkacontroller_activecontrollercount", lambda: int(controller.is_active))
         provide(
             "kafka_controller_kafkacontroller_offlinepartitionscount",
@@ -193,7 +194,7 @@ class BrokerMetrics:
         )
         provide(
             "kafka_controller_controllerstats_uncleanleaderelections_total",
-            lambda: controller.unclean_elections + controller.elections_from_last_known,
+            lambda: rules.unclean_elections + rules.elections_from_last_known,
         )
         provide(
             "kafka_coordinator_group_groupmetadatamanager_numgroups",

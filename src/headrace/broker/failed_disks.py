@@ -23,7 +23,9 @@ _PAUSE_S: Final = 1.0
 class HeldLog(Protocol):
     topic: str
     partition: int
-    offline_reason: str | None
+
+    @property
+    def offline_reason(self) -> str | None: ...
 
 
 class ToController(Protocol):

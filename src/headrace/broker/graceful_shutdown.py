@@ -11,13 +11,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from headrace.cluster.core.image import ClusterImage
 from headrace.cluster.view import ClusterView
 from headrace.controller.core.elections import leads_movable
 from headrace.kernel.errors import Fault
 from headrace.wire.apis import ApiKey
+from headrace.wire.entities import Body, Entity
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +28,7 @@ _ASK_AGAIN_AFTER_S: Final = 0.01
 
 
 class Peers(Protocol):
-    async def request(self, broker_id: int, api_key: int, body: dict[str, Any]) -> Any: ...
+    async def request(self, broker_id: int, api_key: int, body: Body) -> Entity: ...
 
 
 def led_topics(image: ClusterImage, broker_id: int) -> frozenset[str]:

@@ -12,7 +12,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar, TypeVarTuple
 
 from headrace.config import BrokerConfig
 from headrace.kernel.errors import StorageFault
@@ -25,6 +25,7 @@ from headrace.storage.log import Log
 
 log = logging.getLogger("headrace.broker")
 _Result = TypeVar("_Result")
+_Facts = TypeVarTuple("_Facts")
 
 _FLUSH_EVERY_MS: Final = 1_000
 _EPOCHS_EVERY_MS: Final = 1_000
@@ -49,16 +50,15 @@ class Housekeeping:
         self._log_dirs = log_dirs
         self._config = config
         self._tasks: list[asyncio.Task[None]] = []
-        self._under_way: set[asyncio.Future[Any]] = set()
-        self._promised = asyncio.Event()
-        self._promises = LazyLogs(self._promised.set)
+        self._under_way: set[Awaitable[object]] = set()
         self._compaction = CompactionRounds(
             log_dirs, lambda: CleanerSettings.from_broker_config(config()), self._in_thread, replicated_up_to
         )
 
     def start(self) -> None:
-        self._log_dirs.promises = self._promises
-        self._tasks.append(asyncio.create_task(self._make_files(), name="housekeeping: files of new logs"))
+        if self._log_dirs.lazy_logs is not None:
+            making = self._make_files(self._log_dirs.lazy_logs)
+            self._tasks.append(asyncio.create_task(making, name="housekeeping: files of new logs"))
         self._every("flush", lambda: _FLUSH_EVERY_MS, self._flush)
         self._every("leader epochs", lambda: _EPOCHS_EVERY_MS, self._save_epochs)
         self._every("checkpoints", self._interval("replica.high.watermark.checkpoint.interval.ms"), self._checkpoint)
@@ -81,7 +81,7 @@ class Housekeeping:
         self._tasks.clear()
         await asyncio.gather(*self._under_way, return_exceptions=True)
 
-    async def _in_thread(self, work: Callable[..., _Result], *facts: Any) -> _Result:
+    async def _in_thread(self, work: Callable[[*_Facts], _Result], *facts: *_Facts) -> _Result:
         running = asyncio.ensure_future(asyncio.to_thread(work, *facts))
         self._under_way.add(running)
         running.add_done_callback(self._under_way.discard)
@@ -108,19 +108,18 @@ class Housekeeping:
                 await asyncio.sleep(pause / 1000)
                 try:
                     await duty()
-                except Exception:
+                except Exception:  # the boundary of a duty: one that fails must not end the broker's other duties
                     log.exception("%s failed; it is tried again", name)
 
         self._tasks.append(asyncio.create_task(run(), name=f"housekeeping: {name}"))
 
-    async def _make_files(self) -> None:
+    async def _make_files(self, lazy_logs: LazyLogs) -> None:
         while True:
-            await self._promised.wait()
-            self._promised.clear()
+            await lazy_logs.wait()
             await asyncio.sleep(_PAUSE_BEFORE_FILES_S)
             more = True
             while more:
-                more = self._promises.make_some(_FILES_MADE_AT_ONCE)
+                more = lazy_logs.make_some(_FILES_MADE_AT_ONCE)
                 await asyncio.sleep(_PAUSE_BETWEEN_FILES_S)
 
     async def _flush(self) -> None:

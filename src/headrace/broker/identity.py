@@ -55,7 +55,7 @@ class LockedDirectories:
         self.stored: StoredTree | None = None
         try:
             self.facts = [self._facts(directory, holder) for directory in self.directories]
-        except BaseException:
+        except BaseException:  # the directories must not stay locked, whatever it was
             self.release()
             raise
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.cluster.view import ClusterView
 from headrace.kernel.errors import ErrorCode, Refused
+from headrace.wire.entities import Body, Entity
 
 if TYPE_CHECKING:
     from headrace.client.connection import Connection
@@ -26,9 +26,7 @@ class BrokerPeers:
         self._connections: dict[int, Connection] = {}
         self._opening: dict[int, asyncio.Lock] = {}
 
-    async def request(
-        self, broker_id: int, api_key: int, body: Mapping[str, Any], *, version: int | None = None
-    ) -> Any:
+    async def request(self, broker_id: int, api_key: int, body: Body, *, version: int | None = None) -> Entity:
         """The answer as kio's entity. Raises a Fault when the broker cannot be reached or gives no answer in time."""
         connection = await self._connection(broker_id)
         return await connection.request(api_key, body, version=version, timeout=_TIMEOUT_S)

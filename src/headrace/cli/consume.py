@@ -29,9 +29,9 @@ from headrace.cli.support.output import Format, show_one
 from headrace.cli.support.progress import progress
 from headrace.client.cluster_client import ClusterClient
 from headrace.kernel.ids import TopicPartition
+from headrace.kernel.isolation import READ_COMMITTED, READ_UNCOMMITTED
 from headrace.kernel.plurals import counted
 
-READ_COMMITTED = 1
 app = typer.Typer()
 
 
@@ -103,7 +103,7 @@ def consume(
         chosen = sorted(p for p in known if not partition or p.partition in partition)
         if partition and (missing := set(partition) - {p.partition for p in chosen}):
             raise typer.BadParameter(f"--partition {min(missing)}: {', '.join(topics)} has no such partition")
-        return await _spans(client, chosen, start, stop, 0 if uncommitted else READ_COMMITTED)
+        return await _spans(client, chosen, start, stop, READ_UNCOMMITTED if uncommitted else READ_COMMITTED)
 
     spans = connected(bootstrap, plan, timeout=timeout)
     _explain_nothing(start, spans, since, follow=follow, until=until)

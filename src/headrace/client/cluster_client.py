@@ -13,7 +13,7 @@ or the metadata while the cluster says "not now". Connections are opened on firs
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final
@@ -24,6 +24,7 @@ from headrace.client.server_kind import trouble_with
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 from headrace.kernel.ids import TopicPartition
 from headrace.wire.apis import ApiKey
+from headrace.wire.entities import Body, Entity
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 
@@ -58,7 +59,7 @@ class Metadata:
     cluster_id: str | None = None
     controller_id: int = -1
     nodes: dict[int, Node] = field(default_factory=dict)
-    topics: dict[str, Any] = field(default_factory=dict)
+    topics: dict[str, Entity] = field(default_factory=dict)
 
 
 def parse_bootstrap(text: str) -> list[tuple[str, int]]:
@@ -168,13 +169,13 @@ class ClusterClient:
         self.metadata.topics |= {str(topic.name): topic for topic in answer.topics if topic.name is not None}
         return self.metadata
 
-    async def request(self, api_key: int, body: Mapping[str, Any], *, node: int | None = None, **options: Any) -> Any:
+    async def request(self, api_key: int, body: Body, *, node: int | None = None, **options: Any) -> Entity:
         """To one broker by id, or to any."""
         connection = await (self.any_connection() if node is None else self.connection(node))
         options.setdefault("timeout", self.timeout)
         return await connection.request(api_key, body, **options)
 
-    async def to_controller(self, api_key: int, body: Mapping[str, Any], **options: Any) -> Any:
+    async def to_controller(self, api_key: int, body: Body, **options: Any) -> Entity:
         if self.metadata.controller_id not in self.metadata.nodes:
             await self.refresh(topics=())
         controller = self.metadata.controller_id
@@ -203,8 +204,8 @@ class ClusterClient:
                 await asyncio.sleep(_PAUSE_SECONDS)
 
     async def to_coordinator(
-        self, key: str, api_key: int, body: Mapping[str, Any], *, key_type: int = GROUP, **options: Any
-    ) -> Any:
+        self, key: str, api_key: int, body: Body, *, key_type: int = GROUP, **options: Any
+    ) -> Entity:
         return await self.request(api_key, body, node=await self.coordinator(key, key_type), **options)
 
     async def leaders(self, topics: Iterable[str]) -> dict[TopicPartition, int]:

@@ -15,8 +15,7 @@ import asyncio
 import socket
 import struct
 from collections import deque
-from collections.abc import Mapping
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from headrace import __version__
 from headrace.client.errors import NoAnswer, Unreachable, Unsupported
@@ -25,6 +24,7 @@ from headrace.client.security import ClientSecurity
 from headrace.client.server_kind import connect_trouble
 from headrace.wire import codec
 from headrace.wire.apis import ApiKey, api_name
+from headrace.wire.entities import Body, Entity
 
 _LENGTH: Final = struct.Struct(">i")
 # The highest version of each API that we speak is the highest that kio knows; these are held back on purpose.
@@ -89,7 +89,7 @@ class Connection:
         self.client_id = client_id
         self.timeout = timeout
         self.versions: dict[int, tuple[int, int]] = {}
-        self.api_versions: Any = None
+        self.api_versions: Entity = None
         self._frames = frames
         self._correlation_id = 0
         self._renew_at: float | None = None
@@ -130,7 +130,7 @@ class Connection:
             raise
         return connection
 
-    async def _ask_to_log_in(self, api_key: ApiKey, version: int, body: Mapping[str, Any]) -> Any:
+    async def _ask_to_log_in(self, api_key: ApiKey, version: int, body: Body) -> Entity:
         return await self.request(api_key, body, version=version)
 
     def _lost_when_unconfirmed_for(self, seconds: float) -> None:
@@ -183,19 +183,19 @@ class Connection:
     async def request(
         self,
         api_key: int,
-        body: Mapping[str, Any],
+        body: Body,
         *,
         version: int | None = None,
         at_most: int | None = None,
         timeout: float | None = None,
-    ) -> Any:
+    ) -> Entity:
         chosen = self.version_for(api_key, at_most) if version is None else version
         frame = await self.request_frame(api_key, chosen, body, timeout=timeout)
         _, answer = codec.read_response(api_key, chosen, frame)
         return answer
 
     async def request_frame(
-        self, api_key: int, version: int, body: Mapping[str, Any], *, timeout: float | None = None
+        self, api_key: int, version: int, body: Body, *, timeout: float | None = None
     ) -> memoryview:
         """Sends one request and gives the raw answer (correlation id first, no length prefix)."""
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF

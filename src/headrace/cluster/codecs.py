@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Final
 from uuid import UUID
 
 from headrace.cluster.core.changes import (
@@ -30,16 +30,17 @@ from headrace.cluster.core.changes import (
 from headrace.cluster.core.image import BrokerInfo, Endpoint, PartitionInfo, QuotaEntity, TopicInfo
 from headrace.coordination import paths
 from headrace.kernel.ids import INTERNAL_TOPICS, uuid_from_text, uuid_to_text
+from headrace.kernel.json_values import JsonObject, JsonValue
 from headrace.security.acl.model import Entry, Operation, PatternType, Permission, ResourcePattern, ResourceType
 
 _DEFLATE_ABOVE_BYTES: Final = 4096
 
 
-def to_json(value: Any) -> bytes:
+def to_json(value: object) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
 
 
-def from_json(data: bytes) -> Any:
+def from_json(data: bytes) -> JsonValue:
     return json.loads(data)
 
 
@@ -111,7 +112,7 @@ def encode_topic(topic: TopicInfo) -> bytes:
 TOPIC_UNFINISHED: Final = b'{"version":3,"creating":true}'
 
 
-def decode_topic(data: bytes) -> tuple[UUID, dict[str, Any]] | None:
+def decode_topic(data: bytes) -> tuple[UUID, JsonObject] | None:
     """The id and the raw value, or None for a topic whose creation was not finished."""
     value = from_json(data)
     if value.get("creating"):
@@ -120,7 +121,7 @@ def decode_topic(data: bytes) -> tuple[UUID, dict[str, Any]] | None:
 
 
 def encode_partition_state(info: PartitionInfo, controller_epoch: int) -> bytes:
-    value: dict[str, Any] = {
+    value: dict[str, object] = {
         "version": 1,
         "controller_epoch": controller_epoch,
         "leader": info.leader,
@@ -135,7 +136,7 @@ def encode_partition_state(info: PartitionInfo, controller_epoch: int) -> bytes:
     return to_json(value)
 
 
-def decode_partition(index: int, topic: dict[str, Any], state: bytes) -> PartitionInfo:
+def decode_partition(index: int, topic: JsonObject, state: bytes) -> PartitionInfo:
     value, key = from_json(state), str(index)
     return PartitionInfo(
         leader=value["leader"],
@@ -150,12 +151,12 @@ def decode_partition(index: int, topic: dict[str, Any], state: bytes) -> Partiti
     )
 
 
-def encode_config(values: dict[str, Any]) -> bytes:
+def encode_config(values: Mapping[str, object]) -> bytes:
     return to_json({"version": 1, "config": values})
 
 
-def decode_config(data: bytes) -> dict[str, Any]:
-    found: dict[str, Any] = from_json(data)["config"]
+def decode_config(data: bytes) -> JsonObject:
+    found: JsonObject = from_json(data)["config"]
     return found
 
 
@@ -189,18 +190,18 @@ def _entity(rows: list[list[str | None]]) -> QuotaEntity:
 # --- change lists ----------------------------------------------------------------------------------------------------
 
 
-def _partition_row(info: PartitionInfo) -> list[Any]:
-    row: list[Any] = [info.leader, info.leader_epoch, info.partition_epoch, info.isr, info.replicas]
+def _partition_row(info: PartitionInfo) -> list[object]:
+    row: list[object] = [info.leader, info.leader_epoch, info.partition_epoch, info.isr, info.replicas]
     if info.adding or info.removing or info.eligible or info.last_known_eligible:
         row += [info.adding, info.removing, info.eligible, info.last_known_eligible]
     return row
 
 
-def _partition(row: list[Any]) -> PartitionInfo:
+def _partition(row: list[JsonValue]) -> PartitionInfo:
     return PartitionInfo(row[0], row[1], row[2], *(tuple(part) for part in row[3:]))
 
 
-def _broker_row(broker: BrokerInfo) -> dict[str, Any]:
+def _broker_row(broker: BrokerInfo) -> dict[str, object]:
     return {
         "id": broker.id,
         "epoch": broker.epoch,
@@ -212,13 +213,13 @@ def _broker_row(broker: BrokerInfo) -> dict[str, Any]:
     }
 
 
-def _broker(row: dict[str, Any]) -> BrokerInfo:
+def _broker(row: JsonObject) -> BrokerInfo:
     endpoints = tuple(Endpoint(*fields) for fields in row["endpoints"])
     features = tuple((name, low, high) for name, low, high in row.get("features", ()))
     return BrokerInfo(row["id"], row["epoch"], endpoints, row["rack"], row["fenced"], row["shutting_down"], features)
 
 
-def _change_row(change: Change) -> list[Any]:
+def _change_row(change: Change) -> list[object]:
     match change:
         case PartitionChanged(topic, index, info):
             return ["partition", topic, index, _partition_row(info)]
@@ -247,7 +248,7 @@ def _change_row(change: Change) -> list[Any]:
             return ["producer-ids", broker_id, first, next_id]
 
 
-def _change(row: list[Any]) -> Change:
+def _change(row: list[JsonValue]) -> Change:
     match row:
         case ["partition", topic, index, info]:
             return PartitionChanged(topic, index, _partition(info))

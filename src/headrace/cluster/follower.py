@@ -78,7 +78,7 @@ class ImageFollower:
                 logger.log(log_level(fault, logging.INFO), "cannot follow the cluster image right now: %s", why)
                 await asyncio.sleep(_PAUSE_AFTER_FAULT)
                 continue
-            except Exception:
+            except Exception:  # the boundary of a round: a bug in one must not end following
                 logger.exception("following the cluster image failed; trying again")
                 await asyncio.sleep(_PAUSE_AFTER_FAULT)
                 continue
@@ -101,6 +101,6 @@ class ImageFollower:
         self._watching = True
         try:
             return await self._store.exists(paths.IMAGE, watch=self._watched)
-        except BaseException:
+        except BaseException:  # also a cancelled call: without the watch the next look must set it again
             self._watching = False
             raise

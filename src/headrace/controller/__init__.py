@@ -5,6 +5,7 @@
 `writes`                 changes of the image as operations on the store
 `ledger`                 runs operations one after the other: decision, fenced write, next image
 `leadership`             elects the controller
+`election_policy`        the rules of elections by the topics' settings, and the count of unclean ones
 `topic_operations`, `partition_operations`, `config_operations`, `broker_operations`, `acl_operations`   what the ledger
 runs
 `acl_nodes`              adopts ACLs that another program wrote to the store

@@ -16,8 +16,8 @@ import math
 from typing import Final
 
 from headrace.cluster.loading import load_acls
-from headrace.controller.controller import Controller
-from headrace.controller.ledger import Deposed
+from headrace.controller import acl_operations
+from headrace.controller.ledger import Deposed, Ledger
 from headrace.coordination.store import Store, StoreFault, log_level
 from headrace.coordination.waiting import until
 from headrace.security.acl import store_format
@@ -29,12 +29,11 @@ _PAUSE_AFTER_FAULT: Final = 0.5
 
 
 class AclNodes:
-    def __init__(self, store: Store, controller: Controller) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._controller = controller
         self._hint = asyncio.Event()
 
-    async def run(self) -> None:
+    async def run(self, ledger: Ledger) -> None:
         """For one term of the controller. Nobody else can write to an embedded store."""
         if math.isinf(self._store.session_timeout):
             return
@@ -44,7 +43,7 @@ class AclNodes:
             try:
                 found = await self._announcements()
                 if found != announced:
-                    await self._adopt()
+                    await self._adopt(ledger)
                     announced = found
             except Deposed:
                 return
@@ -61,9 +60,9 @@ class AclNodes:
             found += sorted(await self._store.children(path, watch=self._hint.set))
         return found
 
-    async def _adopt(self) -> None:
+    async def _adopt(self, ledger: Ledger) -> None:
         while True:
-            known = await self._controller.current_acls()
+            known = await ledger.run(acl_operations.current_acls)
             stored = await load_acls(self._store)
-            if await self._controller.adopt_acls(known, stored):
+            if await ledger.run(acl_operations.adopt_acls(known, stored)):
                 return

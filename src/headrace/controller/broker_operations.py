@@ -1,20 +1,18 @@
-"""Brokers come, go and ask: operations for the ledger."""
+"""Registration, shutdown and producer ids of brokers: operations that the ledger runs."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from headrace.cluster.core.changes import BrokerRemoved, ProducerIdsAllocated
 from headrace.cluster.core.features import why_unfit
 from headrace.cluster.core.image import BrokerInfo, ClusterImage
 from headrace.controller.core import elections
+from headrace.controller.election_policy import ElectionPolicy
 from headrace.controller.ledger import Decision
 from headrace.kernel.errors import ErrorCode, Refused
-
-if TYPE_CHECKING:
-    from headrace.controller.controller import Controller
 
 logger = logging.getLogger(__name__)
 
@@ -37,21 +35,6 @@ def check_broker_epoch(image: ClusterImage, broker_id: int, broker_epoch: int) -
     return broker
 
 
-def report_elections(controller: Controller, decided: elections.ElectionResult) -> None:
-    """Elections that may have lost records are counted and named."""
-    if decided.unclean:
-        controller.unclean_elections += len(decided.unclean)
-        logger.warning("unclean leader election, records may be lost: %s", ", ".join(map(str, decided.unclean[:50])))
-    if decided.from_last_known:
-        controller.elections_from_last_known += len(decided.from_last_known)
-        some = ", ".join(map(str, decided.from_last_known[:5]))
-        logger.info(
-            "%d partitions are led again by their last known leader after it stopped uncleanly (%s …)",
-            len(decided.from_last_known),
-            some,
-        )
-
-
 def fit_members(image: ClusterImage, present: Present) -> Present:
     """Those who are members, or can do the feature levels in force: a broker that read them just before they moved must
     not join.
@@ -64,10 +47,10 @@ def fit_members(image: ClusterImage, present: Present) -> Present:
     return {broker_id: found for broker_id, found in present.items() if fits(found[0])}
 
 
-def membership(controller: Controller, present: Present) -> Callable[[ClusterImage], Decision[None]]:
+def membership(policy: ElectionPolicy, present: Present) -> Callable[[ClusterImage], Decision[None]]:
     def decide(image: ClusterImage) -> Decision[None]:
         fit = fit_members(image, present)
-        decided = elections.membership_changed(image, fit, controller.topic_rules(image))
+        decided = elections.membership_changed(image, fit, policy.of(image))
         for broker_id in sorted(set(image.brokers) - set(fit)):
             logger.info("broker %d is gone", broker_id)
         for broker_id, (broker, clean) in sorted(fit.items()):
@@ -77,19 +60,19 @@ def membership(controller: Controller, present: Present) -> Callable[[ClusterIma
                 logger.info(
                     "broker %d %s with epoch %d%s", broker_id, "is back" if known else "joined", broker.epoch, how
                 )
-        report_elections(controller, decided)
+        policy.report(decided)
         return Decision(None, decided.changes)
 
     return decide
 
 
 def controlled_shutdown(
-    controller: Controller, broker_id: int, broker_epoch: int
+    policy: ElectionPolicy, broker_id: int, broker_epoch: int
 ) -> Callable[[ClusterImage], Decision[bool]]:
     def decide(image: ClusterImage) -> Decision[bool]:
         check_broker_epoch(image, broker_id, broker_epoch)
-        decided = elections.shutting_down(image, broker_id, controller.topic_rules(image))
-        report_elections(controller, decided)
+        decided = elections.shutting_down(image, broker_id, policy.of(image))
+        policy.report(decided)
         return Decision(True, decided.changes)
 
     return decide

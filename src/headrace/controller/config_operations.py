@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TypeVar
 
 from headrace.cluster.core.changes import Change, ConfigSet
-from headrace.cluster.core.image import ClusterImage
+from headrace.cluster.core.image import ClusterImage, QuotaEntity
 from headrace.controller.core import features, quotas, scram_changes
 from headrace.controller.core.config_changes import (
     MIN_INSYNC,
@@ -21,13 +21,13 @@ from headrace.controller.core.config_changes import (
     merged,
     replaced,
 )
+from headrace.controller.election_policy import ElectionPolicy
 from headrace.controller.ledger import Decision
 from headrace.controller.partition_operations import allowed_unclean, min_insync_changed
 from headrace.controller.results import NamedResult, ResourceResult
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 
-if TYPE_CHECKING:
-    from headrace.controller.controller import Controller
+Given = TypeVar("Given")
 
 # (entity parts, operations as (key, value, remove))
 QuotaRequest = tuple[Sequence[tuple[str, str | None]], Sequence[tuple[str, float, bool]]]
@@ -35,28 +35,30 @@ _UNCLEAN = "unclean.leader.election.enable"
 
 
 def replace_configs(
-    controller: Controller, resources: Sequence[tuple[str, str, Mapping[str, str | None]]], *, validate_only: bool
+    policy: ElectionPolicy, resources: Sequence[tuple[str, str, Mapping[str, str | None]]], *, validate_only: bool
 ) -> Callable[[ClusterImage], Decision[list[ResourceResult]]]:
-    def new_values(image: ClusterImage, resource_type: str, name: str, given: Any) -> dict[str, str]:
+    def new_values(
+        image: ClusterImage, resource_type: str, name: str, given: Mapping[str, str | None]
+    ) -> dict[str, str]:
         return replaced(given)
 
-    return _altered(controller, resources, new_values, validate_only)
+    return _altered(policy, resources, new_values, validate_only)
 
 
 def change_configs(
-    controller: Controller, resources: Sequence[tuple[str, str, Sequence[KeyChange]]], *, validate_only: bool
+    policy: ElectionPolicy, resources: Sequence[tuple[str, str, Sequence[KeyChange]]], *, validate_only: bool
 ) -> Callable[[ClusterImage], Decision[list[ResourceResult]]]:
-    def new_values(image: ClusterImage, resource_type: str, name: str, given: Any) -> dict[str, str]:
-        effective = effective_text(image, resource_type, name, controller.config)
+    def new_values(image: ClusterImage, resource_type: str, name: str, given: Sequence[KeyChange]) -> dict[str, str]:
+        effective = effective_text(image, resource_type, name, policy.config)
         return merged(image.config_of(resource_type, name), given, TABLES.get(resource_type, {}), effective)
 
-    return _altered(controller, resources, new_values, validate_only)
+    return _altered(policy, resources, new_values, validate_only)
 
 
 def _altered(
-    controller: Controller,
-    resources: Sequence[tuple[str, str, Any]],
-    new_values: Callable[[ClusterImage, str, str, Any], dict[str, str]],
+    policy: ElectionPolicy,
+    resources: Sequence[tuple[str, str, Given]],
+    new_values: Callable[[ClusterImage, str, str, Given], dict[str, str]],
     validate_only: bool,
 ) -> Callable[[ClusterImage], Decision[list[ResourceResult]]]:
     def decide(image: ClusterImage) -> Decision[list[ResourceResult]]:
@@ -68,9 +70,7 @@ def _altered(
             try:
                 check_named(resource_type, name)
                 # Names and values first, then whether there is such a thing: the order in which Kafka complains.
-                values = check_values(
-                    resource_type, name, new_values(image, resource_type, name, given), controller.config
-                )
+                values = check_values(resource_type, name, new_values(image, resource_type, name, given), policy.config)
                 check_resource(image, resource_type, name)
                 check_min_insync(image, resource_type, name, values)
             except Fault as fault:
@@ -82,15 +82,15 @@ def _altered(
                 unclean_for += [name] if resource_type == "topic" else []
                 cluster_wide = cluster_wide or (resource_type == "broker" and not name)
         # Before the settings: in a list that is stored in parts nobody commits alone while others may still lead.
-        changes = [*_no_longer_eligible(controller, image, changes), *changes]
+        changes = [*_no_longer_eligible(policy, image, changes), *changes]
         if unclean_for or cluster_wide:
-            changes += allowed_unclean(controller, image, changes, None if cluster_wide else unclean_for)
+            changes += allowed_unclean(policy, image, changes, None if cluster_wide else unclean_for)
         return Decision(results, [] if validate_only else changes)
 
     return decide
 
 
-def _no_longer_eligible(controller: Controller, image: ClusterImage, changes: Sequence[Change]) -> list[Change]:
+def _no_longer_eligible(policy: ElectionPolicy, image: ClusterImage, changes: Sequence[Change]) -> list[Change]:
     moved = [
         change
         for change in changes
@@ -99,7 +99,7 @@ def _no_longer_eligible(controller: Controller, image: ClusterImage, changes: Se
     ]
     topics = [change.name for change in moved if change.resource_type == "topic"]
     for_all = any(change.resource_type == "broker" and not change.name for change in moved)
-    return min_insync_changed(controller, image, changes, None if for_all else topics) if topics or for_all else []
+    return min_insync_changed(policy, image, changes, None if for_all else topics) if topics or for_all else []
 
 
 def alter_quotas(
@@ -107,7 +107,7 @@ def alter_quotas(
 ) -> Callable[[ClusterImage], Decision[list[tuple[ErrorCode, str | None]]]]:
     def decide(image: ClusterImage) -> Decision[list[tuple[ErrorCode, str | None]]]:
         results: list[tuple[ErrorCode, str | None]] = []
-        changes: dict[Any, Change] = {}
+        changes: dict[QuotaEntity, Change] = {}
         given = [dict(parts) for parts, _ in entries]
         for parts, ops in entries:
             try:

@@ -1,9 +1,9 @@
 """The controller's operations, on whichever broker holds the office.
 
 Every broker has one of these; it is active for the terms that this broker wins (`leadership`). Inactive, every
-operation raises NOT_CONTROLLER, and `gateway` sends the request to the one who is active. While active three tasks
-run: one follows the registrations of brokers (who died, who came back), one looks for uneven leadership, and the
-ledger writes.
+operation raises NOT_CONTROLLER, and `gateway` sends the request to the one who is active. While active five tasks
+run: one follows the registrations of brokers (who died, who came back), one looks for uneven leadership, one follows
+the nodes of ACLs, one answers fallback requests, and the ledger writes.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import asyncio
 import logging
 import math
 import secrets
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeVar
 from uuid import UUID
 
 from headrace.cluster.core.image import ClusterImage
-from headrace.config import BrokerConfig, TopicConfig
+from headrace.config import BrokerConfig
 from headrace.controller import (
     acl_operations,
     broker_operations,
@@ -25,18 +25,22 @@ from headrace.controller import (
     partition_operations,
     topic_operations,
 )
+from headrace.controller.acl_nodes import AclNodes
 from headrace.controller.core.config_changes import KeyChange
-from headrace.controller.core.elections import TopicRules, rebalanced
+from headrace.controller.core.elections import rebalanced
 from headrace.controller.core.isr_changes import IsrAnswer, IsrReport
 from headrace.controller.core.partition_states import Election
 from headrace.controller.core.scram_changes import ScramDeletion, ScramResult, ScramUpsertion
 from headrace.controller.core.topics import NewTopic
+from headrace.controller.election_policy import ElectionPolicy
 from headrace.controller.leadership import differs, registered_brokers
 from headrace.controller.ledger import Decision, Deposed, Ledger
 from headrace.controller.results import AclResult, NamedResult, PartitionResult, ResourceResult, TopicResult
 from headrace.controller.topic_operations import Growth
+from headrace.coordination.fallback_reader import FallbackReader, Serve
 from headrace.coordination.store import Store, StoreFault, log_level
 from headrace.coordination.waiting import until
+from headrace.kernel.errors import ErrorCode
 from headrace.kernel.ids import TopicPartition
 from headrace.security.acl.filters import AclFilter
 from headrace.security.acl.model import Acl
@@ -45,23 +49,25 @@ logger = logging.getLogger(__name__)
 
 Reply = TypeVar("Reply")
 
-# The settings of topics that elections obey.
-_OF_ELECTIONS: Final = ("min.insync.replicas", "unclean.leader.election.enable")
 _PAUSE_AFTER_FAULT: Final = 0.2
 _LONGEST_UNSEEN: Final = 2.0
 
 
 class Controller:
-    def __init__(self, store: Store, config: Callable[[], BrokerConfig]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        config: Callable[[], BrokerConfig],
+        serve_fallback: Serve | None = None,
+    ) -> None:
+        """`serve_fallback` answers the requests that brokers wrote to the store (ADR 11)."""
         self._store = store
         self._config = config
         self._ledger: Ledger | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._brokers_hint = asyncio.Event()
-        self._alongside: list[Callable[[], Coroutine[Any, Any, None]]] = []
-        self._ahead: tuple[BrokerConfig, Mapping[str, str], BrokerConfig] | None = None
-        self.unclean_elections = 0
-        self.elections_from_last_known = 0
+        self._fallback = FallbackReader(store, serve_fallback, lambda: self.is_active) if serve_fallback else None
+        self.election_policy = ElectionPolicy(config)
 
     # --- the office ----------------------------------------------------------------------------------------------
 
@@ -69,17 +75,15 @@ class Controller:
     def is_active(self) -> bool:
         return self._ledger is not None and not self._ledger.deposed.is_set()
 
-    def alongside(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """What else goes on, each time anew, as long as this broker is controller."""
-        self._alongside.append(work)
-
     def activate(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._tasks = [
             asyncio.create_task(self._follow_brokers(ledger), name="controller: brokers"),
             asyncio.create_task(self._keep_balance(ledger), name="controller: leader balance"),
-            *(asyncio.create_task(work()) for work in self._alongside),
+            asyncio.create_task(AclNodes(self._store).run(ledger), name="controller: nodes of ACLs"),
         ]
+        if self._fallback is not None:
+            self._tasks.append(asyncio.create_task(self._fallback.run(), name="controller: fallback requests"))
 
     def deactivate(self) -> None:
         self._ledger = None
@@ -92,36 +96,6 @@ class Controller:
         if ledger is None:
             raise Deposed("this broker is not the controller")
         return await ledger.run(operation)
-
-    def topic_rules(self, image: ClusterImage) -> Callable[[str], TopicRules]:
-        """By the settings that `image` has, which nobody may have heard of yet."""
-        config = self._config()
-        for_all = image.config_of("broker", "")
-        if for_all != config.dynamic_default:
-            config = config.with_dynamic(config.dynamic_broker, for_all)
-        plain: TopicRules | None = None
-
-        def rules_of(topic: str) -> TopicRules:
-            nonlocal plain
-            overrides = image.config_of("topic", topic)
-            if not overrides and plain is not None:
-                return plain
-            settings = TopicConfig(config, overrides)
-            rules = TopicRules(settings.min_insync_replicas, settings.unclean_leader_election_enable)
-            if not overrides:
-                plain = rules
-            return rules
-
-        return rules_of
-
-    def _as_stored(self, image: ClusterImage) -> BrokerConfig:
-        """The settings in force once `image` is: a change is decided on before this broker follows it."""
-        config, stored = self._config(), image.config_of("broker", "")
-        if all(stored.get(name) == config.dynamic_default.get(name) for name in _OF_ELECTIONS):
-            return config
-        if self._ahead is None or self._ahead[0] is not config or self._ahead[1] is not stored:
-            self._ahead = config, stored, config.with_dynamic(config.dynamic_broker, stored)
-        return self._ahead[2]
 
     async def _follow_brokers(self, ledger: Ledger) -> None:
         timeout = self._store.session_timeout
@@ -139,11 +113,11 @@ class Controller:
                 asked, watching = watching, True
                 present = await registered_brokers(self._store, watch=None if asked else hinted)
                 if differs(ledger.image, broker_operations.fit_members(ledger.image, present)):
-                    await ledger.run(broker_operations.membership(self, present))
+                    await ledger.run(broker_operations.membership(self.election_policy, present))
                 if not is_known:
                     # This controller's settings may allow what its predecessor's did not. Not before it knows who is
                     # alive: somebody in sync may just have come back.
-                    await ledger.run(partition_operations.elect_where_allowed(self))
+                    await ledger.run(partition_operations.elect_where_allowed(self.election_policy))
                     is_known = True
             except Deposed:
                 return
@@ -170,14 +144,14 @@ class Controller:
             percent = config.leader_imbalance_per_broker_percentage
 
             def decide(image: ClusterImage, percent: int = percent) -> Decision[int]:
-                decided = rebalanced(image, percent, self.topic_rules(image))
+                decided = rebalanced(image, percent, self.election_policy.of(image))
                 return Decision(len(decided.changes), decided.changes)
 
             try:
                 moved = await ledger.run(decide)
             except Deposed:
                 return
-            except Exception:
+            except Exception:  # the boundary of a round: a bug in one must not end the balancing of leaders
                 logger.exception("giving leadership back to the preferred replicas failed")
                 continue
             if moved:
@@ -200,20 +174,22 @@ class Controller:
     async def alter_partitions(
         self, broker_id: int, broker_epoch: int, reports: Sequence[IsrReport]
     ) -> list[IsrAnswer]:
-        return await self._run(partition_operations.alter_partitions(self, broker_id, broker_epoch, reports))
+        return await self._run(
+            partition_operations.alter_partitions(self.election_policy, broker_id, broker_epoch, reports)
+        )
 
     async def elect_leaders(
         self, election: Election, partitions: Sequence[TopicPartition] | None
     ) -> list[PartitionResult]:
         """`None`: every partition that needs it."""
-        return await self._run(partition_operations.elect_leaders(self, election, partitions))
+        return await self._run(partition_operations.elect_leaders(self.election_policy, election, partitions))
 
     async def alter_reassignments(
         self, targets: Mapping[TopicPartition, Sequence[int] | None], *, allow_replication_factor_change: bool = True
     ) -> list[PartitionResult]:
         return await self._run(
             partition_operations.alter_reassignments(
-                self, targets, allow_replication_factor_change=allow_replication_factor_change
+                self.election_policy, targets, allow_replication_factor_change=allow_replication_factor_change
             )
         )
 
@@ -221,13 +197,13 @@ class Controller:
         self, broker_id: int, broker_epoch: int, lost: Sequence[TopicPartition], full: Sequence[TopicPartition] = ()
     ) -> None:
         """`lost` with a disk that failed; `full`: on a disk that takes nothing more for now."""
-        await self._run(partition_operations.lose_replicas(self, broker_id, broker_epoch, lost, full))
+        await self._run(partition_operations.lose_replicas(self.election_policy, broker_id, broker_epoch, lost, full))
 
     # --- brokers -------------------------------------------------------------------------------------------------
 
     async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> bool:
         """Moves leadership off the broker. True when it may stop now."""
-        return await self._run(broker_operations.controlled_shutdown(self, broker_id, broker_epoch))
+        return await self._run(broker_operations.controlled_shutdown(self.election_policy, broker_id, broker_epoch))
 
     async def unregister_broker(self, broker_id: int) -> None:
         await self._run(broker_operations.unregister(broker_id))
@@ -242,17 +218,21 @@ class Controller:
         self, resources: Sequence[tuple[str, str, Mapping[str, str | None]]], *, validate_only: bool = False
     ) -> list[ResourceResult]:
         """AlterConfigs: each resource gets exactly these overrides."""
-        return await self._run(config_operations.replace_configs(self, resources, validate_only=validate_only))
+        return await self._run(
+            config_operations.replace_configs(self.election_policy, resources, validate_only=validate_only)
+        )
 
     async def change_configs(
         self, resources: Sequence[tuple[str, str, Sequence[KeyChange]]], *, validate_only: bool = False
     ) -> list[ResourceResult]:
         """IncrementalAlterConfigs."""
-        return await self._run(config_operations.change_configs(self, resources, validate_only=validate_only))
+        return await self._run(
+            config_operations.change_configs(self.election_policy, resources, validate_only=validate_only)
+        )
 
     async def alter_quotas(
         self, entries: Sequence[config_operations.QuotaRequest], *, validate_only: bool = False
-    ) -> list[tuple[Any, str | None]]:
+    ) -> list[tuple[ErrorCode, str | None]]:
         return await self._run(config_operations.alter_quotas(entries, validate_only=validate_only))
 
     async def alter_scram_credentials(
@@ -267,17 +247,7 @@ class Controller:
     async def delete_acls(self, filters: Sequence[AclFilter]) -> list[AclResult]:
         return await self._run(acl_operations.delete_acls(filters))
 
-    async def current_acls(self) -> acl_operations.Acls:
-        return await self._run(acl_operations.current_acls)
-
-    async def adopt_acls(self, known: acl_operations.Acls, stored: acl_operations.Acls) -> bool:
-        return await self._run(acl_operations.adopt_acls(known, stored))
-
     async def update_features(
         self, updates: Sequence[tuple[str, int, int]], *, validate_only: bool = False
     ) -> list[NamedResult]:
         return await self._run(config_operations.update_features(updates, validate_only=validate_only))
-
-    @property
-    def config(self) -> BrokerConfig:
-        return self._config()

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final, TypeVar, cast
+from typing import Final, TypeVar, cast
 from uuid import UUID
 
 from headrace.client.errors import NoAnswer, Unreachable
@@ -30,6 +30,7 @@ from headrace.kernel.ids import TopicPartition
 from headrace.wire import codec
 from headrace.wire.apis import ApiKey
 from headrace.wire.codec import RequestHeader
+from headrace.wire.entities import Body
 
 logger = logging.getLogger(__name__)
 
@@ -85,7 +86,9 @@ class ControllerGateway:
         """The answer to a client's request, made here if this broker is the controller, otherwise by the controller."""
 
         async def remotely(connection: ControllerConnection, left: float) -> Reply:
-            frame = codec.encode_request(*header, plain(request))
+            written = plain(request)
+            assert isinstance(written, dict), request
+            frame = codec.encode_request(*header, written)
             body = {
                 "request_data": bytes(frame[4:]),
                 "request_principal": principal.encode(),
@@ -303,7 +306,7 @@ def _raise(error_code: int, what: str) -> None:
         raise Refused(code, f"{what}: the controller answers {code.name}")
 
 
-def _creatable(topic: NewTopic) -> Mapping[str, Any]:
+def _creatable(topic: NewTopic) -> Body:
     return {
         "name": topic.name,
         "num_partitions": topic.partitions,
@@ -313,7 +316,7 @@ def _creatable(topic: NewTopic) -> Mapping[str, Any]:
     }
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> object:
     """A request entity as the plain mapping that the codec writes."""
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}

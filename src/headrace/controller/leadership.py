@@ -109,7 +109,7 @@ class Leadership:
                 logger.log(log_level(fault, logging.INFO), "controller election: %s", why)
                 await asyncio.sleep(_PAUSE_AFTER_FAULT)
                 continue
-            except Exception:
+            except Exception:  # the boundary of an election: this broker must go on standing for controller
                 logger.exception("the controller election failed; trying again")
                 await asyncio.sleep(1.0)
                 continue

@@ -53,7 +53,7 @@ class Decision(Generic[Reply]):
     changes: Sequence[Change] = ()
 
 
-Operation = Callable[[ClusterImage], Decision[Any]]
+Operation = Callable[[ClusterImage], Decision[Any]]  # each with a reply of its own
 
 
 class Deposed(Refused):
@@ -148,7 +148,7 @@ class Ledger:
                 except Fault as fault:
                     answered.set_exception(fault)
                     continue
-                except Exception as bug:
+                except Exception as bug:  # the boundary of an operation: a bug in one must not end the ledger
                     logger.exception("an operation of the controller failed")
                     answered.set_exception(bug)
                     continue

@@ -26,6 +26,7 @@ from headrace.controller.controller import Controller
 from headrace.controller.core.config_changes import MIN_INSYNC
 from headrace.controller.leadership import Leadership
 from headrace.coordination import paths
+from headrace.coordination.fallback_reader import Serve
 from headrace.coordination.startup_retry import answered
 from headrace.coordination.store import Create, NodeExists, Op, Store, ensure_path
 from headrace.kernel.errors import ErrorCode, Refused
@@ -47,10 +48,11 @@ class ClusterMember:
         broker: BrokerInfo,
         *,
         clean_start: bool,
+        serve_fallback: Serve | None = None,
     ) -> None:
         self.view = view
         self._config = config
-        self.controller = Controller(store, config)
+        self.controller = Controller(store, config, serve_fallback)
         self.membership = Membership(store, broker, clean_start=clean_start)
         view.subscribe(lambda _, image: self.membership.known_to(image))
         self.store = store

@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from headrace.cluster.core.changes import Change, PartitionChanged, apply
 from headrace.cluster.core.image import ClusterImage
-from headrace.controller.broker_operations import check_broker_epoch, report_elections
+from headrace.controller.broker_operations import check_broker_epoch
 from headrace.controller.core import elections
 from headrace.controller.core.isr_changes import IsrAnswer, IsrReport, decide_isr
 from headrace.controller.core.partition_states import Election
 from headrace.controller.core.reassignments import reassign
+from headrace.controller.election_policy import ElectionPolicy
 from headrace.controller.ledger import Decision
 from headrace.controller.results import PartitionResult
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.kernel.ids import TopicPartition
 
-if TYPE_CHECKING:
-    from headrace.controller.controller import Controller
-
 
 def alter_partitions(
-    controller: Controller, broker_id: int, broker_epoch: int, reports: Sequence[IsrReport]
+    policy: ElectionPolicy, broker_id: int, broker_epoch: int, reports: Sequence[IsrReport]
 ) -> Callable[[ClusterImage], Decision[list[IsrAnswer]]]:
     def decide(image: ClusterImage) -> Decision[list[IsrAnswer]]:
         check_broker_epoch(image, broker_id, broker_epoch)
-        rules_of = controller.topic_rules(image)
+        rules_of = policy.of(image)
         answers: list[IsrAnswer] = []
         changes: list[Change] = []
         for report in reports:
@@ -40,10 +37,10 @@ def alter_partitions(
 
 
 def elect_leaders(
-    controller: Controller, election: Election, partitions: Sequence[TopicPartition] | None
+    policy: ElectionPolicy, election: Election, partitions: Sequence[TopicPartition] | None
 ) -> Callable[[ClusterImage], Decision[list[PartitionResult]]]:
     def decide(image: ClusterImage) -> Decision[list[PartitionResult]]:
-        rules_of = controller.topic_rules(image)
+        rules_of = policy.of(image)
         decided = elections.ElectionResult()
         results: list[PartitionResult] = []
         asked = (
@@ -55,20 +52,20 @@ def elect_leaders(
             # Asked about "all", nobody wants to hear of those that need nothing.
             if partitions is not None or code is not ErrorCode.election_not_needed:
                 results.append(PartitionResult(partition, code, message))
-        report_elections(controller, decided)
+        policy.report(decided)
         return Decision(results, decided.changes)
 
     return decide
 
 
 def alter_reassignments(
-    controller: Controller,
+    policy: ElectionPolicy,
     targets: Mapping[TopicPartition, Sequence[int] | None],
     *,
     allow_replication_factor_change: bool,
 ) -> Callable[[ClusterImage], Decision[list[PartitionResult]]]:
     def decide(image: ClusterImage) -> Decision[list[PartitionResult]]:
-        rules_of = controller.topic_rules(image)
+        rules_of = policy.of(image)
         results: list[PartitionResult] = []
         decided = elections.ElectionResult()
         for partition, target in targets.items():
@@ -86,14 +83,14 @@ def alter_reassignments(
                 continue
             decided.add(partition.topic, partition.partition, settled)
             results.append(PartitionResult(partition))
-        report_elections(controller, decided)
+        policy.report(decided)
         return Decision(results, decided.changes)
 
     return decide
 
 
 def lose_replicas(
-    controller: Controller,
+    policy: ElectionPolicy,
     broker_id: int,
     broker_epoch: int,
     lost: Sequence[TopicPartition],
@@ -101,13 +98,13 @@ def lose_replicas(
 ) -> Callable[[ClusterImage], Decision[None]]:
     def decide(image: ClusterImage) -> Decision[None]:
         check_broker_epoch(image, broker_id, broker_epoch)
-        rules_of = controller.topic_rules(image)
+        rules_of = policy.of(image)
         changes: list[Change] = []
         for decided in (
             elections.replicas_lost(image, broker_id, lost, rules_of),
             elections.replicas_full(image, broker_id, [one for one in full if one not in lost], rules_of),
         ):
-            report_elections(controller, decided)
+            policy.report(decided)
             changes += decided.changes
         return Decision(None, changes)
 
@@ -115,27 +112,27 @@ def lose_replicas(
 
 
 def allowed_unclean(
-    controller: Controller, image: ClusterImage, changes: Sequence[Change], topics: Sequence[str] | None
+    policy: ElectionPolicy, image: ClusterImage, changes: Sequence[Change], topics: Sequence[str] | None
 ) -> list[Change]:
     """Elections that a change of settings has just made possible."""
     after = apply(image, changes, image.version)
-    decided = elections.unclean_election_allowed(after, controller.topic_rules(after), topics)
-    report_elections(controller, decided)
+    decided = elections.unclean_election_allowed(after, policy.of(after), topics)
+    policy.report(decided)
     return decided.changes
 
 
 def min_insync_changed(
-    controller: Controller, image: ClusterImage, changes: Sequence[Change], topics: Sequence[str] | None
+    policy: ElectionPolicy, image: ClusterImage, changes: Sequence[Change], topics: Sequence[str] | None
 ) -> list[Change]:
     """What a change of min.insync.replicas means for those that are eligible to lead."""
     after = apply(image, changes, image.version)
-    return elections.min_insync_changed(after, controller.topic_rules(after), topics).changes
+    return elections.min_insync_changed(after, policy.of(after), topics).changes
 
 
-def elect_where_allowed(controller: Controller) -> Callable[[ClusterImage], Decision[None]]:
+def elect_where_allowed(policy: ElectionPolicy) -> Callable[[ClusterImage], Decision[None]]:
     """Leaders for partitions that wait for one although the settings allow an unclean election."""
 
     def decide(image: ClusterImage) -> Decision[None]:
-        return Decision(None, allowed_unclean(controller, image, (), None))
+        return Decision(None, allowed_unclean(policy, image, (), None))
 
     return decide

@@ -104,7 +104,7 @@ class EmbeddedStore:
             os.ftruncate(lock_fd, 0)
             os.pwrite(lock_fd, f"{os.getpid()}\n".encode(), 0)
             self._recover(stored or read_store(self._directory))
-        except BaseException:
+        except BaseException:  # the store must not stay locked, whatever it was
             os.close(lock_fd)
             raise
         return lock_fd

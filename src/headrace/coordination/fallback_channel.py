@@ -19,8 +19,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, Protocol
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol
 
 from headrace.client.connection import Connection
 from headrace.client.errors import NoAnswer, Unreachable
@@ -28,6 +28,7 @@ from headrace.coordination import paths
 from headrace.coordination.store import NoNode, Store, StoreFault
 from headrace.coordination.waiting import until
 from headrace.wire import codec
+from headrace.wire.entities import Body, Entity
 
 logger = logging.getLogger(__name__)
 
@@ -51,8 +52,8 @@ class ControllerConnection(Protocol):
     def closed(self) -> bool: ...
 
     async def request(
-        self, api_key: int, body: Mapping[str, Any], *, version: int | None = None, timeout: float | None = None
-    ) -> Any: ...
+        self, api_key: int, body: Body, *, version: int | None = None, timeout: float | None = None
+    ) -> Entity: ...
 
     async def close(self) -> None: ...
 
@@ -93,8 +94,8 @@ class FallbackConnection:
         return asyncio.get_running_loop().time() >= self._closes_at
 
     async def request(
-        self, api_key: int, body: Mapping[str, Any], *, version: int | None = None, timeout: float | None = None
-    ) -> Any:
+        self, api_key: int, body: Body, *, version: int | None = None, timeout: float | None = None
+    ) -> Entity:
         chosen = codec.known_versions(api_key)[-1] if version is None else version
         frame = codec.encode_request(api_key, chosen, 0, self._client_id, body)
         answer = await self._letters.ask(bytes(frame[4:]), _WIRE_AGAIN_AFTER_S if timeout is None else timeout)

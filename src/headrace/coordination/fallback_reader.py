@@ -86,5 +86,5 @@ class FallbackReader:
             pass  # its sender gave up, or it is answered
         except StoreFault:
             self._answering.pop(name, None)  # looked at again
-        except Exception:
+        except Exception:  # the boundary of a request: one that fails must not end the answers to others
             logger.exception("letter %s could not be answered", name)

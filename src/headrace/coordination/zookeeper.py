@@ -18,7 +18,7 @@ import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kazoo import exceptions as kazoo
 from kazoo.protocol.states import KazooState
@@ -55,6 +55,8 @@ if TYPE_CHECKING:
     from headrace.security.tls.client_context import ClientTls
 
 logger = logging.getLogger(__name__)
+
+Answer = TypeVar("Answer")
 
 LEASE_SHARE: Final = 2 / 3
 _HEARTBEATS_PER_SESSION: Final = 6
@@ -141,7 +143,7 @@ class ZooKeeperStore:
                 f"ZooKeeper at {self._connect_string} does not answer within {timeout:g} s: is it running, "
                 "and does zookeeper.connect name it?"
             ) from None
-        except BaseException:
+        except BaseException:  # also a cancelled start: kazoo's threads must not stay
             await self.close()
             raise
         self._client.chroot = self._chroot
@@ -337,18 +339,18 @@ class ZooKeeperStore:
 
     # --- from kazoo's threads to the loop ------------------------------------------------------------------------
 
-    def _on_loop(self, watch: Watch | None) -> Callable[[Any], None] | None:
+    def _on_loop(self, watch: Watch | None) -> Callable[[object], None] | None:
         if watch is None:
             return None
         hint = watch
 
-        def fired(_event: Any) -> None:
+        def fired(_event: object) -> None:
             if self._loop is not None and not self._loop.is_closed():
                 self._loop.call_soon_threadsafe(hint)
 
         return fired
 
-    async def _call(self, start: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    async def _call(self, start: Callable[..., Any], *arguments: object, **options: object) -> Any:
         if self._closed:
             raise StoreFailed("the connection to ZooKeeper is closed")
         loop = asyncio.get_running_loop()
@@ -401,7 +403,7 @@ def _settle(done: asyncio.Future[Any], result: Any) -> None:
         done.set_exception(result.exception)
 
 
-async def _within(done: Awaitable[Any], seconds: float) -> Any:
+async def _within(done: Awaitable[Answer], seconds: float) -> Answer:
     try:
         async with asyncio.timeout(seconds):
             return await done

@@ -4,5 +4,6 @@
 `group`     consumer groups, share groups' members, committed offsets
 `share`     records of share groups: acquisition, acknowledgement, and their durable state
 `txn`       producer ids and transactions
+`peers`     the port to other brokers
 `codec`     the records of the internal topics, in Kafka's formats
 """

@@ -1,4 +1,5 @@
-"""What everything stands on: `ids`, `errors` (the error table), `checksum`, `dataclass`, `plurals`.
+"""What everything stands on: `ids`, `errors` (the error table), `isolation`, `checksum`, `dataclass`,
+`plurals`, `json_values`.
 
 kio loads hypothesis when it is installed, to register test strategies. That costs a tenth of a second at the start of
 every command on a developer's machine and serves nobody here, so it is kept from seeing it while it loads.

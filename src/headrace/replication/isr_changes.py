@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
+from uuid import UUID
 
 from headrace.cluster.view import ClusterView
 from headrace.coordination.fallback_channel import Connect, ControllerConnection
@@ -19,6 +20,7 @@ from headrace.kernel.errors import ErrorCode, Fault
 from headrace.replication.core.isr import IsrProposal
 from headrace.replication.partition import Partition
 from headrace.wire.apis import ApiKey
+from headrace.wire.entities import Body, Entity
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +86,7 @@ class ControllerIsrChanges:
                     self._trouble = str(error)
                     logger.info("the controller could not be asked for in-sync sets: %s", error)
                 await self._disconnect()
-            except Exception:
+            except Exception:  # the boundary of a round: a bug in one must not end the changes of in-sync sets
                 logger.exception("asking the controller for in-sync sets failed")
                 await self._disconnect()
             if self._still_wanted():
@@ -102,8 +104,8 @@ class ControllerIsrChanges:
 
     async def _ask_controller(self, asked: dict[Partition, IsrProposal]) -> None:
         connection = await self._connected()
-        topics: dict[Any, list[dict[str, Any]]] = {}
-        by_key: dict[tuple[Any, int], tuple[Partition, IsrProposal]] = {}
+        topics: dict[UUID | None, list[Body]] = {}
+        by_key: dict[tuple[UUID | None, int], tuple[Partition, IsrProposal]] = {}
         for partition, proposal in asked.items():
             by_key[partition.topic_id, partition.index] = (partition, proposal)
             topics.setdefault(partition.topic_id, []).append(
@@ -132,7 +134,7 @@ class ControllerIsrChanges:
                 if found is not None:
                     self._take(*found, data)
 
-    def _take(self, partition: Partition, proposal: IsrProposal, data: Any) -> None:
+    def _take(self, partition: Partition, proposal: IsrProposal, data: Entity) -> None:
         code = data.error_code
         if code in _NOT_LOOKED_AT:
             return

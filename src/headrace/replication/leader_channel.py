@@ -11,17 +11,19 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Mapping
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
+from uuid import UUID
 
 from headrace.client.errors import NoAnswer, Unreachable
 from headrace.client.login import encryption, log_in
 from headrace.client.security import ClientSecurity
 from headrace.kernel.errors import ErrorCode
+from headrace.kernel.isolation import READ_UNCOMMITTED
 from headrace.replication.core.fetch_session import SessionRequest
 from headrace.wire import codec
 from headrace.wire.apis import ApiKey
+from headrace.wire.entities import Body, Entity
 from headrace.wire.fetch_request import WantedPartition
 from headrace.wire.replica_fetch import (
     FetchAnswer,
@@ -52,7 +54,7 @@ class ReplicaFetch(NamedTuple):
 def fetch_frame(correlation_id: int, client_id: str, request: ReplicaFetch) -> bytearray:
     """The request as it goes over the wire, length prefix included."""
     session = request.session
-    topics: dict[Any, list[WantedPartition]] = {}
+    topics: dict[UUID, list[WantedPartition]] = {}
     for (topic_id, index), at in session.named.items():
         wanted = WantedPartition(
             index, at.leader_epoch, at.offset, at.last_epoch, at.log_start, request.partition_max_bytes
@@ -170,7 +172,7 @@ class WireChannel:
                 raise
         return channel
 
-    async def _ask_to_log_in(self, timeout_s: float, api_key: ApiKey, version: int, body: Mapping[str, Any]) -> Any:
+    async def _ask_to_log_in(self, timeout_s: float, api_key: ApiKey, version: int, body: Body) -> Entity:
         frame = codec.encode_request(api_key, version, self._next_id(), self._client_id, body)
         return codec.read_response(api_key, version, await self._ask(frame, "the login", timeout_s))[1]
 
@@ -191,7 +193,7 @@ class WireChannel:
         wanted = {"partition_index": index, "current_leader_epoch": leader_epoch, "timestamp": _EARLIEST}
         body = {
             "replica_id": broker_id,
-            "isolation_level": 0,
+            "isolation_level": READ_UNCOMMITTED,
             "topics": [{"name": topic, "partitions": [wanted]}],
         }
         frame = codec.encode_request(ApiKey.LIST_OFFSETS, _LIST_OFFSETS_VERSION, self._next_id(), self._client_id, body)

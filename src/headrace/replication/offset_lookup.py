@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from headrace.kernel.isolation import READ_COMMITTED
 from headrace.replication.core.isr import InSyncReplicas
 from headrace.replication.core.leader import check_latest_offset_known
 from headrace.storage.log import Log
 
-READ_COMMITTED: Final = 1
 LATEST: Final = -1
 EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3

@@ -21,11 +21,12 @@ from typing import Final
 
 from headrace.cluster.core.image import PartitionInfo
 from headrace.kernel.errors import ErrorCode, NotLeader, Refused, StorageFault
+from headrace.kernel.isolation import READ_UNCOMMITTED
 from headrace.replication.core.isr import InSyncReplicas, IsrProposal
 from headrace.replication.core.leader import NO_EPOCH, EpochEnd, check_leader_epoch, not_led_here
 from headrace.replication.deletions import Deletions, deletion_target, low_watermark
 from headrace.replication.offset_lookup import OffsetAt, offset_for
-from headrace.replication.replica import READ_UNCOMMITTED, Follower, PartitionRead, Replica, ReplicaContext
+from headrace.replication.replica import Follower, PartitionRead, Replica, ReplicaContext
 from headrace.replication.waiters import CommitWaiters, answer_within
 from headrace.storage.log import Appended, AppendOrigin, Log
 

@@ -314,7 +314,7 @@ class Partitions:
         for callback in tuple(self._subscribers):
             try:
                 callback(partition)
-            except Exception:
+            except Exception:  # the boundary of a subscriber: the other ones must hear of the new role
                 logger.exception("a subscriber failed on the new role of %r", partition)
 
     def _set_strays_aside(self, image: ClusterImage) -> None:

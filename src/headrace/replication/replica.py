@@ -10,20 +10,19 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from headrace.kernel.isolation import READ_COMMITTED
 from headrace.replication.core.follower import follower_high_watermark, follower_log_start, truncation_point
 from headrace.replication.core.isr import IsrProposal
 from headrace.replication.core.leader import NO_EPOCH, UNDEFINED_OFFSET, EpochEnd, divergence
 from headrace.replication.throttles import Throttles
 from headrace.replication.waiters import ReaderSet
 from headrace.storage.log import Log, Slice
+from headrace.storage.segment.txn_index import AbortedTransaction
 
 if TYPE_CHECKING:
     from headrace.replication.partition import Partition
-
-READ_UNCOMMITTED: Final = 0
-READ_COMMITTED: Final = 1
 
 
 class PartitionRead(NamedTuple):
@@ -33,7 +32,7 @@ class PartitionRead(NamedTuple):
     high_watermark: int
     last_stable_offset: int
     log_start_offset: int
-    aborted: list[Any] | None = None
+    aborted: list[AbortedTransaction] | None = None
     diverging_epoch: EpochEnd | None = None
     preferred_read_replica: int = -1
 
@@ -118,7 +117,7 @@ class Replica:
             return EpochEnd(NO_EPOCH, UNDEFINED_OFFSET)
         if epoch == self.leader_epoch and self.is_leader:
             return EpochEnd(epoch, self.log.log_end_offset)
-        return EpochEnd(*self.log.leader_epochs.end_offset_for(epoch))
+        return EpochEnd(*self.log.leader_epochs.end_offset_for(epoch, self.log.log_end_offset))
 
     def marks(self, *, diverging_epoch: EpochEnd | None = None, preferred_read_replica: int = -1) -> PartitionRead:
         log = self.log
@@ -150,7 +149,7 @@ class Replica:
         bound = stable if isolation == READ_COMMITTED else high_watermark
         if bound <= offset <= log.log_end_offset:
             # Between the mark and the log end: not out of range, there is only nothing to show yet.
-            nothing: list[Any] | None = [] if isolation == READ_COMMITTED else None
+            nothing: list[AbortedTransaction] | None = [] if isolation == READ_COMMITTED else None
             return PartitionRead(None, high_watermark, stable, log.log_start_offset, nothing)
         found = log.read(offset, max_bytes, up_to=bound, min_one_batch=min_one)
         aborted = None
@@ -183,7 +182,7 @@ class Replica:
     def truncate_to_agree(self, leader_end: EpochEnd, leader_log_start: int = 0) -> int:
         """Cut off what the leader does not have (rule 1: by epochs, never by a mark). Gives the new log end."""
         log = self.log
-        own = EpochEnd(*log.leader_epochs.end_offset_for(leader_end.epoch))
+        own = EpochEnd(*log.leader_epochs.end_offset_for(leader_end.epoch, log.log_end_offset))
         cut = truncation_point(leader_end, own, log.log_end_offset)
         if cut <= leader_log_start and log.log_end_offset > log.log_start_offset:
             # All that is left lies below the leader's start, where it cannot tell any more whether the logs agree.

@@ -92,7 +92,7 @@ class Replication:
             await asyncio.sleep(self._tick_s)
             try:
                 self.partitions.tick()
-            except Exception:
+            except Exception:  # the boundary of a tick: a bug in one must not end the shrinking of in-sync sets
                 logger.exception("looking after the in-sync sets failed")
 
     async def close(self) -> None:

@@ -2,10 +2,12 @@
 
 `log_config`        a topic's configuration as the log needs it
 `segment`           one segment: its data file and its indexes
-`log`               the log of one partition: segments in order, and what is known about their records
-`leader_append`     appends as a leader; `follower_append` appends what the leader sent
-`roll`, `flush`, `close`
-`truncation`        makes a log shorter: at its end, wholly, or at its start
+`segments`          the segments of one log in order: roll, cut, swap, flush
+`log`               the log of one partition: its segments, and what is known about the records in them
+`log_contents`      what a log consists of when it is opened
+`leader_append`     checks a batch before a leader writes it; `follower_append` checks what the leader sent
+`disk_faults`       what errors of the disk mean for a log
+`close`             closes many logs at once
 `leader_epochs`     which leader epoch began at which offset
 `producer_state`    producers of a partition, with their snapshot files
 `recovery`          opens a log after a start: what to trust, check and rebuild

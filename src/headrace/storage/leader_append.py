@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from headrace.kernel.errors import ErrorCode, Refused
+from headrace.kernel.ids import TopicPartition
 from headrace.records.batch import LOG_OVERHEAD_BYTES, BatchView, TimestampType
 from headrace.records.control import read_control
 from headrace.records.reader import read_records
 from headrace.records.validation import admit, single_batch
-
-if TYPE_CHECKING:
-    from headrace.storage.log import Log
+from headrace.storage.core.producers import RecentBatch
+from headrace.storage.log_config import LogConfig
+from headrace.storage.producer_state import ProducerState
 
 
 class AppendOrigin(Enum):
@@ -29,16 +30,22 @@ class Appended(NamedTuple):
     duplicate: bool = False
 
 
-def admitted_batch(log: Log, data: memoryview | bytearray | bytes, now_ms: int, *, from_client: bool) -> BatchView:
+def admitted_batch(
+    partition: TopicPartition,
+    config: LogConfig,
+    data: memoryview | bytearray | bytes,
+    now_ms: int,
+    *,
+    from_client: bool,
+) -> BatchView:
     """The one batch in `data`, checked against the topic's rules and writable."""
     view = data if type(data) is memoryview else memoryview(data)
     if view.readonly:
         view = memoryview(bytearray(view))
-    config = log.config
     if len(view) > config.max_message_bytes:
         raise Refused(
             ErrorCode.message_too_large,
-            f"{log.topic}-{log.partition}: batch of {len(view)} bytes, max.message.bytes={config.max_message_bytes}",
+            f"{partition}: batch of {len(view)} bytes, max.message.bytes={config.max_message_bytes}",
         )
     if from_client:
         batch = admit(single_batch(view), config.rules, now_ms, from_client=True)
@@ -50,22 +57,22 @@ def admitted_batch(log: Log, data: memoryview | bytearray | bytes, now_ms: int, 
     if batch.batch_length + LOG_OVERHEAD_BYTES > config.segment_bytes:
         raise Refused(
             ErrorCode.record_list_too_large,
-            f"{log.topic}-{log.partition}: batch of {batch.size_bytes} bytes, segment.bytes={config.segment_bytes}",
+            f"{partition}: batch of {batch.size_bytes} bytes, segment.bytes={config.segment_bytes}",
         )
     return batch
 
 
-def answer_for_producer(
-    log: Log,
+def repeated_batch(
+    partition: TopicPartition,
+    producers: ProducerState,
     batch: BatchView,
     *,
     from_client: bool,
     verification: object | None,
     verify: bool,
     transaction_version: int,
-) -> Appended | None:
+) -> RecentBatch | None:
     """Where a repeated batch already is, or None when this one is to be written; raises when its producer may not."""
-    producers = log.producers
     if batch.is_control:
         marker = read_control(read_records(batch)[0])
         producers.check_marker(batch.producer_id, batch.producer_epoch, marker.coordinator_epoch, transaction_version)
@@ -74,9 +81,7 @@ def answer_for_producer(
         return None
     duplicate = producers.check(batch)
     if duplicate is not None:
-        # Kafka tells the time of the first arrival whatever kind of time the topic keeps.
-        arrived_ms = duplicate.timestamp_ms
-        return Appended(duplicate.first_offset, duplicate.last_offset, arrived_ms, log.log_start_offset, True)
+        return duplicate
     if (
         verify
         and batch.is_transactional
@@ -85,6 +90,6 @@ def answer_for_producer(
     ):
         raise Refused(
             ErrorCode.invalid_txn_state,
-            f"producer {batch.producer_id} has no transaction open on {log.topic}-{log.partition}",
+            f"producer {batch.producer_id} has no transaction open on {partition}",
         )
     return None

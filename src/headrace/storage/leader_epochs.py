@@ -16,7 +16,6 @@ Invariant: epochs rise strictly, start offsets never fall.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -27,9 +26,8 @@ UNDEFINED_OFFSET: Final = -1
 
 
 class LeaderEpochs:
-    def __init__(self, path: Path, log_end_offset: Callable[[], int]) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
-        self._log_end_offset = log_end_offset
         self._pairs: list[tuple[int, int]] = []
         self._in_file: list[tuple[int, int]] | None = None
         self.latest = UNDEFINED_EPOCH
@@ -70,12 +68,15 @@ class LeaderEpochs:
         self._pairs = kept
         self._remember_latest()
 
-    def end_offset_for(self, epoch: int) -> tuple[int, int]:
-        """(the greatest epoch at or below `epoch`, the offset where it ended), or (-1, -1) when that cannot be told."""
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """(the greatest epoch at or below `epoch`, the offset where it ended), or (-1, -1) when that cannot be told.
+
+        The latest epoch ends where the log ends.
+        """
         if epoch == UNDEFINED_EPOCH or not self._pairs:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET
         if epoch == self.latest:
-            return epoch, self._log_end_offset()
+            return epoch, log_end_offset
         at = bisect_right(self._pairs, epoch, key=_epoch)
         if at == len(self._pairs):
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET
@@ -102,14 +103,12 @@ class LeaderEpochs:
     def clear(self) -> None:
         self._replace([])
 
-    @property
-    def is_due(self) -> bool:
+    def is_due(self, log_end_offset: int) -> bool:
         """Whether the file lacks something that has records. Until there is one, who reads the file misses nothing; by
         that a broker that leads thousands of partitions starts and stops in time."""
         if not self.unsaved:
             return False
-        end = self._log_end_offset()
-        return [pair for pair in self._pairs if pair[1] < end] != self._in_file
+        return [pair for pair in self._pairs if pair[1] < log_end_offset] != self._in_file
 
     def save_if_changed(self) -> None:
         if not self.unsaved:

@@ -6,10 +6,13 @@
     append  validate → check the producer → set offsets → one write → note hints, epochs, producers
     read    find segment and batch → (file, position, length), never the bytes themselves
 
-One owner: the event loop calls everything; `flush` may run in a thread (it takes the tuple of segments as it is, fsyncs
-descriptors and moves the recovery point). Segment tuples are replaced, never changed.
+A log composes `Segments` (the files), `LeaderEpochs` and `ProducerState`, and owns the offsets between which records
+can be read. Every operation that shortens a log leaves the state that a start on the shortened files would find: epochs
+and producers follow the data, offsets never point outside.
 
-Invariants (asserted): log start ≤ last stable ≤ high watermark ≤ log end; every segment's base is above the one before.
+One owner: the event loop calls everything; only `flush` may run in a thread.
+
+Invariant (asserted): log start ≤ last stable ≤ high watermark ≤ log end.
 Mirrors Kafka's UnifiedLog; opening and repair are in `recovery`, lookups by time in `time_lookup`.
 """
 
@@ -17,77 +20,56 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from bisect import bisect_right
 from collections.abc import Callable
-from itertools import pairwise
-from pathlib import Path
-from typing import Final
 
 from headrace.kernel.errors import OffsetOutOfRange, StorageFault
+from headrace.kernel.ids import TopicPartition
 from headrace.records.batch import BatchView, TimestampType
 from headrace.storage.core.retention import Verdict
-from headrace.storage.dirs.checkpoints import LEADER_EPOCH_FILE, write_topic_id
-from headrace.storage.dirs.delayed_deletion import DelayedDeletions
-from headrace.storage.dirs.new_log_files import make_files
-from headrace.storage.files import is_no_space, tolerated_no_space
-from headrace.storage.flush import flush
-from headrace.storage.follower_append import append_leaders_batches, leaders_batches
-from headrace.storage.leader_append import Appended, AppendOrigin, admitted_batch, answer_for_producer
-from headrace.storage.leader_epochs import LeaderEpochs
+from headrace.storage.dirs.checkpoints import write_topic_id
+from headrace.storage.dirs.new_log_files import make_directory
+from headrace.storage.disk_faults import DELETED, DiskFaults
+from headrace.storage.files import sync_directory, tolerated_no_space
+from headrace.storage.follower_append import leaders_batches
+from headrace.storage.leader_append import Appended, AppendOrigin, admitted_batch, repeated_batch
 from headrace.storage.log_config import LogConfig
-from headrace.storage.producer_state import ProducerState
-from headrace.storage.roll import roll
+from headrace.storage.log_contents import LogContents
 from headrace.storage.segment.batch_scan import Slice
 from headrace.storage.segment.segment import Segment
 from headrace.storage.segment.time_lookup import TimestampOffset, first_at_or_after, newest
-from headrace.storage.segment.txn_index import AbortedTransaction, aborted_between
-from headrace.storage.truncation import cut_all, cut_end, cut_start
+from headrace.storage.segment.txn_index import AbortedTransaction
 
 __all__ = ["AppendOrigin", "Appended", "Log", "Slice", "TimestampOffset"]
-
-# The reason that a deleted log gives to whoever still holds it.
-DELETED: Final = "deleted"
 
 
 class Log:
     def __init__(
         self,
-        directory: Path,
-        topic: str,
-        partition: int,
+        partition: TopicPartition,
         config: LogConfig,
+        contents: LogContents,
         *,
         topic_id: uuid.UUID | None = None,
-        trash: DelayedDeletions | None = None,
         on_disk_fault: Callable[[OSError], None] | None = None,
     ) -> None:
-        self.directory = directory
-        self.topic = topic
-        self.partition = partition
+        self.name = partition
+        self.topic, self.partition = partition
         self.topic_id = topic_id
         self.config = config
-        self.producers = ProducerState(directory)
-        self.leader_epochs = LeaderEpochs(directory / LEADER_EPOCH_FILE, lambda: self._next_offset)
-        self.trash = trash if trash is not None else DelayedDeletions()
-        self.offline_reason: str | None = None
-        self.segments: tuple[Segment, ...] = ()
-        self.recovery_point = 0
-        # When the shell's flush timer last came by, for flush.ms.
+        self.directory = contents.segments.directory
+        self.segments = contents.segments
+        self.producers = contents.producers
+        self.leader_epochs = contents.leader_epochs
+        # When the flush timer of the broker last flushed this log, for flush.ms.
         self.last_flush_ms = 0
-        # Counts cuts at the end, so that a flush in a thread notices one; and whether new files await a directory sync.
-        self.cuts = 0
-        self.names_changed = True
-        # A new log that has no files yet; see `promises`.
-        self.is_promised = False
-        self._on_disk_fault = on_disk_fault
-        self._bases: list[int] = []
-        self._active: Segment
+        self._disk = DiskFaults(partition, self.directory, on_disk_fault)
         self._next_offset = 0
         self._log_start_offset = 0
         self._high_watermark = 0
+        self._set_offsets(contents.log_start_offset, contents.log_end_offset, contents.high_watermark)
 
     def __repr__(self) -> str:
-        return f"Log({self.topic}-{self.partition} [{self._log_start_offset}, {self._next_offset}))"
+        return f"Log({self.name} [{self._log_start_offset}, {self._next_offset}))"
 
     # --- facts ---------------------------------------------------------------------------------------------------
 
@@ -114,23 +96,36 @@ class Log:
 
     @property
     def size_bytes(self) -> int:
-        return sum(segment.size_bytes for segment in self.segments)
+        return self.segments.size_bytes
 
     @property
     def active_segment(self) -> Segment:
-        return self._active
+        return self.segments.active
+
+    @property
+    def recovery_point(self) -> int:
+        """Records below it are on the disk."""
+        return self.segments.recovery_point
 
     @property
     def keeps_append_time(self) -> bool:
         return self.config.rules.timestamp_type is TimestampType.LOG_APPEND_TIME
 
     @property
-    def is_deleted(self) -> bool:
-        return self.offline_reason == DELETED
+    def offline_reason(self) -> str | None:
+        """Why the log serves no more; None while it serves."""
+        return self._disk.offline_reason
+
+    def take_offline(self, reason: str) -> None:
+        """The log answers with `reason` from now on; the first reason stays."""
+        self._disk.offline_reason = self._disk.offline_reason or reason
+
+    def mark_deleted(self) -> None:
+        self._disk.offline_reason = DELETED
 
     @property
-    def unflushed_messages(self) -> int:
-        return self._next_offset - self.recovery_point
+    def is_deleted(self) -> bool:
+        return self._disk.offline_reason == DELETED
 
     # --- appending -----------------------------------------------------------------------------------------------
 
@@ -150,28 +145,31 @@ class Log:
         With `verify` a transactional batch must either continue a transaction that is open here or bring the guard that
         `producers.start_verification` gave (KIP-890). A batch that is already in the log is answered, not written.
         """
-        if self.offline_reason is not None:
-            raise self._offline_fault()
-        if self.is_promised:
+        if self._disk.offline_reason is not None:
+            raise self._disk.offline()
+        if not self.segments.has_files:
             self.make_files()
         from_client = origin is AppendOrigin.CLIENT
-        batch = admitted_batch(self, data, now_ms, from_client=from_client)
+        batch = admitted_batch(self.name, self.config, data, now_ms, from_client=from_client)
         if batch.producer_id >= 0:
-            answer = answer_for_producer(
-                self,
+            known = repeated_batch(
+                self.name,
+                self.producers,
                 batch,
                 from_client=from_client,
                 verification=verification,
                 verify=verify,
                 transaction_version=transaction_version,
             )
-            if answer is not None:
-                return answer
+            if known is not None:
+                # Kafka answers the time of the first arrival whatever kind of time the topic keeps.
+                arrived_ms = known.timestamp_ms
+                return Appended(known.first_offset, known.last_offset, arrived_ms, self._log_start_offset, True)
         first_offset = self._next_offset
         last_offset = first_offset + batch.last_offset_delta
         timestamp_ms = batch.max_timestamp_ms
         batch.patch_place(first_offset, leader_epoch)
-        segment = self._active
+        segment = self.segments.active
         try:
             if leader_epoch > self.leader_epochs.latest:
                 self.leader_epochs.assign(leader_epoch, first_offset)
@@ -182,26 +180,40 @@ class Log:
             if batch.producer_id >= 0:
                 self._note_producer(batch)
         except OSError as error:
-            raise self.disk_fault(error) from error
+            raise self._disk.fault(error) from error
         return Appended(first_offset, last_offset, now_ms if self.keeps_append_time else -1, self._log_start_offset)
 
     def append_as_follower(self, data: memoryview | bytes, *, now_ms: int | None = None) -> Appended:
         """Writes batches as the leader wrote them. A torn batch at the end of a fetch is left for the next one."""
-        if self.offline_reason is not None:
-            raise self._offline_fault()
-        batches, length = leaders_batches(self, memoryview(data))
+        if self._disk.offline_reason is not None:
+            raise self._disk.offline()
+        batches, length = leaders_batches(self.name, self._next_offset, memoryview(data))
         if not batches:
             return Appended(-1, -1, -1, self._log_start_offset)
         self.make_files()
-        newest_ms = max(batch.max_timestamp_ms for batch in batches)
+        whole = memoryview(data)[:length]
+        now_ms = max(batch.max_timestamp_ms for batch in batches) if now_ms is None else now_ms
         try:
-            append_leaders_batches(self, memoryview(data)[:length], batches, newest_ms if now_ms is None else now_ms)
+            for batch in batches:
+                if batch.partition_leader_epoch > self.leader_epochs.latest:
+                    self.leader_epochs.assign(batch.partition_leader_epoch, batch.base_offset)
+            if len(batches) > 1 and self._splits(whole, batches, now_ms):
+                for batch in batches:
+                    self._write(batch.data, [batch], now_ms)
+            else:
+                self._write(whole, batches, now_ms)
         except OSError as error:
-            raise self.disk_fault(error) from error
+            raise self._disk.fault(error) from error
         return Appended(batches[0].base_offset, batches[-1].last_offset, -1, self._log_start_offset)
 
-    def written(self, batches: list[BatchView]) -> None:
-        """The active segment holds these batches now."""
+    def _splits(self, data: memoryview, batches: list[BatchView], now_ms: int) -> bool:
+        """Whether batches go one by one, so that segments keep their size; otherwise all go with one write."""
+        return len(data) > self.config.segment_bytes or self.segments.would_roll(data, batches, now_ms, self.config)
+
+    def _write(self, data: memoryview, batches: list[BatchView], now_ms: int) -> None:
+        if self.segments.would_roll(data, batches, now_ms, self.config):
+            self.roll(batches[0].base_offset, now_ms=now_ms)
+        self.segments.active.append_many(data, batches)
         self._next_offset = batches[-1].next_offset
         for batch in batches:
             if batch.producer_id >= 0:
@@ -213,24 +225,7 @@ class Log:
             return
         completed = self.producers.replay(batch)
         if completed is not None and completed.aborted:
-            self._active.txn_index.append(self.producers.aborted(completed))
-
-    # --- disk trouble --------------------------------------------------------------------------------------------
-
-    def _offline_fault(self) -> StorageFault:
-        return StorageFault(f"{self.topic}-{self.partition} is offline: {self.offline_reason}")
-
-    def disk_fault(self, error: OSError) -> StorageFault:
-        """No space is answered and passes; any other error of the disk takes the directory offline."""
-        if is_no_space(error):
-            return StorageFault(
-                f"{self.topic}-{self.partition}: no space left on {self.directory.parent}, free some to go on"
-            )
-        if self.offline_reason is None:
-            self.offline_reason = f"{error.strerror} on {error.filename or self.directory}"
-            if self._on_disk_fault is not None:
-                self._on_disk_fault(error)
-        return self._offline_fault()
+            self.segments.active.txn_index.append(self.producers.aborted(completed))
 
     # --- reading -------------------------------------------------------------------------------------------------
 
@@ -242,44 +237,32 @@ class Log:
         The first batch may begin below `offset`. With `min_one_batch` it comes even when it is larger than `max_bytes`,
         so that a reader with a small buffer gets on.
         """
-        if self.offline_reason is not None:
-            raise self._offline_fault()
+        if self._disk.offline_reason is not None:
+            raise self._disk.offline()
         end = self._next_offset
         if offset < self._log_start_offset or offset > end:
-            raise OffsetOutOfRange(
-                f"offset {offset} of {self.topic}-{self.partition}: the log holds {self._log_start_offset} to {end}"
-            )
+            raise OffsetOutOfRange(f"offset {offset} of {self.name}: the log holds {self._log_start_offset} to {end}")
         bound = end if up_to is None or up_to > end else up_to
         if offset >= bound:
             return None
-        segments = self.segments
-        at = len(segments) - 1 if offset >= self._active.base_offset else bisect_right(self._bases, offset) - 1
         try:
-            while at < len(segments):
-                last = at == len(segments) - 1
-                limit = bound if bound < (end if last else self._bases[at + 1]) else None
-                found = segments[at].read(offset, max_bytes, limit, min_one_batch=min_one_batch)
-                if found is not None or limit is not None:
-                    return found
-                # Compaction may have emptied the rest of this segment.
-                at += 1
+            return self.segments.read(offset, max_bytes, bound, end, min_one_batch=min_one_batch)
         except OSError as error:
-            raise self.disk_fault(error) from error
-        return None
+            raise self._disk.fault(error) from error
 
     def aborted_transactions(self, start: int, end_exclusive: int) -> list[AbortedTransaction]:
         """Transactions to be skipped by a reader of committed records in that range."""
-        return aborted_between(self.segments[max(0, bisect_right(self._bases, start) - 1) :], start, end_exclusive)
+        return self.segments.aborted_transactions(start, end_exclusive)
 
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
         """The first record at or after `timestamp_ms`, in order of offsets."""
-        if self.is_promised:
+        if not self.segments.has_files:
             return None
-        return first_at_or_after(self.segments, timestamp_ms, self._log_start_offset)
+        return first_at_or_after(self.segments.all, timestamp_ms, self._log_start_offset)
 
     def offset_of_max_timestamp(self) -> TimestampOffset | None:
         """The newest record by timestamp; the first of several."""
-        return newest(self.segments, self._log_start_offset)
+        return newest(self.segments.all, self._log_start_offset)
 
     # --- moving the marks ----------------------------------------------------------------------------------------
 
@@ -295,7 +278,7 @@ class Log:
         """Records below `offset` are gone for readers at once; their segments go at the next retention round."""
         if offset > self._high_watermark:
             raise OffsetOutOfRange(
-                f"cannot delete {self.topic}-{self.partition} up to {offset}: high watermark is {self._high_watermark}"
+                f"cannot delete {self.name} up to {offset}: high watermark is {self._high_watermark}"
             )
         if offset > self._log_start_offset:
             self._log_start_offset = offset
@@ -304,58 +287,84 @@ class Log:
 
     def make_files(self) -> None:
         """The files of a log that began in memory."""
-        if self.is_promised:
-            try:
-                make_files(self)
-            except OSError as error:
-                raise self.disk_fault(error) from error
+        if not self.segments.has_files:
+            with self._disk.raised():
+                make_directory(self.directory, self.topic_id)
+                self.segments.make_files(self.config)
 
     def roll(self, base_offset: int | None = None, *, now_ms: int | None = None) -> Segment:
         """Ends the active segment and begins one at `base_offset` (the log end unless a leader left a gap)."""
         self.make_files()
-        return roll(self, max(base_offset or 0, self._next_offset), now_ms)
+        base_offset = max(base_offset or 0, self._next_offset)
+        if self.segments.is_new_at(base_offset):
+            return self.segments.active
+        self.producers.take_snapshot(base_offset)
+        return self.segments.roll(base_offset, self.config, now_ms)
 
     def save_epochs(self) -> bool:
         """Writes down what began since the last time; whether there was anything."""
-        if self.is_promised or self.offline_reason is not None or not self.leader_epochs.is_due:
+        is_kept = self.segments.has_files and self.offline_reason is None
+        if not is_kept or not self.leader_epochs.is_due(self._next_offset):
             return False
-        try:
-            with tolerated_no_space():
-                self.leader_epochs.save_if_changed()
-        except OSError as error:
-            raise self.disk_fault(error) from error
+        with self._disk.raised(), tolerated_no_space():
+            self.leader_epochs.save_if_changed()
         return True
 
     def flush(self) -> None:
         """Everything appended so far reaches the disk; the recovery point follows. May run in a thread."""
-        try:
-            flush(self)
-        except OSError as error:
-            raise self.disk_fault(error) from error
+        with self._disk.raised():
+            self.segments.flush(self._next_offset)
+
+    def flush_if_due(self, now_ms: int) -> None:
+        """Flushes when flush.messages or flush.ms say so, or when a segment was rolled. May run in a thread."""
+        unflushed = self._next_offset - self.segments.recovery_point
+        rolled = self.segments.active.base_offset > self.segments.recovery_point
+        aged = now_ms - self.last_flush_ms >= self.config.flush_ms
+        if unflushed > 0 and (rolled or unflushed >= self.config.flush_messages or aged):
+            try:
+                self.flush()
+            finally:
+                self.last_flush_ms = now_ms
 
     def truncate_to(self, offset: int, *, now_ms: int = 0) -> None:
         """Cuts records from `offset` on (and the batch that holds it)."""
-        try:
-            cut_end(self, offset, now_ms)
-        except OSError as error:
-            raise self.disk_fault(error) from error
+        if offset >= self._next_offset:
+            return
+        if offset <= self.segments.base_offset:
+            self.truncate_fully_and_start_at(offset, now_ms=now_ms)
+            return
+        with self._disk.raised():
+            end = self.segments.cut_end(offset, self.config, now_ms)
+            log_start = min(self._log_start_offset, end)
+            self.leader_epochs.truncate_from_end(end)
+            self.producers.rebuild(self.segments.all, log_start, end)
+            self._set_offsets(log_start, end, self._high_watermark)
+            self.segments.sync_cut()
 
     def truncate_fully_and_start_at(self, offset: int, *, now_ms: int = 0) -> None:
         """An empty log that begins at `offset`: for a follower whose leader no longer has what it lacks."""
         self.make_files()
-        try:
-            cut_all(self, offset, now_ms)
-        except OSError as error:
-            raise self.disk_fault(error) from error
+        with self._disk.raised():
+            self.segments.cut_all(offset, self.config, now_ms)
+            self.leader_epochs.clear()
+            self.producers.start_over()
+            self._set_offsets(offset, offset, offset)
+            sync_directory(self.directory)
 
     def delete_old_segments(self, now_ms: int) -> Verdict:
         """One round of retention; says how many segments went and why."""
-        if self.is_promised:
+        if not self.segments.has_files:
             return Verdict(0, "")
-        try:
-            return cut_start(self, now_ms)
-        except OSError as error:
-            raise self.disk_fault(error) from error
+        segments, marks = self.segments, (self._log_start_offset, self._high_watermark, self._next_offset)
+        with self._disk.raised():
+            verdict = segments.expired(self.config, now_ms, *marks)
+            if verdict.count:
+                if verdict.count == len(segments.all):
+                    self.roll(now_ms=now_ms)
+                segments.cut_start(verdict.count, now_ms + self.config.file_delete_delay_ms)
+                self.advance_log_start(segments.base_offset)
+                self.producers.drop_snapshots(keep=segments.base_offsets)
+            return verdict
 
     def update_config(self, config: LogConfig) -> None:
         self.config = config
@@ -373,28 +382,18 @@ class Log:
         if clean:
             with contextlib.suppress(StorageFault):  # what was never written to loses nothing by having no files
                 self.make_files()
-        if clean and self.offline_reason is None and not self.is_promised:
-            try:
-                self._active.seal()
+        if clean and self.offline_reason is None and self.segments.has_files:
+            with self._disk.raised():
+                self.segments.active.seal()
                 self.save_epochs()
                 self.flush()
                 if self._next_offset > self._log_start_offset or self.producers.entries:
                     self.producers.take_snapshot(self._next_offset, durable=True)
-            except OSError as error:
-                raise self.disk_fault(error) from error
-        for segment in self.segments:
-            segment.close()
+        self.segments.close()
 
-    def set_marks(self, *, log_start: int, end: int, high_watermark: int, recovery_point: int) -> None:
-        """Where everything stands after opening or cutting."""
+    def _set_offsets(self, log_start: int, end: int, high_watermark: int) -> None:
+        """After opening or cutting."""
         assert log_start <= end, f"{self!r} would start at {log_start} and end at {end}"
         self._log_start_offset, self._next_offset = log_start, end
         self._high_watermark = min(max(high_watermark, log_start), end)
-        self.recovery_point = min(recovery_point, end)
         self.producers.high_watermark_advanced(self._high_watermark)
-
-    def set_segments(self, segments: tuple[Segment, ...]) -> None:
-        assert all(one.base_offset < two.base_offset for one, two in pairwise(segments))
-        self._bases = [segment.base_offset for segment in segments]
-        self.segments = segments
-        self._active = segments[-1]

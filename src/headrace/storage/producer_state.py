@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +23,7 @@ from headrace.records.control import ControlType, read_control
 from headrace.records.reader import read_records
 from headrace.storage.core.producers import CompletedTransaction, Producer, Producers, RecentBatch
 from headrace.storage.files import SNAPSHOT_SUFFIX, file_stem, offset_of_file, write_small_file
+from headrace.storage.segment.segment import Segment
 from headrace.storage.segment.txn_index import AbortedTransaction
 
 _HEAD: Final = struct.Struct(">hIi")
@@ -80,6 +82,20 @@ class ProducerState(Producers):
         self.snapshot_offset = -1
         return log_start_offset
 
+    def rebuild(self, segments: Sequence[Segment], log_start_offset: int, up_to: int) -> None:
+        """From the newest snapshot at or below `up_to`, and the batches since. The segments end at `up_to`."""
+        offset = self.load_latest(log_start_offset, up_to)
+        for at, segment in enumerate(segments):
+            if at + 1 == len(segments) or segments[at + 1].base_offset > offset:
+                self.replay_segment(segment, offset)
+
+    def replay_segment(self, segment: Segment, offset: int) -> None:
+        """What the batches of `segment` from `offset` on say."""
+        position = segment.position_of(offset)
+        for batch in segment.batches(position) if position is not None else ():
+            if batch.producer_id >= 0 and batch.base_offset >= offset:
+                self.replay(batch)
+
     def snapshot_offsets(self) -> list[int]:
         names = [entry.name for entry in os.scandir(self.directory)]
         found = (offset_of_file(name) for name in names if name.endswith(SNAPSHOT_SUFFIX))
@@ -92,7 +108,9 @@ class ProducerState(Producers):
             if offset not in keep:
                 self._path(offset).unlink(missing_ok=True)
 
-    def drop_all_snapshots(self) -> None:
+    def start_over(self) -> None:
+        """Forgets every producer, in memory and on disk."""
+        self.clear()
         for offset in self.snapshot_offsets():
             self._path(offset).unlink(missing_ok=True)
         self.snapshot_offset = -1

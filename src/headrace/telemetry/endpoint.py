@@ -54,7 +54,7 @@ class MetricsEndpoint:
                 await writer.drain()
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # A reader that is gone, too slow or not speaking HTTP: the connection is closed, that is all.
-        except Exception:
+        except Exception:  # the boundary of a connection: the broker must not fail by a reader of metrics
             log.exception("metrics could not be served")
         finally:
             self._open -= 1

@@ -7,7 +7,6 @@ Touches nothing but its arguments, so it runs in any thread. Loaded only where m
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -37,16 +36,19 @@ class _Collected:
 
     def collect(self) -> Iterator[Family]:
         for metric, rows in self._snapshot:
-            family: Any
             if metric.kind is Kind.HISTOGRAM:
-                family = HistogramMetricFamily(metric.name, metric.meaning, labels=metric.labels)
+                histogram = HistogramMetricFamily(metric.name, metric.meaning, labels=metric.labels)
                 for row in rows:
-                    family.add_metric(row.labels, row.buckets, row.value)
+                    histogram.add_metric(row.labels, row.buckets, row.value)
+                yield histogram
             else:
                 family = _FAMILIES[metric.kind](metric.name, metric.meaning, labels=metric.labels)
                 for row in rows:
                     family.add_metric(row.labels, row.value)
-            yield family
+                yield family
 
 
-_FAMILIES: dict[Kind, Any] = {Kind.COUNTER: CounterMetricFamily, Kind.GAUGE: GaugeMetricFamily}
+_FAMILIES = {
+    Kind.COUNTER: CounterMetricFamily,
+    Kind.GAUGE: GaugeMetricFamily,
+}

@@ -69,7 +69,7 @@ class Metrics:
                 read = reader()
                 rows = [((), read)] if isinstance(read, (int, float, Histogram)) else list(read)
                 found.append((metric, [_row(labels, value) for labels, value in rows]))
-            except Exception:
+            except Exception:  # the boundary of a metric: one that cannot be read must not hide the others
                 log.exception("metric %s could not be read", name)
         return found
 

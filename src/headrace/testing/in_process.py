@@ -65,7 +65,7 @@ class RunningBroker:
 
         try:
             uvloop.run(self._serve())
-        except BaseException as error:
+        except BaseException as error:  # the boundary of the thread: the caller of `start` must hear of it
             if not self._ready.done():
                 self._ready.set_exception(error)
             else:
@@ -87,7 +87,7 @@ class RunningBroker:
         def run() -> None:
             try:
                 done.set_result(function())
-            except BaseException as error:
+            except BaseException as error:  # the boundary of the loop: the caller, in another thread, must hear of it
                 done.set_exception(error)
 
         self._loop.call_soon_threadsafe(run)

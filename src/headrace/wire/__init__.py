@@ -2,6 +2,7 @@
 
 `apis`            every API by key and name
 `codec`           request and response bodies: bytes to kio's entities, plain mappings to bytes
+`entities`        types of messages whose API is known only when the program runs
 `messages`        the types of requests and responses, generated from kio's schemas
 `schema_writer`   writers compiled from kio's schemas
 `extents`         whether the lengths in a request stay within its frame

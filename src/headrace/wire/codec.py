@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import dataclasses
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable
 from datetime import timedelta
 from functools import cache
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from kio.index import load_request_schema, load_response_schema
 from kio.schema.index import api_key_map, schema_name_map
@@ -27,9 +27,12 @@ from kio.serial import entity_reader
 from kio.serial._introspect import EntityField, EntityTupleField, classify_field, is_optional
 
 from headrace.wire.apis import ApiKey, api_name
+from headrace.wire.entities import Body, Entity, EntityClass
 from headrace.wire.extents import checked
 from headrace.wire.messages.absent_fields import ABSENT
 from headrace.wire.schema_writer import Write, writer_for
+
+Reader = Callable[[bytes, int], tuple[Entity, int]]
 
 _FIXED_HEADER: Final = struct.Struct(">hhi")
 _HEADER_TO_CLIENT_ID: Final = struct.Struct(">hhih")
@@ -59,15 +62,15 @@ def known_versions(api_key: int) -> tuple[int, ...]:
 
 
 @cache
-def _request_schema(api_key: int, version: int) -> type[Any]:
-    schema: type[Any] = load_request_schema(api_key, version)
+def _request_schema(api_key: int, version: int) -> EntityClass:
+    schema: EntityClass = load_request_schema(api_key, version)
     absent = ABSENT.get(api_key)
     if absent:
         _give_defaults(schema, absent, "")
     return schema
 
 
-def _give_defaults(schema: type[Any], absent: dict[str, dict[str, object]], path: str) -> None:
+def _give_defaults(schema: EntityClass, absent: dict[str, dict[str, object]], path: str) -> None:
     """Sets what the version lacks on the class itself: its instances then have it, and reading them costs no more."""
     fields = {field.name: field for field in dataclasses.fields(schema)}
     for name, default in absent.get(path, {}).items():
@@ -80,24 +83,24 @@ def _give_defaults(schema: type[Any], absent: dict[str, dict[str, object]], path
 
 
 @cache
-def response_schema(api_key: int, version: int) -> type[Any]:
+def response_schema(api_key: int, version: int) -> EntityClass:
     return load_response_schema(api_key, version)
 
 
 @cache
-def _request_reader(api_key: int, version: int) -> Any:
+def _request_reader(api_key: int, version: int) -> Reader:
     return entity_reader(_request_schema(api_key, version))
 
 
 @cache
-def _response_reader(api_key: int, version: int) -> Any:
+def _response_reader(api_key: int, version: int) -> Reader:
     schema = response_schema(api_key, version)
     if api_key == ApiKey.DESCRIBE_TRANSACTIONS:
         _let_times_be_absent(schema)
     return entity_reader(schema)
 
 
-def _let_times_be_absent(schema: type[Any]) -> None:
+def _let_times_be_absent(schema: EntityClass) -> None:
     """Kafka writes -1 for the start of a transaction that never began; kio's schema says there always is a time."""
     for field in dataclasses.fields(schema):
         kind = classify_field(field)
@@ -166,7 +169,7 @@ def read_request_header(frame: bytes | bytearray | memoryview) -> tuple[RequestH
     return RequestHeader(api_key, version, correlation_id, client_id), at
 
 
-def read_request(header: RequestHeader, frame: bytes | bytearray | memoryview, at: int) -> Any:
+def read_request(header: RequestHeader, frame: bytes | bytearray | memoryview, at: int) -> Entity:
     """kio's entity for the request body. Raises MalformedRequest, also for a version that kio does not know."""
     try:
         # kio's reader wants a read-only buffer; a request body is small, except Produce, which has a reader of its own.
@@ -193,13 +196,13 @@ def _request_writer(api_key: int, version: int) -> Write:
     return writer_for(_request_schema(api_key, version))
 
 
-def encode_response_body(api_key: int, version: int, body: Mapping[str, Any]) -> bytearray:
+def encode_response_body(api_key: int, version: int, body: Body) -> bytearray:
     out = bytearray()
     _response_writer(api_key, version)(out, body)
     return out
 
 
-def encode_response(api_key: int, version: int, correlation_id: int, body: Mapping[str, Any]) -> bytearray:
+def encode_response(api_key: int, version: int, correlation_id: int, body: Body) -> bytearray:
     """A whole response frame, length prefix included."""
     out = bytearray(8)
     if _response_header_is_flexible(api_key, version):
@@ -217,9 +220,7 @@ def throttle_time_at(api_key: int, version: int) -> int | None:
     return 9 if _response_header_is_flexible(api_key, version) else 8
 
 
-def encode_request(
-    api_key: int, version: int, correlation_id: int, client_id: str | None, body: Mapping[str, Any]
-) -> bytearray:
+def encode_request(api_key: int, version: int, correlation_id: int, client_id: str | None, body: Body) -> bytearray:
     """A whole request frame, length prefix included."""
     out = bytearray(4)
     out += _FIXED_HEADER.pack(api_key, version, correlation_id)
@@ -236,7 +237,7 @@ def encode_request(
     return out
 
 
-def read_response(api_key: int, version: int, frame: bytes | bytearray | memoryview) -> tuple[int, Any]:
+def read_response(api_key: int, version: int, frame: bytes | bytearray | memoryview) -> tuple[int, Entity]:
     """(correlation id, kio's entity) of a response frame without its length prefix."""
     (correlation_id,) = struct.unpack_from(">i", frame, 0)
     at = 4

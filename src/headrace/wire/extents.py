@@ -13,7 +13,7 @@ import dataclasses
 import struct
 from collections.abc import Callable
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
 from kio.serial._introspect import (
     EntityField,
@@ -24,6 +24,7 @@ from kio.serial._introspect import (
     is_optional,
 )
 
+from headrace.wire.entities import Entity, SchemaField
 from headrace.wire.schema_writer import write_uvarint
 
 Buffer = bytes | bytearray | memoryview
@@ -167,7 +168,7 @@ def _skipper(kafka_type: str, flexible: bool) -> tuple[Callable[[Buffer, int], i
     return (_skip_legacy_string, 2) if kafka_type == "string" else (_skip_legacy_bytes, 4)
 
 
-def _array(walker: _Walker, field: dataclasses.Field[Any], flexible: bool) -> None:
+def _array(walker: _Walker, field: SchemaField, flexible: bool) -> None:
     kind = classify_field(field)
     count = walker.bind(_compact_count if flexible else _legacy_count)
     nullable = is_optional(field)
@@ -188,7 +189,7 @@ def _array(walker: _Walker, field: dataclasses.Field[Any], flexible: bool) -> No
     walker.smallest += 1 if flexible else 4
 
 
-def _field(walker: _Walker, field: dataclasses.Field[Any], flexible: bool, tagged: bool) -> None:
+def _field(walker: _Walker, field: SchemaField, flexible: bool, tagged: bool) -> None:
     kind = classify_field(field)
     if kind.is_array:
         _array(walker, field, flexible)
@@ -213,7 +214,7 @@ def _field(walker: _Walker, field: dataclasses.Field[Any], flexible: bool, tagge
 
 
 @cache
-def _compiled(entity: Any) -> tuple[Walk, int]:
+def _compiled(entity: Entity) -> tuple[Walk, int]:
     """The walk over one class, and the fewest bytes it takes."""
     flexible: bool = entity.__flexible__
     walker = _Walker()
@@ -232,7 +233,7 @@ def _compiled(entity: Any) -> tuple[Walk, int]:
     return walker.compile(), walker.smallest
 
 
-def checked(entity: Any, buffer: bytes, at: int) -> bytes:
+def checked(entity: Entity, buffer: bytes, at: int) -> bytes:
     """The bytes, without tagged fields that `entity` does not know. Raises BeyondFrame, IndexError, struct.error."""
     cuts: Cuts = []
     walk, _ = _compiled(entity)

@@ -20,9 +20,9 @@ from __future__ import annotations
 import dataclasses
 import struct
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
 from kio.serial._introspect import (
     EntityField,
@@ -35,7 +35,9 @@ from kio.serial._introspect import (
     is_optional,
 )
 
-Write = Callable[[bytearray, Mapping[str, Any]], None]
+from headrace.wire.entities import Body, EntityClass, SchemaField
+
+Write = Callable[[bytearray, Body], None]
 
 _FIXED: Final = {
     "int8": "b",
@@ -106,7 +108,7 @@ def _plain(value: object) -> object:
     return value
 
 
-def _default_of(field: dataclasses.Field[Any], kafka_type: str | None) -> tuple[bool, object]:
+def _default_of(field: SchemaField, kafka_type: str | None) -> tuple[bool, object]:
     if field.name == "throttle_time":
         return True, 0
     if field.default is not dataclasses.MISSING:
@@ -163,7 +165,7 @@ def _primitive_writer(kafka_type: str, flexible: bool) -> Callable[..., None]:
     return _legacy_string if kafka_type == "string" else _legacy_bytes
 
 
-def _array(source: _Source, value: str, field: dataclasses.Field[Any], flexible: bool) -> None:
+def _array(source: _Source, value: str, field: SchemaField, flexible: bool) -> None:
     field_class = classify_field(field)
     source.line(f"a = {value}")
     # kio tells "nullable array" apart only by `tuple[...] | None`; a null array is always legal to write here.
@@ -188,7 +190,7 @@ def _array(source: _Source, value: str, field: dataclasses.Field[Any], flexible:
         source.line(f"    for e in a: {writer}(out, e)")
 
 
-def _field(source: _Source, value: str, field: dataclasses.Field[Any], flexible: bool, tagged: bool) -> None:
+def _field(source: _Source, value: str, field: SchemaField, flexible: bool, tagged: bool) -> None:
     field_class = classify_field(field)
     if field_class.is_array:
         _array(source, value, field, flexible)
@@ -211,7 +213,7 @@ def _field(source: _Source, value: str, field: dataclasses.Field[Any], flexible:
         source.line(f"{writer}(out, {value})")
 
 
-def _tagged_fields(source: _Source, tagged: dict[int, dataclasses.Field[Any]]) -> None:
+def _tagged_fields(source: _Source, tagged: dict[int, SchemaField]) -> None:
     if not tagged:
         source.line("out.append(0)")
         return
@@ -232,20 +234,20 @@ def _tagged_fields(source: _Source, tagged: dict[int, dataclasses.Field[Any]]) -
     source.line(f"for n, b in tags: {uvarint}(out, n); {uvarint}(out, len(b)); out += b")
 
 
-_compiled: Final[dict[type[Any], Write]] = {}
+_compiled: Final[dict[EntityClass, Write]] = {}
 
 
-def writer_for(entity: type[Any]) -> Write:
+def writer_for(entity: EntityClass) -> Write:
     """The writer of one kio class, compiled on first use."""
     if entity not in _compiled:
         _compiled[entity] = _compile(entity)
     return _compiled[entity]
 
 
-def _compile(entity: type[Any]) -> Write:
+def _compile(entity: EntityClass) -> Write:
     flexible: bool = entity.__flexible__
     source = _Source(flexible)
-    tagged: dict[int, dataclasses.Field[Any]] = {}
+    tagged: dict[int, SchemaField] = {}
     for field in dataclasses.fields(entity):
         tag = get_field_tag(field)
         if tag is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -30,7 +31,7 @@ class Others:
     def __init__(self, behind: dict[int, int | None]) -> None:
         self.behind = behind
 
-    async def request(self, broker_id: int, api_key: int, body: dict[str, Any]) -> Any:
+    async def request(self, broker_id: int, api_key: int, body: Mapping[str, object]) -> Any:
         left = self.behind[broker_id]
         if left is None:
             raise Unreachable("gone")

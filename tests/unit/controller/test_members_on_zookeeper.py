@@ -149,13 +149,13 @@ def test_allowing_unclean_elections_for_all_topics_ends_the_wait_for_a_leader(se
         await first.stop()
         await second.sees(lambda image: image.topics["a"].partitions[0].leader == NO_LEADER)
         await wait_on_loop(lambda: second.member.controller.is_active, "the second broker to be controller")
-        assert second.member.controller.unclean_elections == 0
+        assert second.member.controller.election_policy.unclean_elections == 0
         allow = [KeyChange("unclean.leader.election.enable", 0, "true")]
         [result] = await second.member.controller.change_configs([("broker", "", allow)])
         assert result.error is ErrorCode.none
         info = second.image.topics["a"].partitions[0]
         assert (info.leader, info.isr) == (2, (2,))
-        assert second.member.controller.unclean_elections == 1
+        assert second.member.controller.election_policy.unclean_elections == 1
 
     cluster(server, 2, use)
 

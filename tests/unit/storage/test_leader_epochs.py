@@ -12,7 +12,7 @@ from headrace.storage.leader_epochs import LeaderEpochs
 
 @pytest.fixture
 def epochs(tmp_path: Path) -> LeaderEpochs:
-    epochs = LeaderEpochs(tmp_path / "leader-epoch-checkpoint", lambda: 100)
+    epochs = LeaderEpochs(tmp_path / "leader-epoch-checkpoint")
     for epoch, start in ((2, 5), (4, 20), (7, 60)):
         epochs.assign(epoch, start)
     epochs.save_if_changed()
@@ -34,15 +34,15 @@ def epochs(tmp_path: Path) -> LeaderEpochs:
     ],
 )
 def test_an_epoch_ends_where_the_next_begins(epochs: LeaderEpochs, asked: int, answer: tuple[int, int]) -> None:
-    assert epochs.end_offset_for(asked) == answer
+    assert epochs.end_offset_for(asked, 100) == answer
 
 
 def test_a_log_without_epochs_can_tell_nothing(tmp_path: Path) -> None:
-    assert LeaderEpochs(tmp_path / "none", lambda: 9).end_offset_for(0) == (-1, -1)
+    assert LeaderEpochs(tmp_path / "none").end_offset_for(0, 9) == (-1, -1)
 
 
 def test_what_is_assigned_survives_a_restart(epochs: LeaderEpochs) -> None:
-    again = LeaderEpochs(epochs.path, lambda: 100)
+    again = LeaderEpochs(epochs.path)
     assert again.load() and again.entries == [(2, 5), (4, 20), (7, 60)]
     assert epochs.path.read_text() == "0\n3\n2 5\n4 20\n7 60\n"
 
@@ -68,7 +68,7 @@ def test_cuts_follow_the_log(epochs: LeaderEpochs) -> None:
 def test_a_damaged_file_is_noticed(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "leader-epoch-checkpoint"
     path.write_bytes(content)
-    assert LeaderEpochs(path, lambda: 0).load() is False
+    assert LeaderEpochs(path).load() is False
 
 
 def test_only_what_was_cut_at_the_end_waits_for_the_disk(epochs: LeaderEpochs, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +79,7 @@ def test_only_what_was_cut_at_the_end_waits_for_the_disk(epochs: LeaderEpochs, m
     before = epochs.path.read_text()
     epochs.assign(9, 80)
     epochs.assign(11, 90)
-    assert epochs.path.read_text() == before and epochs.is_due
+    assert epochs.path.read_text() == before and epochs.is_due(100)
     epochs.save_if_changed()
     epochs.truncate_from_start(70)
     assert not synced and epochs.path.read_text() == "0\n3\n7 70\n9 80\n11 90\n"
@@ -89,18 +89,18 @@ def test_only_what_was_cut_at_the_end_waits_for_the_disk(epochs: LeaderEpochs, m
 
 def test_an_epoch_without_a_record_can_wait(epochs: LeaderEpochs) -> None:
     epochs.assign(9, 100)
-    assert epochs.unsaved and not epochs.is_due
+    assert epochs.unsaved and not epochs.is_due(100)
     epochs.truncate_from_end(100)
     epochs.assign(10, 80)
     epochs.assign(11, 100)
-    assert epochs.is_due, "the tenth has records"
+    assert epochs.is_due(100), "the tenth has records"
 
 
 def test_a_check_that_finds_every_epoch_again_writes_nothing(
     epochs: LeaderEpochs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a crash every log is checked; hundreds of files that say the same would be written again."""
-    again = LeaderEpochs(epochs.path, lambda: 100)
+    again = LeaderEpochs(epochs.path)
     assert again.load()
     monkeypatch.setattr(os, "open", lambda *_: pytest.fail("a file was opened"))
     again.forget_from(20)

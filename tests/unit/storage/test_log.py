@@ -62,7 +62,7 @@ def test_any_offset_reads_whole_batches_from_the_one_that_holds_it(
     first = next(at for at, batch in enumerate(everything) if batch.last_offset >= offset)
     bound = log.log_end_offset if up_to is None else min(up_to, log.log_end_offset)
     segment_end = min(
-        (s.base_offset for s in log.segments if s.base_offset > everything[first].base_offset), default=10**9
+        (s.base_offset for s in log.segments.all if s.base_offset > everything[first].base_offset), default=10**9
     )
     expected: list[Any] = []
     size = 0
@@ -106,7 +106,7 @@ def test_a_slice_stays_readable_after_its_segment_is_deleted(tmp_path: Path) -> 
     piece = log.read(0, 1000)
     assert piece is not None
     log.delete_old_segments(NOW_MS + 10_000)
-    log.trash.purge(NOW_MS + 20_000)
+    log.segments.trash.purge(NOW_MS + 20_000)
     assert not (tmp_path / "00000000000000000000.log").exists()
     assert BatchView(memoryview(os.pread(piece.file.fileno(), piece.length, piece.position))).base_offset == 0
 
@@ -132,9 +132,9 @@ def test_deleted_records_are_out_of_reach_at_once(tmp_path: Path) -> None:
     assert log.log_start_offset == 101
     with pytest.raises(OffsetOutOfRange):
         log.read(100, 1000)
-    before = len(log.segments)
+    before = len(log.segments.all)
     log.delete_old_segments(NOW_MS)
-    assert len(log.segments) < before and log.log_start_offset == 101
+    assert len(log.segments.all) < before and log.log_start_offset == 101
     assert read_all(log)[1].offset == 101, "the batch that holds the start begins below it"
 
 
@@ -232,14 +232,14 @@ def test_a_coordinators_records_need_no_client_rules(tmp_path: Path) -> None:
 
 
 def bases(log: object) -> list[int]:
-    return [segment.base_offset for segment in log.segments]  # type: ignore[attr-defined]
+    return [segment.base_offset for segment in log.segments.all]  # type: ignore[attr-defined]
 
 
 def test_a_segment_never_grows_past_its_size(tmp_path: Path) -> None:
     log = open_at(tmp_path, LogConfig(segment_bytes=1000))
     for _ in range(30):
         append(log, a_batch(1, value=b"x" * 100))
-    assert all(segment.size_bytes <= 1000 for segment in log.segments) and len(log.segments) > 4
+    assert all(segment.size_bytes <= 1000 for segment in log.segments.all) and len(log.segments.all) > 4
     assert read_all(log)[-1].offset == 29
 
 
@@ -254,7 +254,7 @@ def test_a_segment_ends_when_its_index_is_full(tmp_path: Path) -> None:
     log = open_at(tmp_path, LogConfig(index_interval_bytes=1, segment_index_bytes=80))
     for _ in range(40):
         append(log, a_batch(1, timestamps=[NOW_MS]))
-    assert len(log.segments) > 2 and all(segment.offset_index.file.count <= 10 for segment in log.segments)
+    assert len(log.segments.all) > 2 and all(segment.offset_index.file.count <= 10 for segment in log.segments.all)
 
 
 def test_a_segment_ends_before_offsets_leave_the_index(tmp_path: Path) -> None:
@@ -272,7 +272,7 @@ def test_index_files_are_preallocated_while_active_and_trimmed_after(tmp_path: P
     sizes = {path.name: path.stat().st_size for path in tmp_path.iterdir()}
     active = f"{log.active_segment.base_offset:020d}"
     assert sizes[f"{active}.index"] == 8192 and sizes[f"{active}.timeindex"] == 8192 // 12 * 12
-    old = log.segments[0]
+    old = log.segments.all[0]
     assert sizes["00000000000000000000.index"] == old.offset_index.file.count * 8 > 0
     log.close()
     assert (tmp_path / f"{active}.index").stat().st_size % 8 == 0
@@ -337,7 +337,7 @@ def test_a_follower_far_behind_starts_anew_where_its_leader_does(tmp_path: Path)
         append(log, a_batch(1, value=b"x" * 100, producer=None))
     log.truncate_fully_and_start_at(5000)
     assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (5000, 5000, 5000)
-    assert log.leader_epochs.entries == [] and len(log.segments) == 1
+    assert log.leader_epochs.entries == [] and len(log.segments.all) == 1
     assert append(log, a_batch(1)) == (5000, 5000)
     assert {path.name for path in tmp_path.glob("*.log")} == {"00000000000000005000.log"}
 

@@ -1,6 +1,7 @@
 """Puts the parts of a broker together. In reading order:
 
 `parts`                everything between the sockets and the logs
+`context`              what the coordinators see of their broker
 `coordinators`         the coordinators of transactions, groups and share groups
 `shares`               share groups: the share partitions of this broker and their durable state
 `inter_broker`         how this broker proves itself to the others

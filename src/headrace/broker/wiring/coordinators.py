@@ -5,47 +5,31 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from headrace.broker.auto_creation import TopicCreation
-from headrace.broker.peers import BrokerPeers
+from headrace.broker.wiring.context import CoordinatorContext
 from headrace.broker.wiring.shares import Shares
 from headrace.cluster.core.image import ClusterImage
-from headrace.cluster.view import ClusterView
 from headrace.config import BrokerConfig
 from headrace.controller.gateway import ControllerGateway
 from headrace.coordinators.group.coordinator import GroupCoordinator
 from headrace.coordinators.group.core.settings import GroupSettings
-from headrace.coordinators.runtime.runtime import LedPartitions, wall_clock_ms
+from headrace.coordinators.runtime.runtime import wall_clock_ms
 from headrace.coordinators.txn.coordinator import TransactionCoordinator
 from headrace.coordinators.txn.core.shard import TransactionSettings
 from headrace.coordinators.txn.marker_writer import MarkerWriter
 from headrace.coordinators.txn.producer_ids import ProducerIdBlock, ProducerIds
 from headrace.coordinators.txn.verification import TransactionVerification
 from headrace.coordinators.txn.verification_guards import VerificationGuards
-from headrace.kernel.dataclass import dataclass
-from headrace.replication.partitions import Partitions
-
-
-@dataclass
-class CoordinatorContext:
-    """What a coordinator sees of its broker."""
-
-    partitions: LedPartitions
-    view: ClusterView
-    broker_id: int
 
 
 class Coordinators:
     def __init__(
         self,
-        config: BrokerConfig,
-        view: ClusterView,
-        partitions: Partitions,
-        broker_id: int,
+        broker: CoordinatorContext,
         gateway: ControllerGateway,
         creation: TopicCreation,
-        peers: BrokerPeers,
         catch_up: Callable[[], Awaitable[None]],
     ) -> None:
-        around = CoordinatorContext(partitions, view, broker_id)
+        config, view, partitions = broker.config, broker.view, broker.partitions
 
         async def allocate() -> ProducerIdBlock:
             return ProducerIdBlock(*await gateway.allocate_producer_ids())
@@ -53,7 +37,7 @@ class Coordinators:
         self.groups = GroupCoordinator(
             partitions,
             view,
-            broker_id,
+            broker.broker_id,
             GroupSettings.from_config(config),
             partition_count=config.offsets_topic_num_partitions,
         )
@@ -61,10 +45,10 @@ class Coordinators:
         guards = VerificationGuards()
         self.marker_writer = MarkerWriter(partitions, self.groups, guards, wall_clock_ms)
         self.transactions = TransactionCoordinator(
-            around,
+            broker,
             self.producer_ids,
             self.marker_writer,
-            peers,
+            broker.peers,
             TransactionSettings(
                 max_timeout_ms=config.transaction_max_timeout_ms,
                 id_expiration_ms=config.transactional_id_expiration_ms,
@@ -79,16 +63,16 @@ class Coordinators:
             guards,
             partitions,
             view,
-            broker_id,
-            peers,
+            broker.broker_id,
+            broker.peers,
             verifies=config.transaction_partition_verification_enable,
         )
 
-        self.shares = Shares(config, view, partitions, broker_id, self.groups, creation, peers, catch_up)
+        self.shares = Shares(broker, self.groups, creation, catch_up)
 
     def settings_changed(self, config: BrokerConfig) -> None:
         self.groups.settings_changed(GroupSettings.from_config(config))
-        self.verification.verifies = config.transaction_partition_verification_enable
+        self.verification.settings_changed(verifies=config.transaction_partition_verification_enable)
 
     def follow(self, old: ClusterImage, new: ClusterImage) -> None:
         self.groups.follow(old, new)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 
 from headrace.broker.auto_creation import TopicCreation
-from headrace.broker.wiring.coordinators import Coordinators
 from headrace.cluster.view import ClusterView
 from headrace.config import BrokerConfig
+from headrace.coordinators.txn.verification import TransactionVerification
 from headrace.handlers.cluster.describe_cluster import DescribeCluster
 from headrace.handlers.cluster.describe_log_dirs import DescribeLogDirs
 from headrace.handlers.cluster.describe_quorum import DescribeQuorum
@@ -36,14 +36,14 @@ def data_handlers(
     partitions: Partitions,
     log_dirs: LogDirs,
     creation: TopicCreation,
-    coordinators: Coordinators,
+    verification: TransactionVerification,
     metering: Metering,
 ) -> list[Handler]:
     leaders = Leaders(view)
     sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots)
     partitions.subscribe(lambda one: sessions.leads_more(time.monotonic_ns() // 1_000_000) if one.is_leader else None)
     return [
-        Produce(partitions, leaders, TransactionGuard(partitions, coordinators.verification), metering),
+        Produce(partitions, leaders, TransactionGuard(partitions, verification), metering),
         Fetch(partitions, leaders, sessions, config.fetch_max_bytes, metering),
         ListOffsets(partitions),
         OffsetForLeaderEpoch(partitions),

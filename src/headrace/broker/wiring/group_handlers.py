@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from headrace.broker.auto_creation import TopicCreation
-from headrace.broker.wiring.coordinators import Coordinators
-from headrace.broker.wiring.share_handlers import share_handlers
 from headrace.cluster.view import ClusterView
+from headrace.coordinators.group.coordinator import GroupCoordinator
+from headrace.coordinators.share.administration import ShareAdministration
+from headrace.coordinators.txn.verification import TransactionVerification
 from headrace.handlers.dispatch.handler import Handler
 from headrace.handlers.groups.consumer_group_describe import ConsumerGroupDescribe
 from headrace.handlers.groups.consumer_group_heartbeat import ConsumerGroupHeartbeat
@@ -23,8 +24,13 @@ from headrace.handlers.groups.sync_group import SyncGroup
 from headrace.handlers.transactions.txn_offset_commit import TxnOffsetCommit
 
 
-def group_handlers(coordinators: Coordinators, view: ClusterView, creation: TopicCreation) -> list[Handler]:
-    groups = coordinators.groups
+def group_handlers(
+    groups: GroupCoordinator,
+    verification: TransactionVerification,
+    shares: ShareAdministration,
+    view: ClusterView,
+    creation: TopicCreation,
+) -> list[Handler]:
     return [
         FindCoordinator(view, creation),
         JoinGroup(groups),
@@ -34,11 +40,10 @@ def group_handlers(coordinators: Coordinators, view: ClusterView, creation: Topi
         OffsetCommit(groups, view),
         OffsetFetch(groups, view),
         OffsetDelete(groups, view),
-        TxnOffsetCommit(groups, coordinators.verification, view),
+        TxnOffsetCommit(groups, verification, view),
         DescribeGroups(groups),
         ListGroups(groups),
-        DeleteGroups(groups),
+        DeleteGroups(groups, shares),
         ConsumerGroupHeartbeat(groups),
         ConsumerGroupDescribe(groups, view),
-        *share_handlers(coordinators.shares, groups, view),
     ]

@@ -12,27 +12,26 @@ from headrace.broker.full_disks import FullDisks
 from headrace.broker.listener_certificates import ListenerCertificates
 from headrace.broker.live_config import LiveConfig
 from headrace.broker.peers import BrokerPeers
+from headrace.broker.wiring.context import CoordinatorContext
 from headrace.broker.wiring.coordinators import Coordinators
 from headrace.broker.wiring.data_handlers import data_handlers
 from headrace.broker.wiring.group_handlers import group_handlers
 from headrace.broker.wiring.inter_broker import inter_broker_security
 from headrace.broker.wiring.listener_logins import ScramUsers, listener_logins
+from headrace.broker.wiring.share_handlers import share_handlers
 from headrace.broker.wiring.transaction_handlers import transaction_handlers
 from headrace.client.connection import Connection
 from headrace.cluster.view import ClusterView
 from headrace.config import BrokerConfig, Listeners
 from headrace.config.key import INT_MAX
-from headrace.controller.acl_nodes import AclNodes
 from headrace.controller.gateway import ControllerGateway
 from headrace.controller.member import ClusterMember
 from headrace.coordination.fallback_channel import ControllerChannel
-from headrace.coordination.fallback_reader import FallbackReader
 from headrace.handlers.cluster.api_versions import ApiVersions
 from headrace.handlers.cluster.features import ClusterFeatures
 from headrace.handlers.cluster.handlers import control_plane_handlers
 from headrace.handlers.dispatch.authorization import Authorization
 from headrace.handlers.dispatch.dispatcher import Dispatcher
-from headrace.handlers.dispatch.fallback_requests import fallback_service
 from headrace.handlers.dispatch.login import Logins
 from headrace.handlers.dispatch.metering import Metering
 from headrace.handlers.dispatch.replica_only import ReplicaOnly
@@ -91,8 +90,11 @@ def wire(
     member: ClusterMember,
     listeners: Listeners,
     certificates: ListenerCertificates,
+    table: HandlerTable,
 ) -> Parts:
-    """Subscribes to the image in the order in which its parts may act on it: settings (already), logs, coordinators."""
+    """Fills `table`, from which the controller of `member` answers too.
+
+    Subscribes to the image in the order in which its parts may act on it: settings (already), logs, coordinators."""
     inter_broker = listeners.inter_broker
     # The lease is asked for by every append: without a hop through the member.
     lease_held = member.membership.lease_held
@@ -119,7 +121,8 @@ def wire(
     config.subscribe(replication.settings_changed)
     peers = BrokerPeers(view, inter_broker, security)
     creation = TopicCreation(config, view, gateway)
-    coordinators = Coordinators(config(), view, partitions, member.broker_id, gateway, creation, peers, member.catch_up)
+    context = CoordinatorContext(member.broker_id, config(), view, partitions, peers)
+    coordinators = Coordinators(context, gateway, creation, member.catch_up)
     config.subscribe(coordinators.settings_changed)
     view.subscribe(coordinators.follow)
     quotas = Quotas(
@@ -133,9 +136,8 @@ def wire(
     config.subscribe(lambda changed: _limit_connections(quotas, changed))
     metering = Metering(quotas)
     authorization = Authorization(access_control(config(), view))
-    table = HandlerTable()
     for handler in (
-        *data_handlers(config(), view, partitions, log_dirs, creation, coordinators, metering),
+        *data_handlers(config(), view, partitions, log_dirs, creation, coordinators.verification, metering),
         *control_plane_handlers(
             gateway,
             table,
@@ -146,14 +148,14 @@ def wire(
             authorization,
             partial(certificates.check, config),
         ),
-        *transaction_handlers(coordinators, view),
-        *group_handlers(coordinators, view, creation),
+        *transaction_handlers(coordinators.transactions, coordinators.groups, coordinators.marker_writer, view),
+        *group_handlers(
+            coordinators.groups, coordinators.verification, coordinators.shares.administration, view, creation
+        ),
+        *share_handlers(coordinators.shares, coordinators.groups, view),
         ApiVersions(table, ClusterFeatures(table, view)),
     ):
         table.add(handler)
-    letters = FallbackReader(member.store, fallback_service(table, inter_broker), lambda: member.controller.is_active)
-    member.controller.alongside(letters.run)
-    member.controller.alongside(AclNodes(member.store, member.controller).run)
     metrics = RequestMetrics()
     users = ScramUsers(view)
     logins = Logins(table, listener_logins(config(), listeners, users, users.find_token))

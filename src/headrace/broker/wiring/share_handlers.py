@@ -28,7 +28,7 @@ from headrace.handlers.shares.share_group_state import (
 def share_handlers(shares: Shares, groups: GroupCoordinator, view: ClusterView) -> list[Handler]:
     requests = ShareRequests(shares.consumption, view)
     return [
-        ShareGroupHeartbeat(groups),
+        ShareGroupHeartbeat(shares.membership),
         ShareGroupDescribe(groups, view),
         ShareFetch(requests),
         ShareAcknowledge(requests),

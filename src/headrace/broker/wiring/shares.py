@@ -5,36 +5,31 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from headrace.broker.auto_creation import TopicCreation
-from headrace.broker.peers import BrokerPeers
-from headrace.cluster.view import ClusterView
-from headrace.config import BrokerConfig
+from headrace.broker.wiring.context import CoordinatorContext
 from headrace.coordinators.group.coordinator import GroupCoordinator
 from headrace.coordinators.share.administration import ShareAdministration
 from headrace.coordinators.share.beginning import Beginning
 from headrace.coordinators.share.consumption import ShareConsumption
+from headrace.coordinators.share.membership import ShareMembership
 from headrace.coordinators.share.persister import Persister
 from headrace.coordinators.share.queues import Queues
 from headrace.coordinators.share.settings import queue_settings
 from headrace.coordinators.share.state_coordinator import ShareStateCoordinator
 from headrace.records.compression import Codec
-from headrace.replication.partitions import Partitions
 
 
 class Shares:
     def __init__(
         self,
-        config: BrokerConfig,
-        view: ClusterView,
-        partitions: Partitions,
-        broker_id: int,
+        broker: CoordinatorContext,
         groups: GroupCoordinator,
         creation: TopicCreation,
-        peers: BrokerPeers,
         catch_up: Callable[[], Awaitable[None]],
     ) -> None:
+        config, view, partitions = broker.config, broker.view, broker.partitions
         self.states = ShareStateCoordinator(
             partitions,
-            broker_id,
+            broker.broker_id,
             partition_count=config.share_coordinator_state_topic_num_partitions,
             updates_per_snapshot=config.share_coordinator_snapshot_update_records_per_snapshot,
             write_timeout_ms=config.share_coordinator_write_timeout_ms,
@@ -42,7 +37,7 @@ class Shares:
             codec=Codec(config.share_coordinator_state_topic_compression_codec),
             prune_interval_ms=config.share_coordinator_state_topic_prune_interval_ms,
         )
-        persister = Persister(self.states, view, broker_id, peers, creation.ensure)
+        persister = Persister(self.states, view, broker.broker_id, broker.peers, creation.ensure)
         self.queues = Queues(
             partitions,
             view,
@@ -52,7 +47,8 @@ class Shares:
         )
         self.consumption = ShareConsumption(self.queues, config.group_share_max_share_sessions, config.fetch_max_bytes)
         self.beginning = Beginning(groups, persister)
-        self.administration = ShareAdministration(groups, persister, view, partitions, peers)
+        self.membership = ShareMembership(groups, self.beginning)
+        self.administration = ShareAdministration(groups, persister, view, partitions, broker.peers)
 
     def close(self) -> None:
         self.beginning.close()

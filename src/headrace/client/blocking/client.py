@@ -17,17 +17,18 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from headrace.client.blocking.connection import BlockingConnection
 from headrace.client.errors import Unreachable
 from headrace.client.security import ClientSecurity
 from headrace.kernel.errors import ErrorCode, Fault, Refused
+from headrace.kernel.isolation import READ_COMMITTED as READ_COMMITTED
+from headrace.kernel.isolation import READ_UNCOMMITTED as READ_UNCOMMITTED
+from headrace.wire.entities import Entity
 
 LATEST: Final = -1
 EARLIEST: Final = -2
-READ_UNCOMMITTED: Final = 0
-READ_COMMITTED: Final = 1
 
 _RETRIABLE: Final = frozenset(
     {
@@ -62,7 +63,7 @@ def is_retriable(fault: Fault) -> bool:
     return fault.code in _RETRIABLE
 
 
-def _metadata_body(topics: Iterable[str] | None, *, create: bool) -> dict[str, Any]:
+def _metadata_body(topics: Iterable[str] | None, *, create: bool) -> dict[str, object]:
     return {
         "topics": None if topics is None else [{"topic_id": None, "name": name} for name in topics],
         "allow_auto_topic_creation": create,
@@ -190,7 +191,7 @@ class BlockingClient:
             self._map.topics.clear()
             self._map.coordinators.clear()
 
-    def refresh(self, topics: Iterable[str] | None = ()) -> Any:
+    def refresh(self, topics: Iterable[str] | None = ()) -> Entity:
         """Asks for metadata of these topics (None = all) and remembers it. Creates nothing."""
         answer = self.any_connection().call("metadata", _metadata_body(topics, create=False))
         self._map.brokers = {int(b.node_id): (b.host, int(b.port)) for b in answer.brokers}
@@ -380,9 +381,9 @@ class BlockingClient:
         return created
 
 
-def offset_topics(offsets: Mapping[TopicPartitionPair, tuple[int, str]]) -> list[dict[str, Any]]:
+def offset_topics(offsets: Mapping[TopicPartitionPair, tuple[int, str]]) -> list[dict[str, object]]:
     """The `topics` field that OffsetCommit and TxnOffsetCommit share."""
-    by_topic: dict[str, list[dict[str, Any]]] = {}
+    by_topic: dict[str, list[dict[str, object]]] = {}
     for (topic, index), (offset, metadata) in offsets.items():
         by_topic.setdefault(topic, []).append(
             {

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from headrace.client.errors import NoAnswer, Unreachable, Unsupported
 from headrace.client.security import ClientSecurity
@@ -17,6 +16,7 @@ from headrace.client.server_kind import connect_trouble, trouble_with
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.wire import codec
 from headrace.wire.apis import ApiKey
+from headrace.wire.entities import Body, Entity
 
 # The newest version of each API that this client is written for; older brokers are met with their newest.
 _NEWEST: Final = {
@@ -64,7 +64,7 @@ class BlockingConnection:
                 or f"{lost.message} at the first question (security.protocol={security.protocol}: does the listener "
                 "want another, or a certificate?)"
             ) from lost
-        except BaseException:
+        except BaseException:  # the socket must not stay open, whatever it was
             self.close()
             raise
 
@@ -82,7 +82,7 @@ class BlockingConnection:
         try:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return plain if tls is None else security.encrypt(plain, tls, self.address)
-        except BaseException:
+        except BaseException:  # the socket must not stay open, whatever it was
             plain.close()
             raise
 
@@ -125,7 +125,7 @@ class BlockingConnection:
             self.close()
             raise Unreachable(f"the connection to {self.address} was lost while sending: {error}") from error
 
-    def send_request(self, api: str, body: Mapping[str, Any]) -> tuple[int, int]:
+    def send_request(self, api: str, body: Body) -> tuple[int, int]:
         """Sends without waiting; `receive` gives the answers in the same order. Returns (api key, version)."""
         key, version = self.version_of(api)
         self._correlation_id += 1
@@ -170,15 +170,15 @@ class BlockingConnection:
             at += count
         return into
 
-    def exchange_raw(self, key: int, version: int, body: Mapping[str, Any]) -> memoryview:
+    def exchange_raw(self, key: int, version: int, body: Body) -> memoryview:
         self._correlation_id += 1
         self.send(codec.encode_request(key, version, self._correlation_id, self.client_id, body))
         return self.receive()
 
-    def _read(self, key: int, version: int, frame: memoryview) -> Any:
+    def _read(self, key: int, version: int, frame: memoryview) -> Entity:
         return codec.read_response(key, version, frame)[1]
 
-    def call(self, api: str, body: Mapping[str, Any]) -> Any:
+    def call(self, api: str, body: Body) -> Entity:
         """One request and its answer, as kio's entity of the version both sides know."""
         key, version = self.send_request(api, body)
         return self._read(key, version, self.receive())

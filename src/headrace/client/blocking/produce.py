@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import crc32c
 
@@ -35,6 +35,7 @@ from headrace.records.batch import HEADER, HEADER_BYTES, LOG_OVERHEAD_BYTES, TRA
 from headrace.records.builder import Record, build_batch
 from headrace.records.compression import Codec, compress
 from headrace.wire import codec as wire
+from headrace.wire.entities import Body, Entity
 
 _PRODUCE_KEY: Final = 0
 _PRODUCE_VERSION: Final = 8
@@ -108,7 +109,7 @@ class Transaction:
             "v3_and_below_topics": topics,
         }
 
-        def error_of(answer: Any) -> ErrorCode:
+        def error_of(answer: Entity) -> ErrorCode:
             results = answer.results_by_topic_v3_and_below
             return next(iter(p.partition_error_code for t in results for p in t.results_by_partition), ErrorCode.none)
 
@@ -156,8 +157,8 @@ class Transaction:
         self._coordinated("end_txn", body, lambda a: a.error_code)
         self._partitions = set()
 
-    def _coordinated(self, api: str, body: Mapping[str, Any], error_of: Any) -> Any:
-        def attempt() -> Any:
+    def _coordinated(self, api: str, body: Body, error_of: Callable[[Entity], ErrorCode]) -> Entity:
+        def attempt() -> Entity:
             answer = self.client.coordinator(self.transactional_id, 1).call(api, body)
             self._check(error_of(answer), api)
             return answer
@@ -204,7 +205,7 @@ class BatchProducer:
         """Without a transaction: lets the broker drop what a retry would double."""
         body = {"transactional_id": None, "transaction_timeout": 60_000, "producer_id": -1, "producer_epoch": -1}
 
-        def attempt() -> Any:
+        def attempt() -> Entity:
             answer = self.client.any_connection().call("init_producer_id", body)
             if answer.error_code is not ErrorCode.none:
                 raise Refused(answer.error_code, answer.error_code.name)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from headrace.cluster.core.image import BrokerInfo, ClusterImage, PartitionInfo, QuotaEntity, TopicInfo
@@ -123,6 +123,10 @@ Change = (
 )
 
 
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+
+
 class _Draft:
     """The next image while it is being made: a part is copied on its first write, untouched parts stay shared."""
 
@@ -210,7 +214,7 @@ def _remember(deleted: dict[UUID, str], topic_id: UUID, name: str) -> None:
         del deleted[next(iter(deleted))]
 
 
-def _put(table: dict[Any, Any], key: Any, value: Any) -> None:
+def _put(table: dict[_Key, _Value], key: _Key, value: _Value) -> None:
     if value:
         table[key] = value
     else:

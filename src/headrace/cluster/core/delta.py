@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
 from uuid import UUID
 
 from headrace.cluster.core.image import BrokerInfo, ClusterImage, ConfigResource, PartitionInfo, TopicInfo
@@ -74,7 +74,9 @@ def _changed_partitions(
     return found
 
 
-def _changed_keys(old: Any, new: Any) -> tuple[ConfigResource, ...]:
+def _changed_keys(
+    old: Mapping[ConfigResource, object], new: Mapping[ConfigResource, object]
+) -> tuple[ConfigResource, ...]:
     if old is new:
         return ()
     return tuple(key for key in {**old, **new} if old.get(key) != new.get(key))

@@ -5,9 +5,9 @@ Two requests do it: AlterConfigs gives the whole new set, IncrementalAlterConfig
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
-from typing import Any, Final
+from typing import Final
 
 from headrace.cluster.core.changes import ConfigSet
 from headrace.cluster.core.features import ELIGIBLE_LEADERS
@@ -27,6 +27,7 @@ from headrace.config import (
     validate_group_overrides,
     validate_topic_overrides,
 )
+from headrace.config.key import Value
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Refused, UnknownPartition
 from headrace.kernel.ids import topic_name_problem
@@ -53,7 +54,7 @@ TABLES: dict[str, Mapping[str, Key]] = {"topic": TOPIC_KEYS, "broker": BROKER_KE
 
 
 def merged(
-    current: Mapping[str, str], changes: Sequence[KeyChange], keys: Mapping[str, Key], effective: Any
+    current: Mapping[str, str], changes: Sequence[KeyChange], keys: Mapping[str, Key], effective: Callable[[str], str]
 ) -> dict[str, str]:
     """The overrides after incremental operations; `effective(name)` is the value in force as text. Raises Refused."""
     result = dict(current)
@@ -155,11 +156,11 @@ def check_values(resource_type: str, name: str, values: Mapping[str, str], confi
     return dict(values)
 
 
-def effective_text(image: ClusterImage, resource_type: str, name: str, config: BrokerConfig) -> Any:
+def effective_text(image: ClusterImage, resource_type: str, name: str, config: BrokerConfig) -> Callable[[str], str]:
     """How APPEND and SUBTRACT see a list that has no override yet."""
 
     def value_of(key: str) -> str:
-        value: Any
+        value: Value
         if resource_type == "topic":
             value = TopicConfig(config, image.config_of("topic", name)).get(key)
         else:

@@ -10,9 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from dataclasses import replace
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Final
 
 from headrace.cluster.core import features
 from headrace.cluster.core.delta import deleted_topics
@@ -24,6 +23,7 @@ from headrace.coordinators.group.core.classic.messages import (
     JoinReply,
     JoinRequest,
     LeavingMember,
+    LeftMember,
     SyncReply,
     SyncRequest,
 )
@@ -48,7 +48,8 @@ from headrace.coordinators.group.core.share.group import ShareGroup
 from headrace.coordinators.group.core.share.initialization import DeletionPlan
 from headrace.coordinators.runtime.log import PartitionLog
 from headrace.coordinators.runtime.result import Result
-from headrace.coordinators.runtime.runtime import CoordinatorRuntime, LedPartitions, settled, wall_clock_ms
+from headrace.coordinators.runtime.runtime import Awaited, CoordinatorRuntime, LedPartitions, settled, wall_clock_ms
+from headrace.coordinators.runtime.shard import HostedShard
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 from headrace.kernel.ids import GROUP_METADATA_TOPIC
 
@@ -57,19 +58,6 @@ _log = logging.getLogger(__name__)
 # A record key holds an id behind a length of 16 bits; flexible requests could carry longer ones.
 _LONGEST_ID_BYTES: Final = 32_767
 _ZERO_ID: Final = str(uuid.UUID(int=0))
-
-
-class BeginQueues(Protocol):
-    async def __call__(self, group_id: str, *, waits: bool) -> bool:
-        """Begins the queues that the group has noted; see `share.beginning`."""
-
-
-async def _nothing_to_begin(group_id: str, *, waits: bool) -> bool:
-    return False
-
-
-async def _nothing_to_delete(key: ShareKey) -> None:
-    raise Refused(ErrorCode.coordinator_not_available, f"no share coordinator for {key}")
 
 
 class GroupCoordinator:
@@ -87,10 +75,6 @@ class GroupCoordinator:
         self.settings = settings
         self.new_uuid = new_uuid
         self._view = view
-        # How the queues of a share group are begun, and one deleted: the share coordinator's business, given by who
-        # puts them together.
-        self.begin_queues: BeginQueues = _nothing_to_begin
-        self.delete_queue: Callable[[ShareKey], Awaitable[None]] = _nothing_to_delete
         self.runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
             GROUP_METADATA_TOPIC,
             partitions,
@@ -109,13 +93,13 @@ class GroupCoordinator:
         """Of what groups depend on, Kafka lets the assignment intervals change while a broker runs."""
         self.settings = settings
         for hosted in self.runtime.hosted_shards():
-            hosted.shard.settings = settings
+            hosted.shard.settings_changed(settings)
 
     def follow(self, old: ClusterImage, new: ClusterImage) -> None:
         """A new cluster image: shards come and go with leadership; offsets of deleted topics are forgotten."""
         self.runtime.follow(new)
         for hosted in self.runtime.hosted_shards():
-            hosted.shard.image = new
+            hosted.shard.follow(new)
         gone = deleted_topics(old, new)
         if not gone:
             return
@@ -157,19 +141,21 @@ class GroupCoordinator:
         reply: SyncReply = await token
         return reply
 
-    def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> Any:
-        """An ErrorCode, or a future of one."""
+    def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> Awaited[ErrorCode]:
         self._check_group_id(group_id)
-        return self.runtime.submit(
+        reply: Awaited[ErrorCode] = self.runtime.submit(
             group_id,
             lambda shard, now_ms: shard.heartbeat(group_id, member_id, instance_id, generation),
             asks_first=False,
         )
+        return reply
 
-    def leave(self, group_id: str, leaving: Sequence[LeavingMember]) -> Any:
-        """A list of LeftMember, or a future of one."""
+    def leave(self, group_id: str, leaving: Sequence[LeavingMember]) -> Awaited[list[LeftMember]]:
         self._check_group_id(group_id)
-        return self.runtime.submit(group_id, lambda shard, now_ms: shard.leave(group_id, leaving, now_ms))
+        reply: Awaited[list[LeftMember]] = self.runtime.submit(
+            group_id, lambda shard, now_ms: shard.leave(group_id, leaving, now_ms)
+        )
+        return reply
 
     # --- the consumer protocol ----------------------------------------------------------------------------------
 
@@ -188,19 +174,11 @@ class GroupCoordinator:
     # --- share groups -------------------------------------------------------------------------------------------
 
     async def share_heartbeat(self, request: ShareHeartbeatRequest) -> HeartbeatReply:
+        """Only what concerns the members; `share.membership` also initialises the share partitions."""
         features.require(self._view.current, features.SHARE_GROUPS)
         check_share_heartbeat(request)
         for text in (request.group_id, request.member_id):
             self._check_id(text, "an id", ErrorCode.invalid_request)
-        reply = await self._share_beat(request)
-        joins = request.epoch == 0
-        if request.epoch < 0 or not await self.begin_queues(request.group_id, waits=joins):
-            return reply
-        # In Kafka a joining member gets its partitions with a later heartbeat. Here it need not wait for that one.
-        later = await self._share_beat(replace(request, epoch=reply.epoch, topic_names=None))
-        return later if later.assignment is not None else replace(later, assignment=reply.assignment)
-
-    async def _share_beat(self, request: ShareHeartbeatRequest) -> HeartbeatReply:
         reply: HeartbeatReply = await self.runtime.run(
             request.group_id,
             lambda shard, now_ms: shard.share_heartbeat(request, now_ms),
@@ -242,18 +220,24 @@ class GroupCoordinator:
 
     # --- offsets ------------------------------------------------------------------------------------------------
 
-    def commit_offsets(self, request: CommitRequest) -> Any:
-        """The set of (topic, partition) whose metadata is too long, or a future of it."""
+    def commit_offsets(self, request: CommitRequest) -> Awaited[set[tuple[str, int]]]:
+        """The partitions whose metadata is too long."""
         self._check_id(request.group_id, "group id")
-        return self.runtime.submit(request.group_id, lambda shard, now_ms: shard.commit_offsets(request, now_ms))
+        too_long: Awaited[set[tuple[str, int]]] = self.runtime.submit(
+            request.group_id, lambda shard, now_ms: shard.commit_offsets(request, now_ms)
+        )
+        return too_long
 
-    def commit_transactional_offsets(self, request: CommitRequest, producer_id: int, producer_epoch: int) -> Any:
+    def commit_transactional_offsets(
+        self, request: CommitRequest, producer_id: int, producer_epoch: int
+    ) -> Awaited[set[tuple[str, int]]]:
         """As `commit_offsets`; the offsets count when the transaction commits (see `complete_transaction`)."""
         self._check_id(request.group_id, "group id")
         producer = (producer_id, producer_epoch)
-        return self.runtime.submit(
+        too_long: Awaited[set[tuple[str, int]]] = self.runtime.submit(
             request.group_id, lambda shard, now_ms: shard.commit_transactional_offsets(request, producer, now_ms)
         )
+        return too_long
 
     async def complete_transaction(
         self,
@@ -300,20 +284,23 @@ class GroupCoordinator:
     # --- administration -----------------------------------------------------------------------------------------
 
     async def delete_group(self, group_id: str) -> ErrorCode:
-        if await settled(self.runtime.read(group_id, lambda shard, now_ms: group_id in shard.share_groups)):
-            return await self._delete_share_group(group_id)
+        """Of a group that is not a share group: `share.administration` deletes those."""
         errors: dict[str, ErrorCode] = await self.runtime.run(
             group_id, lambda shard, now_ms: shard.delete_groups([group_id])
         )
         return errors[group_id]
 
-    async def _delete_share_group(self, group_id: str) -> ErrorCode:
-        """First its queues, then the group: were it the other way round, nobody would know of the queues any more."""
-        queues = await self.runtime.run(group_id, lambda shard, now_ms: shard.end_share_group(group_id))
-        for key in queues:
-            await self.delete_queue(key)
+    async def is_share_group(self, group_id: str) -> bool:
+        found: bool = await settled(self.runtime.read(group_id, lambda shard, now_ms: group_id in shard.share_groups))
+        return found
+
+    async def end_share_group(self, group_id: str) -> list[ShareKey]:
+        """All its share partitions, to be deleted before `delete_share_group`."""
+        keys: list[ShareKey] = await self.runtime.run(group_id, lambda shard, now_ms: shard.end_share_group(group_id))
+        return keys
+
+    async def delete_share_group(self, group_id: str) -> None:
         await self.runtime.run(group_id, lambda shard, now_ms: shard.delete_share_group(group_id))
-        return ErrorCode.none
 
     async def list_groups(self, states: Iterable[str], types: Iterable[str]) -> list[ListedGroup]:
         """Of every shard that is led here. Raises COORDINATOR_LOAD_IN_PROGRESS while one is being loaded."""
@@ -322,13 +309,10 @@ class GroupCoordinator:
         wanted_states, wanted_types = list(states), list(types)
         found: list[ListedGroup] = []
         for _, hosted in self.runtime.active_shards():
-            found += await settled(
-                hosted.read(
-                    lambda shard, now_ms: list_groups(
-                        {**shard.groups, **shard.share_groups}, wanted_states, wanted_types
-                    )
-                )
+            here = hosted.read(
+                lambda shard, now_ms: list_groups({**shard.groups, **shard.share_groups}, wanted_states, wanted_types)
             )
+            found.extend([*await settled(here)])
         return found
 
     async def describe_classic(self, group_id: str) -> DescribedClassicGroup | None:
@@ -358,7 +342,7 @@ class GroupCoordinator:
             raise Refused(code, f"{what} of {len(text)} characters: at most {_LONGEST_ID_BYTES} bytes are allowed")
 
 
-def _forget(hosted: Any, operation: Callable[[GroupShard, int], Result]) -> None:
+def _forget(hosted: HostedShard[GroupShard], operation: Callable[[GroupShard, int], Result]) -> None:
     try:
         forgotten = hosted.submit(operation)
     except Fault as fault:

@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
 
 from headrace.coordinators.runtime.log import CoordinatorLog, coordinator_error
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Refused
+
+Reply = TypeVar("Reply")
 
 Tell = Callable[[ErrorCode], None]
 
@@ -74,7 +76,7 @@ class CommitQueue:
                 self._waiting.popleft().tell(error)
 
 
-def settle(future: asyncio.Future[Any], reply: Any) -> Tell:
+def settle(future: asyncio.Future[Reply], reply: Reply) -> Tell:
     """Tells `future` the reply when the log is committed, or why it is not."""
 
     def tell(error: ErrorCode) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Final, Protocol
 
 from headrace.kernel.errors import ErrorCode, Fault, NotLeader, Refused
+from headrace.records.batch import HEADER_BYTES
 from headrace.replication.partition import Partition
 from headrace.storage.log import AppendOrigin
 
@@ -128,7 +129,7 @@ class PartitionLog:
 def _offset_after(data: bytes) -> int:
     """The offset after the last whole batch of `data`: what to read next."""
     at, end = 0, -1
-    while at + 61 <= len(data):
+    while at + HEADER_BYTES <= len(data):
         base_offset = int.from_bytes(data[at : at + 8], "big")
         length = int.from_bytes(data[at + 8 : at + 12], "big")
         end = base_offset + int.from_bytes(data[at + 23 : at + 27], "big") + 1

@@ -20,11 +20,14 @@ Pure: no event loop here. A token is whatever the shell gave (a future there, a 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Final
+from typing import Final, TypeAlias
 
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
 from headrace.records.builder import Record
+
+Token: TypeAlias = object
+Answer: TypeAlias = tuple[Token, object]
 
 
 class _Deferred:
@@ -52,8 +55,8 @@ class Timer:
 @dataclass(slots=True)
 class Result:
     records: Sequence[Record] = ()
-    reply: Any = None
-    answers: Sequence[tuple[Any, Any]] = ()
+    reply: object = None
+    answers: Sequence[Answer] = ()
     timers: Sequence[Timer] = ()
     then: Callable[[ErrorCode, int], Result | None] | None = None
     producer: tuple[int, int] | None = None

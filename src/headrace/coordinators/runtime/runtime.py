@@ -14,14 +14,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, Final, Generic, Protocol
+from typing import Any, Final, Generic, Protocol, TypeAlias
 
+from headrace.cluster.core.image import ClusterImage
+from headrace.coordinators.runtime.commits import Reply
 from headrace.coordinators.runtime.log import CoordinatorLog, PartitionLog
 from headrace.coordinators.runtime.result import DEFERRED, NOTHING, Result, Timer
 from headrace.coordinators.runtime.shard import HostedShard, Phase, S, Shard
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.kernel.ids import coordinator_partition
 from headrace.records.compression import Codec
+from headrace.replication.partition import Partition
 
 __all__ = ["DEFERRED", "NOTHING", "CoordinatorRuntime", "Result", "Shard", "Timer"]
 
@@ -29,10 +32,14 @@ _WRITE_TIMEOUT_MS: Final = 5_000  # offsets.commit.timeout.ms
 _REMEMBERED_IDS: Final = 10_000
 
 
+# A reply, or a future of it where it must wait for a commit; `settled` awaits either.
+Awaited: TypeAlias = Reply | asyncio.Future[Reply]
+
+
 class LedPartitions(Protocol):
     """What the runtime needs of `replication.partitions.Partitions`."""
 
-    def get(self, topic: str, index: int) -> Any | None: ...
+    def get(self, topic: str, index: int) -> Partition | None: ...
 
 
 def wall_clock_ms() -> int:
@@ -50,7 +57,7 @@ class CoordinatorRuntime(Generic[S]):
         partition_count: int,
         clock: Callable[[], int] = wall_clock_ms,
         write_timeout_ms: int = _WRITE_TIMEOUT_MS,
-        make_log: Callable[[Any], CoordinatorLog] = PartitionLog,
+        make_log: Callable[[Partition], CoordinatorLog] = PartitionLog,
         codec: Codec = Codec.NONE,
     ) -> None:
         self.topic = topic
@@ -67,7 +74,7 @@ class CoordinatorRuntime(Generic[S]):
 
     # --- leadership ---------------------------------------------------------------------------------------------
 
-    def follow(self, image: Any) -> None:
+    def follow(self, image: ClusterImage) -> None:
         """Take up and give up shards so that they match what `image` says this broker leads."""
         topic = image.topics.get(self.topic)
         infos = () if topic is None else topic.partitions
@@ -147,7 +154,7 @@ class CoordinatorRuntime(Generic[S]):
             hosted = self.hosted(self.partition_of(key_id))
         return hosted.submit(operation, asks_first=asks_first)
 
-    def read(self, key_id: str, operation: Callable[[S, int], Any]) -> Any:
+    def read(self, key_id: str, operation: Callable[[S, int], Reply]) -> Reply | asyncio.Future[Reply]:
         """Ask the shard of `key_id`: the answer at once, or a future while what it saw is not committed yet."""
         return self.hosted(self.partition_of(key_id)).read(operation)
 
@@ -182,7 +189,7 @@ class CoordinatorRuntime(Generic[S]):
         )
 
 
-async def settled(reply: Any) -> Any:
+async def settled(reply: Reply | asyncio.Future[Reply]) -> Reply:
     """A reply that may be a future of one."""
     if isinstance(reply, asyncio.Future):
         return await reply

@@ -23,12 +23,13 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from headrace.coordinators.runtime.commits import CommitQueue, Tell, settle
+from headrace.coordinators.runtime.commits import CommitQueue, Reply, Tell, settle
 from headrace.coordinators.runtime.loading import Replays, replay_log
 from headrace.coordinators.runtime.log import CoordinatorLog, coordinator_error
-from headrace.coordinators.runtime.result import DEFERRED, Result, Timer
+from headrace.coordinators.runtime.result import DEFERRED, Answer, Result, Timer
 from headrace.coordinators.runtime.timers import Timers
 from headrace.kernel.errors import ErrorCode, Fault, Refused
+from headrace.records.batch import HEADER_BYTES
 from headrace.records.builder import Record, build_writable_batch, records_section
 from headrace.records.compression import Codec
 from headrace.records.control import build_end_txn_marker
@@ -36,7 +37,6 @@ from headrace.records.control import build_end_txn_marker
 _log = logging.getLogger(__name__)
 
 _RECORD_OVERHEAD_BYTES: Final = 32  # varints and lengths around a record's key and value, rounded up
-_BATCH_OVERHEAD_BYTES: Final = 61
 # How often a shard that does not gather looks whether it should: looking costs as much as a tenth of a commit.
 _WRITES_BETWEEN_LOOKS: Final = 8
 
@@ -47,7 +47,7 @@ class Shard(Replays, Protocol):
     def loaded(self, now_ms: int) -> Result:
         """Everything has been replayed and requests may come: set the timers that the state asks for."""
 
-    def unloaded(self) -> list[tuple[Any, Any]]:
+    def unloaded(self) -> list[Answer]:
         """The shard is given up: the answers for everyone who still waits (usually NOT_COORDINATOR)."""
 
 
@@ -108,7 +108,7 @@ class HostedShard(Generic[S]):
         try:
             if await replay_log(self.name, self._log, self.shard, lambda: self.phase is Phase.LOADING):
                 self._become_active()
-        except Exception:
+        except Exception:  # the boundary of a load: one shard that cannot be read must not take the others with it
             _log.exception("%s: cannot be loaded; its groups answer NOT_COORDINATOR", self.name)
             self.close()
 
@@ -149,7 +149,8 @@ class HostedShard(Generic[S]):
             raise Refused(ErrorCode.not_coordinator, f"{self.name} is not led by this broker")
 
     def submit(self, operation: Callable[[S, int], Result], *, asks_first: bool = True) -> Any:
-        """Run one operation. Gives its reply, or a future of it where the reply must wait for a commit.
+        """Run one operation. Gives its reply, or a future of it where the reply must wait for a commit. The caller
+        knows the type of the reply, which differs from operation to operation.
 
         Raises the operation's Fault, or why it cannot run. A DEFERRED reply is given back as it is.
         `asks_first=False` is for what seldom writes and changes nothing before: a sign of life counts also while the
@@ -170,17 +171,17 @@ class HostedShard(Generic[S]):
             if result.answers or result.then is not None:
                 self._conclude(result, None, ErrorCode.none)
             return result.reply
-        future = None if result.reply is DEFERRED else self._loop.create_future()
+        future: asyncio.Future[object] | None = None if result.reply is DEFERRED else self._loop.create_future()
         self._tell_when_written(lambda error: self._conclude(result, future, error))
         return result.reply if future is None else future
 
-    def read(self, operation: Callable[[S, int], Any]) -> Any:
+    def read(self, operation: Callable[[S, int], Reply]) -> Reply | asyncio.Future[Reply]:
         """A question: its answer, or a future of it while something it may have seen is not committed yet."""
         self.require_active()
         reply = operation(self.shard, self._clock())
         if not self._uncommitted:
             return reply
-        future = self._loop.create_future()
+        future: asyncio.Future[Reply] = self._loop.create_future()
         self._tell_when_written(settle(future, reply))
         return future
 
@@ -213,7 +214,7 @@ class HostedShard(Generic[S]):
             return
         try:
             is_written = self._accept(timer.fire(self._clock()))
-        except Exception:
+        except Exception:  # the boundary of a timer: no caller waits for it, and the event loop must go on
             _log.exception("%s: a timer failed", self.name)
             return
         if not is_written and self.phase is Phase.ACTIVE:
@@ -236,7 +237,7 @@ class HostedShard(Generic[S]):
             self._conclude(result, None, ErrorCode.none)
         return True
 
-    def _conclude(self, result: Result, future: asyncio.Future[Any] | None, error: ErrorCode) -> None:
+    def _conclude(self, result: Result, future: asyncio.Future[object] | None, error: ErrorCode) -> None:
         """The records of `result` are committed, or (error) they never will be."""
         if future is not None and not future.done() and result.reply is not DEFERRED:
             if error is ErrorCode.none:
@@ -253,9 +254,12 @@ class HostedShard(Generic[S]):
             if following is not None:
                 self._accept(following)
 
-    def _answer(self, answers: Any) -> None:
+    def _answer(self, answers: Sequence[Answer]) -> None:
         for token, reply in answers:
-            if token is None or token.done():
+            if token is None:
+                continue
+            assert isinstance(token, asyncio.Future), token
+            if token.done():
                 continue
             if isinstance(reply, Fault):
                 token.set_exception(reply)
@@ -275,7 +279,7 @@ class HostedShard(Generic[S]):
         if asks_first and (refusal := self._log.refusal()) is not None:
             self._lose(result, refusal.code, now_ms)
             raise Refused(coordinator_error(refusal.code), refusal.message)
-        size = _BATCH_OVERHEAD_BYTES
+        size = HEADER_BYTES
         for record in result.records:
             assert record.key is not None, "a coordinator's record always has a key"
             size += len(record.key) + _RECORD_OVERHEAD_BYTES
@@ -284,7 +288,7 @@ class HostedShard(Generic[S]):
             if record.timestamp_ms < 0:
                 record.timestamp_ms = now_ms
         if size > self._log.max_batch_bytes:
-            size = _BATCH_OVERHEAD_BYTES + len(records_section(result.records))  # exactly, where it matters
+            size = HEADER_BYTES + len(records_section(result.records))  # exactly, where it matters
         if size > self._log.max_batch_bytes and not result.atomic and len(result.records) > 1:
             half = len(result.records) // 2
             try:

@@ -9,7 +9,8 @@
 `persister`           reads and writes the state of a share partition wherever its coordinator is
 `state_coordinator`   the share coordinator: shards of `__share_group_state`
 `beginning`           initialises share partitions that a group has noted
-`administration`      start offsets for administrators
+`membership`          heartbeats of members
+`administration`      start offsets and deletion, for administrators
 
 The group coordinator keeps the members (`coordinators/group/core/share`).
 """

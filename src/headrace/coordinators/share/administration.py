@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Final
 
 from headrace.cluster.core.image import ClusterImage
 from headrace.cluster.view import ClusterView
 from headrace.coordinators.codec.share_state import ShareKey
 from headrace.coordinators.group.coordinator import GroupCoordinator
 from headrace.coordinators.group.core.share.initialization import joined
+from headrace.coordinators.peers import Peers
+from headrace.coordinators.runtime.runtime import LedPartitions
 from headrace.coordinators.share.core.share_state import NOT_STARTED
-from headrace.coordinators.share.persister import Peers, Persister
+from headrace.coordinators.share.persister import Persister
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault, Refused
+from headrace.kernel.isolation import READ_UNCOMMITTED
 from headrace.wire.apis import ApiKey
 
 _LIST_OFFSETS_VERSION: Final = 7
@@ -34,10 +37,6 @@ class QueueOffset:
     lag: int = -1
 
 
-class LedPartitions(Protocol):
-    def get(self, topic: str, index: int) -> Any | None: ...
-
-
 class ShareAdministration:
     def __init__(
         self,
@@ -52,7 +51,6 @@ class ShareAdministration:
         self._view = view
         self._partitions = partitions
         self._peers = peers
-        groups.delete_queue = persister.delete
 
     async def describe(
         self, group_id: str, asked: Iterable[tuple[str, Sequence[int]]] | None
@@ -92,10 +90,10 @@ class ShareAdministration:
     async def _end_offset(self, topic: str, index: int, leader: int) -> int:
         partition = self._partitions.get(topic, index)
         if partition is not None and partition.isr is not None:
-            return int(partition.high_watermark)
+            return partition.high_watermark
         body = {
             "replica_id": -1,
-            "isolation_level": 0,
+            "isolation_level": READ_UNCOMMITTED,
             "topics": [
                 {
                     "name": topic,
@@ -159,6 +157,12 @@ class ShareAdministration:
         if gone:
             await self._groups.share_queues_ended(group_id, gone)
         return errors
+
+    async def delete_group(self, group_id: str) -> None:
+        """The share partitions first: afterwards no record would name them. Raises NON_EMPTY_GROUP."""
+        for key in await self._groups.end_share_group(group_id):
+            await self._persister.delete(key)
+        await self._groups.delete_share_group(group_id)
 
 
 def _named(keys: Iterable[ShareKey], image: ClusterImage) -> dict[uuid.UUID, tuple[str, frozenset[int]]]:

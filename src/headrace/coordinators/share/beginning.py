@@ -29,7 +29,6 @@ class Beginning:
         self._groups = groups
         self._persister = persister
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        groups.begin_queues = self.begin
 
     def close(self) -> None:
         for task in self._tasks.values():

@@ -12,7 +12,7 @@ import logging
 import uuid
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import field
-from typing import Any, Final
+from typing import Final
 
 from headrace.coordinators.codec.share_state import ShareKey
 from headrace.coordinators.share.core import share_partition
@@ -117,7 +117,7 @@ class ShareConsumption:
         self._queues = queues
         self._sessions = Sessions(session_limit)
         self._max_bytes = max_bytes
-        self._ending: set[asyncio.Task[Any]] = set()
+        self._ending: set[asyncio.Task[None]] = set()
 
     def lock_ms(self, group_id: str) -> int:
         return self._queues.settings_of(group_id).lock_ms
@@ -358,11 +358,11 @@ class ShareConsumption:
         if not self._sessions.has_any_of(group_id):
             self._queues.forget_group(group_id)
 
-    def _keep(self, task: asyncio.Task[Any]) -> None:
+    def _keep(self, task: asyncio.Task[None]) -> None:
         self._ending.add(task)
         task.add_done_callback(self._ended)
 
-    def _ended(self, task: asyncio.Task[Any]) -> None:
+    def _ended(self, task: asyncio.Task[None]) -> None:
         self._ending.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, Fault):
             _log.error("records of a share session that ended stay locked", exc_info=error)

@@ -71,7 +71,7 @@ class Outbox:
             for done in waiting:
                 if not done.done():
                     done.set_exception(fault)
-        except BaseException:
+        except BaseException:  # also a cancelled write: the callers that wait for it must hear of it
             for done in waiting:
                 done.cancel()
             raise

@@ -7,16 +7,18 @@ has its own patience, hears at once that a state cannot be read yet. Owned by th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypeVar
 
 from headrace.cluster.view import ClusterView
 from headrace.coordinators.codec.share_state import ShareKey, ShareSnapshot, StateBatch
+from headrace.coordinators.peers import Peers
 from headrace.coordinators.share.core.share_state import NOT_STARTED
 from headrace.coordinators.share.state_coordinator import ShareStateCoordinator, coordinator_key
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 from headrace.kernel.ids import SHARE_GROUP_STATE_TOPIC, coordinator_partition
 from headrace.wire.apis import ApiKey
+from headrace.wire.entities import Body, Entity
 
 _WRITE_VERSION: Final = 1
 _SUMMARY_VERSION: Final = 1
@@ -37,12 +39,6 @@ _IS_AWAY: Final = frozenset(
 )
 
 Reply = TypeVar("Reply")
-
-
-class Peers(Protocol):
-    async def request(
-        self, broker_id: int, api_key: int, body: Mapping[str, Any], *, version: int | None = None
-    ) -> Any: ...
 
 
 class Persister:
@@ -162,7 +158,7 @@ class Persister:
             raise Refused(ErrorCode.coordinator_not_available, "the share coordinator's partition has no leader")
         return leader
 
-    async def _ask(self, key: ShareKey, api_key: int, partition: dict[str, Any], version: int) -> Any:
+    async def _ask(self, key: ShareKey, api_key: int, partition: Body, version: int) -> Entity:
         """The answer for the one partition asked about. Raises what the coordinator refuses with."""
         body = {
             "group_id": key.group_id,

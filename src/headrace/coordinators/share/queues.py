@@ -12,11 +12,11 @@ import logging
 import os
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from headrace.cluster.view import ClusterView
 from headrace.coordinators.codec.share_state import ShareKey, ShareSnapshot, StateBatch
-from headrace.coordinators.runtime.runtime import wall_clock_ms
+from headrace.coordinators.runtime.runtime import LedPartitions, wall_clock_ms
 from headrace.coordinators.share.core.handing_out import Acquired, AcquireRequest, LogBatch
 from headrace.coordinators.share.core.share_partition import Acknowledgement, SharePartition, ShareProgress
 from headrace.coordinators.share.core.share_state import NOT_STARTED
@@ -26,11 +26,13 @@ from headrace.coordinators.share.reading import aborted_batches, log_batches, sp
 from headrace.coordinators.share.settings import QueueSettings
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault, NotLeader, Refused, UnknownPartition, UnknownTopicId
+from headrace.kernel.isolation import READ_COMMITTED, READ_UNCOMMITTED
+from headrace.replication.partition import Partition
 from headrace.replication.waiters import ReaderSet
+from headrace.storage.segment.batch_scan import Slice
+from headrace.storage.segment.txn_index import AbortedTransaction
 
 _log = logging.getLogger(__name__)
-_READ_UNCOMMITTED: Final = 0
-_READ_COMMITTED: Final = 1
 _PIECE_BYTES: Final = 1 << 20
 _TOLD: Final = {
     ErrorCode.not_coordinator: ErrorCode.coordinator_not_available,
@@ -48,10 +50,6 @@ _TOLD: Final = {
 _LET_GO: Final = frozenset(
     (ErrorCode.group_id_not_found, ErrorCode.unknown_topic_or_partition, ErrorCode.not_leader_or_follower)
 )
-
-
-class LedPartitions(Protocol):
-    def get(self, topic: str, index: int) -> Any | None: ...
 
 
 class QueueState(Protocol):
@@ -75,7 +73,7 @@ class Queue:
     key: ShareKey
     leader_epoch: int
     core: SharePartition
-    partition: Any
+    partition: Partition
     isolation: int
     waiting: ReaderSet
     outbox: Outbox
@@ -134,7 +132,7 @@ class Queues:
         if self._view.current.partition(name, partition[1]) is None:
             raise UnknownPartition(f"{name} has no partition {partition[1]}")
 
-    def _led(self, key: ShareKey) -> Any:
+    def _led(self, key: ShareKey) -> Partition:
         name = self.check_topic(key.topic_id)
         partition = self._partitions.get(name, key.partition)
         if partition is None:
@@ -194,13 +192,13 @@ class Queues:
         self._queues[key] = queue
         return queue
 
-    def _first_offset(self, partition: Any, settings: QueueSettings) -> int:
+    def _first_offset(self, partition: Partition, settings: QueueSettings) -> int:
         where = starting_point(settings.auto_offset_reset)
         if where is StartingPoint.EARLIEST:
             return int(partition.log_start_offset)
         if where is not StartingPoint.LATEST:
             # Also what may still be aborted: it is younger than that all the same.
-            found = partition.offset_for(self._clock() - int(where), _READ_UNCOMMITTED, -1)
+            found = partition.offset_for(self._clock() - int(where), READ_UNCOMMITTED, -1)
             if found is not None and found[0] >= 0:
                 return int(found[0])
         return int(partition.high_watermark)
@@ -229,7 +227,7 @@ class Queues:
     def readable_bytes(self, queue: Queue, max_bytes: int) -> int:
         """From where the next fetch reads. Raises what reading raises."""
         found = self._read(queue, max_bytes, min_one=False)
-        return 0 if found is None else min(found.slice.length, max_bytes)
+        return 0 if found is None else min(found[0].length, max_bytes)
 
     def hand_out(
         self, queue: Queue, wish: AcquireRequest, max_bytes: int, *, min_one: bool = True
@@ -242,12 +240,12 @@ class Queues:
             found = self._read(queue, max_bytes, min_one=min_one)
             if found is None:
                 return None
-            data, read = _batches_of(found.slice, offset, self._end(queue), wish.max_records)
+            data, read = _batches_of(found[0], offset, self._end(queue), wish.max_records)
             if not read:
                 return None
             archived = False
-            if queue.isolation == _READ_COMMITTED and found.aborted:
-                for batch in aborted_batches(data, found.aborted):
+            if queue.isolation == READ_COMMITTED:
+                for batch in aborted_batches(data, found[1]):
                     changes = queue.core.archive(*batch)
                     queue.outbox.put(changes)
                     archived |= bool(changes.batches)
@@ -260,15 +258,17 @@ class Queues:
 
     def _end(self, queue: Queue) -> int:
         partition = queue.partition
-        end = partition.last_stable_offset if queue.isolation == _READ_COMMITTED else partition.high_watermark
-        return int(end)
+        return partition.last_stable_offset if queue.isolation == READ_COMMITTED else partition.high_watermark
 
-    def _read(self, queue: Queue, max_bytes: int, *, min_one: bool) -> Any:
+    def _read(self, queue: Queue, max_bytes: int, *, min_one: bool) -> tuple[Slice, list[AbortedTransaction]] | None:
+        """Whole batches, and the transactions in them that were aborted."""
         offset = queue.core.next_fetch_offset
         if not queue.core.has_room or offset >= self._end(queue):
             return None
         found = queue.partition.read(offset, max_bytes, isolation=queue.isolation, min_one=min_one)
-        return None if found.slice is None or not found.slice.length else found
+        if found.slice is None or not found.slice.length:
+            return None
+        return found.slice, found.aborted or []
 
     def _as_set_now(self, queue: Queue) -> None:
         """A group's settings may change while its queue is read: from then on they count, for waiting fetches too."""
@@ -344,7 +344,7 @@ class Queues:
         queue.waiting.wake_all()
 
 
-def _batches_of(found: Any, offset: int, end: int, max_records: int) -> tuple[bytes, list[LogBatch]]:
+def _batches_of(found: Slice, offset: int, end: int, max_records: int) -> tuple[bytes, list[LogBatch]]:
     """As much of it as it takes: mostly the first piece holds all the records that are asked for."""
     size = min(found.length, _PIECE_BYTES)
     while True:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 from headrace.coordinators.share.core.handing_out import Acquired, LogBatch
 from headrace.records.batch import batches
 from headrace.records.visible import AbortedTransactions
+from headrace.storage.segment.txn_index import AbortedTransaction
 
 
 def log_batches(data: bytes, offset: int, end: int) -> list[LogBatch]:
@@ -32,7 +32,7 @@ def spanning(data: bytes, acquired: Sequence[Acquired]) -> bytes:
     return data[begin:end]
 
 
-def aborted_batches(data: bytes, aborted: Iterable[Any]) -> Iterator[LogBatch]:
+def aborted_batches(data: bytes, aborted: Iterable[AbortedTransaction]) -> Iterator[LogBatch]:
     """The batches of aborted transactions, which no member of the group gets."""
     transactions = AbortedTransactions((each.producer_id, each.first_offset) for each in aborted)
     for batch in batches(memoryview(data)):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
+from headrace.config.key import Value
 from headrace.kernel.dataclass import dataclass
+from headrace.kernel.isolation import READ_COMMITTED, READ_UNCOMMITTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,12 +16,12 @@ class QueueSettings:
     max_deliveries: int = 5
     lock_ms: int = 30_000
     auto_offset_reset: str = "latest"
-    isolation: int = 0
+    isolation: int = READ_UNCOMMITTED
     may_renew: bool = True
 
 
 class TypedValues(Protocol):
-    def __getitem__(self, name: str, /) -> Any: ...
+    def __getitem__(self, name: str, /) -> Value: ...
 
 
 def queue_settings(broker: TypedValues, group: Mapping[str, str]) -> QueueSettings:
@@ -34,5 +36,5 @@ def queue_settings(broker: TypedValues, group: Mapping[str, str]) -> QueueSettin
         lock_ms=number("share.record.lock.duration.ms", "group.share.record.lock.duration.ms"),
         auto_offset_reset=group.get("share.auto.offset.reset", "latest"),
         may_renew=group.get("share.renew.acknowledge.enable", "true").lower() != "false",
-        isolation=1 if group.get("share.isolation.level") == "read_committed" else 0,
+        isolation=READ_COMMITTED if group.get("share.isolation.level") == "read_committed" else READ_UNCOMMITTED,
     )

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from headrace.cluster.core.delta import deleted_topics
 from headrace.cluster.core.image import ClusterImage
@@ -81,7 +80,7 @@ class ShareStateCoordinator:
     def _prune(self) -> None:
         self._pruning = asyncio.get_running_loop().call_later(self._prune_seconds, self._prune)
         for index, hosted in self.runtime.active_shards():
-            partition: Any = self._partitions.get(SHARE_GROUP_STATE_TOPIC, index)
+            partition = self._partitions.get(SHARE_GROUP_STATE_TOPIC, index)
             if partition is None:
                 continue
             needed = min(hosted.shard.first_needed_offset(partition.high_watermark), partition.high_watermark)

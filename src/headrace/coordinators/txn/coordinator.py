@@ -13,6 +13,7 @@ from typing import Final, Protocol
 
 from headrace.cluster.core.features import level_of
 from headrace.cluster.view import ClusterView
+from headrace.coordinators.peers import Peers
 from headrace.coordinators.runtime.log import LOAD_BYTES, PartitionLog
 from headrace.coordinators.runtime.result import Result
 from headrace.coordinators.runtime.runtime import CoordinatorRuntime, LedPartitions, settled, wall_clock_ms
@@ -21,7 +22,6 @@ from headrace.coordinators.txn.core.shard import TransactionSettings, Transactio
 from headrace.coordinators.txn.core.transaction import Answer, Decision, Transaction
 from headrace.coordinators.txn.marker_sender import ShardMarkers
 from headrace.coordinators.txn.marker_writer import MarkerWriter
-from headrace.coordinators.txn.peers import Peers
 from headrace.coordinators.txn.producer_ids import ProducerIds
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 from headrace.kernel.ids import TRANSACTION_STATE_TOPIC, TopicPartition
@@ -34,17 +34,20 @@ Operation = Callable[[TransactionShard, int, int | None], Result]
 
 
 class BrokerContext(Protocol):
-    """The broker around the coordinator."""
+    """The broker that the coordinator runs on."""
 
-    partitions: LedPartitions
-    view: ClusterView
-    broker_id: int
+    @property
+    def partitions(self) -> LedPartitions: ...
+    @property
+    def view(self) -> ClusterView: ...
+    @property
+    def broker_id(self) -> int: ...
 
 
 class TransactionCoordinator:
     def __init__(
         self,
-        around: BrokerContext,
+        broker: BrokerContext,
         producer_ids: ProducerIds,
         writer: MarkerWriter,
         peers: Peers,
@@ -54,8 +57,8 @@ class TransactionCoordinator:
         load_bytes: int = LOAD_BYTES,
         clock: Callable[[], int] = wall_clock_ms,
     ) -> None:
-        self._view = around.view
-        self._broker_id = around.broker_id
+        self._view = broker.view
+        self._broker_id = broker.broker_id
         self._producer_ids = producer_ids
         self._writer = writer
         self._peers = peers
@@ -63,8 +66,8 @@ class TransactionCoordinator:
         self._markers: dict[int, ShardMarkers] = {}
         self.runtime: CoordinatorRuntime[TransactionShard] = CoordinatorRuntime(
             TRANSACTION_STATE_TOPIC,
-            around.partitions,
-            around.broker_id,
+            broker.partitions,
+            broker.broker_id,
             self._make_shard,
             partition_count=partition_count,
             clock=clock,
@@ -203,9 +206,8 @@ class TransactionCoordinator:
             raise Refused(ErrorCode.coordinator_load_in_progress, "transactions are being loaded: try again")
         found: list[Transaction] = []
         for _, hosted in list(self.runtime.active_shards()):
-            found += await settled(
-                hosted.read(lambda shard, now: list(wanted.matching(shard.transactions.values(), now)))
-            )
+            here = hosted.read(lambda shard, now: list(wanted.matching(shard.transactions.values(), now)))
+            found.extend([*await settled(here)])
         return found
 
     def close(self) -> None:

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final
 
 from headrace.cluster.view import ClusterView
+from headrace.coordinators.peers import Peers
 from headrace.coordinators.txn.core.transaction import Transaction, TransactionState
 from headrace.coordinators.txn.marker_writer import EndMarker, MarkerWriter
-from headrace.coordinators.txn.peers import Peers
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.kernel.ids import TopicPartition
 from headrace.wire.apis import ApiKey
@@ -33,7 +33,7 @@ _LONGEST_PAUSE_SECONDS: Final = 1.0
 _DONE: Final = frozenset({ErrorCode.none, ErrorCode.invalid_producer_epoch, ErrorCode.unsupported_for_message_format})
 
 Outcomes = dict[TopicPartition, ErrorCode]
-Complete = Callable[[Transaction], Any]
+Complete = Callable[[Transaction], object]
 
 
 class ShardMarkers:
@@ -141,7 +141,7 @@ class ShardMarkers:
     async def _round(self, left: Iterable[TopicPartition], marker: EndMarker) -> Outcomes:
         outcomes: Outcomes = {}
         remote: dict[int, list[TopicPartition]] = {}
-        waiting: list[Any] = []
+        waiting: list[Awaitable[Outcomes]] = []
         for where in left:
             leader = self._leader(where)
             if leader is None:

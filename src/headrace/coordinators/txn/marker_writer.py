@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from headrace.coordinators.txn.verification_guards import VerificationGuards
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.kernel.ids import GROUP_METADATA_TOPIC, TopicPartition
 from headrace.records.control import build_end_txn_marker
+from headrace.replication.partition import Partition
 from headrace.storage.log import AppendOrigin
 
 # The transaction coordinator does not know these; "not leader" makes it look again for the right broker.
@@ -57,7 +58,7 @@ class GroupTransactions(Protocol):
 
 
 class LedPartitions(Protocol):
-    def led(self, topic: str, index: int) -> Any: ...
+    def led(self, topic: str, index: int) -> Partition: ...
 
 
 class MarkerWriter:
@@ -103,10 +104,10 @@ class MarkerWriter:
         return self._once_committed(partition, appended.last_offset + 1, ErrorCode.none)
 
     def _once_committed(
-        self, partition: Any, end_offset: int, outcome: ErrorCode
+        self, partition: Partition, end_offset: int, outcome: ErrorCode
     ) -> ErrorCode | asyncio.Future[ErrorCode]:
         """`outcome`, as soon as everything below `end_offset` is committed; or why that did not come about."""
-        committed: ErrorCode | None = partition.committed(end_offset)
+        committed = partition.committed(end_offset)
         if committed is not None:
             return outcome if committed is ErrorCode.none else committed
 

@@ -11,14 +11,15 @@ caller appends right after the await, before anything else can run.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from headrace.cluster.view import ClusterView
+from headrace.coordinators.peers import Peers
 from headrace.coordinators.txn.coordinator import TransactionCoordinator
-from headrace.coordinators.txn.peers import Peers
 from headrace.coordinators.txn.verification_guards import VerificationGuards
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.kernel.ids import TRANSACTION_STATE_TOPIC, TopicPartition, coordinator_partition
+from headrace.replication.partition import Partition
 from headrace.wire.apis import ApiKey
 
 _BATCHED_VERSION: Final = 5
@@ -28,7 +29,7 @@ Outcomes = dict[TopicPartition, ErrorCode]
 
 
 class KnownPartitions(Protocol):
-    def get(self, topic: str, index: int) -> Any | None: ...
+    def get(self, topic: str, index: int) -> Partition | None: ...
 
 
 class TransactionVerification:
@@ -51,7 +52,11 @@ class TransactionVerification:
         self._view = view
         self._broker_id = broker_id
         self._peers = peers
-        self.verifies = verifies
+        self._verifies = verifies
+
+    def settings_changed(self, *, verifies: bool) -> None:
+        """`verifies`: transaction.partition.verification.enable."""
+        self._verifies = verifies
 
     async def verify(
         self,
@@ -63,7 +68,7 @@ class TransactionVerification:
         add: bool,
     ) -> Outcomes:
         """What the coordinator says of each partition; NONE lets the caller append, before its next await."""
-        if not add and not self.verifies:
+        if not add and not self._verifies:
             return dict.fromkeys(partitions, ErrorCode.none)
         epochs = {where: self._leader_epoch(where) for where in partitions}
         ended_by = producer_epoch + 1 if add else producer_epoch

@@ -47,7 +47,9 @@ class LongPoll:
         self._end_watch()
         try:
             found = self._look(is_late, self.wake)
-        except Exception as error:
+        except (
+            Exception
+        ) as error:  # the boundary of a look: its caller is the loop, so the waiting client must hear of it
             self._timer.cancel()
             pending.fail(error)
             return

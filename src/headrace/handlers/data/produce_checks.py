@@ -7,11 +7,11 @@ import uuid
 from typing import Final
 
 from headrace.kernel.errors import CorruptBatch, ErrorCode, Refused
+from headrace.records.batch import HEADER_BYTES
 from headrace.records.validation import whole_batch
 from headrace.wire.produce import ProduceRequest
 
 _OVERHEAD_BYTES: Final = 12
-_HEADER_BYTES: Final = 61
 _LENGTH_AT: Final = 8
 _MAGIC_AT: Final = 16
 _ATTRIBUTES_LOW_AT: Final = 22
@@ -38,7 +38,7 @@ def topic_id_of(data: bytes) -> uuid.UUID:
 
 def check_records(records: memoryview | None, version: int, transactional: bool = False) -> memoryview:
     """Exactly one batch of the current format, in a compression that the version knows. Raises Refused."""
-    if records is None or len(records) < _HEADER_BYTES:
+    if records is None or len(records) < HEADER_BYTES:
         raise Refused(
             ErrorCode.invalid_record, f"produce v{version} needs one record batch per partition, there is none"
         )
@@ -63,7 +63,7 @@ def check_records(records: memoryview | None, version: int, transactional: bool 
 
 def has_transactional_records(request: ProduceRequest) -> bool:
     return any(
-        records is not None and len(records) >= _HEADER_BYTES and records[_ATTRIBUTES_LOW_AT] & _TRANSACTIONAL
+        records is not None and len(records) >= HEADER_BYTES and records[_ATTRIBUTES_LOW_AT] & _TRANSACTIONAL
         for _, partitions in request.topics
         for _, records in partitions
     )

@@ -17,13 +17,13 @@ from typing import Final, Protocol
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 from headrace.kernel.ids import TopicPartition
+from headrace.records.batch import HEADER_BYTES
 from headrace.replication.partition import Partition
 from headrace.replication.partitions import Partitions
 from headrace.wire.produce import ProduceRequest
 
 _ATTRIBUTES_LOW_AT: Final = 22
 _TRANSACTIONAL: Final = 0x10
-_HEADER_BYTES: Final = 61
 _read_producer: Final = struct.Struct(">qhi").unpack_from
 _PRODUCER_AT: Final = 43
 
@@ -80,7 +80,7 @@ class TransactionGuard:
         found = []
         for topic, partitions in request.topics:
             for index, records in partitions:
-                if records is None or len(records) < _HEADER_BYTES or not records[_ATTRIBUTES_LOW_AT] & _TRANSACTIONAL:
+                if records is None or len(records) < HEADER_BYTES or not records[_ATTRIBUTES_LOW_AT] & _TRANSACTIONAL:
                     continue
                 if (topic, index) in refused:
                     continue

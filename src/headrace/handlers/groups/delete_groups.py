@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, ClassVar
 
 from headrace.coordinators.group.coordinator import GroupCoordinator
+from headrace.coordinators.share.administration import ShareAdministration
 from headrace.handlers.dispatch.authorization import Access, Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class DeleteGroups(Handler):
     groups: GroupCoordinator
+    shares: ShareAdministration
 
     api_key: ClassVar[ApiKey] = ApiKey.DELETE_GROUPS
     versions: ClassVar[range] = range(3)
@@ -34,6 +36,9 @@ class DeleteGroups(Handler):
     async def _delete(self, group_id: str, access: Access) -> ErrorCode:
         try:
             access.require(Operation.DELETE, ResourceType.GROUP, group_id)
-            return await self.groups.delete_group(group_id)
+            if not await self.groups.is_share_group(group_id):
+                return await self.groups.delete_group(group_id)
+            await self.shares.delete_group(group_id)
+            return ErrorCode.none
         except Fault as fault:
             return fault.code

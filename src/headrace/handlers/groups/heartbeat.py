@@ -10,7 +10,6 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, ClassVar
 
 from headrace.coordinators.group.coordinator import GroupCoordinator
-from headrace.coordinators.runtime.runtime import settled
 from headrace.handlers.dispatch.authorization import Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
@@ -46,7 +45,7 @@ class Heartbeat(Handler):
 
 async def _later(reply: asyncio.Future[ErrorCode]) -> HeartbeatResponse:
     try:
-        return {"error_code": await settled(reply)}
+        return {"error_code": await reply}
     except Fault as fault:
         return _answer(fault)
 

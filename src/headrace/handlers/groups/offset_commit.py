@@ -17,7 +17,6 @@ from headrace.cluster.view import ClusterView
 from headrace.coordinators.group.coordinator import GroupCoordinator
 from headrace.coordinators.group.core.offsets.committed import TopicCommit
 from headrace.coordinators.group.core.offsets.requests import CommitRequest
-from headrace.coordinators.runtime.runtime import settled
 from headrace.handlers.dispatch.authorization import Access, Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
@@ -104,7 +103,7 @@ class OffsetCommit(Handler):
         correlation_id: int,
     ) -> bytearray:
         try:
-            _answer(taken, ErrorCode.none, await settled(reply), version)
+            _answer(taken, ErrorCode.none, await reply, version)
         except Fault as fault:
             _answer(taken, fault.code, frozenset(), version)
         return encode_offset_commit_response(version, correlation_id, answers)

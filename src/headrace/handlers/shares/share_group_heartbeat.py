@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from headrace.coordinators.group.coordinator import GroupCoordinator
 from headrace.coordinators.group.core.heartbeat_messages import HeartbeatReply, ShareHeartbeatRequest
+from headrace.coordinators.share.membership import ShareMembership
 from headrace.handlers.dispatch.authorization import Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ShareGroupHeartbeat(Handler):
-    groups: GroupCoordinator
+    members: ShareMembership
 
     api_key: ClassVar[ApiKey] = ApiKey.SHARE_GROUP_HEARTBEAT
     versions: ClassVar[range] = range(1, 2)
@@ -31,7 +31,7 @@ class ShareGroupHeartbeat(Handler):
 
     async def _beat(self, request: ShareGroupHeartbeatRequest, context: RequestContext) -> HeartbeatReply:
         require_member(context.access, request.group_id, request.subscribed_topic_names)
-        return await self.groups.share_heartbeat(
+        return await self.members.heartbeat(
             ShareHeartbeatRequest(
                 request.group_id,
                 request.member_id,

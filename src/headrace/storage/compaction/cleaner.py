@@ -20,14 +20,13 @@ from pathlib import Path
 from typing import Final, cast
 
 from headrace.kernel.dataclass import dataclass
-from headrace.kernel.errors import CorruptBatch
 from headrace.records import raw
 from headrace.records.batch import BatchView
 from headrace.records.control import ControlType, control_type
 from headrace.storage.compaction.offset_map import OffsetMap
 from headrace.storage.core.cleaned_transactions import CleanedTransactions
 from headrace.storage.core.compaction import DirtyState, SegmentFacts, assess, group
-from headrace.storage.files import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, sync_directory
+from headrace.storage.files import CLEANED_SUFFIX
 from headrace.storage.log import Log
 from headrace.storage.log_config import LogConfig
 from headrace.storage.segment.batch_scan import scan
@@ -69,7 +68,8 @@ class Cleaned:
 
 
 def facts_of(log: Log) -> list[SegmentFacts]:
-    bases = [segment.base_offset for segment in log.segments[1:]] + [log.log_end_offset]
+    segments = log.segments.all
+    bases = [segment.base_offset for segment in segments[1:]] + [log.log_end_offset]
     return [
         SegmentFacts(
             segment.base_offset,
@@ -79,7 +79,7 @@ def facts_of(log: Log) -> list[SegmentFacts]:
             segment.offset_index.file.size_bytes,
             segment.time_index.file.size_bytes,
         )
-        for segment, following in zip(log.segments, bases, strict=True)
+        for segment, following in zip(segments, bases, strict=True)
     ]
 
 
@@ -109,11 +109,11 @@ def prepare(log: Log, dirt: DirtyState, *, replicated_up_to: int, now_ms: int) -
         log.partition,
         log.directory,
         config,
-        log.segments[: len(facts)],
+        log.segments.all[: len(facts)],
         groups,
         dirt,
         last,
-        _aborted(log.segments),
+        _aborted(log.segments.all),
         replicated_up_to,
         now_ms,
     )
@@ -146,7 +146,7 @@ class Cleaner:
                     break
                 old = [by_base[facts.base_offset] for facts in members]
                 done.replacements.append((old, self._copy(job, old, offsets, transactions, done)))
-        except BaseException:
+        except BaseException:  # also a round that was stopped: its files must not stay
             discard(done)
             raise
         return done
@@ -220,7 +220,7 @@ class Cleaner:
             # Retention by time looks at the file where records have no time of their own.
             stamp = old[-1].path.stat().st_mtime_ns
             os.utime(fresh.path, ns=(stamp, stamp))
-        except BaseException:
+        except BaseException:  # also a round that was stopped: its file must not stay
             fresh.remove()
             raise
         return fresh
@@ -301,36 +301,17 @@ def _is_producers_last(job: CompactionJob, batch: BatchView) -> bool:
 
 def install(log: Log, cleaned: Cleaned, now_ms: int) -> bool:
     """Puts the new segments in their places; False when the log changed meanwhile (retention, truncation)."""
-    current = {id(segment) for segment in log.segments}
-    if not all(id(old) in current for olds, _ in cleaned.replacements for old in olds):
+    if not log.segments.holds([old for olds, _ in cleaned.replacements for old in olds]):
         discard(cleaned)
         return False
-    for olds, fresh in cleaned.replacements:
-        _install_one(log, olds, fresh, now_ms)
+    delete_at_ms = now_ms + log.config.file_delete_delay_ms
+    for olds, new in cleaned.replacements:
+        log.segments.swap(olds, new, delete_at_ms, log_end_offset=log.log_end_offset)
     if cleaned.replacements:
-        log.producers.drop_snapshots(keep={segment.base_offset for segment in log.segments} | {log.log_end_offset})
+        log.producers.drop_snapshots(keep=log.segments.base_offsets | {log.log_end_offset})
     return True
 
 
 def discard(cleaned: Cleaned) -> None:
-    for _, fresh in cleaned.replacements:
-        fresh.remove()
-
-
-def _install_one(log: Log, olds: list[Segment], fresh: Segment, now_ms: int) -> None:
-    if fresh.size_bytes and fresh.base_offset > log.log_end_offset:
-        raise CorruptBatch(f"{fresh.path} begins after the end of its log")
-    gone = {id(old) for old in olds}
-    fresh.change_suffix(CLEANED_SUFFIX, SWAP_SUFFIX)
-    sync_directory(log.directory)
-    at = next(i for i, segment in enumerate(log.segments) if id(segment) in gone)
-    kept = [segment for segment in log.segments if id(segment) not in gone]
-    kept.insert(at, fresh)
-    # Before files change their names: a flush in a thread passes over segments that the log no longer has, and over
-    # the new one, which is synced.
-    log.set_segments(tuple(kept))
-    for old in olds:
-        old.close()
-        old.change_suffix("", DELETED_SUFFIX)
-        log.trash.put(old.files, now_ms + log.config.file_delete_delay_ms)
-    fresh.change_suffix(SWAP_SUFFIX, "")
+    for _, new in cleaned.replacements:
+        new.remove()

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Final
 
+from headrace.config import BrokerConfig
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import Fault
 from headrace.kernel.ids import TopicPartition
@@ -35,7 +36,7 @@ class CleanerSettings:
     bytes_per_second: float | None = None
 
     @classmethod
-    def from_broker_config(cls, broker: Any) -> CleanerSettings:
+    def from_broker_config(cls, broker: BrokerConfig) -> CleanerSettings:
         rate = broker.log_cleaner_io_max_bytes_per_second
         # Kafka's default is the largest double: no limit.
         return cls(broker.log_cleaner_dedupe_buffer_size, rate if rate < 1e18 else None)
@@ -99,7 +100,7 @@ class CompactionRounds:
             return None
         except (Fault, OSError) as error:
             # Retention, truncation or deletion may have taken the files away while they were read: that is no fault.
-            if self._log_dirs.log(*partition) is log and set(job.segments) <= set(log.segments):
+            if self._log_dirs.log(*partition) is log and log.segments.holds(job.segments):
                 self._set_aside.add(partition)
                 logger.error("compaction of %s failed and is set aside until the next start: %s", partition, error)
             return None

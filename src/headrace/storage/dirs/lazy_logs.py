@@ -1,15 +1,15 @@
 """Logs that have no files yet.
 
-A topic of a thousand partitions is thousands of files. Making them before anybody is answered holds up every client,
-and nobody needs them: after a crash, a log that was never written to and one that is missing are the same. So a new log
-begins in memory. Its files are made by its first append, or a few at a time when there is nothing else to do
-(`make_some`), or when the broker stops; whichever comes first.
+A topic of a thousand partitions is thousands of files. If the broker made them before it answers, every client would
+wait. After a crash, a log that was never written to and a log that is missing are the same. So a new log begins in
+memory. Its first append makes its files, or the broker makes them a few at a time (`make_some`), or at its stop.
 
 Owned by the event loop.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import uuid
 from collections import deque
@@ -21,14 +21,13 @@ from headrace.kernel.ids import TopicPartition
 from headrace.storage.dirs.delayed_deletion import DelayedDeletions
 from headrace.storage.log import Log
 from headrace.storage.log_config import LogConfig
-from headrace.storage.segment.segment import Segment
+from headrace.storage.log_contents import LogContents
 
 
 class LazyLogs:
-    def __init__(self, on_promised: Callable[[], None]) -> None:
-        """`on_promised` is called when there is something to make where there was nothing."""
-        self._on_promised = on_promised
+    def __init__(self) -> None:
         self._waiting: deque[Log] = deque()
+        self._arrived = asyncio.Event()
 
     def log(
         self,
@@ -42,23 +41,16 @@ class LazyLogs:
         on_disk_fault: Callable[[OSError], None],
     ) -> Log:
         """A new, empty log; nothing may be at `directory`."""
-        log = Log(
-            directory,
-            partition.topic,
-            partition.partition,
-            config,
-            topic_id=topic_id,
-            trash=trash,
-            on_disk_fault=on_disk_fault,
-        )
-        segment = Segment(directory, 0, config)
-        segment.created_ms = now_ms
-        log.set_segments((segment,))
-        log.is_promised = True
-        if not self._waiting:
-            self._on_promised()
+        contents = LogContents.empty(directory, config, trash, now_ms=now_ms)
+        log = Log(partition, config, contents, topic_id=topic_id, on_disk_fault=on_disk_fault)
         self._waiting.append(log)
+        self._arrived.set()
         return log
+
+    async def wait(self) -> None:
+        """Until there are logs that came since the last time."""
+        await self._arrived.wait()
+        self._arrived.clear()
 
     def make_some(self, count: int) -> bool:
         """Makes the files of up to `count` logs; whether there are more to make.
@@ -68,7 +60,7 @@ class LazyLogs:
         waiting = self._waiting
         while waiting and count > 0:
             log = waiting.popleft()
-            if log.is_promised and log.offline_reason is None:
+            if not log.segments.has_files and log.offline_reason is None:
                 with contextlib.suppress(StorageFault):
                     log.make_files()
                 count -= 1

@@ -222,7 +222,7 @@ class LogDir:
             write_offsets(self.path / RECOVERY_POINT_FILE, {tp: log.recovery_point for tp, log in offsets})
             # Only a start that the segments' names do not show needs writing down.
             starts = {
-                tp: log.log_start_offset for tp, log in offsets if log.log_start_offset > log.segments[0].base_offset
+                tp: log.log_start_offset for tp, log in offsets if log.log_start_offset > log.segments.base_offset
             }
             write_offsets(self.path / LOG_START_FILE, starts)
             write_offsets(self.path / HIGH_WATERMARK_FILE, {tp: log.high_watermark for tp, log in offsets})
@@ -240,5 +240,5 @@ class LogDir:
 def known_aborted(log: Log) -> KnownAborted:
     # The recovery point first: what is below it no longer changes, whatever the loop appends meanwhile.
     up_to = log.recovery_point
-    digests = {segment.base_offset: segment.txn_index.digest for segment in log.segments}
+    digests = {segment.base_offset: segment.txn_index.digest for segment in log.segments.all}
     return KnownAborted(up_to, {base: digest for base, digest in digests.items() if digest.entries})

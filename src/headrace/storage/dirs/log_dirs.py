@@ -23,17 +23,17 @@ from headrace.config import BrokerConfig
 from headrace.kernel.errors import Fault, StorageFault
 from headrace.kernel.ids import TopicPartition, uuid_to_text
 from headrace.storage.close import close_logs
-from headrace.storage.dirs.checkpoints import write_topic_id
 from headrace.storage.dirs.contents import deleted_in, logs_in, may_be_log, outdated_cuts_in
 from headrace.storage.dirs.delayed_deletion import DelayedDeletions
 from headrace.storage.dirs.identity import StoreOwner
 from headrace.storage.dirs.lazy_logs import LazyLogs
 from headrace.storage.dirs.log_dir import LogDir
+from headrace.storage.dirs.new_log_files import make_directory
 from headrace.storage.dirs.report import DirectoryReport
 from headrace.storage.dirs.strays import Stray, set_aside, strays_in
 from headrace.storage.dirs.unopened_log import owner_of
 from headrace.storage.files import DELETED_DIR_SUFFIX, is_no_space, marked_directory_name
-from headrace.storage.log import DELETED, Log
+from headrace.storage.log import Log
 from headrace.storage.log_config import LogConfig
 from headrace.storage.recovery.recovery import Damage, PartitionCheckpoints, Progress, open_log
 from headrace.storage.settings import StorageSettings
@@ -49,12 +49,13 @@ class LogDirs:
         settings: StorageSettings,
         config_of: Callable[[str], LogConfig],
         directories: Sequence[LogDir] | None = None,
+        lazy_logs: LazyLogs | None = None,
     ) -> None:
+        """`lazy_logs`: new logs begin in memory, and the caller has their files made."""
         self.settings = settings
         self.directories = list(directories or map(LogDir, settings.directories))
         self.trash = DelayedDeletions()
-        # Set by a broker that serves: from then on new logs begin in memory.
-        self.promises: LazyLogs | None = None
+        self.lazy_logs = lazy_logs
         self.damages: list[Damage] = []
         self._config_of = config_of
         self._logs: dict[TopicPartition, Log] = {}
@@ -69,6 +70,7 @@ class LogDirs:
         *,
         config_of: Callable[[str], LogConfig] = lambda topic: LogConfig(),
         directories: Sequence[LogDir] | None = None,
+        lazy_logs: LazyLogs | None = None,
         cluster_id: str | None = None,
         home: StoreOwner | None = None,
         now_ms: int = 0,
@@ -81,7 +83,7 @@ class LogDirs:
         `directories`: those of `config`, where the caller has claimed them already.
         """
         settings = config if isinstance(config, StorageSettings) else StorageSettings.from_broker_config(config)
-        dirs = cls(settings, config_of, directories)
+        dirs = cls(settings, config_of, directories, lazy_logs)
         try:
             # All are checked before any is written to.
             for directory in dirs.directories:
@@ -92,7 +94,7 @@ class LogDirs:
                 reasons = "; ".join(f"{d.path}: {d.offline_reason}" for d in dirs.directories)
                 raise StorageFault(f"no log directory can be used ({reasons})")
             dirs._recover_all(now_ms, on_progress)
-        except BaseException:
+        except BaseException:  # the directories must not stay locked, whatever it was
             for directory in dirs.directories:
                 directory.unlock()
             raise
@@ -183,17 +185,14 @@ class LogDirs:
             self._checkpoint(home)
         path = home.path / str(key)
         self._check_owner(path, key, topic_id, now_ms)
-        if self.promises is not None and not path.exists():
-            log = self.promises.log(
+        if self.lazy_logs is not None and not path.exists():
+            log = self.lazy_logs.log(
                 path, key, config, topic_id, now_ms=now_ms, trash=self.trash, on_disk_fault=partial(self._failed, home)
             )
             self._add(key, log, home)
             return log
         try:
-            path.mkdir(exist_ok=True)
-            if topic_id is not None:
-                # Synced with the first flush: until then the log holds nothing that anybody was promised.
-                write_topic_id(path, topic_id, durable=False)
+            make_directory(path, topic_id)
             log = open_log(
                 path,
                 key,
@@ -246,9 +245,9 @@ class LogDirs:
         log = self._logs.get(key)
         if log is None:
             return False
-        log.offline_reason = DELETED
+        log.mark_deleted()
         home = self._take_out(key)
-        if log.is_promised:
+        if not log.segments.has_files:
             return True
         renamed = log.directory.with_name(marked_directory_name(key, DELETED_DIR_SUFFIX))
         try:
@@ -283,7 +282,7 @@ class LogDirs:
         try:
             log.close(clean=not log.is_deleted)
         finally:
-            log.offline_reason = DELETED
+            log.mark_deleted()
             for forget in self.when_deleted:
                 forget(key, home)
         return home
@@ -306,15 +305,9 @@ class LogDirs:
         thread.
         """
         for log in self.logs():
-            config = log.config
-            unflushed = log.unflushed_messages
-            rolled = log.active_segment.base_offset > log.recovery_point
-            aged = now_ms - log.last_flush_ms >= config.flush_ms
-            if unflushed > 0 and (rolled or unflushed >= config.flush_messages or aged):
-                # A failed flush has already taken the directory offline; the other logs go on.
-                with contextlib.suppress(StorageFault):
-                    log.flush()
-                log.last_flush_ms = now_ms
+            # A failed flush has already taken the directory offline; the other logs go on.
+            with contextlib.suppress(StorageFault):
+                log.flush_if_due(now_ms)
 
     def delete_old_segments(self, now_ms: int) -> int:
         """Retention on every log; how many segments went. Compacted topics lose only what is below their start."""
@@ -346,7 +339,7 @@ class LogDirs:
             return
         directory.take_offline(reason)
         for log in self._logs_in(directory):
-            log.offline_reason = log.offline_reason or reason
+            log.take_offline(reason)
         for callback in self._on_offline:
             callback(directory)
 

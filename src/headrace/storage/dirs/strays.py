@@ -21,10 +21,11 @@ import shutil
 import uuid
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.ids import TopicPartition, uuid_from_text, uuid_to_text
+from headrace.kernel.json_values import JsonObject
 from headrace.storage.core.salvage import good_batches
 from headrace.storage.dirs.checkpoints import META_PROPERTIES_FILE, CorruptFile, read_properties
 from headrace.storage.dirs.unopened_log import count_records, offsets_in, owner_of
@@ -80,7 +81,7 @@ class StrayNote:
     @classmethod
     def from_json(cls, data: bytes) -> StrayNote:
         """Raises ValueError, KeyError or TypeError for what is no note."""
-        fields: dict[str, Any] = json.loads(data)
+        fields: JsonObject = json.loads(data)
         topic_id = fields["topic_id"]
         return cls(
             StrayKind(fields["kind"]),

@@ -12,19 +12,17 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
+import uuid
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from headrace.kernel.errors import StorageFault
 from headrace.kernel.ids import TopicPartition
 from headrace.storage.core.salvage import is_torn_batch
 from headrace.storage.dirs.strays import CUT_SUFFIX, NOTE_FILE, StrayKind, StrayNote, cluster_id_of, write_note
 from headrace.storage.files import STRAY_DIR_SUFFIX, is_no_space, marked_directory_name, sync_directory, write_fully
-
-if TYPE_CHECKING:
-    from headrace.storage.log import Log
-    from headrace.storage.segment.segment import Segment
+from headrace.storage.segment.segment import Segment
 
 _BLOCK_BYTES: Final = 64 * 1024
 
@@ -32,8 +30,11 @@ _BLOCK_BYTES: Final = 64 * 1024
 class RecoveryCuts:
     """`directory` is the stray that holds them, None while nothing was kept."""
 
-    def __init__(self, log: Log, now_ms: int) -> None:
-        self._log = log
+    def __init__(self, directory: Path, partition: TopicPartition, topic_id: uuid.UUID | None, now_ms: int) -> None:
+        """`directory` is that of the log."""
+        self._log_dir = directory.parent
+        self._partition = partition
+        self._topic_id = topic_id
         self._now_ms = now_ms
         self._note: StrayNote | None = None
         self.directory: Path | None = None
@@ -79,18 +80,17 @@ class RecoveryCuts:
 
     def _place_for(self, segment: Segment, position: int, reason: str) -> Path:
         if self.directory is None:
-            log_dir, partition = self._log.directory.parent, TopicPartition(self._log.topic, self._log.partition)
             self._note = StrayNote(
                 StrayKind.CUT,
-                *partition,
-                self._log.topic_id,
-                cluster_id_of(log_dir),
+                *self._partition,
+                self._topic_id,
+                cluster_id_of(self._log_dir),
                 self._now_ms,
                 f"recovery cut it from {segment.path.name}: {reason}",
                 segment.base_offset,
                 None,
             )
-            directory = log_dir / marked_directory_name(partition, STRAY_DIR_SUFFIX)
+            directory = self._log_dir / marked_directory_name(self._partition, STRAY_DIR_SUFFIX)
             directory.mkdir()
             write_note(directory, self._note)
             self.directory = directory

@@ -20,7 +20,7 @@ from pathlib import Path
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import Fault
 from headrace.kernel.ids import TopicPartition
-from headrace.storage.dirs.checkpoints import CorruptFile, KnownAborted, read_topic_id
+from headrace.storage.dirs.checkpoints import LEADER_EPOCH_FILE, CorruptFile, KnownAborted, read_topic_id
 from headrace.storage.dirs.delayed_deletion import DelayedDeletions
 from headrace.storage.files import (
     CLEANED_SUFFIX,
@@ -31,15 +31,19 @@ from headrace.storage.files import (
     offset_of_file,
     tolerated_no_space,
 )
+from headrace.storage.leader_epochs import LeaderEpochs
 from headrace.storage.log import Log
 from headrace.storage.log_config import LogConfig
+from headrace.storage.log_contents import LogContents
+from headrace.storage.producer_state import ProducerState
+from headrace.storage.recovery.cuts import RecoveryCuts
 from headrace.storage.recovery.index_check import check_newest
 from headrace.storage.recovery.interrupted_swaps import complete_swaps
 from headrace.storage.recovery.segment_check import Damage, Progress, SegmentCheck, repair_hints
 from headrace.storage.segment.batch_scan import BatchPlace
 from headrace.storage.segment.segment import Segment
 from headrace.storage.segment.txn_index import NO_ENTRIES, Digest
-from headrace.storage.truncation import rebuild_producers
+from headrace.storage.segments import Segments
 
 __all__ = ["Damage", "PartitionCheckpoints", "Progress", "open_log"]
 
@@ -67,21 +71,16 @@ def open_log(
     on_progress: Callable[[Progress], None] | None = None,
     on_damage: Callable[[Damage], None] | None = None,
 ) -> Log:
-    marks = marks or PartitionCheckpoints()
-    log = Log(
-        directory,
-        partition.topic,
-        partition.partition,
-        config,
-        topic_id=_topic_id(directory),
-        trash=trash,
-        on_disk_fault=on_disk_fault,
-    )
+    marks, topic_id = marks or PartitionCheckpoints(), _topic_id(directory)
+    leader_epochs, producers = LeaderEpochs(directory / LEADER_EPOCH_FILE), ProducerState(directory)
     segments = _load_segments(directory, config)
-    epochs_sound = log.leader_epochs.load()
+    epochs_sound = leader_epochs.load()
     suspect = _first_suspect(segments, marks, clean=clean)
     if suspect is not None:
-        checking = SegmentCheck(log, segments, on_progress, on_damage, now_ms=now_ms)
+        cuts = RecoveryCuts(directory, partition, topic_id, now_ms)
+        checking = SegmentCheck(
+            partition, segments, leader_epochs, producers, cuts, on_progress=on_progress, on_damage=on_damage
+        )
         checking.check_from(suspect, marks.log_start_offset)
         segments = checking.segments
     if not segments:
@@ -90,20 +89,29 @@ def open_log(
         # Before anything is appended: later its newest timestamp could hide that an index was cut short.
         check_newest(segments[-1])
         segments[-1].activate(config)
-    log.set_segments(tuple(segments))
     last = segments[-1].last_place()
     end = _end_of(segments[-1], last)
     log_start = max(marks.log_start_offset, segments[0].base_offset)
-    if log_start > end:
+    is_readable = log_start <= end
+    if is_readable:
+        rebuild = not epochs_sound or _epochs_missing(leader_epochs, segments, last)
+        _settle_epochs(leader_epochs, segments, log_start, end, rebuild=rebuild)
+        if suspect is None:
+            producers.rebuild(segments, log_start, end)
+        producers.drop_snapshots(keep={segment.base_offset for segment in segments})
+    recovered_to = end if suspect is None else min(marks.recovery_point, end)
+    contents = LogContents(
+        Segments(directory, segments, DelayedDeletions() if trash is None else trash, recovery_point=recovered_to),
+        leader_epochs,
+        producers,
+        min(log_start, end),
+        end,
+        marks.high_watermark,
+    )
+    log = Log(partition, config, contents, topic_id=topic_id, on_disk_fault=on_disk_fault)
+    if not is_readable:
         # Records were deleted up to a point that the data no longer reaches: nothing of it is readable.
         log.truncate_fully_and_start_at(log_start, now_ms=now_ms)
-        return log
-    _settle_epochs(log, log_start, end, rebuild=not epochs_sound or _epochs_missing(log, last))
-    if suspect is None:
-        rebuild_producers(log, log_start, end)
-    log.producers.drop_snapshots(keep={segment.base_offset for segment in segments})
-    recovered_to = end if suspect is None else min(marks.recovery_point, end)
-    log.set_marks(log_start=log_start, end=end, high_watermark=marks.high_watermark, recovery_point=recovered_to)
     return log
 
 
@@ -167,20 +175,20 @@ def _aborted_sound(segment: Segment, known: Digest | None) -> bool:
     return index.digest == NO_ENTRIES and not any(place.is_control for place in segment.places())
 
 
-def _epochs_missing(log: Log, last: BatchPlace | None) -> bool:
+def _epochs_missing(epochs: LeaderEpochs, segments: list[Segment], last: BatchPlace | None) -> bool:
     """Whether the file is gone, or older than the data."""
-    if last is not None and last.leader_epoch > log.leader_epochs.latest:
+    if last is not None and last.leader_epoch > epochs.latest:
         return True
-    return not log.leader_epochs.path.exists() and log.segments[-1].base_offset + log.segments[-1].size_bytes > 0
+    return not epochs.path.exists() and segments[-1].base_offset + segments[-1].size_bytes > 0
 
 
-def _settle_epochs(log: Log, log_start: int, end: int, *, rebuild: bool) -> None:
+def _settle_epochs(epochs: LeaderEpochs, segments: list[Segment], log_start: int, end: int, *, rebuild: bool) -> None:
     """Epochs as the data tells them, no later than its end and no earlier than its start."""
     if rebuild:
-        for segment in log.segments:
+        for segment in segments:
             for place in segment.places():
-                log.leader_epochs.note(place.leader_epoch, place.base_offset)
-    log.leader_epochs.truncate_from_end(end)
-    log.leader_epochs.truncate_from_start(log_start)
+                epochs.note(place.leader_epoch, place.base_offset)
+    epochs.truncate_from_end(end)
+    epochs.truncate_from_start(log_start)
     with tolerated_no_space():
-        log.leader_epochs.save_if_changed()
+        epochs.save_if_changed()

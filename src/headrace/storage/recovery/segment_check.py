@@ -17,12 +17,11 @@ from headrace.kernel.ids import TopicPartition
 from headrace.records.batch import BatchView
 from headrace.storage.core.recovery import verdict
 from headrace.storage.files import tolerated_no_space
-from headrace.storage.log import Log
+from headrace.storage.leader_epochs import LeaderEpochs
 from headrace.storage.producer_state import ProducerState
 from headrace.storage.recovery.cuts import RecoveryCuts
 from headrace.storage.segment.batch_scan import scan
 from headrace.storage.segment.segment import Segment
-from headrace.storage.truncation import rebuild_producers
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,22 +63,26 @@ class SegmentCheck:
 
     def __init__(
         self,
-        log: Log,
+        partition: TopicPartition,
         segments: list[Segment],
+        leader_epochs: LeaderEpochs,
+        producers: ProducerState,
+        cuts: RecoveryCuts,
+        *,
         on_progress: Callable[[Progress], None] | None,
         on_damage: Callable[[Damage], None] | None,
-        *,
-        now_ms: int,
     ) -> None:
-        self.log = log
         self.segments = segments
-        self._cuts = RecoveryCuts(log, now_ms)
+        self._partition = partition
+        self._leader_epochs = leader_epochs
+        self._producers = producers
+        self._cuts = cuts
         self._on_progress = on_progress
         self._on_damage = on_damage
         self._gap: _Gap | None = None
 
     def check_from(self, first: int, log_start_offset: int) -> None:
-        log, everything = self.log, self.segments
+        everything = self.segments
         base = expected = everything[first].base_offset
         self._gap = None
         self._begin_at(first, base, log_start_offset)
@@ -103,33 +106,29 @@ class SegmentCheck:
             self.segments.append(segment)
             segment.seal()
             if self._on_progress is not None:
-                partition = TopicPartition(log.topic, log.partition)
-                self._on_progress(Progress(partition, at - first + 1, len(everything) - first))
+                self._on_progress(Progress(self._partition, at - first + 1, len(everything) - first))
             if reason is not None:
                 break
         self._cuts.finish(expected)
         # What was checked is known only to this pass; the snapshot makes it the next start's knowledge too, and where
         # there is no space for one, the next start reads again.
         with tolerated_no_space():
-            log.producers.take_snapshot(expected)
+            self._producers.take_snapshot(expected)
 
     def _begin_at(self, first: int, base: int, log_start_offset: int) -> None:
-        log = self.log
         everything, self.segments = self.segments, self.segments[:first]
         if first:
-            log.set_segments(tuple(self.segments))
-            rebuild_producers(log, max(log_start_offset, everything[0].base_offset), base)
+            self._producers.rebuild(self.segments, max(log_start_offset, everything[0].base_offset), base)
         else:
-            log.producers.clear()
-            log.producers.drop_all_snapshots()
-        log.leader_epochs.forget_from(base)
+            self._producers.start_over()
+        self._leader_epochs.forget_from(base)
         if first:
             self._find_older_epochs()
 
     def _find_older_epochs(self) -> None:
         """Where the file of epochs is older than the trusted segments, too: the first batch that is checked would pass
         for the beginning of its epoch."""
-        epochs, last = self.log.leader_epochs, self.segments[-1].last_place()
+        epochs, last = self._leader_epochs, self.segments[-1].last_place()
         if last is not None and last.leader_epoch > epochs.latest:
             for segment in self.segments:
                 for place in segment.places():
@@ -137,7 +136,7 @@ class SegmentCheck:
 
     def _check(self, segment: Segment) -> tuple[int, int, str | None, int | None]:
         """(good bytes, next offset, what is wrong with the byte after them, the offset there if it fell back)."""
-        log, epochs = self.log, self.log.leader_epochs
+        epochs = self._leader_epochs
         segment.reset_indexes()
         segment.txn_index.reset()
         expected, position = segment.base_offset, 0
@@ -150,7 +149,7 @@ class SegmentCheck:
                     self._gap = _Gap(segment, position, expected)
                 if batch.partition_leader_epoch > epochs.latest:
                     epochs.note(batch.partition_leader_epoch, batch.base_offset)
-                index_again(segment, position, batch, log.producers)
+                index_again(segment, position, batch, self._producers)
                 expected = batch.next_offset
                 position += batch.size_bytes
         except Fault as torn:
@@ -205,17 +204,10 @@ def repair_hints(segment: Segment, before: list[Segment], log_start_offset: int)
     producers = ProducerState(segment.path.parent)
     offset = producers.load_latest(log_start_offset, segment.base_offset, discard_later=False)
     for earlier in before:
-        replay_from(earlier, offset, producers)
+        producers.replay_segment(earlier, offset)
     segment.reset_indexes()
     segment.txn_index.reset()
     for place in segment.places():
         index_again(segment, place.position, segment.batch_at(place), producers)
     segment.seal()
     segment.close()
-
-
-def replay_from(segment: Segment, offset: int, producers: ProducerState) -> None:
-    position = segment.position_of(offset)
-    for batch in segment.batches(position) if position is not None else ():
-        if batch.producer_id >= 0 and batch.base_offset >= offset:
-            producers.replay(batch)

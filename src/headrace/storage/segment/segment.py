@@ -183,7 +183,7 @@ class Segment:
             self.offset_index.file.sync()
             self.time_index.file.sync()
             self.txn_index.sync()
-        except BaseException:
+        except BaseException:  # a segment must not count as synced when a sync of it did not end
             self._is_synced = False
             raise
 

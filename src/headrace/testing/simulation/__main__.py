@@ -16,7 +16,7 @@ def main() -> int:
         trace: list[str] = []
         try:
             acknowledged += run_seed(seed, trace=trace).acknowledged
-        except BaseException as error:
+        except BaseException as error:  # the boundary of a seed: the others are run all the same
             failed += 1
             trace.append(f"seed {seed}: {type(error).__name__}: {error}")
             if count > 1:

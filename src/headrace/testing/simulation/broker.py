@@ -11,8 +11,8 @@ import contextlib
 import itertools
 import random
 import uuid
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Coroutine, Iterator
+from typing import Final
 
 from headrace.broker.failed_disks import FailedDisks
 from headrace.cluster.core.image import BrokerInfo, ClusterImage, Endpoint
@@ -22,8 +22,8 @@ from headrace.controller.controller import Controller
 from headrace.controller.gateway import ControllerGateway
 from headrace.controller.member import ClusterMember
 from headrace.coordination.fallback_channel import ControllerChannel
-from headrace.coordination.fallback_reader import FallbackReader
 from headrace.handlers.dispatch.fallback_requests import fallback_service
+from headrace.handlers.dispatch.table import HandlerTable
 from headrace.kernel.errors import Fault
 from headrace.replication.fetcher import FetchSettings
 from headrace.replication.fetchers import Fetchers
@@ -34,7 +34,7 @@ from headrace.storage.log_config import LogConfig
 from headrace.testing.simulation.history import History
 from headrace.testing.simulation.log import SimulatedLog, SimulatedLogs
 from headrace.testing.simulation.network import SimulatedChannel, SimulatedNetwork
-from headrace.testing.simulation.serving import LISTENER, SimulatedServer, of_brokers
+from headrace.testing.simulation.serving import LISTENER, SimulatedServer, brokers_handlers
 from headrace.testing.simulation.store import SimulatedStore, SimulatedZooKeeper
 from headrace.testing.simulation.virtual_loop import VirtualLoop, context_of
 
@@ -71,7 +71,7 @@ class SimulatedBroker:
         self._reads_from_followers = reads_from_followers
         self._clean = True
         self._checkpointed: dict[tuple[uuid.UUID, int], int] = {}
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._starting: asyncio.Task[None] | None = None
         self._is_stopping = False
         self._starts_again = False
@@ -114,12 +114,18 @@ class SimulatedBroker:
         self.store = SimulatedStore(self._zookeeper, self.id, SESSION_TIMEOUT_S)
         endpoint = Endpoint(LISTENER, f"broker-{self.id}", self.id, "PLAINTEXT")
         broker = BrokerInfo(self.id, -1, (endpoint,))
-        self.member = ClusterMember(self.store, self.view, lambda: self._config, broker, clean_start=self._clean)
-        connect = self._network.connector(self.id, broker_of)
-        letters = FallbackReader(
-            self.store, fallback_service(of_brokers(self), LISTENER), lambda: self.controller.is_active
+        self.table = HandlerTable()
+        self.member = ClusterMember(
+            self.store,
+            self.view,
+            lambda: self._config,
+            broker,
+            clean_start=self._clean,
+            serve_fallback=fallback_service(self.table, LISTENER),
         )
-        self.controller.alongside(letters.run)
+        for handler in brokers_handlers(self.controller, self.view):
+            self.table.add(handler)
+        connect = self._network.connector(self.id, broker_of)
         reach = ControllerChannel(self.store, self.id, connect)  # type: ignore[arg-type]
         self.isr_changes = ControllerIsrChanges(self.view, LISTENER, self.id, reach.open)
         self.partitions = Partitions(
@@ -134,7 +140,7 @@ class SimulatedBroker:
             wall_ms=lambda: 0,
         )
 
-        async def open_channel(host: str, port: int, **_: Any) -> SimulatedChannel:
+        async def open_channel(host: str, port: int, **_: object) -> SimulatedChannel:
             return SimulatedChannel(await connect(host, port))
 
         self.gateway = ControllerGateway(self.controller, self.view, LISTENER, self._own, reach.open)
@@ -177,7 +183,7 @@ class SimulatedBroker:
     def controller(self) -> Controller:
         return self.member.controller
 
-    def _spawn(self, work: Any) -> None:
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -8,7 +8,6 @@ import random
 import uuid
 from collections.abc import Sequence
 from types import ModuleType
-from typing import Any
 
 import headrace.cluster.membership
 import headrace.controller.leadership
@@ -50,7 +49,7 @@ class VirtualClock:
         for module in _CLOCK_READERS:
             module.time = VirtualTime  # type: ignore[attr-defined]
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         for module, real in zip(_CLOCK_READERS, self._real, strict=True):
             module.time = real  # type: ignore[attr-defined]
 

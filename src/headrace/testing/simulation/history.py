@@ -21,7 +21,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from headrace.cluster import codecs
 from headrace.cluster.core.image import NO_LEADER, BrokerInfo, PartitionInfo
@@ -151,12 +151,12 @@ class History:
 
     # ---- promises -------------------------------------------------------------------------------------------------
 
-    def answered(self, broker: Any, partition: Partition, first: int, values: list[int], code: ErrorCode) -> None:
+    def answered(self, broker_id: int, partition: Partition, first: int, values: list[int], code: ErrorCode) -> None:
         if code is not ErrorCode.none:
             return
         name = (partition.topic, partition.index)
-        if not self.session_lives(broker.id):
-            self._fail(f"broker {broker.id} acknowledged {values} on {name} after its session had ended")
+        if not self.session_lives(broker_id):
+            self._fail(f"broker {broker_id} acknowledged {values} on {name} after its session had ended")
         ghost = self.ghost(partition.topic_id, partition.index)
         info = self._current(partition.topic, partition.topic_id, partition.index)
         for offset, value in enumerate(values, first):
@@ -168,12 +168,12 @@ class History:
                 deleted = held is not None and offset < held.log_start_offset
                 if (entry is None or entry.value != value) and member not in self.damaged and not deleted:
                     self._fail(
-                        f"{value} at {offset} of {name} was acknowledged by {broker.id} "
+                        f"{value} at {offset} of {name} was acknowledged by {broker_id} "
                         f"in epoch {partition.leader_epoch}, but in-sync replica {member} does not hold it ({info})"
                     )
             ghost.acknowledged[offset] = value
         self.acknowledgements += len(values)
-        self.say(f"ack {name} {first} {values} by {broker.id}")
+        self.say(f"ack {name} {first} {values} by {broker_id}")
 
     def deleting(self, partition: Partition, offset: int) -> None:
         """Somebody asks to delete the records below `offset`."""

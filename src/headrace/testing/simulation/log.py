@@ -12,9 +12,10 @@ import struct
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from headrace.kernel.errors import OffsetOutOfRange, StorageFault
+from headrace.replication.partition import Partition
 from headrace.storage.leader_epochs import LeaderEpochs
 from headrace.storage.log_config import LogConfig
 
@@ -49,7 +50,7 @@ class _EpochsInMemory(LeaderEpochs):
         if epoch >= 0:
             self.note(epoch, start_offset)
 
-    def _replace(self, pairs: list[tuple[int, int]], **_: Any) -> None:
+    def _replace(self, pairs: list[tuple[int, int]], **_: object) -> None:
         self._pairs = pairs
         self._remember_latest()
 
@@ -63,7 +64,7 @@ class LogWatcher(Protocol):
     """Who checks invariants: told of every moved mark, and of every new leadership."""
 
     def marked(self, log: SimulatedLog) -> None: ...
-    def led(self, broker: int, partition: Any) -> None: ...
+    def led(self, broker: int, partition: Partition) -> None: ...
 
 
 class SimulatedLog:
@@ -90,7 +91,7 @@ class SimulatedLog:
         self.log_start_offset = 0
         self.high_watermark = 0
         self.offline_reason: str | None = None
-        self.leader_epochs = _EpochsInMemory(Path(), lambda: self.log_end_offset)
+        self.leader_epochs = _EpochsInMemory(Path())
 
     @property
     def log_end_offset(self) -> int:
@@ -107,7 +108,7 @@ class SimulatedLog:
         if self.offline_reason is not None:
             raise StorageFault(f"{self.topic}-{self.partition} is offline: {self.offline_reason}")
 
-    def append_as_leader(self, data: bytearray, *, leader_epoch: int, now_ms: int, **_: Any) -> SimulatedAppend:
+    def append_as_leader(self, data: bytearray, *, leader_epoch: int, now_ms: int, **_: object) -> SimulatedAppend:
         self._check_online()
         first = self.log_end_offset
         self.entries.extend(Entry(leader_epoch, value) for _, _, value in RECORD.iter_unpack(data))

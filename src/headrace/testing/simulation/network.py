@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from headrace.client.errors import NoAnswer, Unreachable
 from headrace.kernel.errors import ErrorCode
@@ -18,10 +18,13 @@ from headrace.replication.leader_channel import ReplicaFetch, fetch_frame
 from headrace.testing.simulation.faults import CALM, Faults
 from headrace.testing.simulation.virtual_loop import context_of
 from headrace.wire.apis import ApiKey
+from headrace.wire.entities import Entity
 from headrace.wire.replica_fetch import FetchAnswer, read_fetch_answer
 
 CLIENT: Final = 50  # the clients' end of a link
-Serve = Callable[[int, dict[str, Any]], Awaitable[Any]]  # (api key, body) → answer
+# Requests of simulated clients are calls: values by name instead of the wire's fields.
+Arguments: TypeAlias = dict[str, Any]
+Serve = Callable[[int, Arguments], Awaitable[Entity]]  # (api key, body) → answer
 
 
 class SimulatedNetwork:
@@ -46,7 +49,7 @@ class SimulatedNetwork:
     ) -> Callable[..., Awaitable[SimulatedConnection]]:
         """In the place of `Connection.open` for broker `own`."""
 
-        async def open_connection(host: str, port: int, **_: Any) -> SimulatedConnection:
+        async def open_connection(host: str, port: int, **_: object) -> SimulatedConnection:
             peer = broker_of(host, port)
             await asyncio.sleep(self.delay())
             if peer not in self._servers or (own, peer) in self.cut or (peer, own) in self.cut:
@@ -81,9 +84,7 @@ class SimulatedNetwork:
         """What was held back; calling one lets it arrive. What is sent from now on arrives by itself."""
         return self._held.pop((source, target))
 
-    def request(
-        self, source: int, target: int, api_key: int, body: dict[str, Any], answer: asyncio.Future[Any]
-    ) -> None:
+    def request(self, source: int, target: int, api_key: int, body: Arguments, answer: asyncio.Future[Entity]) -> None:
         def arrived() -> None:
             serve = self._servers.get(target)
             if serve is None:
@@ -96,7 +97,7 @@ class SimulatedNetwork:
         self.send(source, target, arrived)
 
     async def _serve(
-        self, serve: Serve, source: int, target: int, api_key: int, body: dict[str, Any], answer: asyncio.Future[Any]
+        self, serve: Serve, source: int, target: int, api_key: int, body: Arguments, answer: asyncio.Future[Entity]
     ) -> None:
         try:
             result = await serve(api_key, body)
@@ -119,12 +120,12 @@ class SimulatedConnection:
         self._network = network
         self._own = own
         self._peer = peer
-        self._waiting: dict[asyncio.Future[Any], None] = {}
+        self._waiting: dict[asyncio.Future[Entity], None] = {}
 
-    async def request(self, api_key: int, body: dict[str, Any], *, timeout: float = 10.0, **_: Any) -> Any:
+    async def request(self, api_key: int, body: Arguments, *, timeout: float = 10.0, **_: object) -> Entity:
         if self.closed:
             raise Unreachable("closed")
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Entity] = asyncio.get_running_loop().create_future()
         self._network.request(self._own, self._peer, api_key, body, answer)
         self._waiting[answer] = None
         try:

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final
+from typing import Final, TypeVar
 
 from headrace.client.errors import NoAnswer
 from headrace.controller.controller import Controller
@@ -25,6 +25,8 @@ from headrace.testing.simulation.cluster import SimulatedCluster
 from headrace.testing.simulation.history import InvariantBroken, PartitionName
 from headrace.testing.simulation.network import CLIENT, SimulatedConnection
 from headrace.testing.simulation.serving import DELETE_RECORDS
+
+T = TypeVar("T")
 
 _MOST_PARTITIONS: Final = 2
 _FINISH_S: Final = 30.0
@@ -78,7 +80,7 @@ class Operator:
             await self._create(missing)
             await asyncio.sleep(0.2)
 
-    async def _ask(self, operation: Callable[[Controller], Awaitable[Any]], timeout_s: float = 1.0) -> Any:
+    async def _ask(self, operation: Callable[[Controller], Awaitable[T]], timeout_s: float = 1.0) -> T | None:
         """Whoever holds itself for the controller is asked; None when it refuses or does not answer in time."""
         for broker in self._cluster.up():
             if broker.controller.is_active:

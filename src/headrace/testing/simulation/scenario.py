@@ -7,7 +7,7 @@ import logging
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from headrace.client.errors import NoAnswer
 from headrace.cluster.core.image import PartitionInfo
@@ -21,10 +21,13 @@ from headrace.testing.simulation.history import InvariantBroken, PartitionName
 from headrace.testing.simulation.log import RECORD, SimulatedLog
 from headrace.testing.simulation.modes import Modes
 from headrace.testing.simulation.nemesis import Nemesis
-from headrace.testing.simulation.network import CLIENT, SimulatedConnection
+from headrace.testing.simulation.network import CLIENT, Arguments, SimulatedConnection
 from headrace.testing.simulation.operator import Operator
 from headrace.testing.simulation.serving import CONSUME, LATEST_OFFSET
 from headrace.wire.apis import ApiKey
+from headrace.wire.entities import Entity
+
+T = TypeVar("T")
 
 UNCLEAN: Final = "unclean.leader.election.enable"
 FAULTY_S: Final = 25.0
@@ -148,10 +151,11 @@ class _Scenario:
             tuple(cluster.trace),
         )
 
-    async def _unless_broken(self, work: Awaitable[Any]) -> Any:
+    async def _unless_broken(self, work: Awaitable[T]) -> T:
         """Stops the run at the first broken invariant, wherever it was seen."""
         task = asyncio.ensure_future(work)
-        await asyncio.wait([task, self._broken], return_when=asyncio.FIRST_COMPLETED)
+        both: list[asyncio.Future[T] | asyncio.Future[None]] = [task, self._broken]
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         if self._broken.done():
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
@@ -165,7 +169,7 @@ class _Scenario:
 
     # ---- load -----------------------------------------------------------------------------------------------------
 
-    async def _ask_leader(self, name: PartitionName, api_key: int, body: dict[str, Any]) -> Any:
+    async def _ask_leader(self, name: PartitionName, api_key: int, body: Arguments) -> Entity:
         """Ask whoever some broker believes to lead; clients know no better. None when there was no answer."""
         up = self._cluster.up()
         if not up:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+from headrace.cluster.view import ClusterView
+from headrace.controller.controller import Controller
 from headrace.handlers.cluster.alter_partition import AlterPartition
 from headrace.handlers.cluster.assign_replicas_to_dirs import AssignReplicasToDirs
 from headrace.handlers.cluster.broker_heartbeat import BrokerHeartbeat
@@ -20,14 +22,16 @@ from headrace.handlers.dispatch.authorization import OPEN, UNRESTRICTED
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.fallback_requests import FALLBACK_APIS
 from headrace.handlers.dispatch.forwarded_requests import serve_forwarded
-from headrace.handlers.dispatch.table import HandlerTable
+from headrace.handlers.dispatch.handler import Handler
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.replication.offset_lookup import EARLIEST, LATEST
 from headrace.security.principal import ANONYMOUS
 from headrace.testing.simulation.history import History
 from headrace.testing.simulation.log import SimulatedSlice, encode
+from headrace.testing.simulation.network import Arguments
 from headrace.wire import codec
 from headrace.wire.apis import ApiKey
+from headrace.wire.entities import Entity
 from headrace.wire.fetch_request import read_fetch_request
 
 if TYPE_CHECKING:
@@ -48,9 +52,9 @@ class SimulatedServer:
         sessions = FetchSessions()
         self._fetches = Fetch(partitions, Leaders(broker.view), sessions, monotonic_ms=partitions.monotonic_ms)
         partitions.subscribe(lambda one: sessions.leads_more(partitions.monotonic_ms()) if one.is_leader else None)
-        self._of_brokers = of_brokers(broker)
+        self._of_brokers = broker.table
 
-    async def __call__(self, api_key: int, body: dict[str, Any]) -> Any:
+    async def __call__(self, api_key: int, body: Arguments) -> Entity:
         if not self._broker.is_up:
             raise ConnectionError
         handler = self._of_brokers.get(api_key)
@@ -71,7 +75,7 @@ class SimulatedServer:
 
     # ---- brokers --------------------------------------------------------------------------------------------------
 
-    async def _inner(self, api_key: int, version: int, body: dict[str, Any]) -> Any:
+    async def _inner(self, api_key: int, version: int, body: Arguments) -> Entity:
         """As bytes, there and back, by the broker's own table of handlers."""
         frame = bytes(codec.encode_request(api_key, version, 0, "broker", body)[4:])
         answer = await serve_forwarded(
@@ -118,7 +122,7 @@ class SimulatedServer:
 
         def decided(code: ErrorCode) -> None:
             if self._broker.is_up and not answered.done():
-                self._history.answered(self._broker, partition, first, values, code)
+                self._history.answered(self._broker.id, partition, first, values, code)
                 answered.set_result(code)
 
         partition.when_committed(appended.last_offset + 1, decided)
@@ -159,7 +163,6 @@ class SimulatedServer:
         return code, offset
 
 
-def of_brokers(broker: SimulatedBroker) -> HandlerTable:
+def brokers_handlers(controller: Controller, view: ClusterView) -> list[Handler]:
     """What brokers ask the controller, over the wire or through the store."""
-    handlers = (AlterPartition, BrokerHeartbeat, AssignReplicasToDirs)
-    return HandlerTable([handler(broker.controller, broker.view) for handler in handlers])
+    return [handler(controller, view) for handler in (AlterPartition, BrokerHeartbeat, AssignReplicasToDirs)]

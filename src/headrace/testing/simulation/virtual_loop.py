@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextvars import Context, ContextVar, copy_context
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 T = TypeVar("T")
 
@@ -39,7 +39,7 @@ class _Jump:
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
 
-    def select(self, timeout: float | None) -> list[Any]:
+    def select(self, timeout: float | None) -> list[object]:
         if timeout is None:
             raise Deadlock("nothing is ready and no timer is set")
         if timeout > 0:
@@ -55,7 +55,7 @@ class _Held:
 
     __slots__ = ("args", "callback", "context", "handle")
 
-    def __init__(self, callback: Callable[..., Any], args: tuple[Any, ...], context: Context) -> None:
+    def __init__(self, callback: Callable[..., object], args: tuple[object, ...], context: Context) -> None:
         self.callback = callback
         self.args = args
         self.context = context
@@ -89,7 +89,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 task.cancel()
             self.run_until_complete(asyncio.wait(tasks, timeout=_END_WITHIN_S))
 
-    def call_soon(self, callback: Callable[..., Any], *args: Any, context: Context | None = None) -> asyncio.Handle:  # type: ignore[override]
+    def call_soon(
+        self, callback: Callable[..., object], *args: object, context: Context | None = None
+    ) -> asyncio.Handle:
         context = context or copy_context()
         if context.get(OWNER) is None:
             return super().call_soon(callback, *args, context=context)
@@ -97,8 +99,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         held.handle = super().call_soon(self._run_owned, held, context=context)
         return held.handle
 
-    def call_at(  # type: ignore[override]
-        self, when: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    def call_at(
+        self, when: float, callback: Callable[..., object], *args: object, context: Context | None = None
     ) -> asyncio.TimerHandle:
         context = context or copy_context()
         if context.get(OWNER) is None:
@@ -117,14 +119,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def time(self) -> float:
         return self.now
 
-    def _process_events(self, event_list: list[Any]) -> None:
+    def _process_events(self, event_list: list[object]) -> None:
         pass
 
     def _write_to_self(self) -> None:
         pass
 
 
-def run(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
+def run(main: Callable[[], Coroutine[None, None, T]]) -> T:
     """Run `main()` to its end on a loop of its own."""
     loop = VirtualLoop()
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -12,19 +12,23 @@ import pytest
 from headrace.cluster.core.changes import BrokerRegistered, ConfigSet, PartitionChanged, TopicCreated, apply
 from headrace.cluster.core.features import AT_BIRTH, why_unfit
 from headrace.cluster.core.image import NO_LEADER, BrokerInfo, ClusterImage, Endpoint, PartitionInfo, TopicInfo
-from headrace.config import TOPIC_KEYS, load_broker_config
+from headrace.config import TOPIC_KEYS, BrokerConfig, load_broker_config
 from headrace.controller import partition_operations
 from headrace.controller.broker_operations import fit_members
 from headrace.controller.config_operations import change_configs
-from headrace.controller.controller import Controller
 from headrace.controller.core import elections, features, quotas, topics
 from headrace.controller.core.config_changes import KeyChange, Operation, check_values, merged
 from headrace.controller.core.elections import TopicRules
 from headrace.controller.core.isr_changes import IsrReport, decide_isr
 from headrace.controller.core.partition_states import Election
 from headrace.controller.core.topics import NewTopic, PlacementDraw
+from headrace.controller.election_policy import ElectionPolicy
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 from headrace.kernel.ids import TopicPartition
+
+
+def _given(config: BrokerConfig) -> BrokerConfig:
+    return config
 
 
 def broker(broker_id: int, epoch: int = 1, rack: str | None = None) -> BrokerInfo:
@@ -69,10 +73,10 @@ class TestEnoughInSync:
         image = cluster(PartitionInfo(1, 5, 7, (1,), (1, 2, 3), eligible=(2, 3)))
         image = apply(image, [ConfigSet("broker", "", {"min.insync.replicas": "2"})], 2)
         config = load_broker_config({"broker.id": "1"}).with_dynamic({}, {"min.insync.replicas": "2"})
-        controller = Controller(None, lambda: config)  # type: ignore[arg-type]
+        obeyed = ElectionPolicy(lambda: config)
         for resource in (("topic", "t"), ("broker", "")):
             lower = [(*resource, [KeyChange("min.insync.replicas", Operation.SET, "1")])]
-            decision = change_configs(controller, lower, validate_only=False)(image)
+            decision = change_configs(obeyed, lower, validate_only=False)(image)
             assert [type(change) for change in decision.changes] == [PartitionChanged, ConfigSet], resource
             info = apply(image, decision.changes, 3).partition("t", 0)
             assert info is not None
@@ -157,10 +161,11 @@ class TestMembership:
         waits = PartitionInfo(NO_LEADER, 5, 7, (), (9, 2), eligible=(9,), last_known_eligible=(9,))
         image = cluster(waits, PartitionInfo(1, 5, 7, (1, 2), (1, 2)))
         for allowed in (False, True):
-            controller: Any = SimpleNamespace(topic_rules=lambda _, a=allowed: rules(unclean=a), unclean_elections=0)
-            decision = partition_operations.elect_where_allowed(controller)(image)
+            config = load_broker_config({"unclean.leader.election.enable": str(allowed).lower()})
+            obeyed = ElectionPolicy(partial(_given, config))
+            decision = partition_operations.elect_where_allowed(obeyed)(image)
             elected = [change.info.leader for change in decision.changes if isinstance(change, PartitionChanged)]
-            assert (elected, controller.unclean_elections) == (([2], 1) if allowed else ([], 0))
+            assert (elected, obeyed.unclean_elections) == (([2], 1) if allowed else ([], 0))
 
     def test_leadership_goes_back_when_it_is_uneven(self) -> None:
         away = PartitionInfo(2, 5, 7, (1, 2, 3), (1, 2, 3))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
 import pytest
 
@@ -14,6 +14,7 @@ from headrace.coordinators.codec.share_groups import NamedPartitions, StateParti
 from headrace.coordinators.codec.share_state import ShareKey, ShareSnapshot
 from headrace.coordinators.group.coordinator import GroupCoordinator
 from headrace.coordinators.group.core.share.initialization import have_begun
+from headrace.coordinators.runtime.runtime import LedPartitions
 from headrace.coordinators.share.beginning import Beginning
 from headrace.coordinators.share.core.share_state import NOT_STARTED
 from headrace.coordinators.share.persister import Persister
@@ -58,7 +59,7 @@ def test_a_queue_begins_by_what_its_group_was_told_last_even_on_another_broker(s
         known.append(QueueSettings(auto_offset_reset="earliest"))
 
     led = OneLedPartition()
-    queues = Queues(led, cast("ClusterView", led), Stored(stored), lambda _: known[-1], catch_up)
+    queues = Queues(cast("LedPartitions", led), cast("ClusterView", led), Stored(stored), lambda _: known[-1], catch_up)
     assert asyncio.run(queues.load(KEY)).core.start_offset == begins_at
     assert len(known) == 1 + (stored == NOT_STARTED), "only a queue that begins needs to ask"
 
@@ -67,7 +68,6 @@ class Group:
     """A group that has noted queues of three partitions as beginning, and what it is told of them."""
 
     def __init__(self) -> None:
-        self.begin_queues: Any = None
         self.epoch = 4
         self.noted = StatePartitionMetadata(initializing={KEY.topic_id: ("t", frozenset({0, 1, 2}))})
 
@@ -99,12 +99,12 @@ class States:
 def test_queues_that_could_not_begin_are_tried_again_and_those_that_are_there_stay() -> None:
     async def play() -> None:
         group, states = Group(), States()
-        Beginning(cast("GroupCoordinator", group), cast("Persister", states))
-        await group.begin_queues("g", waits=True)
+        beginning = Beginning(cast("GroupCoordinator", group), cast("Persister", states))
+        await beginning.begin("g", waits=True)
         assert group.noted.initializing == {KEY.topic_id: ("t", frozenset({1}))}
         assert states.begun == {0: (4, NOT_STARTED), 2: (1, 50)}
         states.away.clear()
-        await asyncio.gather(*(group.begin_queues("g", waits=True) for _ in range(3)))
+        await asyncio.gather(*(beginning.begin("g", waits=True) for _ in range(3)))
         assert not group.beginning and group.noted.initialized == {KEY.topic_id: ("t", frozenset({0, 1, 2}))}
         assert states.begun[1] == (4, NOT_STARTED)
 

@@ -46,7 +46,7 @@ def test_loading_is_said_by_describe_for_each_id_and_by_list_for_all() -> None:
             1,
             coordinator._make_shard,
             partition_count=1,
-            make_log=lambda log: log,
+            make_log=lambda partition: cast("Any", partition),
         )
         table = HandlerTable([DescribeTransactions(coordinator), ListTransactions(coordinator)])
 

@@ -139,7 +139,7 @@ def test_flushes_go_on_in_threads_while_segments_are_replaced_and_deleted(tmp_pa
 
         def flush() -> None:
             while not stop.is_set():
-                log.recovery_point = 0
+                log.segments.recovery_point = 0
                 log.flush()
 
         flushing = asyncio.create_task(asyncio.to_thread(flush))
@@ -148,7 +148,7 @@ def test_flushes_go_on_in_threads_while_segments_are_replaced_and_deleted(tmp_pa
             if n % 6 == 5:
                 await rounds.run_one(NOW_MS)
             if n % 20 == 19:
-                log.advance_log_start(log.segments[1].base_offset)
+                log.advance_log_start(log.segments.all[1].base_offset)
                 dirs.delete_old_segments(NOW_MS)
             await asyncio.sleep(0)
         stop.set()

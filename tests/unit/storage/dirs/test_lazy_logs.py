@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from pathlib import Path
 
@@ -16,10 +17,9 @@ from tests.support.logs import NOW_MS, a_batch, append, read_all
 TOPIC_ID = uuid.UUID(int=7)
 
 
-def opened(path: Path, told: list[str] | None = None) -> LogDirs:
-    dirs = LogDirs.open(StorageSettings((path,), node_id=1), config_of=lambda topic: LogConfig())
-    dirs.promises = LazyLogs(lambda: told.append("promised") if told is not None else None)
-    return dirs
+def opened(path: Path) -> LogDirs:
+    settings = StorageSettings((path,), node_id=1)
+    return LogDirs.open(settings, config_of=lambda topic: LogConfig(), lazy_logs=LazyLogs())
 
 
 def test_the_first_append_makes_the_files_and_a_crash_loses_nothing(tmp_path: Path) -> None:
@@ -54,13 +54,12 @@ def test_a_log_without_files_answers_as_an_empty_one(tmp_path: Path) -> None:
 
 
 def test_files_are_made_a_few_at_a_time_and_at_the_latest_by_a_clean_stop(tmp_path: Path) -> None:
-    told: list[str] = []
-    dirs = opened(tmp_path, told)
+    dirs = opened(tmp_path)
     for index in range(7):
         dirs.create("orders", index, TOPIC_ID, now_ms=NOW_MS)
-    assert told == ["promised"]
-    assert dirs.promises is not None
-    assert dirs.promises.make_some(3)
+    assert dirs.lazy_logs is not None
+    asyncio.run(asyncio.wait_for(dirs.lazy_logs.wait(), 10))
+    assert dirs.lazy_logs.make_some(3)
     assert len(list(tmp_path.glob("orders-*"))) == 3
     dirs.close()
     names = {path.name for path in (tmp_path / "orders-5").iterdir()}
@@ -75,7 +74,7 @@ def test_a_log_that_goes_before_it_had_files_leaves_none(tmp_path: Path) -> None
     dirs = opened(tmp_path)
     dirs.create("orders", 0, TOPIC_ID, now_ms=NOW_MS)
     assert dirs.delete("orders", 0, now_ms=NOW_MS)
-    assert dirs.promises is not None and not dirs.promises.make_some(10)
+    assert dirs.lazy_logs is not None and not dirs.lazy_logs.make_some(10)
     assert not list(tmp_path.glob("orders-*"))
     # Its successor of the same name is another log.
     successor = dirs.create("orders", 0, uuid.UUID(int=8), now_ms=NOW_MS)
@@ -94,7 +93,7 @@ def test_files_that_cannot_be_made_refuse_the_append_and_not_the_topic(
         full.setattr(Path, "mkdir", _no_space)
         with pytest.raises(StorageFault, match="no space left"):
             append(log, a_batch(1))
-        assert dirs.promises is not None and not dirs.promises.make_some(10)
+        assert dirs.lazy_logs is not None and not dirs.lazy_logs.make_some(10)
     append(log, a_batch(1))
     assert log.log_end_offset == 1
     dirs.create("other", 0, TOPIC_ID, now_ms=NOW_MS)

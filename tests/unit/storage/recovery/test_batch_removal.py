@@ -45,7 +45,7 @@ def written(directory: Path, unreadable: set[int]) -> None:
 
 
 def batches_of(log: Log) -> list[BatchView]:
-    return [batch for segment in log.segments for batch in segment.batches(0)]
+    return [batch for segment in log.segments.all for batch in segment.batches(0)]
 
 
 def records_of(log: Log) -> dict[int, bytes | None]:

@@ -63,7 +63,7 @@ def check_fully(original: Original, image: Path, **expected: Any) -> None:
 
 def test_the_log_is_worth_breaking(original: Original) -> None:
     assert original.size > LAST_BYTES + 10_000 and len(original.segment_files) >= 3
-    assert any(segment.txn_index.entries for segment in open_at(original.image(), CONFIG).segments)
+    assert any(segment.txn_index.entries for segment in open_at(original.image(), CONFIG).segments.all)
 
 
 def cuts(original: Original) -> Iterator[int]:
@@ -199,7 +199,7 @@ def test_small_files_are_hints_that_the_data_replaces(original: Original, patter
     for start in range(0, log.log_end_offset, 97):
         piece = log.read(start, 1)
         assert piece is not None
-    for segment in log.segments:
+    for segment in log.segments.all:
         check_hints(segment)
     found = state(log)
     if (pattern, harm) == ("*.index", "shorter"):
@@ -276,7 +276,7 @@ def test_an_index_cut_short_does_not_make_a_log_older_than_it_is(tmp_path: Path)
         append(log, a_batch(1, value=bytes(100), timestamps=[NOW_MS + 10 * at]))
     log.advance_high_watermark(60)
     log.close()
-    ends = [segment.base_offset for segment in log.segments[1:]] + [60]
+    ends = [segment.base_offset for segment in log.segments.all[1:]] + [60]
     for path in tmp_path.glob("*.timeindex"):
         os.truncate(path, 12)
     log = open_at(tmp_path, config, clean=True, marks=PartitionCheckpoints(high_watermark=60))
@@ -328,7 +328,7 @@ def test_a_replacement_that_was_complete_wins_over_the_old_segments(original: Or
     both = (image / first).read_bytes() + (image / second).read_bytes()
     (image / (first + ".swap")).write_bytes(both)
     log = check(original, image, exactly=len(original.batches))
-    assert len(log.segments) == len(original.segment_files) - 1
+    assert len(log.segments.all) == len(original.segment_files) - 1
 
 
 def test_records_deleted_before_the_crash_stay_deleted(original: Original) -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Any
 
-from headrace.coordinators.runtime.result import Result, Timer
+from headrace.coordinators.runtime.result import Answer, Result, Timer, Token
 from headrace.kernel.errors import ErrorCode
 from headrace.records.builder import Record
 
@@ -15,7 +14,7 @@ class Effects:
 
     def __init__(self) -> None:
         self.records: list[Record] = []
-        self.answers: list[tuple[Any, Any]] = []
+        self.answers: list[Answer] = []
         self.timers: list[Timer] = []
         self.then: Callable[[ErrorCode, int], Result | None] | None = None
 
@@ -23,7 +22,7 @@ class Effects:
         """A record; no value is a tombstone."""
         self.records.append(Record(key, value))
 
-    def answer(self, token: Any, reply: Any) -> None:
+    def answer(self, token: Token, reply: object) -> None:
         self.answers.append((token, reply))
 
     def arm(self, key: Hashable, delay_ms: int, fire: Callable[[int], Result], **more: int) -> None:
@@ -32,5 +31,5 @@ class Effects:
     def disarm(self, key: Hashable) -> None:
         self.timers.append(Timer(key))
 
-    def result(self, reply: Any = None, *, replay: bool = True, atomic: bool = True) -> Result:
+    def result(self, reply: object = None, *, replay: bool = True, atomic: bool = True) -> Result:
         return Result(self.records, reply, self.answers, self.timers, self.then, None, replay, atomic)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from headrace.cluster.core.image import EMPTY_IMAGE, ClusterImage
 from headrace.coordinators.codec.classic_groups import group_metadata_key
@@ -28,11 +28,12 @@ from headrace.coordinators.group.core.classic.messages import (
     SyncRequest,
 )
 from headrace.coordinators.group.core.classic.rebalance import Rebalances
-from headrace.coordinators.group.core.consumer import migration
 from headrace.coordinators.group.core.consumer.classic_members import ClassicMembers
-from headrace.coordinators.group.core.consumer.group import ConsumerGroup, ConsumerMember, MemberState
+from headrace.coordinators.group.core.consumer.downgrade import Downgrades
+from headrace.coordinators.group.core.consumer.group import ConsumerGroup, MemberState
 from headrace.coordinators.group.core.consumer.heartbeat import ConsumerHeartbeats
 from headrace.coordinators.group.core.effects import Effects
+from headrace.coordinators.group.core.groups import Group, Groups
 from headrace.coordinators.group.core.heartbeat_messages import HeartbeatRequest, ShareHeartbeatRequest
 from headrace.coordinators.group.core.offsets.requests import CommitRequest, OffsetRequests
 from headrace.coordinators.group.core.replay import GroupRecords
@@ -40,11 +41,9 @@ from headrace.coordinators.group.core.settings import GroupSettings
 from headrace.coordinators.group.core.share import initialization as share_queues
 from headrace.coordinators.group.core.share.group import ShareGroup
 from headrace.coordinators.group.core.share.heartbeat import ShareHeartbeats
-from headrace.coordinators.runtime.result import DEFERRED, Result
+from headrace.coordinators.runtime.result import DEFERRED, Answer, Result, Token
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.kernel.ids import uuid_to_text
-
-Group = ClassicGroup | ConsumerGroup
 
 # Tombstones of one clean-up, about 100 bytes each: enough for most, and soon over for those who wait.
 _MOST_TOMBSTONES: Final = 2_000
@@ -54,64 +53,51 @@ class GroupShard:
     def __init__(
         self, settings: GroupSettings, new_uuid: Callable[[], uuid.UUID], image: ClusterImage = EMPTY_IMAGE
     ) -> None:
-        self.settings = settings
-        self.image = image
-        self.groups: dict[str, Group] = {}
+        self._all = groups = Groups(settings, image)
+        self.groups = groups.by_id
+        self.share_groups = groups.share_groups
         self.offsets = OffsetRequests(self.groups, settings)
-        self.share_groups: dict[str, ShareGroup] = {}
         self._records = GroupRecords(self.groups, self.share_groups, self.offsets.offsets)
-        self._rebalances = Rebalances(self._classic, settings)
+        self._rebalances = Rebalances(groups.classic, settings)
         self._joining = ClassicJoin(self._rebalances, lambda: str(new_uuid()))
         self._membership = Membership(self._rebalances)
-        self._heartbeats = ConsumerHeartbeats(self, lambda: uuid_to_text(new_uuid()))
-        self._share_heartbeats = ShareHeartbeats(self)
-        self._classic_members = ClassicMembers(self, self._heartbeats, lambda: uuid_to_text(new_uuid()))
+        downgrades = Downgrades(groups, self._rebalances)
+        self._heartbeats = ConsumerHeartbeats(groups, downgrades, lambda: uuid_to_text(new_uuid()))
+        self._share_heartbeats = ShareHeartbeats(groups)
+        self._classic_members = ClassicMembers(groups, self._heartbeats, lambda: uuid_to_text(new_uuid()))
 
-    # --- finding groups -----------------------------------------------------------------------------------------
+    @property
+    def settings(self) -> GroupSettings:
+        return self._all.settings
 
-    def _classic(self, group_id: str) -> ClassicGroup | None:
-        group = self.groups.get(group_id)
-        return group if isinstance(group, ClassicGroup) else None
+    @property
+    def image(self) -> ClusterImage:
+        return self._all.image
+
+    def settings_changed(self, settings: GroupSettings) -> None:
+        self._all.settings = settings
+
+    def follow(self, image: ClusterImage) -> None:
+        self._all.image = image
+
+    # --- questions ----------------------------------------------------------------------------------------------
 
     def consumer_group(self, group_id: str) -> ConsumerGroup:
-        group = self.groups.get(group_id)
-        if not isinstance(group, ConsumerGroup):
-            raise Refused(ErrorCode.group_id_not_found, f"Consumer group {group_id} not found.")
-        return group
+        return self._all.consumer_group(group_id)
 
-    def share_group_to_join(self, group_id: str) -> ShareGroup:
-        if group_id in self.groups:
-            raise Refused(ErrorCode.group_id_not_found, f"Group {group_id} is not a share group.")
-        return ShareGroup(group_id)
+    def share_group(self, group_id: str) -> ShareGroup:
+        return self._all.share_group(group_id)
 
-    def _check_no_share_group(self, group_id: str, code: ErrorCode) -> None:
-        if group_id in self.share_groups:
-            raise Refused(code, f"Group {group_id} is a share group.")
-
-    def consumer_group_to_join(self, group_id: str, member_id: str, effects: Effects) -> ConsumerGroup:
-        self._check_no_share_group(group_id, ErrorCode.group_id_not_found)
-        group = self.groups.get(group_id)
-        if isinstance(group, ConsumerGroup):
-            return group
-        if group is None:
-            return ConsumerGroup(group_id)
-        if group.is_empty:
-            effects.write(group_metadata_key(group_id), None)
-            return ConsumerGroup(group_id)
-        migration.check_upgrade(group, member_id, self.settings)
-        upgraded = migration.upgrade(group, self.image, effects)
-        for member in upgraded.members.values():
-            assert member.about.classic is not None
-            self._heartbeats.keep_alive(group_id, member.member_id, member.about.classic.session_timeout_ms, effects)
-        return upgraded
+    def empty_share_group(self, group_id: str) -> ShareGroup:
+        return self._all.empty_share_group(group_id)
 
     # --- the classic protocol -----------------------------------------------------------------------------------
 
-    def join(self, request: JoinRequest, token: Any, now_ms: int) -> Result:
+    def join(self, request: JoinRequest, token: Token, now_ms: int) -> Result:
         group = self.groups.get(request.group_id)
         if isinstance(group, ConsumerGroup) and not group.is_empty:
             return self._join_consumer_group(group, request, token, now_ms)
-        self._check_no_share_group(request.group_id, ErrorCode.inconsistent_group_protocol)
+        self._all.check_no_share_group(request.group_id, ErrorCode.inconsistent_group_protocol)
         effects = Effects()
         if isinstance(group, ConsumerGroup):
             group.write_tombstones(effects)
@@ -128,7 +114,7 @@ class GroupShard:
             effects.write(group_metadata_key(group.group_id), _empty_group(now_ms))
         return effects.result(DEFERRED, replay=False)
 
-    def _join_consumer_group(self, group: ConsumerGroup, request: JoinRequest, token: Any, now_ms: int) -> Result:
+    def _join_consumer_group(self, group: ConsumerGroup, request: JoinRequest, token: Token, now_ms: int) -> Result:
         effects = Effects()
         try:
             downgrade = self._classic_members.join(group, request, token, effects, now_ms)
@@ -139,10 +125,12 @@ class GroupShard:
         # Nothing of what the consumer group would have written matters any more.
         answers = Effects()
         answers.answers = effects.answers
-        self._become_classic(group, [downgrade.replaced], downgrade.joining, answers, now_ms, downgrade.rebalances)
+        self._heartbeats.become_classic(
+            group, [downgrade.replaced], downgrade.joining, answers, now_ms, rebalances=downgrade.rebalances
+        )
         return answers.result(DEFERRED, replay=False)
 
-    def sync(self, request: SyncRequest, token: Any) -> Result:
+    def sync(self, request: SyncRequest, token: Token) -> Result:
         group = self.groups.get(request.group_id)
         if group is None or group.is_empty:
             raise Refused(ErrorCode.unknown_member_id, f"group {request.group_id} has no member {request.member_id!r}")
@@ -178,53 +166,15 @@ class GroupShard:
     def consumer_heartbeat(self, request: HeartbeatRequest, now_ms: int) -> Result:
         return self._heartbeats.heartbeat(request, now_ms)
 
-    def fence(self, group: ConsumerGroup, gone: Sequence[ConsumerMember], now_ms: int, reply: object) -> Result:
-        effects = Effects()
-        if migration.may_downgrade(group, gone, self.settings):
-            self._become_classic(group, gone, None, effects, now_ms, rebalances=True)
-            return effects.result(reply, replay=False)
-        self._heartbeats.remove(group, gone, effects, now_ms)
-        return effects.result(reply)
-
-    def _become_classic(
-        self,
-        group: ConsumerGroup,
-        gone: Sequence[ConsumerMember],
-        joining: ConsumerMember | None,
-        effects: Effects,
-        now_ms: int,
-        rebalances: bool,
-    ) -> None:
-        for member_id in group.members:
-            self._heartbeats.forget_timers(group.group_id, member_id, effects)
-        classic = migration.downgrade(group, gone, joining, self.image, effects, now_ms, rebalances)
-        self.groups[group.group_id] = classic
-        for member in classic.members.values():
-            self._rebalances.keep_alive(classic, member, effects)
-        if rebalances:
-            self._rebalances.prepare(classic, effects, now_ms)
-
     # --- share groups -------------------------------------------------------------------------------------------
 
     def share_heartbeat(self, request: ShareHeartbeatRequest, now_ms: int) -> Result:
         return self._share_heartbeats.heartbeat(request, now_ms)
 
-    def share_group(self, group_id: str) -> ShareGroup:
-        group = self.share_groups.get(group_id)
-        if group is None:
-            raise Refused(ErrorCode.group_id_not_found, f"Share group {group_id} not found.")
-        return group
-
-    def empty_share_group(self, group_id: str) -> ShareGroup:
-        group = self.share_group(group_id)
-        if not group.is_empty:
-            raise Refused(ErrorCode.non_empty_group, f"Share group {group_id} has members: stop them first.")
-        return group
-
     def begin_share_queues(self, group_id: str, queues: NamedPartitions) -> Result:
         """An administrator begins queues anew, also of a group that is not there yet. The reply is its epoch."""
         known = group_id in self.share_groups
-        group = self.empty_share_group(group_id) if known else self.share_group_to_join(group_id)
+        group = self.empty_share_group(group_id) if known else self._all.new_share_group(group_id)
         effects = Effects()
         if queues:
             group.write_queues(share_queues.begin(group.noted or StatePartitionMetadata(), queues), effects)
@@ -276,7 +226,7 @@ class GroupShard:
         """The reply is the set of partitions whose metadata is too long. Raises Refused."""
         group_id = request.group_id
         if group_id in self.share_groups:
-            self._check_no_share_group(group_id, ErrorCode.group_id_not_found)
+            self._all.check_no_share_group(group_id, ErrorCode.group_id_not_found)
         records, too_long = self.offsets.commit(request, now_ms)
         group = self.groups.get(group_id)
         if group is None and not records:
@@ -296,7 +246,7 @@ class GroupShard:
 
     def commit_transactional_offsets(self, request: CommitRequest, producer: tuple[int, int], now_ms: int) -> Result:
         """The reply is the set of partitions whose metadata is too long. Raises Refused."""
-        self._check_no_share_group(request.group_id, ErrorCode.group_id_not_found)
+        self._all.check_no_share_group(request.group_id, ErrorCode.group_id_not_found)
         result = self.offsets.commit_transactional(request, producer, now_ms)
         if not result.records and request.group_id not in self.groups:
             self.groups[request.group_id] = ClassicGroup(request.group_id)  # as of any commit that is refused whole
@@ -373,7 +323,7 @@ class GroupShard:
             if classic is None and member.state is MemberState.UNREVOKED_PARTITIONS:
                 self._heartbeats.watch_rebalance(group.group_id, member, effects)
 
-    def unloaded(self) -> list[tuple[Any, Any]]:
+    def unloaded(self) -> list[Answer]:
         effects = Effects()
         for group in self.groups.values():
             if isinstance(group, ClassicGroup):

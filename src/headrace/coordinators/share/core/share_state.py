@@ -7,14 +7,14 @@ anew by an administrator) and the leader epoch (another broker leads the partiti
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from headrace.coordinators.codec import share_state as codec
 from headrace.coordinators.codec.primitives import UnreadableRecord, key_type
 from headrace.coordinators.codec.share_state import ShareKey, ShareSnapshot, ShareUpdate, StateBatch
-from headrace.coordinators.runtime.result import Result
+from headrace.coordinators.runtime.result import Answer, Result
 from headrace.coordinators.share.core.runs import RecordState, Run, Runs
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Refused
@@ -98,7 +98,7 @@ class ShareStateShard:
         known = self.queues.get(key)
         return None if known is None else known.snapshot
 
-    def forget_topics(self, topic_ids: set[Any]) -> Result:
+    def forget_topics(self, topic_ids: set[uuid.UUID]) -> Result:
         gone = [key for key in self.queues if key.topic_id in topic_ids]
         return Result([Record(codec.share_key(codec.SHARE_SNAPSHOT, key), None) for key in gone])
 
@@ -145,7 +145,7 @@ class ShareStateShard:
     def loaded(self, now_ms: int) -> Result:
         return Result()
 
-    def unloaded(self) -> list[tuple[Any, Any]]:
+    def unloaded(self) -> list[Answer]:
         return []
 
 

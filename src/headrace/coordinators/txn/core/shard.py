@@ -12,9 +12,9 @@ be lost must not be shown to anyone.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
-from headrace.coordinators.runtime.result import NOTHING, Result, Timer
+from headrace.coordinators.runtime.result import NOTHING, Answer, Result, Timer
 from headrace.coordinators.txn.core.ending import (
     aborted_by_coordinator,
     completed,
@@ -97,7 +97,7 @@ class TransactionShard:
             then=resume if resumed else None,
         )
 
-    def unloaded(self) -> list[tuple[Any, Any]]:
+    def unloaded(self) -> list[Answer]:
         self._markers.forget()
         return []
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import field
 from enum import Enum
-from typing import Any, Final
+from typing import Final
 
 from headrace.coordinators.codec.classic_groups import (
     ClassicMemberValue,
@@ -31,6 +31,7 @@ from headrace.coordinators.group.core.classic import embedded_protocol as consum
 from headrace.coordinators.group.core.classic.messages import JoinedMember, JoinReply, Protocols, SyncReply
 from headrace.coordinators.group.core.consumer.java_order import in_java_order
 from headrace.coordinators.group.core.effects import Effects
+from headrace.coordinators.runtime.result import Token
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Refused
 
@@ -68,8 +69,8 @@ class ClassicMember:
     protocols: Protocols
     assignment: bytes = b""
     is_new: bool = False
-    join_token: Any = None
-    sync_token: Any = None
+    join_token: Token = None
+    sync_token: Token = None
 
     @property
     def awaits_join(self) -> bool:
@@ -199,7 +200,7 @@ class ClassicGroup:
         protocols: Protocols,
         rebalance_timeout_ms: int,
         session_timeout_ms: int,
-        token: Any,
+        token: Token,
     ) -> None:
         self.supported.subtract(member.protocol_names)
         member.protocols = protocols

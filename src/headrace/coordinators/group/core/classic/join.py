@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from headrace.coordinators.group.core.classic.group import ClassicGroup, ClassicMember, ClassicState
 from headrace.coordinators.group.core.classic.messages import NO_MEMBER_ID, JoinReply, JoinRequest
 from headrace.coordinators.group.core.classic.rebalance import Rebalances
 from headrace.coordinators.group.core.effects import Effects
+from headrace.coordinators.runtime.result import Token
 from headrace.kernel.errors import ErrorCode, Refused
 
 
@@ -17,7 +17,7 @@ class ClassicJoin:
         self._rebalances = rebalances
         self._new_id = new_id
 
-    def join(self, group: ClassicGroup, request: JoinRequest, token: Any, effects: Effects, now_ms: int) -> None:
+    def join(self, group: ClassicGroup, request: JoinRequest, token: Token, effects: Effects, now_ms: int) -> None:
         """The answer comes through `token`, now or when the join phase is complete."""
         if not self._has_room(group, request.member_id):
             group.remove(request.member_id)
@@ -41,7 +41,7 @@ class ClassicJoin:
             return member is not None or len(group.members) < limit
         return True
 
-    def _join_new(self, group: ClassicGroup, request: JoinRequest, token: Any, effects: Effects, now_ms: int) -> None:
+    def _join_new(self, group: ClassicGroup, request: JoinRequest, token: Token, effects: Effects, now_ms: int) -> None:
         if request.instance_id is not None:
             member_id = f"{request.instance_id}-{self._new_id()}"
             if request.instance_id in group.static_members:
@@ -59,7 +59,7 @@ class ClassicJoin:
             self._add(group, request, member_id, token, effects, now_ms)
 
     def _add(
-        self, group: ClassicGroup, request: JoinRequest, member_id: str, token: Any, effects: Effects, now_ms: int
+        self, group: ClassicGroup, request: JoinRequest, member_id: str, token: Token, effects: Effects, now_ms: int
     ) -> None:
         member = ClassicMember(
             member_id,
@@ -79,7 +79,7 @@ class ClassicJoin:
         self._rebalances.keep_alive(group, member, effects, self._rebalances.settings.new_member_join_timeout_ms)
         self._rebalances.prepare_or_complete(group, effects, now_ms)
 
-    def _rejoin(self, group: ClassicGroup, request: JoinRequest, token: Any, effects: Effects, now_ms: int) -> None:
+    def _rejoin(self, group: ClassicGroup, request: JoinRequest, token: Token, effects: Effects, now_ms: int) -> None:
         try:
             member = group.require_member(request.member_id, request.instance_id)
         except Refused as refused:
@@ -100,7 +100,7 @@ class ClassicJoin:
             self._rebalances.prepare_or_complete(group, effects, now_ms)
 
     def _update(
-        self, group: ClassicGroup, member: ClassicMember, request: JoinRequest, token: Any, effects: Effects
+        self, group: ClassicGroup, member: ClassicMember, request: JoinRequest, token: Token, effects: Effects
     ) -> None:
         # A client that asks again while its first question waits reads only one answer: the first is let go.
         if member.join_token is not None:
@@ -108,7 +108,7 @@ class ClassicJoin:
         group.update(member, request.protocols, request.rebalance_timeout_ms, request.session_timeout_ms, token)
 
     def _replace_static(
-        self, group: ClassicGroup, request: JoinRequest, member_id: str, token: Any, effects: Effects, now_ms: int
+        self, group: ClassicGroup, request: JoinRequest, member_id: str, token: Token, effects: Effects, now_ms: int
     ) -> None:
         """A static member restarted: it takes its old place; only a change of protocol makes the others rejoin."""
         assert request.instance_id is not None

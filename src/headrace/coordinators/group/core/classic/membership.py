@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from headrace.coordinators.group.core.classic.group import ClassicGroup, ClassicState
 from headrace.coordinators.group.core.classic.messages import (
@@ -15,7 +14,7 @@ from headrace.coordinators.group.core.classic.messages import (
 )
 from headrace.coordinators.group.core.classic.rebalance import Rebalances, session_key
 from headrace.coordinators.group.core.effects import Effects
-from headrace.coordinators.runtime.result import Result
+from headrace.coordinators.runtime.result import Result, Token
 from headrace.kernel.errors import ErrorCode, Refused
 
 
@@ -25,7 +24,7 @@ class Membership:
 
     # --- sync ---------------------------------------------------------------------------------------------------
 
-    def sync(self, group: ClassicGroup, request: SyncRequest, token: Any, effects: Effects) -> None:
+    def sync(self, group: ClassicGroup, request: SyncRequest, token: Token, effects: Effects) -> None:
         """The answer comes through `token`: at once, or when the leader's assignment is committed. Raises Refused."""
         member = group.require_member(request.member_id, request.instance_id)
         if request.generation != group.generation:

@@ -8,5 +8,6 @@
 `reconciliation`        one step of a member towards its target
 `regex`                 regular expressions of subscriptions, in bounded time
 `classic_members`       members that still use the classic protocol
-`migration`             a classic group becomes a consumer group, and back
+`migration`             decides when a classic group becomes a consumer group, and back
+`downgrade`             a consumer group becomes a classic one
 """

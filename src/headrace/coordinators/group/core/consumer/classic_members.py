@@ -10,7 +10,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from headrace.coordinators.codec.consumer_groups import ClassicMemberMetadata, MemberMetadata
 from headrace.coordinators.codec.primitives import UnreadableRecord
@@ -26,9 +25,10 @@ from headrace.coordinators.group.core.classic.messages import (
 )
 from headrace.coordinators.group.core.consumer import migration
 from headrace.coordinators.group.core.consumer.group import NOBODY, ConsumerGroup, ConsumerMember, MemberState
-from headrace.coordinators.group.core.consumer.heartbeat import ConsumerHeartbeats, Groups
+from headrace.coordinators.group.core.consumer.heartbeat import ConsumerHeartbeats
 from headrace.coordinators.group.core.effects import Effects
-from headrace.coordinators.runtime.result import Result
+from headrace.coordinators.group.core.groups import Groups
+from headrace.coordinators.runtime.result import Result, Token
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Refused
 
@@ -52,7 +52,7 @@ class ClassicMembers:
     # --- join ---------------------------------------------------------------------------------------------------
 
     def join(
-        self, group: ConsumerGroup, request: JoinRequest, token: Any, effects: Effects, now_ms: int
+        self, group: ConsumerGroup, request: JoinRequest, token: Token, effects: Effects, now_ms: int
     ) -> Downgrade | None:
         """What the whole group becomes by this: a classic one, when a static member was the last that spoke the new
         protocol and comes back with the old one.
@@ -197,7 +197,7 @@ class ClassicMembers:
                 gone[member.member_id] = member
                 # As it was named: Java's admin looks for the instance id alone when it asked with that alone.
                 answers.append(LeftMember(each.member_id, each.instance_id, ErrorCode.none))
-        return self._groups.fence(group, list(gone.values()), now_ms, answers) if gone else Result(reply=answers)
+        return self._heartbeats.fence(group, list(gone.values()), now_ms, answers) if gone else Result(reply=answers)
 
     def _leaving(self, group: ConsumerGroup, each: LeavingMember) -> ConsumerMember:
         """Of either protocol: an administrator removes members by this request too."""
@@ -240,7 +240,7 @@ class ClassicMembers:
             self._watch("join", *key, member.about.rebalance_timeout_ms, effects)
 
     def _watch(self, timer: str, group_id: str, member_id: str, delay_ms: int, effects: Effects) -> None:
-        def fire(now_ms: int) -> Any:
+        def fire(now_ms: int) -> Result:
             self._heartbeats.told_to_rejoin.discard((group_id, member_id))
             return self._heartbeats.expired(group_id, member_id, now_ms)
 

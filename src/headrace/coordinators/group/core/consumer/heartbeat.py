@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from headrace.cluster.core.image import ClusterImage
+from headrace.coordinators.codec.classic_groups import group_metadata_key
 from headrace.coordinators.codec.consumer_groups import MemberMetadata
+from headrace.coordinators.group.core.consumer import migration
 from headrace.coordinators.group.core.consumer import target as consumer_target
+from headrace.coordinators.group.core.consumer.downgrade import Downgrades
 from headrace.coordinators.group.core.consumer.group import (
     LEAVE_EPOCH,
     NOBODY,
@@ -28,26 +30,10 @@ from headrace.coordinators.group.core.consumer.reconciliation import TargetState
 from headrace.coordinators.group.core.consumer.regex import TopicFilter
 from headrace.coordinators.group.core.consumer.target import may_assign
 from headrace.coordinators.group.core.effects import Effects
+from headrace.coordinators.group.core.groups import Groups
 from headrace.coordinators.group.core.heartbeat_messages import HeartbeatReply, HeartbeatRequest, check_regex
-from headrace.coordinators.group.core.settings import GroupSettings
 from headrace.coordinators.runtime.result import NOTHING, Result
 from headrace.kernel.errors import ErrorCode, Refused
-
-
-class Groups(Protocol):
-    """What the heartbeats need of the shard around them."""
-
-    image: ClusterImage
-    settings: GroupSettings
-
-    def consumer_group(self, group_id: str) -> ConsumerGroup:
-        """Raises GROUP_ID_NOT_FOUND."""
-
-    def consumer_group_to_join(self, group_id: str, member_id: str, effects: Effects) -> ConsumerGroup:
-        """Also a new one, or what a classic group becomes; not yet among the groups: its records put it there."""
-
-    def fence(self, group: ConsumerGroup, gone: Sequence[ConsumerMember], now_ms: int, reply: object) -> Result:
-        """Members are gone; the rest may become a classic group by that."""
 
 
 class HeartbeatResult(NamedTuple):
@@ -58,8 +44,9 @@ class HeartbeatResult(NamedTuple):
 
 
 class ConsumerHeartbeats:
-    def __init__(self, groups: Groups, new_id: Callable[[], str]) -> None:
+    def __init__(self, groups: Groups, downgrades: Downgrades, new_id: Callable[[], str]) -> None:
         self._groups = groups
+        self._downgrades = downgrades
         self._new_id = new_id
         # Classic members that were told to rejoin: the time they have for it runs from the first time they were told.
         self.told_to_rejoin: set[tuple[str, str]] = set()
@@ -70,7 +57,7 @@ class ConsumerHeartbeats:
         effects = Effects()
         joins = request.epoch == 0
         if joins:
-            group = self._groups.consumer_group_to_join(request.group_id, request.member_id, effects)
+            group = self._group_to_join(request.group_id, request.member_id, effects)
         else:
             group = self._groups.consumer_group(request.group_id)
         limit = self._groups.settings.consumer_max_size
@@ -89,6 +76,24 @@ class ConsumerHeartbeats:
         tell = request.is_full or shown != member.assigned_partitions
         reply = HeartbeatReply(member_id, final.epoch, self._interval_ms(group.group_id), shown if tell else None)
         return effects.result(reply)
+
+    def _group_to_join(self, group_id: str, member_id: str, effects: Effects) -> ConsumerGroup:
+        """Also a new one, or what a classic group becomes; not yet among the groups: its records put it there."""
+        self._groups.check_no_share_group(group_id, ErrorCode.group_id_not_found)
+        group = self._groups.by_id.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            return group
+        if group is None:
+            return ConsumerGroup(group_id)
+        if group.is_empty:
+            effects.write(group_metadata_key(group_id), None)
+            return ConsumerGroup(group_id)
+        migration.check_upgrade(group, member_id, self._groups.settings)
+        upgraded = migration.upgrade(group, self._groups.image, effects)
+        for member in upgraded.members.values():
+            assert member.about.classic is not None
+            self.keep_alive(group_id, member.member_id, member.about.classic.session_timeout_ms, effects)
+        return upgraded
 
     # --- who ----------------------------------------------------------------------------------------------------
 
@@ -264,7 +269,7 @@ class ConsumerHeartbeats:
         member = group.members.get(member_id)
         if member is None or (epoch is not None and member.epoch != epoch):
             return NOTHING
-        return self._groups.fence(group, [member], now_ms, None)
+        return self.fence(group, [member], now_ms, None)
 
     # --- leaving ------------------------------------------------------------------------------------------------
 
@@ -278,13 +283,13 @@ class ConsumerHeartbeats:
                     ErrorCode.unknown_member_id,
                     f"Member {request.member_id} is not a member of group {request.group_id}.",
                 )
-            return self._groups.fence(group, [member], now_ms, reply)
+            return self.fence(group, [member], now_ms, reply)
         holder = group.static_member(request.instance_id)
         if holder is None:
             raise Refused(ErrorCode.unknown_member_id, f"Instance id {request.instance_id} is unknown.")
         _check_instance(holder, request.member_id, request.instance_id)
         if request.epoch == LEAVE_EPOCH:
-            return self._groups.fence(group, [holder], now_ms, reply)
+            return self.fence(group, [holder], now_ms, reply)
         # It will come back: its place is kept for as long as its session lasts, and what it has then counts as its own
         # from the beginning.
         kept = {topic_id: dict.fromkeys(epochs, 0) for topic_id, epochs in holder.assigned.items()}
@@ -292,12 +297,35 @@ class ConsumerHeartbeats:
         group.write_current(replace(holder, epoch=STATIC_LEAVE_EPOCH, assigned=kept, pending_revocation={}), effects)
         return effects.result(reply)
 
+    def fence(self, group: ConsumerGroup, gone: Sequence[ConsumerMember], now_ms: int, reply: object) -> Result:
+        """Members are gone; the rest may become a classic group by that."""
+        effects = Effects()
+        if migration.may_downgrade(group, gone, self._groups.settings):
+            self.become_classic(group, gone, None, effects, now_ms, rebalances=True)
+            return effects.result(reply, replay=False)
+        self._remove(group, gone, effects, now_ms)
+        return effects.result(reply)
+
+    def become_classic(
+        self,
+        group: ConsumerGroup,
+        gone: Sequence[ConsumerMember],
+        joining: ConsumerMember | None,
+        effects: Effects,
+        now_ms: int,
+        *,
+        rebalances: bool,
+    ) -> None:
+        for member_id in group.members:
+            self.forget_timers(group.group_id, member_id, effects)
+        self._downgrades.run(group, gone, joining, effects, now_ms, rebalances=rebalances)
+
     def forget_timers(self, group_id: str, member_id: str, effects: Effects) -> None:
         self.told_to_rejoin.discard((group_id, member_id))
         for timer in ("session", "revocation", "join", "sync"):
             effects.disarm((timer, group_id, member_id))
 
-    def remove(self, group: ConsumerGroup, gone: Sequence[ConsumerMember], effects: Effects, now_ms: int) -> None:
+    def _remove(self, group: ConsumerGroup, gone: Sequence[ConsumerMember], effects: Effects, now_ms: int) -> None:
         """The records by which members leave, and the group epoch that the others will follow."""
         for member in gone:
             group.write_removal(member.member_id, effects)

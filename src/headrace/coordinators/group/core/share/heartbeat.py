@@ -12,29 +12,19 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Protocol
 
 from headrace.cluster.core.image import ClusterImage, TopicInfo
 from headrace.coordinators.codec.share_groups import ShareMemberMetadata
 from headrace.coordinators.group.core.consumer.group import LEAVE_EPOCH
 from headrace.coordinators.group.core.consumer.target import may_assign
 from headrace.coordinators.group.core.effects import Effects
+from headrace.coordinators.group.core.groups import Groups
 from headrace.coordinators.group.core.heartbeat_messages import HeartbeatReply, ShareHeartbeatRequest
-from headrace.coordinators.group.core.settings import GroupSettings
 from headrace.coordinators.group.core.share.group import Partitions, ShareGroup, ShareMember
 from headrace.coordinators.group.core.share.initialization import note_beginning
 from headrace.coordinators.group.core.share.simple_assignor import assign_simple
 from headrace.coordinators.runtime.result import NOTHING, Result
 from headrace.kernel.errors import ErrorCode, Refused
-
-
-class Groups(Protocol):
-    image: ClusterImage
-    settings: GroupSettings
-    share_groups: dict[str, ShareGroup]
-
-    def share_group_to_join(self, group_id: str) -> ShareGroup:
-        """Raises GROUP_ID_NOT_FOUND for a group of another kind."""
 
 
 class ShareHeartbeats:
@@ -46,7 +36,7 @@ class ShareHeartbeats:
             return self._leave(request)
         group = self._groups.share_groups.get(request.group_id)
         if request.epoch == 0:
-            group = group or self._groups.share_group_to_join(request.group_id)
+            group = group or self._groups.new_share_group(request.group_id)
         if group is None:
             raise Refused(ErrorCode.group_id_not_found, f"Share group {request.group_id} not found.")
         member = self._member(group, request)

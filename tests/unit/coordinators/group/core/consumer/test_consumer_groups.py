@@ -74,7 +74,7 @@ def test_a_target_is_made_again_only_after_the_interval() -> None:
 
 def test_a_group_may_have_an_interval_of_its_own() -> None:
     driver = GroupDriver(GroupSettings(consumer_assignment_interval_ms=60_000))
-    driver.shard.image = replace(driver.image, configs={("group", "g"): {"consumer.assignment.interval.ms": "0"}})
+    driver.shard.follow(replace(driver.image, configs={("group", "g"): {"consumer.assignment.interval.ms": "0"}}))
     driver.beat("a", 0)
     assert driver.beat("b", 0).epoch == 3
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Protocol
+
+from headrace.wire.entities import Body, Entity
 
 
 class Peers(Protocol):
-    async def request(
-        self, broker_id: int, api_key: int, body: Mapping[str, Any], *, version: int | None = None
-    ) -> Any:
+    async def request(self, broker_id: int, api_key: int, body: Body, *, version: int | None = None) -> Entity:
         """The answer as kio's entity. Raises a Fault when the broker cannot be reached or gives no answer in time."""

@@ -1,0 +1,20 @@
+"""What the coordinators see of their broker."""
+
+from __future__ import annotations
+
+from headrace.broker.peers import BrokerPeers
+from headrace.cluster.view import ClusterView
+from headrace.config import BrokerConfig
+from headrace.kernel.dataclass import dataclass
+from headrace.replication.partitions import Partitions
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorContext:
+    """`config` as it was when the broker started."""
+
+    broker_id: int
+    config: BrokerConfig
+    view: ClusterView
+    partitions: Partitions
+    peers: BrokerPeers

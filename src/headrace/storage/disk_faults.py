@@ -1,0 +1,50 @@
+"""What errors of the disk mean for one log: an answer, or the end of its service.
+
+No space is answered, and passes when there is space again. Any other error takes the log offline, and its directory
+with it (`on_fault`). A deleted log is offline too, for all that still hold it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from headrace.kernel.errors import StorageFault
+from headrace.kernel.ids import TopicPartition
+from headrace.storage.files import is_no_space
+
+# The reason that a deleted log gives to callers that still hold it.
+DELETED: Final = "deleted"
+
+
+class DiskFaults:
+    """`offline_reason` says why the log serves no more; None while it serves."""
+
+    def __init__(self, partition: TopicPartition, directory: Path, on_fault: Callable[[OSError], None] | None) -> None:
+        self.offline_reason: str | None = None
+        self._partition = partition
+        self._directory = directory
+        self._on_fault = on_fault
+
+    def offline(self) -> StorageFault:
+        return StorageFault(f"{self._partition} is offline: {self.offline_reason}")
+
+    def fault(self, error: OSError) -> StorageFault:
+        """What to raise for `error`. The first error that is not a lack of space takes the log offline."""
+        if is_no_space(error):
+            return StorageFault(f"{self._partition}: no space left on {self._directory.parent}, free some to go on")
+        if self.offline_reason is None:
+            self.offline_reason = f"{error.strerror} on {error.filename or self._directory}"
+            if self._on_fault is not None:
+                self._on_fault(error)
+        return self.offline()
+
+    @contextmanager
+    def raised(self) -> Iterator[None]:
+        """Raises the fault for an error of the disk inside."""
+        try:
+            yield
+        except OSError as error:
+            raise self.fault(error) from error

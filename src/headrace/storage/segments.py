@@ -1,0 +1,280 @@
+"""The segments of one log in order: which there are, which one is written, and up to where they are on the disk.
+
+    cut_start →  sealed │ sealed │ sealed │ active  ← append, roll, cut_end
+
+`Log` decides when something happens to its segments; this class does it. It knows nothing of high watermarks, leader
+epochs and producers.
+
+One owner: the event loop. Only `flush` may run in a thread, while the loop goes on appending, rolling, replacing and
+deleting. So `all` is a tuple that is replaced and never changed, and files change their names after it.
+
+A full disk may refuse any step. Each step that can be refused therefore comes before the first that cannot be undone.
+Invariant (asserted): every segment's base offset is above the one before.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+from headrace.kernel.errors import CorruptBatch
+from headrace.records.batch import BatchView
+from headrace.storage.core.retention import SegmentFacts, Verdict, expired
+from headrace.storage.dirs.checkpoints import sync_topic_id
+from headrace.storage.dirs.delayed_deletion import DelayedDeletions
+from headrace.storage.files import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, sync_directory
+from headrace.storage.log_config import LogConfig
+from headrace.storage.recovery.index_check import check_newest
+from headrace.storage.segment.batch_scan import Slice
+from headrace.storage.segment.segment import Segment
+from headrace.storage.segment.txn_index import AbortedTransaction, aborted_between
+
+
+class Segments:
+    """`all` are the segments, `active` is the last of them, `recovery_point` is the offset up to which they are synced.
+
+    `has_files` is False for a new log that is in memory only (see `dirs.lazy_logs`).
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        segments: Sequence[Segment],
+        trash: DelayedDeletions,
+        *,
+        recovery_point: int = 0,
+        has_files: bool = True,
+    ) -> None:
+        self.directory = directory
+        self.trash = trash
+        self.recovery_point = recovery_point
+        self.has_files = has_files
+        self.all: tuple[Segment, ...] = ()
+        self.active = segments[-1]
+        self._bases: list[int] = []
+        # Counts cuts at the end, so that a flush in a thread notices one.
+        self._cuts = 0
+        # Whether files came since the directory was synced.
+        self._names_changed = True
+        self._replace(segments)
+
+    @classmethod
+    def in_memory(cls, directory: Path, config: LogConfig, trash: DelayedDeletions, *, now_ms: int) -> Segments:
+        """One empty segment that has no files yet."""
+        segment = Segment(directory, 0, config)
+        segment.created_ms = now_ms
+        return cls(directory, (segment,), trash, has_files=False)
+
+    def make_files(self, config: LogConfig) -> None:
+        """The files of the segment that was in memory; the directory is there."""
+        self._replace((Segment.create(self.directory, 0, config, now_ms=self.active.created_ms),))
+        self.has_files = True
+
+    def _replace(self, segments: Sequence[Segment]) -> None:
+        assert all(one.base_offset < two.base_offset for one, two in pairwise(segments))
+        self._bases = [segment.base_offset for segment in segments]
+        self.all = tuple(segments)
+        self.active = segments[-1]
+
+    @property
+    def base_offset(self) -> int:
+        """The first offset that the first segment may hold."""
+        return self._bases[0]
+
+    @property
+    def base_offsets(self) -> set[int]:
+        return set(self._bases)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size_bytes for segment in self.all)
+
+    # --- reading ---------------------------------------------------------------------------------------------------
+
+    def read(self, offset: int, max_bytes: int, bound: int, end: int, *, min_one_batch: bool) -> Slice | None:
+        """Whole batches from `offset` on, all below `bound`; the log ends at `end`."""
+        segments = self.all
+        at = len(segments) - 1 if offset >= self.active.base_offset else bisect_right(self._bases, offset) - 1
+        while at < len(segments):
+            last = at == len(segments) - 1
+            limit = bound if bound < (end if last else self._bases[at + 1]) else None
+            found = segments[at].read(offset, max_bytes, limit, min_one_batch=min_one_batch)
+            if found is not None or limit is not None:
+                return found
+            # Compaction may have emptied the rest of this segment.
+            at += 1
+        return None
+
+    def aborted_transactions(self, start: int, end_exclusive: int) -> list[AbortedTransaction]:
+        return aborted_between(self.all[max(0, bisect_right(self._bases, start) - 1) :], start, end_exclusive)
+
+    # --- at the end ------------------------------------------------------------------------------------------------
+
+    def would_roll(self, data: memoryview, batches: Sequence[BatchView], now_ms: int, config: LogConfig) -> bool:
+        """Whether these batches, written at once, do not fit into the active segment."""
+        newest_ms = max(batch.max_timestamp_ms for batch in batches)
+        return self.active.should_roll(len(data), batches[-1].last_offset, newest_ms, now_ms, config)
+
+    def is_new_at(self, base_offset: int) -> bool:
+        """Whether the active segment is empty and begins at `base_offset`: a roll would change nothing."""
+        return self.active.size_bytes == 0 and self.active.base_offset == base_offset
+
+    def roll(self, base_offset: int, config: LogConfig, now_ms: int | None) -> Segment:
+        """Ends the active segment and begins one at `base_offset`, which is the active one then."""
+        old = self.active
+        created_ms = now_ms if now_ms is not None else max(old.created_ms, old.max_timestamp_ms)
+        new = Segment.create(self.directory, base_offset, config, now_ms=created_ms)
+        try:
+            old.seal()
+        except OSError:
+            new.remove()
+            raise
+        kept = self.all
+        if old.size_bytes == 0:
+            # The log never wrote to it, and it must not stand in the way of its successor.
+            old.remove()
+            kept = kept[:-1]
+        self._replace((*kept, new))
+        self._names_changed = True
+        return new
+
+    def cut_end(self, offset: int, config: LogConfig, now_ms: int) -> int:
+        """Cuts the batches from the one that holds `offset` on; gives the offset after the last batch that stays.
+
+        `offset` is above the first segment's base offset. The caller syncs (`sync_cut`) when all has followed the cut.
+        """
+        self._cuts += 1
+        kept = [segment for segment in self.all if segment.base_offset <= offset]
+        gone = self.all[len(kept) :]
+        active = kept[-1]
+        if gone:
+            # The files go at once: a later start must never find them behind a shorter segment.
+            for segment in gone:
+                segment.remove()
+            active.activate(config)
+        end = offset
+        position = active.position_of(offset)
+        if position is not None:
+            # A batch is kept whole or not at all.
+            end = min(offset, next(active.places(position)).base_offset)
+            active.truncate_to(offset, now_ms=now_ms)
+        self._replace(kept)
+        self.recovery_point = min(self.recovery_point, end)
+        return end
+
+    def sync_cut(self) -> None:
+        os.fsync(self.active.file.fileno())
+        sync_directory(self.directory)
+
+    def cut_all(self, offset: int, config: LogConfig, now_ms: int) -> None:
+        """Removes every segment and begins an empty one at `offset`. The caller syncs the directory."""
+        self._cuts += 1
+        for segment in self.all:
+            segment.remove()
+        self._replace((Segment.create(self.directory, offset, config, now_ms=now_ms),))
+        self.recovery_point = offset
+
+    # --- at the start ----------------------------------------------------------------------------------------------
+
+    def expired(
+        self, config: LogConfig, now_ms: int, log_start_offset: int, high_watermark: int, log_end_offset: int
+    ) -> Verdict:
+        """How many of the first segments retention deletes now, and why."""
+
+        def verdict() -> Verdict:
+            return expired(
+                [SegmentFacts(s.base_offset, s.size_bytes, s.largest_timestamp_ms) for s in self.all],
+                now_ms=now_ms,
+                log_end_offset=log_end_offset,
+                high_watermark=high_watermark,
+                log_start_offset=log_start_offset,
+                retention_ms=config.retention_ms,
+                retention_bytes=config.retention_bytes,
+                disk_limit_bytes=_share_of_disk(self.directory, config.retention_disk_percent),
+                deletes_old=config.deletes_old,
+            )
+
+        found = verdict()
+        for segment in self.all[: found.count]:
+            # An index is a cache: a wrong timestamp in it must not cost data that is not old.
+            check_newest(segment)
+        return verdict() if found.count else found
+
+    def cut_start(self, count: int, delete_at_ms: int) -> None:
+        """The first `count` segments leave the log; their files are deleted at `delete_at_ms`."""
+        gone = self.all[:count]
+        self._replace(self.all[count:])
+        self._delete_later(gone, delete_at_ms)
+
+    def _delete_later(self, gone: Sequence[Segment], delete_at_ms: int) -> None:
+        for segment in gone:
+            segment.close()
+            segment.change_suffix("", DELETED_SUFFIX)
+            self.trash.put(segment.files, delete_at_ms)
+
+    # --- in the middle ---------------------------------------------------------------------------------------------
+
+    def holds(self, segments: Sequence[Segment]) -> bool:
+        """Whether all of these are still segments of the log."""
+        present = {id(segment) for segment in self.all}
+        return all(id(segment) in present for segment in segments)
+
+    def swap(self, olds: Sequence[Segment], cleaned: Segment, delete_at_ms: int, *, log_end_offset: int) -> None:
+        """Puts a segment that compaction wrote (`.cleaned`, synced) in the place of others."""
+        if cleaned.size_bytes and cleaned.base_offset > log_end_offset:
+            raise CorruptBatch(f"{cleaned.path} begins after the end of its log")
+        gone = {id(old) for old in olds}
+        cleaned.change_suffix(CLEANED_SUFFIX, SWAP_SUFFIX)
+        sync_directory(self.directory)
+        at = next(i for i, segment in enumerate(self.all) if id(segment) in gone)
+        kept = [segment for segment in self.all if id(segment) not in gone]
+        kept.insert(at, cleaned)
+        # Before files change their names: a flush in a thread passes over segments that the log no longer has, and over
+        # the new one, which is synced.
+        self._replace(kept)
+        self._delete_later(olds, delete_at_ms)
+        cleaned.change_suffix(SWAP_SUFFIX, "")
+
+    # --- the disk --------------------------------------------------------------------------------------------------
+
+    def flush(self, end: int) -> None:
+        """Syncs what was appended between the recovery point and `end`, and moves the recovery point. May run in a
+        thread.
+
+        An fsync that failed is never tried again: the kernel may have dropped the pages and would report success the
+        next time.
+        """
+        segments, cuts = self.all, self._cuts
+        if end <= self.recovery_point:
+            return
+        first = bisect_right(segments, self.recovery_point, key=lambda segment: segment.base_offset) - 1
+        for segment in segments[max(0, first) :]:
+            try:
+                segment.sync()
+            except FileNotFoundError:
+                # Retention may have deleted the segment meanwhile. Otherwise the disk has lost a file.
+                if segment in self.all:
+                    raise
+        if self._names_changed:
+            self._names_changed = False
+            sync_topic_id(self.directory)
+            sync_directory(self.directory)
+            sync_directory(self.directory.parent)
+        # A log that was cut meanwhile may hold other records at these offsets.
+        if cuts == self._cuts:
+            self.recovery_point = max(self.recovery_point, end)
+
+    def close(self) -> None:
+        for segment in self.all:
+            segment.close()
+
+
+def _share_of_disk(directory: Path, percent: float) -> int:
+    """The bytes that `percent` of the directory's disk are, -1 for no limit."""
+    if percent <= 0:
+        return -1
+    disk = os.statvfs(directory)
+    return int(disk.f_blocks * disk.f_frsize * percent / 100)
