@@ -56,6 +56,18 @@ def broad_excepts(tree: ast.AST) -> int:
     )
 
 
+def unexplained_excepts(text: str) -> list[int]:
+    """Lines of broad excepts without a comment that says which boundary it is and what must not pass it."""
+    lines = text.splitlines()
+    return [
+        node.lineno
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.ExceptHandler)
+        and broad_excepts(ast.Module([ast.Try([], [node], [], [])], []))
+        and not any("#" in line for line in lines[node.lineno - 1 : node.body[0].lineno])
+    ]
+
+
 def uses_of_any(tree: ast.AST) -> int:
     return sum(isinstance(node, ast.Name) and node.id == "Any" for node in ast.walk(tree))
 

@@ -125,7 +125,7 @@ class Connection:
                 await connection._negotiate()
             if security is not None and security.uses_sasl:
                 connection._renew_at = await log_in(connection._ask_to_log_in, security, connection.address)
-        except BaseException:
+        except BaseException:  # also a cancelled login: the socket must not stay open
             await connection.close()
             raise
         return connection

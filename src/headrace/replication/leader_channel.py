@@ -167,7 +167,7 @@ class WireChannel:
         if security is not None and security.uses_sasl:
             try:
                 channel._renew_at = await log_in(partial(channel._ask_to_log_in, timeout_s), security, channel._address)
-            except BaseException:
+            except BaseException:  # also a cancelled login: the socket must not stay open
                 channel.close()
                 raise
         return channel

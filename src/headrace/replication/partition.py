@@ -9,8 +9,7 @@ Append and read are on the path of every Produce and Fetch: no task, no lock, no
 high watermark moves inside `append`, so that acks=all costs no wait either.
 
 Role and set come from the cluster image by (leader epoch, partition epoch), never backwards. A broker whose lease of
-the coordination session ended neither appends, acknowledges nor serves (another may lead by now). Owned by the event
-loop.
+the coordination session ended neither appends, acknowledges nor serves (another may lead by now). Owned by the loop.
 """
 
 from __future__ import annotations
