@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from headrace.client.connection import Connection
 from headrace.client.errors import NoAnswer, Unreachable
+from headrace.client.security import ClientSecurity
 from headrace.client.server_kind import trouble_with
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 from headrace.kernel.ids import TopicPartition
@@ -77,10 +78,18 @@ def parse_bootstrap(text: str) -> list[tuple[str, int]]:
 
 
 class ClusterClient:
-    def __init__(self, bootstrap: str, *, client_id: str = "headrace", timeout: float = 30.0) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        *,
+        client_id: str = "headrace",
+        timeout: float = 30.0,
+        security: ClientSecurity | None = None,
+    ) -> None:
         self.addresses = parse_bootstrap(bootstrap)
         self.client_id = client_id
         self.timeout = timeout
+        self.security = security
         self.metadata = Metadata()
         self._connections: dict[int, Connection] = {}
         self._bootstrap: Connection | None = None
@@ -127,7 +136,9 @@ class ClusterClient:
             async with asyncio.timeout(_PROMPT_SECONDS):
                 return await asyncio.shield(opening)
         except (Unreachable, NoAnswer, TimeoutError):
-            trouble = await asyncio.to_thread(trouble_with, host, port, timeout_s=min(self.timeout, _CONNECT_SECONDS))
+            encrypted = self.security is not None and self.security.encrypted
+            timeout_s = min(self.timeout, _CONNECT_SECONDS)
+            trouble = await asyncio.to_thread(trouble_with, host, port, timeout_s=timeout_s, encrypted=encrypted)
             if trouble is None:
                 return await opening
             opening.cancel()
@@ -135,7 +146,7 @@ class ClusterClient:
 
     async def _open(self, host: str, port: int) -> Connection:
         timeout = min(self.timeout, _CONNECT_SECONDS)
-        return await Connection.open(host, port, client_id=self.client_id, timeout=timeout)
+        return await Connection.open(host, port, client_id=self.client_id, timeout=timeout, security=self.security)
 
     async def connection(self, node_id: int) -> Connection:
         async with self._opening.setdefault(node_id, asyncio.Lock()):

@@ -1,8 +1,8 @@
 """How a client connection proves itself: TLS and SASL (PLAIN, SCRAM), read from Kafka's own setting names.
 
 `ClientSecurity.from_settings({"security.protocol": "SASL_SSL", ...})` takes the names that a Java or librdkafka user
-already has. Certificates are PEM (`ssl.ca.location`, or `ssl.truststore.location` with `ssl.truststore.type=PEM`):
-Python opens no JKS or PKCS12 store, and the message gives the command that turns one into PEM.
+already has. Certificates are PEM files (`ssl.ca.location`, or `ssl.truststore.location` with type PEM), PEM text or
+PKCS12 stores; for a JKS store, the message gives the command that converts it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from headrace.client.errors import Unreachable
+from headrace.client.server_kind import connect_trouble
+from headrace.config.listener_security import StoreSettings
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.security.sasl.client_login import CLIENT_MECHANISMS, SaslCredentials, client_tokens
 from headrace.security.sasl.jaas import BadJaas, one_login_module
@@ -23,12 +25,8 @@ if TYPE_CHECKING:
     import ssl
 
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-# How a store of Java's becomes PEM. A JKS store is a PKCS12 store first.
-_TO_PKCS12: Final = "keytool -importkeystore -srckeystore {0} -destkeystore {0}.p12 -deststoretype PKCS12"
-_TO_PEM: Final = {
-    "ssl.truststore": "openssl pkcs12 -in {0} -nokeys -out {0}.pem",
-    "ssl.keystore": "openssl pkcs12 -in {0} -nodes -out {0}.pem",
-}
+_NO_TRUSTSTORE: Final = StoreSettings("ssl.truststore", "PEM", None, None)
+_NO_KEYSTORE: Final = StoreSettings("ssl.keystore", "PEM", None, None)
 
 
 def _wrong(message: str) -> Refused:
@@ -44,10 +42,10 @@ class ClientSecurity:
     username: str = ""
     password: str = field(default="", repr=False)
     by_token: bool = False
-    ca_file: str | None = None
-    certificate_file: str | None = None
+    truststore: StoreSettings = field(default=_NO_TRUSTSTORE, repr=False)
+    keystore: StoreSettings = field(default=_NO_KEYSTORE, repr=False)
     key_file: str | None = None
-    key_password: str | None = field(default=None, repr=False)
+    """The private key, where it stands in a file of its own (librdkafka's `ssl.key.location`)."""
     check_hostname: bool = True
 
     @classmethod
@@ -73,10 +71,9 @@ class ClientSecurity:
             username=username,
             password=password,
             by_token=by_token,
-            ca_file=settings.get("ssl.ca.location") or _pem(settings, "ssl.truststore"),
-            certificate_file=settings.get("ssl.certificate.location") or _pem(settings, "ssl.keystore"),
+            truststore=_truststore(settings),
+            keystore=_keystore(settings),
             key_file=settings.get("ssl.key.location"),
-            key_password=settings.get("ssl.key.password"),
             check_hostname=settings.get("ssl.endpoint.identification.algorithm", "https").lower() == "https",
         )
 
@@ -88,17 +85,23 @@ class ClientSecurity:
         # Loaded when needed: it is a third of what a short-lived planning process imports.
         import ssl
 
+        if not (_is_pem_file(self.truststore) and _is_pem_file(self.keystore)):
+            from headrace.security.tls.client_context import ClientTls  # PEM files alone do not need `cryptography`
+
+            return ClientTls.load(self.keystore, self.truststore, check_hostname=self.check_hostname).context()
+        ca_file, certificate_file = self.truststore.location, self.keystore.location
         try:
-            context = ssl.create_default_context(cafile=self.ca_file)
+            context = ssl.create_default_context(cafile=ca_file)
         except OSError as error:
-            raise _wrong(f"certificates of {self.ca_file!r} cannot be read: {_why(error)}") from error
+            raise _wrong(f"certificates of {ca_file!r} cannot be read: {_why(error)}") from error
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         context.check_hostname = self.check_hostname
-        if self.certificate_file:
+        if certificate_file:
             try:
                 # Without a password OpenSSL would ask for one on the terminal.
-                context.load_cert_chain(self.certificate_file, self.key_file, self.key_password or "")
+                context.load_cert_chain(certificate_file, self.key_file, self.keystore.key_password or "")
             except OSError as error:
-                names = " and ".join(repr(name) for name in (self.certificate_file, self.key_file) if name)
+                names = " and ".join(repr(name) for name in (certificate_file, self.key_file) if name)
                 raise _wrong(f"certificate and key of {names} cannot be read: {_why(error)}") from error
         return context
 
@@ -109,10 +112,8 @@ class ClientSecurity:
         try:
             return context.wrap_socket(plain, server_hostname=address.rpartition(":")[0])
         except ssl.SSLCertVerificationError as error:
-            raise _wrong(
-                f"{address} shows a certificate that is not trusted ({error.verify_message}): give the authority that "
-                "signed it with ssl.ca.location (PEM), or connect by a name that it holds"
-            ) from error
+            host, _, port = address.rpartition(":")
+            raise _wrong(connect_trouble(host, int(port), error, 0)) from error
         except OSError as error:
             raise Unreachable(
                 f"no TLS with {address}: {_why(error)} (security.protocol={self.protocol}: is this a TLS listener?)"
@@ -144,18 +145,35 @@ def _why(error: OSError) -> str:
     return re.sub(r"^\[.*?\] | \(_ssl\.c:\d+\)$", "", error.strerror or str(error)) or "no PEM, or a wrong password"
 
 
-def _pem(settings: Mapping[str, str], store: str) -> str | None:
-    location = settings.get(f"{store}.location")
-    kind = settings.get(f"{store}.type", "JKS").upper()
-    if location and kind != "PEM":
-        steps = [_TO_PEM[store].format(location)]
-        if kind == "JKS":
-            steps = [_TO_PKCS12.format(location), _TO_PEM[store].format(f"{location}.p12")]
-        raise _wrong(
-            f"{store}.location={location!r} is a {kind} store, and only PEM can be read here: convert it "
-            f"({' && '.join(steps)}), then give the .pem file and {store}.type=PEM"
-        )
-    return location
+def _is_pem_file(store: StoreSettings) -> bool:
+    """Whether OpenSSL reads a store by itself, or there is none."""
+    return not store.is_given or (store.location is not None and store.type == "PEM")
+
+
+def _truststore(settings: Mapping[str, str]) -> StoreSettings:
+    own = settings.get("ssl.ca.location")  # librdkafka's name, always PEM
+    text = settings.get("ssl.truststore.certificates") or settings.get("ssl.ca.pem")
+    return StoreSettings(
+        "ssl.truststore",
+        "PEM" if own or "ssl.ca.pem" in settings else settings.get("ssl.truststore.type", "JKS").upper(),
+        own or settings.get("ssl.truststore.location"),
+        settings.get("ssl.truststore.password"),
+        certificates=text,
+    )
+
+
+def _keystore(settings: Mapping[str, str]) -> StoreSettings:
+    own = settings.get("ssl.certificate.location")  # librdkafka's name, always PEM
+    kind = "PEM" if own or "ssl.certificate.pem" in settings else settings.get("ssl.keystore.type", "JKS").upper()
+    return StoreSettings(
+        "ssl.keystore",
+        kind,
+        own or settings.get("ssl.keystore.location"),
+        settings.get("ssl.keystore.password"),
+        key=settings.get("ssl.keystore.key") or settings.get("ssl.key.pem"),
+        certificates=settings.get("ssl.keystore.certificate.chain") or settings.get("ssl.certificate.pem"),
+        key_password=settings.get("ssl.key.password"),
+    )
 
 
 def _credentials(settings: Mapping[str, str]) -> tuple[str, str, bool]:

@@ -40,6 +40,12 @@ def connect_trouble(host: str, port: int, error: OSError, timeout_s: float) -> s
         return f"the host name {host!r} is not known here"
     if isinstance(error, TimeoutError):
         return f"{host}:{port} does not answer within {timeout_s:g} s"
+    untrusted = getattr(error, "verify_message", None)  # of ssl.SSLCertVerificationError, which need not be loaded
+    if untrusted:
+        return (
+            f"{host}:{port} shows a certificate that is not trusted ({untrusted}): give the authority that signed it "
+            "with ssl.ca.location (PEM) or ssl.truststore.location, or connect by a name that it holds"
+        )
     # A name with several addresses: asyncio puts the errors of all of them into one text.
     if isinstance(error, ConnectionRefusedError) or f"[Errno {errno.ECONNREFUSED}]" in str(error):
         return f"nothing listens on {host}:{port} (connection refused): start a broker there, or check the address"

@@ -14,6 +14,7 @@ wait takes the place of the socket. What differs is here:
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import socket
 import ssl
@@ -112,6 +113,10 @@ class TlsConnection(Connection):
         except OSError as error:
             log.info("%s: closed, no TLS: %s", self, _reason(error))
             self._traffic.failed_handshakes += 1
+            # What the client sent is read to its end: the kernel would reset the connection otherwise, and the alert,
+            # which says what is wrong, would be lost with it.
+            with contextlib.suppress(OSError):
+                socket.socket.recv(self._sock, _TURN_BYTES)
             self.close()
             return
         self._begin_to_serve()

@@ -18,6 +18,7 @@ from uuid import UUID
 from headrace.client.errors import NoAnswer, Unreachable
 from headrace.client.login import encryption, log_in
 from headrace.client.security import ClientSecurity
+from headrace.client.server_kind import connect_trouble
 from headrace.kernel.errors import ErrorCode
 from headrace.kernel.isolation import READ_UNCOMMITTED
 from headrace.replication.core.fetch_session import SessionRequest
@@ -162,7 +163,7 @@ class WireChannel:
                     _OneAnswer, host, port, **encryption(host, security)
                 )
         except (OSError, TimeoutError) as error:
-            raise Unreachable(f"cannot connect to {host}:{port} within {timeout_s:g} s: {error}") from error
+            raise Unreachable(connect_trouble(host, port, error, timeout_s)) from error
         channel = cls(f"{host}:{port}", client_id, answers)
         if security is not None and security.uses_sasl:
             try:

@@ -27,9 +27,8 @@ def inter_broker_security(config: BrokerConfig, listeners: Listeners) -> ClientS
         mechanism=mechanism,
         username=username,
         password=password,
-        ca_file=security.ssl_truststore.location,
-        certificate_file=security.ssl_keystore.location,
-        key_password=security.ssl_keystore.key_password,
+        truststore=security.ssl_truststore,
+        keystore=security.ssl_keystore,
         check_hostname=security.ssl_endpoint_identification_algorithm.lower() == "https",
     )
 

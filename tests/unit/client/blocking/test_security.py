@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from headrace.client.security import ClientSecurity
+from headrace.config import ConfigError
 from headrace.kernel.errors import Refused
+from tests.support.certificates import Authority
 
 _SCRAM = {"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-512"}
 _LOGIN = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="ann" password="a\\"b";'
@@ -21,17 +24,6 @@ _LOGIN = 'org.apache.kafka.common.security.scram.ScramLoginModule required usern
         ({"security.protocol": "SASL_SSL"}, "security.protocol=SASL_SSL needs sasl.mechanism: one of PLAIN, SCRAM"),
         ({"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"}, "sasl.mechanism='GSSAPI': must be one of"),
         (_SCRAM, "SASL needs sasl.username and sasl.password, or a sasl.jaas.config with both"),
-        (
-            {"security.protocol": "SSL", "ssl.truststore.location": "trust.jks"},
-            "is a JKS store, and only PEM can be read here: convert it (keytool -importkeystore -srckeystore trust.jks "
-            "-destkeystore trust.jks.p12 -deststoretype PKCS12 && openssl pkcs12 -in trust.jks.p12 -nokeys -out "
-            "trust.jks.p12.pem)",
-        ),
-        (
-            {"security.protocol": "SSL", "ssl.keystore.location": "key.p12", "ssl.keystore.type": "PKCS12"},
-            "is a PKCS12 store, and only PEM can be read here: convert it (openssl pkcs12 -in key.p12 -nodes -out "
-            "key.p12.pem), then give the .pem file and ssl.keystore.type=PEM",
-        ),
     ],
 )
 def test_what_cannot_be_used_is_one_sentence(settings: dict[str, str], words: str) -> None:
@@ -65,12 +57,43 @@ def test_the_commands_for_java_s_stores_work_as_they_are_given(tmp_path: Path) -
     made = ["keytool", "-genkeypair", "-keystore", str(store), "-storetype", "JKS", "-alias", "k", "-keyalg", "EC"]
     subprocess.run([*made, "-storepass", password, "-dname", "CN=x"], check=True, capture_output=True)
     settings = {"security.protocol": "SSL", "ssl.keystore.location": str(store)}
-    with pytest.raises(Refused) as refusal:
-        ClientSecurity.from_settings(settings)
-    to_pkcs12, to_pem = refusal.value.message.split("(")[1].split(")")[0].split(" && ")
+    with pytest.raises(ConfigError) as refusal:
+        ClientSecurity.from_settings(settings).tls_context()
+    command, _, setting = refusal.value.message.split("Convert it: ")[1].partition(", and set ")
     # What a person types when asked.
-    to_pkcs12 += f" -srcstorepass {password} -deststorepass {password}"
-    for command in (to_pkcs12, to_pem + f" -passin pass:{password}"):
-        subprocess.run(command.split(), check=True, capture_output=True)
-    pem = to_pem.split()[-1]
-    ClientSecurity.from_settings({**settings, "ssl.keystore.location": pem, "ssl.keystore.type": "PEM"}).tls_context()
+    command += f" -srcstorepass {password} -deststorepass {password}"
+    subprocess.run(command.split(), check=True, capture_output=True)
+    assert setting == "ssl.keystore.type=PKCS12"
+    converted = {
+        "ssl.keystore.location": f"{store}.p12",
+        "ssl.keystore.type": "PKCS12",
+        "ssl.keystore.password": password,
+    }
+    ClientSecurity.from_settings({**settings, **converted}).tls_context()
+
+
+def test_stores_of_every_form_open_and_secrets_are_not_printed(tmp_path: Path) -> None:
+    authority = Authority.make(tmp_path)
+    erin = authority.issue("erin")
+    key, chain = erin.private_key.read_text(), erin.certificate.read_text()
+    for settings in (
+        {"ssl.ca.location": str(authority.certificate)},
+        {"ssl.ca.pem": authority.pem, "ssl.key.pem": key, "ssl.certificate.pem": chain},
+        {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": authority.pem},
+        erin.properties(),
+        {"ssl.keystore.type": "PEM", "ssl.keystore.key": key, "ssl.keystore.certificate.chain": chain},
+        {
+            "ssl.keystore.type": "PKCS12",
+            "ssl.keystore.location": str(erin.pkcs12("hunter2")),
+            "ssl.keystore.password": "hunter2",
+        },
+        {
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(erin.encrypted_keystore("hunter2")),
+            "ssl.key.password": "hunter2",
+        },
+    ):
+        security = ClientSecurity.from_settings({"security.protocol": "SSL", **settings})
+        security.tls_context()
+        assert "hunter2" not in repr(security) and "PRIVATE" not in repr(security)
+        assert pickle.loads(pickle.dumps(security)) == security
