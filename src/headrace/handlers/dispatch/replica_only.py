@@ -3,7 +3,7 @@
 Without an authorizer the network is what tells a broker from a client: with a listener of their own
 (`inter.broker.listener.name`), brokers' requests are taken there and nowhere else, and a client that sends one on
 another listener is answered CLUSTER_AUTHORIZATION_FAILED. With one listener for all nothing tells them apart, and they
-are open, as in Kafka without an authorizer.
+are open, as in Kafka without an authorizer. With an authorizer they also need ClusterAction (`authorization`).
 """
 
 from __future__ import annotations
