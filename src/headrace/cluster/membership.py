@@ -2,8 +2,8 @@
 
 The creation id of the registration is the broker's epoch. When a session expires the registration is gone and others
 may already lead what we led; we register again, get a new epoch, and are treated as a broker that came back.
-The lease (DESIGN rule 9): a broker that cannot reach the store does not learn that its session expired, so it must stop
-acknowledging and serving by its own clock, before the store could have given its place away.
+The lease (docs/reference/coordination.md): a broker that cannot reach the store does not learn that its session
+expired. It must stop acknowledging and serving by its own clock, before another broker can take its place.
 """
 
 from __future__ import annotations

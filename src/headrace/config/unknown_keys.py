@@ -22,8 +22,8 @@ from headrace.config.listener_keys import LISTENER_PREFIX, MECHANISMS, without_l
 _CLAIMS_PROTECTION: Final = ("ssl.", "sasl.", "zookeeper.ssl.", "authorizer.", "delegation.token.", "password.encoder.")
 _ELSEWHERE: Final = (
     (LISTENER_PREFIX, "a listener has no such setting of its own"),
-    ("rsm.config.", "tiered storage is not offered"),
-    ("rlmm.config.", "tiered storage is not offered"),
+    ("rsm.config.", "Headrace does not support tiered storage"),
+    ("rlmm.config.", "Headrace does not support tiered storage"),
     ("confluent.", "that key belongs to another product"),
     ("host.name", "use listeners"),
     ("port", "use listeners"),

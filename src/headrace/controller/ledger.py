@@ -4,7 +4,7 @@ One task owns the image of an active controller. It takes the operations that wa
 ones before it left it, stores all their changes in one multi, publishes, and only then answers. So an answer means
 "stored", nobody decides on anything that may yet be taken back, and a hundred leaders reporting at once cost one write.
 
-Every multi begins with a check of /controller_epoch: a controller that was replaced writes nothing (DESIGN rule 7).
+Every multi begins with a check of /controller_epoch: a controller that was replaced writes nothing (ADR 5).
 After a lost connection the outcome is unknown. The change list of that version tells: it is ours, byte for byte, or
 it is not there and we write again. If the store contradicts us in any other way our picture is wrong: we stop being
 controller and whoever is next reads everything afresh.

@@ -4,11 +4,10 @@ kazoo lives in threads of its own; every result, watch and state change comes ov
 it. Nothing is retried here: a lost connection becomes `ConnectionLost` (outcome unknown), an ended session
 `SessionExpired`, and the caller decides.
 
-The lease (DESIGN rule 9). The ensemble ends our session when it has not heard of us for the session timeout. Every
-answer proves that it had heard of us after the moment we asked, so the session surely lives until that moment plus
-the timeout. We take two thirds of it: the server that answered may die before it has told the ensemble's leader. A
-heartbeat keeps the lease fresh while nothing else is asked; a new session starts with no lease until its first
-answer.
+The lease (docs/reference/coordination.md). The ensemble ends our session when it has not heard of us for the session
+timeout. Every answer proves that it had heard of us after the moment we asked, so the session lives at least until that
+moment plus the timeout. We take two thirds of it: the server that answered may die before it has told the ensemble's
+leader. A heartbeat keeps the lease fresh while nothing else is asked. A new session has no lease until its first answer.
 """
 
 from __future__ import annotations

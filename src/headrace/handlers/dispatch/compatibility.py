@@ -37,21 +37,17 @@ KAFKA_4_3: Final = {
     for key, low, high in (word.replace(":", "-").split("-") for word in _ADVERTISED.split())
 }
 
-_TOKENS: Final = "delegation tokens need SASL, which Headrace does not support yet"
-_SCRAM: Final = "SCRAM credentials need SASL, which Headrace does not support yet"
+_TOKENS: Final = "Headrace does not support delegation tokens yet"
 _RAFT: Final = "no Raft quorum: brokers elect the controller through the coordination store"
 _STREAMS: Final = "no streams groups: stream processing runs on Spark"
 _WHY_NOT: Final = {
     **dict.fromkeys((38, 39, 40, 41), _TOKENS),
-    **dict.fromkeys((50, 51), _SCRAM),
     **dict.fromkeys((80, 81), _RAFT),
     **dict.fromkeys((88, 89), _STREAMS),
 }
 _NOTES: Final = {
     0: "v0–2 close the connection, as in Kafka; advertised because old clients choose the compression by it",
-    17: "rejected with ILLEGAL_SASL_STATE: listeners do not authenticate yet",
     34: "the broker rejects a move of a replica to another log directory",
-    36: "rejected with ILLEGAL_SASL_STATE: listeners do not authenticate yet",
     55: "rejects the Raft log (there is none); a leader returns the progress of its partitions' replicas",
 }
 

@@ -1,4 +1,4 @@
-"""Which requests only brokers may send, and where they are taken: the one place for that rule (DESIGN rule 11, adr 10).
+"""Which requests only brokers may send, and where they are taken: the one place for that rule (ADR 10).
 
 Without an authorizer the network is what tells a broker from a client: with a listener of their own
 (`inter.broker.listener.name`), brokers' requests are taken there and nowhere else, and a client that sends one on
