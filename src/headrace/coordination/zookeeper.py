@@ -7,7 +7,7 @@ it. Nothing is retried here: a lost connection becomes `ConnectionLost` (outcome
 The lease (docs/reference/coordination.md). The ensemble ends our session when it has not heard of us for the session
 timeout. Every answer proves that it had heard of us after the moment we asked, so the session lives at least until that
 moment plus the timeout. We take two thirds of it: the server that answered may die before it has told the ensemble's
-leader. A heartbeat keeps the lease fresh while nothing else is asked. A new session has no lease until its first answer.
+leader. A heartbeat renews the lease while nothing else is asked. A new session has no lease until its first answer.
 """
 
 from __future__ import annotations
