@@ -34,7 +34,7 @@ _WRITTEN = {**_READ, "error_code": "int", "timedelta_i32": "int", "timedelta_i64
 # Error codes of an answer are compared and looked up as numbers.
 _ANSWERED = {**_READ, "error_code": "int", "datetime_i64": "datetime.datetime | None"}
 ANSWERS = (
-    ApiKey.METADATA, ApiKey.DESCRIBE_CONFIGS, ApiKey.DESCRIBE_LOG_DIRS, ApiKey.DELETE_RECORDS,
+    ApiKey.METADATA, ApiKey.DESCRIBE_CONFIGS, ApiKey.DESCRIBE_LOG_DIRS, ApiKey.DELETE_RECORDS, ApiKey.DESCRIBE_QUORUM,
     ApiKey.DESCRIBE_CLIENT_QUOTAS, ApiKey.LIST_PARTITION_REASSIGNMENTS, ApiKey.DESCRIBE_PRODUCERS,
     ApiKey.DESCRIBE_TRANSACTIONS, ApiKey.CONSUMER_GROUP_DESCRIBE, ApiKey.DESCRIBE_TOPIC_PARTITIONS,
     ApiKey.SHARE_GROUP_DESCRIBE,

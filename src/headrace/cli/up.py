@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,6 +18,9 @@ from headrace.cli.support.development_cluster import Cluster
 from headrace.cli.support.keyboard import keys
 from headrace.cli.support.output import Format, rich_table, show
 from headrace.kernel.plurals import counted
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 app = typer.Typer()
 
@@ -117,7 +120,7 @@ def _screen(cluster: Cluster) -> Iterator[Callable[[], None]]:
     if sys.stdout.isatty():
         from rich.live import Live
 
-        def table() -> Any:
+        def table() -> Table:
             caption = _how_to_restart(cluster.ended) if cluster.ended else None
             return rich_table(cluster.rows(), "headrace up", caption=caption)
 

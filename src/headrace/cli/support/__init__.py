@@ -2,6 +2,7 @@
 
 `connection`           the address of the cluster, and the client of a command
 `contexts`             named clusters in the configuration file of the user
+`kafka_client`         types of confluent-kafka's objects
 `output`               tables for people; JSON or YAML documents for programs
 `change_report`        the report of a command that changed something
 `progress`             one line on stderr about the progress of long work

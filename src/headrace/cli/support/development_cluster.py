@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from headrace.cli.kafka_tools.support.tool import ToolFailed as Failed
 from headrace.net.free_ports import free_port
@@ -94,7 +94,7 @@ class Cluster:
     def states(self) -> dict[str, str]:
         return {member.name: member.state for member in self._members}
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[dict[str, object]]:
         return [
             {
                 "process": m.name, "address": f"{_HOST}:{m.port}", "pid": m.process.pid, "state": m.state,
