@@ -102,6 +102,7 @@ def _struct(schema: str | StructType) -> StructType:
     try:
         return StructType.fromDDL(schema)
     except Exception as error:
+        # Boundary to Spark's parser: its Java trace must not reach the user.
         raise OptionError(f"schema {schema!r} cannot be read: write it like 'user string, amount double'") from error
 
 
@@ -166,6 +167,7 @@ def _avro_to_json(schema: str) -> Callable[[Column], Column]:
             try:
                 row = fastavro.schemaless_reader(stream, parsed, None)
             except Exception as error:
+                # Boundary to the bytes of one record: whatever fastavro makes of them, they must not end the query.
                 problem = f"not AVRO of the schema: {type(error).__name__}: {error}"[:300]
                 continue
             if stream.read(1) == b"":

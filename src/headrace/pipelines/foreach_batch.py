@@ -38,8 +38,9 @@ def to_topic(name: str, options: Mapping[str, str]) -> Callable[[DataFrame, int]
         try:
             frame.mapInArrow(writing(made[0]), WRITTEN).collect()
         except Exception as error:
-            # Spark tells a stop from a failure by this text, so that one passes unchanged. A failure is cut to its
-            # sentence: Spark searches the text with a pattern that overflows the JVM's stack on a long trace.
+            # Boundary to Spark, which tells a stop from a failure by this text, so that one passes unchanged. A failure
+            # is cut to its sentence: Spark searches the text with a pattern that overflows the JVM's stack on a long
+            # trace.
             if "Interrupted" in str(error):
                 raise
             raise PipelineError(readable(error)) from None

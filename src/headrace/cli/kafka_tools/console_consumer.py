@@ -27,7 +27,8 @@ from headrace.cli.kafka_tools.support.tool import CONNECTION, ToolFailed, bootst
 from headrace.kernel.ids import OTHER_SPELLINGS
 
 if TYPE_CHECKING:
-    from headrace.cli.support.kafka_client import Consumer, Message, Position, TopicMetadata
+    from headrace.cli.support.kafka_client import Consumer as KafkaConsumer
+    from headrace.cli.support.kafka_client import Message, Position, TopicMetadata
 
 DEFAULT_FORMATTER = "DefaultMessageFormatter"
 OPTIONS = (
@@ -115,7 +116,7 @@ def consumer_settings(arguments: Arguments) -> dict[str, object]:
 class _Source:
     """Where the records come from: the subscription, and what is wrong with it when none come."""
 
-    def __init__(self, consumer: Consumer, arguments: Arguments, outages: Outages) -> None:
+    def __init__(self, consumer: KafkaConsumer, arguments: Arguments, outages: Outages) -> None:
         self._consumer, self._arguments, self._outages = consumer, arguments, outages
         name = arguments["topic"]
         self._topic: str | None = None if name is None else OTHER_SPELLINGS.get(name, str(name))
@@ -135,7 +136,7 @@ class _Source:
             wrong = self._arguments["include"] or self._topic
             raise ToolFailed(f"{wrong!r} is no topic and no regular expression of topics") from error
 
-    def _assigned(self, consumer: Consumer, partitions: list[Position]) -> None:
+    def _assigned(self, consumer: KafkaConsumer, partitions: list[Position]) -> None:
         self._is_assigned = True
 
     def _assign(self, known: Mapping[str, TopicMetadata]) -> None:
@@ -194,7 +195,7 @@ class _Source:
         )
 
 
-def _store(consumer: Consumer, message: Message | None = None, offsets: list[Position] | None = None) -> None:
+def _store(consumer: KafkaConsumer, message: Message | None = None, offsets: list[Position] | None = None) -> None:
     """What the group commits next for this partition."""
     try:
         consumer.store_offsets(message) if offsets is None else consumer.store_offsets(offsets=offsets)

@@ -130,6 +130,7 @@ def _lock(parents: set[Path]) -> list[LogDir]:
             directory.lock("headrace log skip")
             locked.append(directory)
     except BaseException:
+        # Whatever ends the attempt, an interrupt too: the directories locked so far must not stay locked.
         for directory in locked:
             directory.unlock()
         raise

@@ -63,7 +63,8 @@ def complete_live(
     try:
         found = connected(where, names, timeout=_COMPLETION_TIMEOUT_S)
     except Exception:
-        return []  # a shell's prompt is no place for an error
+        # Boundary to the shell that completes a word: no error may reach its prompt, so there are no suggestions.
+        return []
     return [name for name in found if name.startswith(incomplete)]
 
 

@@ -144,6 +144,7 @@ class WordCountDemo:
             try:
                 self.run.supervise()
             except BaseException as error:
+                # Boundary of the thread: nothing may end it unseen. `look` raises the error in the main thread.
                 self._fault.append(error)
 
         self._supervisor = threading.Thread(target=supervise, name="pipeline", daemon=True)

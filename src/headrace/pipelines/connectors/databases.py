@@ -78,6 +78,7 @@ class Database:
             yield connection
             connection.commit()
         except BaseException:
+            # Whatever ends the block, an interrupt too: no half of its changes may be committed.
             connection.rollback()
             raise
         finally:

@@ -275,6 +275,7 @@ def _run_python(spark: SparkSession, file: Path) -> None:
     except (PipelineError, OptionError):
         raise
     except Exception as error:
+        # Boundary to the author's code, which may raise anything: the user gets its file and its sentence.
         raise PipelineError(f"{file.name}: {type(error).__name__}: {first_line(error)}") from error
 
 

@@ -107,6 +107,7 @@ class PipelineRun:
         try:
             self._start()
         except BaseException:
+            # Whatever ends the start, an interrupt too, must not leave the pipeline locked.
             self._lock.release()
             raise
 
@@ -184,6 +185,7 @@ class PipelineRun:
         try:
             flow.query = writer.start()
         except Exception as error:
+            # Boundary to Spark, which raises its own and py4j's errors: no Java trace may reach the user.
             raise PipelineError(f"flow {flow.name!r} cannot start: {first_line(error)}") from error
         flow.started_at, flow.start_again_at, flow.seen_batch = time.monotonic(), None, -1
         flow.progress.state = RUNNING

@@ -124,7 +124,8 @@ def _classic_assignment(data: bytes) -> tuple[TopicPartition, ...]:
     try:
         assignment, _ = entity_reader(ConsumerProtocolAssignment)(bytes(data), 2)
     except Exception:
-        # Other protocol types (connect, sr) keep their own bytes here; they assign no partitions that we could show.
+        # Boundary to bytes that a client chose: other protocol types (connect, sr) keep their own format here, and no
+        # failure to read them may end the command. They assign no partitions that it could show.
         return ()
     found: list[TopicPartition] = []
     for entry in assignment.assigned_partitions:
