@@ -280,6 +280,7 @@ class BrokerAttributes:
     sasl_kerberos_min_time_before_relogin: int
     sasl_kerberos_ticket_renew_window_factor: float
     sasl_kerberos_ticket_renew_jitter: float
+    org_apache_kafka_sasl_oauthbearer_allowed_urls: list[str]
     sasl_oauthbearer_token_endpoint_url: str | None
     sasl_oauthbearer_jwks_endpoint_url: str | None
     sasl_oauthbearer_jwks_endpoint_refresh_ms: int
