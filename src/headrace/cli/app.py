@@ -37,6 +37,7 @@ COMMANDS: Final = {
     "pipeline": ("headrace.cli.pipeline", "Data pipelines on Spark."),
     "mirror": ("headrace.cli.mirror", "Copy topics from one cluster to another."),
     "registry": ("headrace.cli.registry", "The schema registry."),
+    "schemas": ("headrace.cli.schemas", "Schemas of a schema registry."),
     "demo": ("headrace.demos.command", "Runnable demonstrations."),
 }
 option_values.install()
