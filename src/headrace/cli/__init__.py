@@ -4,7 +4,7 @@
 `topics`, `produce`, `consume`, `groups`, `configs`, `quotas`, `acl`, `transactions`   daily work with a cluster
 `cluster`, `doctor`, `bench`   the state of a cluster, its problems, its speed
 `start`, `up`   one broker; a development cluster
-`registry`, `schemas`   the schema registry; the schemas in one
+`registry`      the schema registry, and the schemas in one
 `context`       named clusters
 `log`           the files of a log directory
 `pipeline`, `mirror`   pipelines on Spark

@@ -36,8 +36,8 @@ COMMANDS: Final = {
     "log": ("headrace.cli.log.command", "Look into log directories, check them, repair them."),
     "pipeline": ("headrace.cli.pipeline", "Data pipelines on Spark."),
     "mirror": ("headrace.cli.mirror", "Copy topics from one cluster to another."),
-    "registry": ("headrace.cli.registry", "The schema registry."),
-    "schemas": ("headrace.cli.schemas", "Schemas of a schema registry."),
+    "registry": ("headrace.cli.registry.command", "The schema registry."),
+    "schemas": ("headrace.cli.registry.schemas", "Schemas of a schema registry."),
     "demo": ("headrace.demos.command", "Runnable demonstrations."),
 }
 option_values.install()

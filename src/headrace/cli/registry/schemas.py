@@ -193,8 +193,10 @@ def diff(
     """
     with _asking(registry) as client:
         first, second = _version(client, subject, old), _version(client, subject, new)
-    named = [f"{subject} version {each['version']}" for each in (first, second)]
-    lines = difflib.unified_diff(_readable(first).split("\n"), _readable(second).split("\n"), *named, lineterm="", n=3)
+    before, after = (f"{subject} version {each['version']}" for each in (first, second))
+    lines = difflib.unified_diff(
+        _readable(first).split("\n"), _readable(second).split("\n"), before, after, lineterm=""
+    )
     print("\n".join(lines) or "no difference")
 
 
