@@ -310,6 +310,7 @@ class BrokerAttributes:
     authorizer_class_name: str
     super_users: str | None
     allow_everyone_if_no_acl_found: bool
+    audit_topic: str
     principal_builder_class: str
     delegation_token_secret_key: str | None
     delegation_token_master_key: str | None
