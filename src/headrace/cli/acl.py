@@ -58,7 +58,7 @@ def ls(
     output: Output = Format.TABLE,
     timeout: Timeout = 10.0,
 ) -> None:
-    """List ACLs: all, those that cover a resource, or those of a principal.
+    """List all ACLs, the ACLs that cover a resource, or the ACLs of a principal.
 
     $ headrace acl ls
 
