@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from headrace.client.cluster_client import ClusterClient
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.security.acl.filters import AclFilter
 from headrace.security.acl.model import Acl, Entry, Operation, PatternType, Permission, ResourcePattern, ResourceType
 from headrace.wire.apis import ApiKey
+from headrace.wire.entities import Body, Entity
 
 ANY = AclFilter()
 
@@ -36,13 +36,13 @@ async def delete_acls(client: ClusterClient, filters: Sequence[AclFilter]) -> li
     return list(deleted)
 
 
-def _check(result: Any) -> None:
+def _check(result: Entity) -> None:
     if result.error_code:
         code = ErrorCode(result.error_code)
         raise Refused(code, str(result.error_message or code.name.replace("_", " ")))
 
 
-def _filter(wanted: AclFilter) -> dict[str, Any]:
+def _filter(wanted: AclFilter) -> Body:
     pattern, entry = wanted.pattern, wanted.entry
     return {
         "resource_type_filter": int(pattern.resource_type),
@@ -55,7 +55,7 @@ def _filter(wanted: AclFilter) -> dict[str, Any]:
     }
 
 
-def _creation(acl: Acl) -> dict[str, Any]:
+def _creation(acl: Acl) -> Body:
     return {
         "resource_type": int(acl.pattern.resource_type),
         "resource_name": acl.pattern.name,
@@ -67,9 +67,9 @@ def _creation(acl: Acl) -> dict[str, Any]:
     }
 
 
-def _pattern(row: Any) -> ResourcePattern:
+def _pattern(row: Entity) -> ResourcePattern:
     return ResourcePattern(ResourceType(row.resource_type), str(row.resource_name), PatternType(row.pattern_type))
 
 
-def _entry(row: Any) -> Entry:
+def _entry(row: Entity) -> Entry:
     return Entry(str(row.principal), str(row.host), Operation(row.operation), Permission(row.permission_type))

@@ -16,9 +16,9 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Final
+from typing import Final, Unpack
 
-from headrace.client.connection import Connection
+from headrace.client.connection import Connection, RequestOptions
 from headrace.client.errors import NoAnswer, Unreachable
 from headrace.client.security import ClientSecurity
 from headrace.client.server_kind import trouble_with
@@ -180,13 +180,15 @@ class ClusterClient:
         self.metadata.topics |= {str(topic.name): topic for topic in answer.topics if topic.name is not None}
         return self.metadata
 
-    async def request(self, api_key: int, body: Body, *, node: int | None = None, **options: Any) -> Entity:
+    async def request(
+        self, api_key: int, body: Body, *, node: int | None = None, **options: Unpack[RequestOptions]
+    ) -> Entity:
         """To one broker by id, or to any."""
         connection = await (self.any_connection() if node is None else self.connection(node))
         options.setdefault("timeout", self.timeout)
         return await connection.request(api_key, body, **options)
 
-    async def to_controller(self, api_key: int, body: Body, **options: Any) -> Entity:
+    async def to_controller(self, api_key: int, body: Body, **options: Unpack[RequestOptions]) -> Entity:
         if self.metadata.controller_id not in self.metadata.nodes:
             await self.refresh(topics=())
         controller = self.metadata.controller_id
@@ -215,7 +217,7 @@ class ClusterClient:
                 await asyncio.sleep(_PAUSE_SECONDS)
 
     async def to_coordinator(
-        self, key: str, api_key: int, body: Body, *, key_type: int = GROUP, **options: Any
+        self, key: str, api_key: int, body: Body, *, key_type: int = GROUP, **options: Unpack[RequestOptions]
     ) -> Entity:
         return await self.request(api_key, body, node=await self.coordinator(key, key_type), **options)
 

@@ -15,7 +15,7 @@ import asyncio
 import socket
 import struct
 from collections import deque
-from typing import Final, cast
+from typing import Final, TypedDict, cast
 
 from headrace import __version__
 from headrace.client.errors import NoAnswer, Unreachable, Unsupported
@@ -80,6 +80,14 @@ class _Frames(asyncio.Protocol):
                 future.set_exception(self.lost)
         if self.transport is not None:
             self.transport.abort()
+
+
+class RequestOptions(TypedDict, total=False):
+    """What `Connection.request` takes by name."""
+
+    version: int | None
+    at_most: int | None
+    timeout: float | None
 
 
 class Connection:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator
 from typing import Any, Final
 
 from headrace.client.security import ClientSecurity
@@ -11,9 +11,10 @@ from headrace.kernel.errors import ErrorCode, Refused
 from headrace.security.sasl.mechanism import Denied
 from headrace.wire.apis import ApiKey
 from headrace.wire.codec import millis
+from headrace.wire.entities import Body, Entity
 
 # Sends a request of this API and version, and gives kio's entity of the answer.
-Ask = Callable[[ApiKey, int, Mapping[str, Any]], Awaitable[Any]]
+Ask = Callable[[ApiKey, int, Body], Awaitable[Entity]]
 # A session with an end (KIP-368) is left for a new connection when this part of it is over.
 _USED_PART_OF_SESSION: Final = 0.85
 

@@ -11,7 +11,7 @@ import binascii
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from headrace.security.sasl.scram_credentials import (
     MAX_ITERATIONS,
@@ -21,6 +21,7 @@ from headrace.security.sasl.scram_credentials import (
     new_salt,
     salted_password,
 )
+from headrace.wire.entities import Body, Entity
 
 MECHANISMS: Final = tuple(SCRAM_MECHANISMS)
 _DEFAULT_ITERATIONS: Final = MIN_ITERATIONS
@@ -47,7 +48,7 @@ class ScramUser:
         """Of the mechanism, in requests."""
         return int(SCRAM_MECHANISMS[self.mechanism])
 
-    def upsertion(self) -> dict[str, Any]:
+    def upsertion(self) -> Body:
         """As AlterUserScramCredentials takes it."""
         return {
             "name": self.name,
@@ -123,7 +124,7 @@ def _checked(name: str, mechanism: str, iterations: int) -> ScramMechanism:
     return SCRAM_MECHANISMS[mechanism]
 
 
-def described(answer: Any) -> list[tuple[str, list[tuple[str, int]]]]:
+def described(answer: Entity) -> list[tuple[str, list[tuple[str, int]]]]:
     """(user, [(mechanism, iterations)…]) of an answer to DescribeUserScramCredentials, users without error only."""
     titles = {int(number): title for title, number in SCRAM_MECHANISMS.items()}
     found: list[tuple[str, list[tuple[str, int]]]] = []
