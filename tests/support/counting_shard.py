@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
-from headrace.coordinators.runtime.internal_topic import InternalTopic
 from headrace.coordinators.runtime.result import Answer
 from headrace.coordinators.runtime.runtime import CoordinatorRuntime, LedPartitions, Result
 from headrace.kernel.errors import ErrorCode, Refused
@@ -53,11 +52,13 @@ class OnePartition:
 
 def runtime_on(log: MemoryLog, **more: Any) -> CoordinatorRuntime[Counters]:
     runtime: CoordinatorRuntime[Counters] = CoordinatorRuntime(
-        InternalTopic("__state", 1, **more),
+        "__state",
         cast("LedPartitions", OnePartition(log)),
         1,
         lambda _: Counters(),
-        make_log=lambda *_: log,
+        partition_count=1,
+        make_log=lambda _: log,
+        **more,
     )
     runtime.elect(0, leader_epoch=5)
     return runtime

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -234,7 +234,7 @@ class _Tally:
         now = time.monotonic()
         then, records, size = self._since
         if now - then >= 1:
-            rate: dict[str, object] = {
+            rate: dict[str, Any] = {
                 "records": self.records,
                 "records_per_s": round((self.records - records) / (now - then), 1),
                 "mb_per_s": round((self.size - size) / (now - then) / 1e6, 3),

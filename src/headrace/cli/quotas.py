@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, TypedDict
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -30,24 +30,14 @@ KEYS: Final = (
 _DEFAULT: Final = "default"
 
 app = typer.Typer(no_args_is_help=True, help="Read and change client quotas.")
-
-
-class QuotaOperation(TypedDict):
-    """One change as AlterClientQuotas takes it."""
-
-    key: str
-    value: float
-    remove: bool
-
-
 Entity = Annotated[
     str, typer.Argument(help="user/NAME, client-id/NAME or ip/ADDRESS, joined by ','. NAME can be default.")
 ]
 
 
-def parse_entity(text: str) -> list[dict[str, str | None]]:
+def parse_entity(text: str) -> list[dict[str, Any]]:
     """`user/alice,client-id/default` → the parts that requests name. Raises BadParameter."""
-    parts: list[dict[str, str | None]] = []
+    parts = []
     for part in text.split(","):
         kind, slash, name = part.partition("/")
         if not slash or kind not in KINDS or not name:
@@ -63,7 +53,7 @@ def ls(bootstrap: Bootstrap = None, output: Output = Format.TABLE, timeout: Time
     $ headrace quotas ls
     """
 
-    async def action(client: ClusterClient) -> list[dict[str, object]]:
+    async def action(client: ClusterClient) -> list[dict[str, Any]]:
         answer = await client.request(ApiKey.DESCRIBE_CLIENT_QUOTAS, {"components": [], "strict": False})
         check_answer(answer, "quotas")
         rows = []
@@ -89,7 +79,7 @@ def set_(
 
     $ headrace quotas set client-id/loader producer_byte_rate=1048576
     """
-    operations: list[QuotaOperation] = []
+    operations = []
     for name, value in key_values(quotas, "quota").items():
         try:
             operations.append({"key": name, "value": float(value), "remove": False})
@@ -111,13 +101,13 @@ def unset(
 
     $ headrace quotas unset client-id/loader producer_byte_rate
     """
-    operations: list[QuotaOperation] = [{"key": quota, "value": 0.0, "remove": True} for quota in quotas]
+    operations = [{"key": quota, "value": 0.0, "remove": True} for quota in quotas]
     _alter(entity, operations, bootstrap, timeout, output, dry_run=dry_run)
 
 
 def _alter(
     entity: str,
-    operations: list[QuotaOperation],
+    operations: list[dict[str, Any]],
     bootstrap: str | None,
     timeout: float,
     output: Format,

@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from headrace.kernel.plurals import counted
 
@@ -27,7 +28,7 @@ class Finding:
     remedy: str | None = None
     details: tuple[str, ...] = ()
 
-    def document(self) -> dict[str, object]:
+    def document(self) -> dict[str, Any]:
         return {
             "check": self.check, "state": self.state.value, "found": self.found, "do": self.remedy,
             "details": list(self.details),

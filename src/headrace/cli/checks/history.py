@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Final, TypedDict
+from typing import Any, Final
 
 from headrace.cli.kafka_tools.support.internal_records import describe_group_record
 from headrace.cli.records.reader import Span, read
@@ -63,22 +63,10 @@ def generations(address: str, spans: dict[TopicPartition, Span]) -> dict[str, li
     return found
 
 
-class _Member(TypedDict):
-    memberId: str
-    clientId: str
-    clientHost: str
-    rebalanceTimeout: int
-
-
-class _GroupMetadata(TypedDict):
-    generation: int
-    members: list[_Member]
-
-
-def _generation(data: _GroupMetadata, at_ms: int) -> Generation:
+def _generation(data: dict[str, Any], at_ms: int) -> Generation:
     members = {m["memberId"]: f"{m['clientId']} at {m['clientHost'].lstrip('/')}" for m in data["members"]}
     return Generation(
-        data["generation"], at_ms, members, max((m["rebalanceTimeout"] for m in data["members"]), default=0)
+        int(data["generation"]), at_ms, members, max((m["rebalanceTimeout"] for m in data["members"]), default=0)
     )
 
 

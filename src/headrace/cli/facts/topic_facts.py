@@ -3,42 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, TypedDict
+from typing import Any
 
 from headrace.client.cluster_client import ClusterClient
 from headrace.client.offsets import EARLIEST, LATEST, list_offsets
 from headrace.kernel.errors import Fault
-from headrace.kernel.ids import ZERO_UUID, TopicPartition, uuid_to_text
+from headrace.kernel.ids import TopicPartition, uuid_to_text
 from headrace.wire.apis import ApiKey
 
-if TYPE_CHECKING:
-    from headrace.wire.messages.answers.describe_log_dirs import DescribeLogDirsResult
-    from headrace.wire.messages.answers.metadata import MetadataResponseTopic
 
-
-class TopicRow(TypedDict):
-    topic: str
-    partitions: int
-    replicas: int
-    records: int
-    size: int
-    under_replicated: int
-    offline: int
-    id: str
-
-
-class PartitionRow(TypedDict):
-    topic: str
-    partition: int
-    leader: int | None
-    epoch: int
-    replicas: list[int]
-    isr: list[int]
-    first_offset: int | None
-    end_offset: int | None
-
-
-def leaders_of(topics: list[MetadataResponseTopic]) -> dict[TopicPartition, int]:
+def leaders_of(topics: list[Any]) -> dict[TopicPartition, int]:
     return {
         TopicPartition(str(topic.name), int(p.partition_index)): int(p.leader_id)
         for topic in topics
@@ -46,9 +20,7 @@ def leaders_of(topics: list[MetadataResponseTopic]) -> dict[TopicPartition, int]
     }
 
 
-async def offset_spans(
-    client: ClusterClient, topics: list[MetadataResponseTopic]
-) -> dict[TopicPartition, tuple[int, int] | None]:
+async def offset_spans(client: ClusterClient, topics: list[Any]) -> dict[TopicPartition, tuple[int, int] | None]:
     """First offset and end of each partition; None where no leader could be asked."""
     leaders = leaders_of(topics)
     first, last = await asyncio.gather(
@@ -62,10 +34,10 @@ async def offset_spans(
     return spans
 
 
-async def log_dirs(client: ClusterClient) -> dict[int, list[DescribeLogDirsResult]]:
+async def log_dirs(client: ClusterClient) -> dict[int, list[Any]]:
     """Log directories of every broker that answers."""
 
-    async def ask(node: int) -> list[DescribeLogDirsResult]:
+    async def ask(node: int) -> list[Any]:
         try:
             return list((await client.request(ApiKey.DESCRIBE_LOG_DIRS, {"topics": None}, node=node)).results)
         except Fault:
@@ -86,9 +58,9 @@ async def sizes(client: ClusterClient) -> dict[str, int]:
     return found
 
 
-async def topic_rows(client: ClusterClient, topics: list[MetadataResponseTopic]) -> list[TopicRow]:
+async def topic_rows(client: ClusterClient, topics: list[Any]) -> list[dict[str, Any]]:
     spans, held = await asyncio.gather(offset_spans(client, topics), sizes(client))
-    rows: list[TopicRow] = []
+    rows = []
     for topic in topics:
         name = str(topic.name)
         own = [spans[TopicPartition(name, int(p.partition_index))] for p in topic.partitions]
@@ -103,15 +75,15 @@ async def topic_rows(client: ClusterClient, topics: list[MetadataResponseTopic])
                 "size": held.get(name, 0),
                 "under_replicated": lacking,
                 "offline": offline,
-                "id": uuid_to_text(topic.topic_id or ZERO_UUID),
+                "id": uuid_to_text(topic.topic_id),
             }
         )
     return rows
 
 
-async def partition_rows(client: ClusterClient, topics: list[MetadataResponseTopic]) -> list[PartitionRow]:
+async def partition_rows(client: ClusterClient, topics: list[Any]) -> list[dict[str, Any]]:
     spans = await offset_spans(client, topics)
-    rows: list[PartitionRow] = []
+    rows = []
     for topic in topics:
         for p in sorted(topic.partitions, key=lambda part: int(part.partition_index)):
             span = spans[TopicPartition(str(topic.name), int(p.partition_index))]

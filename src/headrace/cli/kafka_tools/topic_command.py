@@ -4,23 +4,15 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, TypeAlias, TypedDict
+from collections.abc import Callable
+from typing import Any
 
 from headrace.cli.facts.internal_topics import refusal
 from headrace.cli.kafka_tools.support.options import Arguments, Option, properties
 from headrace.cli.kafka_tools.support.tool import CONNECTION, Tool, ToolFailed, answer_error
 from headrace.client.cluster_client import ClusterClient
 from headrace.kernel.errors import ErrorCode
-from headrace.kernel.ids import INTERNAL_TOPICS, OTHER_SPELLINGS, ZERO_UUID, uuid_from_text, uuid_to_text
-
-if TYPE_CHECKING:
-    from headrace.wire.messages.answers.describe_topic_partitions import DescribeTopicPartitionsResponsePartition
-    from headrace.wire.messages.answers.list_partition_reassignments import OngoingPartitionReassignment
-    from headrace.wire.messages.answers.metadata import MetadataResponsePartition, MetadataResponseTopic
-
-    Partition: TypeAlias = MetadataResponsePartition | DescribeTopicPartitionsResponsePartition
-    Reassignments: TypeAlias = dict[tuple[str, int], OngoingPartitionReassignment]
+from headrace.kernel.ids import INTERNAL_TOPICS, OTHER_SPELLINGS, uuid_from_text, uuid_to_text
 
 CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS, DESCRIBE_CONFIGS, LIST_REASSIGNMENTS, DESCRIBE_TOPICS = (
     19,
@@ -103,14 +95,14 @@ def check(arguments: Arguments) -> None:
 
 async def run(arguments: Arguments, client: ClusterClient) -> int | None:
     action = arguments.exactly_one(*ACTIONS)
-    actions: dict[str, Callable[[Arguments, ClusterClient], Awaitable[int | None]]] = {
+    actions: dict[str, Callable[[Arguments, ClusterClient], Any]] = {
         "list": list_topics,
         "create": create,
         "alter": alter,
         "delete": delete,
         "describe": describe,
     }
-    return await actions[action](arguments, client)
+    return await actions[action](arguments, client)  # type: ignore[no-any-return]
 
 
 async def _names(arguments: Arguments, client: ClusterClient) -> list[str]:
@@ -250,7 +242,7 @@ async def describe(arguments: Arguments, client: ClusterClient) -> None:
                 print(_line(name, partition, reassigning))
 
 
-async def _topic_by_id(arguments: Arguments, client: ClusterClient) -> MetadataResponseTopic:
+async def _topic_by_id(arguments: Arguments, client: ClusterClient) -> Any:
     text = str(arguments["topic-id"])
     try:
         topic_id = uuid_from_text(text)
@@ -259,25 +251,17 @@ async def _topic_by_id(arguments: Arguments, client: ClusterClient) -> MetadataR
     await client.refresh(None)
     for topic in client.metadata.topics.values():
         if topic.topic_id == topic_id:
-            found: MetadataResponseTopic = topic
-            return found
+            return topic
     raise ToolFailed(f"TopicId '{text}' does not exist as expected")
 
 
-class _Cursor(TypedDict):
-    topic_name: str
-    partition_index: int
-
-
-async def _partition_details(
-    client: ClusterClient, topics: list[MetadataResponseTopic], limit: int
-) -> dict[str, list[Partition]]:
+async def _partition_details(client: ClusterClient, topics: list[Any], limit: int) -> dict[str, list[Any]]:
     """Partitions with their eligible replicas; a broker without DescribeTopicPartitions gives plain metadata."""
     connection = await client.any_connection()
     if DESCRIBE_TOPICS not in connection.versions or not topics:
         return {str(topic.name): list(topic.partitions) for topic in topics}
-    found: dict[str, list[Partition]] = {str(topic.name): [] for topic in topics}
-    cursor: _Cursor | None = None
+    found: dict[str, list[Any]] = {str(topic.name): [] for topic in topics}
+    cursor: dict[str, Any] | None = None
     names = [{"name": name} for name in sorted(found)]
     while True:
         body = {"topics": names, "response_partition_limit": limit, "cursor": cursor}
@@ -310,7 +294,7 @@ async def _overrides(client: ClusterClient, names: list[str]) -> dict[str, tuple
     return found
 
 
-async def _reassignments(client: ClusterClient, names: list[str]) -> Reassignments:
+async def _reassignments(client: ClusterClient, names: list[str]) -> dict[tuple[str, int], Any]:
     connection = await client.any_connection()
     if LIST_REASSIGNMENTS not in connection.versions:
         return {}
@@ -323,19 +307,17 @@ async def _reassignments(client: ClusterClient, names: list[str]) -> Reassignmen
     }
 
 
-def _summary(
-    topic: MetadataResponseTopic, partitions: list[Partition], settings: list[str], reassigning: Reassignments
-) -> str:
+def _summary(topic: Any, partitions: list[Any], settings: list[str], reassigning: dict[tuple[str, int], Any]) -> str:
     first = partitions[0] if partitions else None
     move = reassigning.get((str(topic.name), int(first.partition_index))) if first else None
     factor = 0 if first is None else len(first.replica_nodes) - (len(move.adding_replicas) if move else 0)
     return (
-        f"Topic: {topic.name}\tTopicId: {uuid_to_text(topic.topic_id or ZERO_UUID)}\tPartitionCount: {len(partitions)}"
+        f"Topic: {topic.name}\tTopicId: {uuid_to_text(topic.topic_id)}\tPartitionCount: {len(partitions)}"
         f"\tReplicationFactor: {factor}\tConfigs: {','.join(settings)}"
     )
 
 
-def _line(name: str, partition: Partition, reassigning: Reassignments) -> str:
+def _line(name: str, partition: Any, reassigning: dict[tuple[str, int], Any]) -> str:
     leader = "none" if partition.leader_id < 0 else str(int(partition.leader_id))
     joined = {
         "Replicas": partition.replica_nodes,
@@ -352,7 +334,7 @@ def _line(name: str, partition: Partition, reassigning: Reassignments) -> str:
     return "\t".join(parts)
 
 
-def _wanted(arguments: Arguments, partition: Partition, live: set[int], min_isr: int) -> bool:
+def _wanted(arguments: Arguments, partition: Any, live: set[int], min_isr: int) -> bool:
     """Without a filter all of them; with several, what one of them asks for."""
     in_sync, replicas = len(partition.isr_nodes), len(partition.replica_nodes)
     holds = {

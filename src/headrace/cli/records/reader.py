@@ -5,15 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 from headrace.cli.kafka_tools.support.tool import ToolFailed as Failed
 from headrace.cli.records.text import Seen
 from headrace.cli.records.unreadable_batch import why_unreadable
 from headrace.kernel.ids import TopicPartition
-
-if TYPE_CHECKING:
-    from headrace.cli.support.kafka_client import Consumer, Message
 
 _BATCH: Final = 500
 _PATIENCE_S: Final = 30.0
@@ -92,7 +89,7 @@ def read(
         consumer.close()
 
 
-def _check_still_there(consumer: Consumer, topics: set[str]) -> None:
+def _check_still_there(consumer: Any, topics: set[str]) -> None:
     """A consumer waits for a deleted topic for ever, without a word. All names: to ask for one may create it."""
     from confluent_kafka import KafkaException
 
@@ -105,7 +102,7 @@ def _check_still_there(consumer: Consumer, topics: set[str]) -> None:
 
 
 def _check_readable(
-    consumer: Consumer, address: str, positions: Mapping[TopicPartition, int], *, committed_only: bool
+    consumer: Any, address: str, positions: Mapping[TopicPartition, int], *, committed_only: bool
 ) -> None:
     """librdkafka stops without a word at a batch that it can decompress and whose records make no sense."""
     from confluent_kafka import TopicPartition as Assigned
@@ -118,7 +115,7 @@ def _check_readable(
                 raise Failed(why)
 
 
-def _store(consumer: Consumer, group: str | None, message: Message) -> None:
+def _store(consumer: Any, group: str | None, message: Any) -> None:
     if group is not None:
         consumer.store_offsets(message)
 
@@ -130,14 +127,13 @@ def _close_if_done(open_spans: dict[TopicPartition, Span], place: TopicPartition
         del open_spans[place]
 
 
-def _consumer(address: str, committed_only: bool, group: str | None) -> Consumer:
-    from confluent_kafka import Consumer as Client
-    from confluent_kafka import KafkaException
+def _consumer(address: str, committed_only: bool, group: str | None) -> Any:
+    from confluent_kafka import Consumer, KafkaException
 
     from headrace.cli.kafka_tools.support.librdkafka import quiet_log
 
     try:
-        made: Consumer = Client(
+        return Consumer(
             {
                 "bootstrap.servers": address, "client.id": "headrace-cli", "group.id": group or "headrace-cli",
                 "enable.auto.commit": group is not None, "enable.auto.offset.store": False,
@@ -148,16 +144,15 @@ def _consumer(address: str, committed_only: bool, group: str | None) -> Consumer
         )  # fmt: skip
     except KafkaException as error:
         raise Failed(error.args[0].str()) from error
-    return made
 
 
-def _assign(consumer: Consumer, spans: Mapping[TopicPartition, Span]) -> None:
+def _assign(consumer: Any, spans: Mapping[TopicPartition, Span]) -> None:
     from confluent_kafka import TopicPartition as Assigned
 
     consumer.assign([Assigned(p.topic, p.partition, span.start) for p, span in spans.items()])
 
 
-def _seen(message: Message) -> Seen:
+def _seen(message: Any) -> Seen:
     return Seen(
         message.topic(),
         message.partition(),

@@ -2,7 +2,6 @@
 
 `connection`           the address of the cluster, and the client of a command
 `contexts`             named clusters in the configuration file of the user
-`kafka_client`         types of confluent-kafka's objects
 `output`               tables for people; JSON or YAML documents for programs
 `change_report`        the report of a command that changed something
 `progress`             one line on stderr about the progress of long work
@@ -14,4 +13,6 @@
 `keyboard`             single keys while a live view runs
 `pipeline_options`     options of all commands on pipelines
 `development_cluster`  the processes of `headrace up`
+`cluster_security`     certificates, users and settings of `headrace up --secure`
+`reference`            writes docs/cli.md
 """

@@ -6,15 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import Any
 
 from headrace.cli.support.output import Format, show, show_one
 
-Row = Mapping[str, object]
-R = TypeVar("R", bound=Row)
+Row = Mapping[str, Any]
 
 
-def report(rows: Sequence[R], form: Format, sentence: Callable[[R], str]) -> None:
+def report(rows: Sequence[Row], form: Format, sentence: Callable[[Row], str]) -> None:
     """Of a command that changes any number of things: a list for programs."""
     if form is not Format.TABLE:
         show(rows, form)

@@ -6,10 +6,9 @@ Spark's checkpoint has left behind, so a restart reads on where it stopped, and 
 
 from __future__ import annotations
 
-import datetime
 import json
 from collections.abc import Iterator
-from typing import Final, TypeAlias
+from typing import Any, Final
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
@@ -23,10 +22,6 @@ _ROW: Final = (
     "key string, op string, table string, before string, after string, "
     "position bigint, number int, committed_at timestamp"
 )
-
-
-# The columns of the source, in order.
-ChangeRow: TypeAlias = tuple[str, str, str, str | None, str | None, int, int, datetime.datetime]
 
 
 class ChangeSource(DataSource):  # type: ignore[misc]
@@ -70,7 +65,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         # One task: changes have an order, and a slot has one reader.
         return [] if start == end else [InputPartition((start["position"], end["position"]))]
 
-    def read(self, partition: InputPartition) -> Iterator[ChangeRow]:
+    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
         for change in self.log.changes(*partition.value):
             yield _as_row(change)
 
@@ -81,7 +76,9 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         pass
 
 
-def _as_row(change: Change) -> ChangeRow:
+def _as_row(change: Change) -> tuple[Any, ...]:
+    import datetime
+
     row = change.after or change.before or {}
     names = change.key or tuple(row)
     key = json.dumps({name: row.get(name) for name in names})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
+from typing import Any
 
 from headrace.client.blocking.client import EARLIEST, LATEST, BlockingClient, TopicPartitionPair
 from headrace.pipelines.brokers import client_of
@@ -47,7 +48,7 @@ def flow_checkpoints(spec: PipelineSpec, flow: str | None) -> dict[str, Checkpoi
 
 def reset(
     spec: PipelineSpec, to: str, *, flow: str | None, bootstrap: str | None
-) -> dict[str, list[dict[str, object]] | None]:
+) -> dict[str, list[dict[str, Any]] | None]:
     """Moves flows to `earliest`, `latest`, a time, or offsets as JSON. Gives the offsets of each flow's sources; None
     for a flow whose checkpoint was forgotten: it begins at its own startingOffsets."""
     check_place(to)
@@ -58,7 +59,7 @@ def reset(
         return {name: _move(spec, to, checkpoint, bootstrap) for name, checkpoint in checkpoints.items()}
 
 
-def _move(spec: PipelineSpec, to: str, checkpoint: Checkpoint, bootstrap: str | None) -> list[dict[str, object]] | None:
+def _move(spec: PipelineSpec, to: str, checkpoint: Checkpoint, bootstrap: str | None) -> list[dict[str, Any]] | None:
     if not checkpoint.exists() or (to == "earliest" and checkpoint.is_stateful()):
         checkpoint.forget()
         return None
@@ -69,7 +70,7 @@ def _move(spec: PipelineSpec, to: str, checkpoint: Checkpoint, bootstrap: str | 
     return sources
 
 
-def _accept_topics(client: BlockingClient, checkpoint: Checkpoint, sources: list[dict[str, object]]) -> None:
+def _accept_topics(client: BlockingClient, checkpoint: Checkpoint, sources: list[dict[str, Any]]) -> None:
     """The offsets belong to the topics as they are now, though one was deleted and created again."""
     query_id = checkpoint.query_id()
     pairs = [pair for source in sources if _is_of_topics(source) for pair in offsets_from_json(source)]
@@ -79,19 +80,19 @@ def _accept_topics(client: BlockingClient, checkpoint: Checkpoint, sources: list
     StreamNotes(client).accept(query_id, {pair: ids[pair[0]] for pair in pairs if pair[0] in ids})
 
 
-def _is_of_topics(source: dict[str, object]) -> bool:
+def _is_of_topics(source: dict[str, Any]) -> bool:
     try:
         offsets_from_json(source)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, AttributeError):
         return False
     return True
 
 
-def moved_to(client: BlockingClient, source: dict[str, object], to: str) -> dict[str, object]:
+def moved_to(client: BlockingClient, source: dict[str, Any], to: str) -> dict[str, Any]:
     """This source's offsets, moved; other sources than topics stay where they are."""
     if not _is_of_topics(source):
         return source
-    return {**offsets_to_json(_offsets_at(client, list(offsets_from_json(source)), to))}
+    return offsets_to_json(_offsets_at(client, list(offsets_from_json(source)), to))
 
 
 def _offsets_at(client: BlockingClient, pairs: list[TopicPartitionPair], to: str) -> dict[TopicPartitionPair, int]:

@@ -19,4 +19,5 @@
 `share_offsets`      share groups and the start offsets of their share partitions
 `config_entities`    the entities of kafka-configs
 `feature_levels`     the feature levels of Kafka's releases
+`scram_configs`      SCRAM credentials of users in `kafka-configs`
 """

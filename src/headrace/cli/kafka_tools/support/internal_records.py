@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import uuid
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
 from headrace.cli.kafka_tools.support.formatters import FORMATTERS, Formatter, Shown
 from headrace.cli.kafka_tools.support.group_records import GROUP_RECORDS, SHARE_STATE_RECORDS, assignment, subscription
@@ -18,19 +18,19 @@ from headrace.coordinators.codec.primitives import UnreadableRecord, key_type, k
 from headrace.kernel.ids import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC, uuid_to_text
 
 Described = tuple[str | None, str | None]
-Readers = tuple[Callable[[bytes], dict[str, object]], Callable[[bytes], dict[str, object]]]
+Readers = tuple[Callable[[bytes], dict[str, Any]], Callable[[bytes], dict[str, Any]]]
 
 
 def _version(value: bytes) -> int:
     return int.from_bytes(value[:2], "big")
 
 
-def _offset_key(key: bytes) -> dict[str, object]:
+def _offset_key(key: bytes) -> dict[str, Any]:
     group, topic, partition = offsets.read_offset_key(key)
     return {"group": group, "topic": topic, "partition": partition}
 
 
-def _offset_value(value: bytes) -> dict[str, object]:
+def _offset_value(value: bytes) -> dict[str, Any]:
     found = offsets.read_offset_value(value)
     topic_id = uuid.UUID(int=0) if found.topic_id is None else found.topic_id
     return {
@@ -43,23 +43,12 @@ def _offset_value(value: bytes) -> dict[str, object]:
     }
 
 
-def _group_key(key: bytes) -> dict[str, object]:
+def _group_key(key: bytes) -> dict[str, Any]:
     return {"group": key_words(key, 1)[0]}
 
 
-def _group_value(value: bytes) -> dict[str, object]:
-    return _group_document(classic_groups.read_group_metadata_value(value), _base64, _base64)
-
-
-def _base64(data: bytes) -> str:
-    return base64.b64encode(data).decode()
-
-
-def _group_document(
-    found: classic_groups.GroupMetadataValue,
-    subscription_of: Callable[[bytes], object],
-    assignment_of: Callable[[bytes], object],
-) -> dict[str, object]:
+def _group_value(value: bytes) -> dict[str, Any]:
+    found = classic_groups.read_group_metadata_value(value)
     return {
         "protocolType": found.protocol_type,
         "generation": found.generation,
@@ -74,15 +63,15 @@ def _group_document(
                 "clientHost": member.client_host,
                 "rebalanceTimeout": member.rebalance_timeout_ms,
                 "sessionTimeout": member.session_timeout_ms,
-                "subscription": subscription_of(member.subscription),
-                "assignment": assignment_of(member.assignment),
+                "subscription": base64.b64encode(member.subscription).decode(),
+                "assignment": base64.b64encode(member.assignment).decode(),
             }
             for member in found.members
         ],
     }
 
 
-def _transaction_value(value: bytes) -> dict[str, object]:
+def _transaction_value(value: bytes) -> dict[str, Any]:
     found = transactions.read_transaction_log_value(value)
     partitions = (
         None if found.partitions is None else [{"topic": t, "partitionIds": list(p)} for t, p in found.partitions]
@@ -103,16 +92,18 @@ def _transaction_value(value: bytes) -> dict[str, object]:
     }
 
 
-def _transaction_key(key: bytes) -> dict[str, object]:
+def _transaction_key(key: bytes) -> dict[str, Any]:
     return {"transactionalId": transactions.read_transaction_log_key(key)}
 
 
-def _decoded_group_value(value: bytes) -> dict[str, object]:
+def _decoded_group_value(value: bytes) -> dict[str, Any]:
     """With what its consumers ask for and were given in words, as kafka-dump-log has it; the formatter has base64."""
-    found = classic_groups.read_group_metadata_value(value)
-    if found.protocol_type != "consumer":
-        return _group_value(value)
-    return _group_document(found, subscription, assignment)
+    shown = _group_value(value)
+    if shown["protocolType"] == "consumer":
+        for member in shown["members"]:
+            member["subscription"] = subscription(base64.b64decode(member["subscription"]))
+            member["assignment"] = assignment(base64.b64decode(member["assignment"]))
+    return shown
 
 
 def _describer(records: Mapping[int, Readers]) -> Callable[[bytes | None, bytes | None], Described]:

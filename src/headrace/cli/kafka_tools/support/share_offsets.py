@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 from headrace.cli.kafka_tools.support.tool import ToolFailed, answer_error
 from headrace.client.cluster_client import ClusterClient
 from headrace.kernel.ids import TopicPartition
 from headrace.wire.apis import ApiKey
-
-if TYPE_CHECKING:
-    from headrace.wire.messages.answers.share_group_describe import DescribedGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +25,10 @@ class SharePosition:
     lag: int | None
 
 
-async def describe_share_group(client: ClusterClient, name: str) -> DescribedGroup:
+async def describe_share_group(client: ClusterClient, name: str) -> Any:
     """The answer for this one group, also where it is an error."""
     body = {"group_ids": [name], "include_authorized_operations": False}
-    found: DescribedGroup = (await client.to_coordinator(name, ApiKey.SHARE_GROUP_DESCRIBE, body)).groups[0]
-    return found
+    return (await client.to_coordinator(name, ApiKey.SHARE_GROUP_DESCRIBE, body)).groups[0]
 
 
 async def share_positions(client: ClusterClient, name: str) -> dict[TopicPartition, SharePosition]:

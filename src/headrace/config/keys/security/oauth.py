@@ -14,19 +14,10 @@ PASSWORD = Type.PASSWORD
 STRING = Type.STRING
 LOW = Importance.LOW
 
-NOT_OFFERED = refused("brokers check tokens and get none from an identity provider")
+NOT_OFFERED = refused("OAuth is not offered yet")
 
 
 KEYS = (
-    Key(
-        "org.apache.kafka.sasl.oauthbearer.allowed.urls",
-        LIST,
-        [],
-        "Addresses from which the broker may read the keys of OAUTHBEARER tokens. Kafka has it as a Java property.",
-        importance=LOW,
-        static_only=True,
-        ours=True,
-    ),
     Key(
         "sasl.oauthbearer.token.endpoint.url",
         STRING,
@@ -39,7 +30,7 @@ KEYS = (
         STRING,
         None,
         "Where the keys that sign tokens are published.",
-        static_only=True,
+        effect=NOT_OFFERED,
     ),
     Key(
         "sasl.oauthbearer.jwks.endpoint.refresh.ms",
@@ -47,7 +38,7 @@ KEYS = (
         3_600_000,
         "How often those keys are read again.",
         importance=LOW,
-        static_only=True,
+        effect=NOT_OFFERED,
     ),
     Key(
         "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
@@ -55,7 +46,7 @@ KEYS = (
         100,
         "First pause before reading them is tried again.",
         importance=LOW,
-        static_only=True,
+        effect=NOT_OFFERED,
     ),
     Key(
         "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
@@ -63,7 +54,7 @@ KEYS = (
         10_000,
         "Longest such pause.",
         importance=LOW,
-        static_only=True,
+        effect=NOT_OFFERED,
     ),
     Key(
         "sasl.oauthbearer.expected.audience",
@@ -71,7 +62,7 @@ KEYS = (
         [],
         "Audiences of which a token must name one.",
         importance=LOW,
-        static_only=True,
+        effect=NOT_OFFERED,
     ),
     Key(
         "sasl.oauthbearer.expected.issuer",
@@ -79,7 +70,7 @@ KEYS = (
         None,
         "Issuer that a token must name.",
         importance=LOW,
-        static_only=True,
+        effect=NOT_OFFERED,
     ),
     Key(
         "sasl.oauthbearer.clock.skew.seconds",
@@ -87,7 +78,7 @@ KEYS = (
         30,
         "By how much clocks may differ when times in a token are checked.",
         importance=LOW,
-        static_only=True,
+        effect=NOT_OFFERED,
     ),
     Key(
         "sasl.oauthbearer.scope",
@@ -102,7 +93,7 @@ KEYS = (
         "scope",
         "Name of the claim that holds the scope.",
         importance=LOW,
-        static_only=True,
+        effect=NOT_OFFERED,
     ),
     Key(
         "sasl.oauthbearer.sub.claim.name",
@@ -110,7 +101,7 @@ KEYS = (
         "sub",
         "Name of the claim that holds the principal.",
         importance=LOW,
-        static_only=True,
+        effect=NOT_OFFERED,
     ),
     Key(
         "sasl.oauthbearer.jwt.retriever.class",
