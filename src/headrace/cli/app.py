@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 
 from headrace.cli.support import option_values
 from headrace.cli.support.broken_pipe import reader_may_leave
+from headrace.cli.support.client_settings import add_option
 
 # Command → (module, what it is for). `start` is answered before this module is loaded.
 COMMANDS: Final = {
@@ -88,6 +89,7 @@ def load(name: str) -> Any:
     module.app._add_completion = False
     command = typer.main.get_command(module.app)
     command.name = name
+    add_option(command)
     return command
 
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from headrace.cli.records.reader import Span, read
+from headrace.cli.support.client_settings import client_settings, librdkafka_settings
 from headrace.cli.support.connection import Bootstrap, Failed, Output, bootstrap_address, check_answer, connected
 from headrace.cli.support.output import Format, show_one
 from headrace.cli.support.progress import progress
@@ -123,7 +124,7 @@ def produce(
     settings = {"acks": acks, "compression.type": compression, "linger.ms": 5}
     with _topic(bootstrap, partitions, replication) as topic:
         began = time.monotonic()
-        took = _send(address, topic, records, size, settings)
+        took = _send(address, topic, records, size, settings | librdkafka_settings(bootstrap))
         found = _result("produce", records, size, time.monotonic() - began)
     show_one({**found, "p50_ms": _share(took, 0.5), "p99_ms": _share(took, 0.99)}, output)
 
@@ -143,10 +144,10 @@ def consume(
     """
     address = bootstrap_address(bootstrap)
     with _topic(bootstrap, partitions, replication) as topic:
-        _send(address, topic, records, size, {"linger.ms": 5})
+        _send(address, topic, records, size, {"linger.ms": 5} | librdkafka_settings(bootstrap))
         spans = {TopicPartition(topic, number): Span(0, None) for number in range(partitions)}
         began, seen = time.monotonic(), 0
-        stream = read(address, spans, idle_s=10)
+        stream = read(address, spans, idle_s=10, client=client_settings(bootstrap))
         with progress("reading", total=records, unit="records") as advance:
             for _ in stream:
                 seen += 1
@@ -178,7 +179,8 @@ def latency(
 
     address = bootstrap_address(bootstrap)
     with _topic(bootstrap, 1, replication) as topic:
-        producer = Producer({"bootstrap.servers": address, "acks": "all", "linger.ms": 0, **quiet_log()})
+        security = librdkafka_settings(bootstrap)
+        producer = Producer({"bootstrap.servers": address, "acks": "all", "linger.ms": 0, **security, **quiet_log()})
         payload, took = os.urandom(size), []
         began = time.monotonic()
         with progress("sending", total=records, unit="records") as advance:

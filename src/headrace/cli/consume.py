@@ -17,6 +17,7 @@ from headrace.cli.records.positions import beyond_end, offset_at
 from headrace.cli.records.reader import Span, read
 from headrace.cli.records.text import Decoding, Seen, document, template
 from headrace.cli.records.times import Kind, Place, parse_place
+from headrace.cli.support.client_settings import client_settings
 from headrace.cli.support.connection import (
     Bootstrap,
     SomeTopics,
@@ -109,7 +110,15 @@ def consume(
     _explain_nothing(start, spans, since, follow=follow, until=until)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     tally = _Tally(rates)
-    stream = read(address, spans, committed_only=not uncommitted, group=group, idle_s=idle, on_idle=tally.tick)
+    stream = read(
+        address,
+        spans,
+        committed_only=not uncommitted,
+        group=group,
+        idle_s=idle,
+        on_idle=tally.tick,
+        client=client_settings(bootstrap),
+    )
     matching = _limited((tally.saw(record) for record in stream if wanted(record)), count)
     total = sum((span.end or 0) - span.start for span in spans.values()) if stop is not None else None
     try:

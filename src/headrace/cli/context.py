@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -43,6 +44,9 @@ def ls(output: Output = Format.TABLE) -> None:
 def add(
     name: Name,
     bootstrap: Annotated[str, typer.Argument(help="Addresses of brokers: host:port,host:port")],
+    command_config: Annotated[
+        Path | None, typer.Option("--command-config", metavar="FILE", help="Client settings of the cluster: TLS, SASL.")
+    ] = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Add a context, or change its address. The first context becomes the current one.
@@ -57,6 +61,11 @@ def add(
         raise typer.BadParameter(str(error)) from error
     contexts = load()
     contexts.addresses[name] = bootstrap
+    contexts.command_configs.pop(name, None)
+    if command_config is not None:
+        if not command_config.is_file():
+            raise typer.BadParameter(f"--command-config {command_config}: there is no such file")
+        contexts.command_configs[name] = str(command_config.absolute())
     contexts.current = contexts.current or name
     save(contexts)
     row = {"name": name, "bootstrap": bootstrap, "current": contexts.current == name, "done": True}

@@ -12,6 +12,7 @@ import typer
 
 from headrace.cli.checks.diagnosis import Finding, Patience, State, examine
 from headrace.cli.checks.findings import together
+from headrace.cli.support.client_settings import client_settings
 from headrace.cli.support.connection import Bootstrap, Failed, Output, Timeout, bootstrap_address
 from headrace.cli.support.output import Format, show, wrapped
 from headrace.config import parse_properties
@@ -44,10 +45,9 @@ def doctor(
 
     $ headrace doctor --watch-lag 0.2 --min-free 1 -o json
     """
-    settings = {} if config is None else _client_settings(config)
+    settings = client_settings(bootstrap) if config is None else _client_settings(config)
     address = bootstrap_address(bootstrap or settings.get("bootstrap.servers"))
-    protocol = settings.get("security.protocol", "PLAINTEXT").upper()
-    findings = asyncio.run(examine(address, Patience(timeout, watch, min_free), protocol=protocol))
+    findings = asyncio.run(examine(address, Patience(timeout, watch, min_free), settings))
     if output is not Format.TABLE:
         show([finding.document() for finding in findings], output)
     else:

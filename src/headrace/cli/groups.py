@@ -25,6 +25,7 @@ from headrace.cli.kafka_tools.support.share_offsets import share_positions
 from headrace.cli.records.positions import beyond_end, offset_at
 from headrace.cli.records.times import parse_place
 from headrace.cli.support.change_report import report_one, verb
+from headrace.cli.support.client_settings import client_security
 from headrace.cli.support.connection import (
     Bootstrap,
     DryRun,
@@ -137,11 +138,11 @@ def lag(
     if not watch:
         _show_lag(connected(bootstrap, once, timeout=timeout), output)
         return
-    address = bootstrap_address(bootstrap)
+    address, security = bootstrap_address(bootstrap), client_security(bootstrap)
 
     async def follow() -> None:
         history = History()
-        async with ClusterClient(address, client_id="headrace-cli", timeout=timeout) as client:
+        async with ClusterClient(address, client_id="headrace-cli", timeout=timeout, security=security) as client:
             with _screen(output) as draw:
                 looks = 0
                 while True:

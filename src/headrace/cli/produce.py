@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from headrace.cli.records.lines import Incoming, json_lines, keyed_lines, plain_lines
+from headrace.cli.support.client_settings import librdkafka_settings
 from headrace.cli.support.connection import (
     Bootstrap,
     DryRun,
@@ -107,7 +108,7 @@ def produce(
     count = connected(bootstrap, look, timeout=timeout)
     if partition is not None and count and partition >= count:
         raise Failed(f"topic {topic!r} has partitions 0 to {count - 1}, not {partition}")
-    settings = {"acks": acks, "compression.type": compression}
+    settings = {"acks": acks, "compression.type": compression, **librdkafka_settings(bootstrap)}
     sender = _Sender(address, topic, settings, dry_run, count)
     with progress("sending", share=share, unit="records", shown=not typed) as advance:
         for record in _paced(records, rate):

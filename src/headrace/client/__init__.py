@@ -5,6 +5,7 @@
 `security`         TLS and SASL, from Kafka's own setting names
 `login`            the client's side of a SASL login on an event loop
 `connection`       one asyncio connection to one broker
+`shown_certificate` the certificate that a server shows, and how long it is valid
 `cluster_client`   requests to the right broker of a cluster; one connection to each
 `scram_users`      SCRAM credentials as requests and command lines name them
 `acls`             the ACLs of a cluster

@@ -105,6 +105,19 @@ class ClientSecurity:
                 raise _wrong(f"certificate and key of {names} cannot be read: {_why(error)}") from error
         return context
 
+    def trusted_pem(self) -> str:
+        """The trusted certificates as text, whatever store they are in."""
+        from headrace.security.tls.material import load_trusted, pem_of
+
+        return pem_of(load_trusted(self.truststore))
+
+    def key_and_chain_pem(self) -> tuple[str, str]:
+        """The private key, not encrypted, and its certificates as text, whatever store they are in."""
+        from headrace.security.tls.material import load_key_material
+
+        material = load_key_material(self.keystore)
+        return material.key_pem.decode(), material.chain_pem.decode()
+
     def encrypt(self, plain: socket.socket, context: ssl.SSLContext, address: str) -> ssl.SSLSocket:
         """The connection after a TLS handshake; an untrusted certificate is final, a lost connection is not."""
         import ssl

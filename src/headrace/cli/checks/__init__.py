@@ -3,6 +3,7 @@
 `diagnosis`   every check in order; without a connection only the first ones run
 `findings`    a finding: what was seen, and what to do about it
 `reach`       the address, the protocol spoken there, and the addresses that brokers advertise
+`certificates`  certificates that have expired or soon will
 `replicas`    partitions without a leader or with too few in-sync replicas: which, and since when
 `strays`      logs that were set aside and use disk space
 `machines`    disks that are nearly full, clocks that differ

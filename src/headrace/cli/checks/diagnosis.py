@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
+from headrace.cli.checks.certificates import certificates
 from headrace.cli.checks.findings import Finding, State
 from headrace.cli.checks.groups import groups, transactions
 from headrace.cli.checks.lag import lag
@@ -12,6 +13,7 @@ from headrace.cli.checks.machines import clocks, disks
 from headrace.cli.checks.reach import advertised, reach
 from headrace.cli.checks.replicas import replicas
 from headrace.cli.checks.strays import strays
+from headrace.cli.support.client_settings import security_in
 from headrace.client.cluster_client import ClusterClient, parse_bootstrap
 from headrace.kernel.errors import Fault
 
@@ -27,24 +29,34 @@ class Patience:
     min_free_percent: float
 
 
-async def examine(address: str, patience: Patience, *, protocol: str = "PLAINTEXT") -> list[Finding]:
-    findings = []
+async def examine(address: str, patience: Patience, settings: Mapping[str, str]) -> list[Finding]:
+    """`settings`: those of a client, with `security.protocol` and what goes with it."""
+    findings: list[Finding] = []
     reached = False
+    protocol = settings.get("security.protocol", "PLAINTEXT").upper()
+    try:
+        security = security_in(settings)
+    except Fault as fault:
+        security = None
+        findings.append(Finding("client settings", State.FAIL, fault.message))
     for host, port in parse_bootstrap(address):
-        finding = await reach(host, port, patience.timeout_s, protocol)
+        finding = await reach(host, port, patience.timeout_s, protocol, security)
         findings.append(finding)
         reached = reached or finding.state is State.OK
     if not reached:
         return findings
     try:
-        async with ClusterClient(address, client_id="headrace-doctor", timeout=patience.timeout_s) as client:
+        async with ClusterClient(
+            address, client_id="headrace-doctor", timeout=patience.timeout_s, security=security
+        ) as client:
             checks: dict[str, Callable[[], Awaitable[list[Finding]]]] = {
                 "advertised addresses": lambda: advertised(client),
+                "certificates": lambda: certificates(client),
                 "replicas": lambda: replicas(client),
                 "disks": lambda: disks(client, patience.min_free_percent),
                 "strays": lambda: strays(client),
                 "clocks": lambda: clocks(client),
-                "groups": lambda: groups(client, address),
+                "groups": lambda: groups(client, address, settings),
                 "transactions": lambda: transactions(client),
                 "lag": lambda: lag(client, patience.watch_s),
             }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping
 from typing import Final
 
 from headrace.cli.checks.findings import Finding, State, since, well
@@ -24,12 +25,12 @@ _STEADIER: Final = (
 )
 
 
-async def groups(client: ClusterClient, address: str) -> list[Finding]:
+async def groups(client: ClusterClient, address: str, settings: Mapping[str, str]) -> list[Finding]:
     """Groups that rebalance now, and those that did it often of late."""
     known = [group for group in await listed(client) if group.type != "Share"]
     classic = [group.id for group in known if group.type == "Classic" and group.protocol_type in ("consumer", "")]
     spans = await tails(client, classic)
-    written = await asyncio.to_thread(generations, address, spans) if spans else {}
+    written = await asyncio.to_thread(generations, address, spans, settings) if spans else {}
     findings = []
     for group in known:
         finding = await _moving(client, group, written.get(group.id, []))

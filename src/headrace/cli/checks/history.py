@@ -7,6 +7,7 @@ record of the offsets topic with its members, so the last ones tell what happene
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -48,10 +49,12 @@ async def tails(client: ClusterClient, groups: list[str]) -> dict[TopicPartition
     return spans
 
 
-def generations(address: str, spans: dict[TopicPartition, Span]) -> dict[str, list[Generation]]:
+def generations(
+    address: str, spans: dict[TopicPartition, Span], settings: Mapping[str, str]
+) -> dict[str, list[Generation]]:
     """By group, oldest first. Blocks while it reads."""
     found: dict[str, list[Generation]] = {}
-    for record in read(address, spans, committed_only=False):
+    for record in read(address, spans, committed_only=False, client=settings):
         key, value = describe_group_record(record.key, record.value)
         if key is None or value is None or not key.startswith("{"):
             continue

@@ -13,6 +13,7 @@ from typing import Final
 from headrace.cli.checks.findings import Finding, State, well
 from headrace.client.cluster_client import ClusterClient
 from headrace.client.connection import Connection
+from headrace.client.security import ClientSecurity
 from headrace.client.server_kind import ServerKind, server_kind
 from headrace.kernel.errors import Fault
 from headrace.kernel.plurals import counted
@@ -21,7 +22,9 @@ _NAME: Final = "bootstrap"
 _ENCRYPTED: Final = ("SSL", "SASL_SSL")
 
 
-async def reach(host: str, port: int, timeout: float, protocol: str = "PLAINTEXT") -> Finding:
+async def reach(
+    host: str, port: int, timeout: float, protocol: str = "PLAINTEXT", security: ClientSecurity | None = None
+) -> Finding:
     """The address as given, to a client with that `security.protocol`."""
     where = f"{host}:{port}"
     if (trouble := await _no_connection(host, port, timeout)) is not None:
@@ -31,7 +34,7 @@ async def reach(host: str, port: int, timeout: float, protocol: str = "PLAINTEXT
     except (Fault, TimeoutError) as fault:
         kind = await asyncio.to_thread(server_kind, host, port, timeout)
         if kind is ServerKind.TLS:
-            return _tls_found(where, protocol)
+            return await _through_tls(host, port, timeout, protocol, security)
         if kind in (ServerKind.ZOOKEEPER, ServerKind.HTTP):
             return Finding(
                 _NAME, State.FAIL, f"{where} is {kind.value}, not a Kafka broker",
@@ -78,12 +81,20 @@ async def _no_connection(host: str, port: int, timeout: float) -> Finding | None
     return None
 
 
-def _tls_found(where: str, protocol: str) -> Finding:
+async def _through_tls(host: str, port: int, timeout: float, protocol: str, security: ClientSecurity | None) -> Finding:
+    where = f"{host}:{port}"
+    if security is not None and security.encrypted:
+        try:
+            connection = await Connection.open(
+                host, port, client_id="headrace-doctor", timeout=timeout, security=security
+            )
+        except (Fault, TimeoutError) as fault:
+            return Finding(_NAME, State.FAIL, str(fault), f"check the settings of security.protocol={protocol}")
+        served = len(connection.versions)
+        await connection.close()
+        return Finding(_NAME, State.OK, f"{where} is a Kafka broker with {counted(served, 'API')}, through TLS")
     if protocol in _ENCRYPTED:
-        return Finding(
-            _NAME, State.WARN, f"{where} speaks TLS, as security.protocol={protocol} asks; what is behind it the "
-            "doctor cannot see, it speaks plain text only", "run it against a PLAINTEXT listener",
-        )  # fmt: skip
+        return Finding(_NAME, State.WARN, f"{where} speaks TLS, as security.protocol={protocol} asks")
     return Finding(
         _NAME, State.FAIL, f"{where} speaks TLS, the client is set to security.protocol={protocol}",
         f"set security.protocol={'SASL_' * protocol.startswith('SASL')}SSL in the client, or use the port of a "

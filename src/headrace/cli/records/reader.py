@@ -25,6 +25,9 @@ class Span:
     end: int | None
 
 
+_PLAIN: Final[Mapping[str, str]] = {}
+
+
 def read(
     address: str,
     spans: Mapping[TopicPartition, Span],
@@ -33,15 +36,17 @@ def read(
     group: str | None = None,
     idle_s: float | None = None,
     on_idle: Callable[[], None] = lambda: None,
+    client: Mapping[str, str] = _PLAIN,
 ) -> Generator[Seen, None, None]:
     """Records of the spans as they come, each partition in order. Ends when every span is done, or nothing came for
-    `idle_s`. With a group, positions are committed for what was given out."""
+    `idle_s`. With a group, positions are committed for what was given out. `client`: Kafka's settings of TLS and SASL.
+    """
     from confluent_kafka import KafkaError
 
     open_spans = {p: span for p, span in spans.items() if span.end is None or span.start < span.end}
     if not open_spans:
         return
-    consumer = _consumer(address, committed_only, group)
+    consumer = _consumer(address, committed_only, group, client)
     try:
         _assign(consumer, open_spans)
         positions = {place: span.start for place, span in open_spans.items()}
@@ -56,7 +61,7 @@ def read(
                 if now - max(heard, looked) > _LOOK_EVERY_S:
                     _check_still_there(consumer, {place.topic for place in open_spans})
                     waiting = {place: positions[place] for place in open_spans}
-                    _check_readable(consumer, address, waiting, committed_only=committed_only)
+                    _check_readable(consumer, address, client, waiting, committed_only=committed_only)
                     looked = time.monotonic()
                 if idle_s is not None and now - heard > idle_s:
                     return
@@ -69,7 +74,8 @@ def read(
                     if error.code() == KafkaError._PARTITION_EOF:
                         _close_if_done(open_spans, place, message.offset())
                     elif not error.retriable() or error.fatal():
-                        why = why_unreadable(address, place, positions.get(place, 0), committed_only=committed_only)
+                        at = positions.get(place, 0)
+                        why = why_unreadable(address, client, place, at, committed_only=committed_only)
                         raise Failed(why or f"{place}: {error.str()}")
                     continue
                 positions[place] = message.offset() + 1
@@ -102,7 +108,12 @@ def _check_still_there(consumer: Any, topics: set[str]) -> None:
 
 
 def _check_readable(
-    consumer: Any, address: str, positions: Mapping[TopicPartition, int], *, committed_only: bool
+    consumer: Any,
+    address: str,
+    client: Mapping[str, str],
+    positions: Mapping[TopicPartition, int],
+    *,
+    committed_only: bool,
 ) -> None:
     """librdkafka stops without a word at a batch that it can decompress and whose records make no sense."""
     from confluent_kafka import TopicPartition as Assigned
@@ -110,7 +121,7 @@ def _check_readable(
     for place, position in positions.items():
         _, end = consumer.get_watermark_offsets(Assigned(*place), cached=True)
         if end > position:
-            why = why_unreadable(address, place, position, committed_only=committed_only)
+            why = why_unreadable(address, client, place, position, committed_only=committed_only)
             if why is not None:
                 raise Failed(why)
 
@@ -127,10 +138,10 @@ def _close_if_done(open_spans: dict[TopicPartition, Span], place: TopicPartition
         del open_spans[place]
 
 
-def _consumer(address: str, committed_only: bool, group: str | None) -> Any:
+def _consumer(address: str, committed_only: bool, group: str | None, client: Mapping[str, str]) -> Any:
     from confluent_kafka import Consumer, KafkaException
 
-    from headrace.cli.kafka_tools.support.librdkafka import quiet_log
+    from headrace.cli.kafka_tools.support.librdkafka import quiet_log, security_settings
 
     try:
         return Consumer(
@@ -139,7 +150,7 @@ def _consumer(address: str, committed_only: bool, group: str | None) -> Any:
                 "enable.auto.commit": group is not None, "enable.auto.offset.store": False,
                 "auto.offset.reset": "earliest", "enable.partition.eof": True,
                 "isolation.level": "read_committed" if committed_only else "read_uncommitted",
-                "fetch.wait.max.ms": 100, **quiet_log(),
+                "fetch.wait.max.ms": 100, **security_settings(client), **quiet_log(),
             }
         )  # fmt: skip
     except KafkaException as error:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
+from headrace.cli.support.client_settings import security_in
 from headrace.client.blocking.client import READ_COMMITTED, READ_UNCOMMITTED, BlockingClient
 from headrace.client.blocking.fetch import FetchSettings, FetchStream
 from headrace.kernel.errors import CorruptBatch, Fault
@@ -14,14 +16,22 @@ from headrace.records.visible import END_OF_LOG
 _WITHIN_S: Final = 5.0
 
 
-def why_unreadable(address: str, place: TopicPartition, offset: int, *, committed_only: bool) -> str | None:
+def why_unreadable(
+    address: str, client: Mapping[str, str], place: TopicPartition, offset: int, *, committed_only: bool
+) -> str | None:
     """A sentence with topic, partition, offsets and the way past the batch. None when the next batch can be read, or
     when there is none."""
     isolation = READ_COMMITTED if committed_only else READ_UNCOMMITTED
     settings = FetchSettings(max_bytes=1 << 20, max_wait_ms=100, isolation=isolation, stall_timeout_s=0.5)
     try:
-        with BlockingClient(address, timeout_s=_WITHIN_S, connect_timeout_s=_WITHIN_S, patience_s=_WITHIN_S) as client:
-            chunk = next(iter(FetchStream(client, place, offset, offset + 1, settings)))
+        with BlockingClient(
+            address,
+            timeout_s=_WITHIN_S,
+            connect_timeout_s=_WITHIN_S,
+            patience_s=_WITHIN_S,
+            security=security_in(client),
+        ) as broker:
+            chunk = next(iter(FetchStream(broker, place, offset, offset + 1, settings)))
             batch = next(chunk.batches(offset, END_OF_LOG), None)
             fault = None if batch is None else fault_in_records(batch)
     except CorruptBatch as damage:

@@ -1,6 +1,7 @@
 """What commands share. In reading order:
 
 `connection`           the address of the cluster, and the client of a command
+`client_settings`      how a command proves itself: TLS and SASL from `--command-config`
 `contexts`             named clusters in the configuration file of the user
 `output`               tables for people; JSON or YAML documents for programs
 `change_report`        the report of a command that changed something

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Final, TypeVar
 import typer
 
 from headrace.cli.kafka_tools.support.tool import ToolFailed
+from headrace.cli.support.client_settings import client_security, client_settings
 from headrace.cli.support.contexts import address_of
 from headrace.cli.support.output import Format
 from headrace.cli.support.spelling import nearest
@@ -99,7 +100,8 @@ Group = Annotated[str, typer.Argument(help="Name of the group.", autocompletion=
 
 def bootstrap_address(given: str | None) -> str:
     """Checked; raises BadParameter for what cannot be an address."""
-    address = address_of(given)
+    address = given if given is not None else client_settings(None).get("bootstrap.servers")
+    address = address_of(address)
     try:
         parse_bootstrap(address)
     except ValueError as error:
@@ -109,10 +111,10 @@ def bootstrap_address(given: str | None) -> str:
 
 def connected(where: str | None, action: Callable[[ClusterClient], Awaitable[T]], *, timeout: float = 10.0) -> T:
     """Runs `action` with a client of the cluster."""
-    address = bootstrap_address(where)
+    address, security = bootstrap_address(where), client_security(where)
 
     async def run() -> T:
-        async with ClusterClient(address, client_id="headrace-cli", timeout=timeout) as client:
+        async with ClusterClient(address, client_id="headrace-cli", timeout=timeout, security=security) as client:
             return await action(client)
 
     return asyncio.run(run())

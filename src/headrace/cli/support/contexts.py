@@ -3,6 +3,7 @@
     current: local
     contexts:
       local: {bootstrap: "127.0.0.1:9092"}
+      production: {bootstrap: "kafka.example:9093", command_config: /home/erin/client.properties}
 
 It is ~/.config/headrace/config.yaml (or under $XDG_CONFIG_HOME), or wherever $HEADRACE_CONFIG points.
 """
@@ -23,6 +24,8 @@ DEFAULT_ADDRESS: Final = "127.0.0.1:9092"
 class Contexts:
     current: str | None = None
     addresses: dict[str, str] = field(default_factory=dict)
+    command_configs: dict[str, str] = field(default_factory=dict)
+    """Files with client settings, of the contexts that have one."""
 
 
 def config_file() -> Path:
@@ -46,13 +49,15 @@ def load() -> Contexts:
 
     try:
         found = yaml.safe_load(text) or {}
-        addresses = {str(name): str(entry["bootstrap"]) for name, entry in (found.get("contexts") or {}).items()}
+        entries = {str(name): entry for name, entry in (found.get("contexts") or {}).items()}
+        addresses = {name: str(entry["bootstrap"]) for name, entry in entries.items()}
+        files = {name: str(entry["command_config"]) for name, entry in entries.items() if entry.get("command_config")}
         current = found.get("current")
     except yaml.YAMLError as error:
         raise Failed(f"{file} is not YAML: {error}") from error
     except (AttributeError, KeyError, TypeError) as error:
         raise Failed(f"{file}: must be `contexts:` with NAME: {{bootstrap: HOST:PORT}} entries") from error
-    return Contexts(None if current is None else str(current), addresses)
+    return Contexts(None if current is None else str(current), addresses, files)
 
 
 def save(contexts: Contexts) -> None:
@@ -60,7 +65,7 @@ def save(contexts: Contexts) -> None:
 
     document = {
         "current": contexts.current,
-        "contexts": {name: {"bootstrap": address} for name, address in sorted(contexts.addresses.items())},
+        "contexts": {name: _entry(contexts, name) for name in sorted(contexts.addresses)},
     }
     file = config_file()
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -68,6 +73,21 @@ def save(contexts: Contexts) -> None:
     fresh = file.with_suffix(".new")
     fresh.write_text(yaml.safe_dump(document, sort_keys=False))
     fresh.replace(file)
+
+
+def _entry(contexts: Contexts, name: str) -> dict[str, str]:
+    entry = {"bootstrap": contexts.addresses[name]}
+    if name in contexts.command_configs:
+        entry["command_config"] = contexts.command_configs[name]
+    return entry
+
+
+def command_config_of(given: str | None) -> str | None:
+    """The file with client settings of the context that the user named, or of the current one."""
+    if given is not None and (":" in given or "," in given):
+        return None
+    contexts = load()
+    return contexts.command_configs.get(given or contexts.current or "")
 
 
 def address_of(given: str | None) -> str:

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from headrace.client.security import ClientSecurity
 
 _RENAMED: Final = {
     "data.max.age.ms": "metadata.max.age.ms",
@@ -24,6 +27,19 @@ _WITHOUT_MEANING: Final = frozenset(
         "interceptor.classes", "metric.reporters", "max.poll.records", "partitioner.class", "exclude.internal.topics",
     }
 )  # fmt: skip
+_OF_SECURITY: Final = ("security.", "ssl.", "sasl.")
+# Names of Java's client that `security_settings` translates.
+_JAVA_ONLY: Final = frozenset(
+    {
+        "sasl.jaas.config",
+        "ssl.endpoint.identification.algorithm",
+        "ssl.key.password",
+        *(f"ssl.truststore.{name}" for name in ("type", "location", "password", "certificates")),
+        *(f"ssl.keystore.{name}" for name in ("type", "location", "password", "key", "certificate.chain")),
+        *("ssl.ca.location", "ssl.ca.pem", "ssl.certificate.location", "ssl.certificate.pem", "ssl.key.location"),
+        *("ssl.key.pem", "sasl.username", "sasl.password", "ssl.protocol", "ssl.enabled.protocols"),
+    }
+)
 # Settings that only one kind of librdkafka client accepts.
 _ONLY_PRODUCER: Final = frozenset(
     {"acks", "linger.ms", "batch.size", "compression.type", "retries", "enable.idempotence"}
@@ -35,9 +51,45 @@ def settings(java: Mapping[str, str], *, producer: bool) -> dict[str, str]:
     for name, value in java.items():
         if name in _WITHOUT_MEANING or (not producer and name in _ONLY_PRODUCER):
             continue
-        found[_RENAMED.get(name, name)] = value
+        if not name.startswith(_OF_SECURITY):
+            found[_RENAMED.get(name, name)] = value
+    found |= security_settings(java)
     if "buffer.memory" in java and producer:
         found["queue.buffering.max.kbytes"] = str(max(1, int(java["buffer.memory"]) // 1024))
+    return found
+
+
+def security_settings(java: Mapping[str, str]) -> dict[str, str]:
+    """Only the settings of TLS and SASL: stores of Java's become files or text, a login line user and password."""
+    found = {name: value for name, value in java.items() if name.startswith(_OF_SECURITY) and name not in _JAVA_ONLY}
+    if java.get("security.protocol", "PLAINTEXT").upper() == "PLAINTEXT":
+        return found
+    from headrace.client.security import ClientSecurity
+
+    security = ClientSecurity.from_settings(java)
+    if security.uses_sasl:
+        found |= {"sasl.username": security.username, "sasl.password": security.password}
+    if security.encrypted:
+        found |= _stores(security)
+        if not security.check_hostname:
+            found["ssl.endpoint.identification.algorithm"] = "none"
+    return found
+
+
+def _stores(security: ClientSecurity) -> dict[str, str]:
+    """Files as they are; what librdkafka does not read, as PEM text."""
+    found: dict[str, str] = {}
+    trust, own = security.truststore, security.keystore
+    if trust.location is not None and trust.type == "PEM":
+        found["ssl.ca.location"] = trust.location
+    elif trust.is_given:
+        found["ssl.ca.pem"] = security.trusted_pem()
+    if own.location is not None and own.type == "PEM":
+        found |= {"ssl.certificate.location": own.location, "ssl.key.location": security.key_file or own.location}
+        if own.key_password is not None:
+            found["ssl.key.password"] = own.key_password
+    elif own.is_given:
+        found["ssl.key.pem"], found["ssl.certificate.pem"] = security.key_and_chain_pem()
     return found
 
 

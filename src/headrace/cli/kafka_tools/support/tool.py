@@ -25,6 +25,7 @@ from headrace.cli.kafka_tools.support.options import (
 from headrace.cli.support.broken_pipe import reader_may_leave
 from headrace.cli.support.user_errors import EXPECTED, sentence
 from headrace.client.cluster_client import ClusterClient
+from headrace.client.security import ClientSecurity
 from headrace.kernel.errors import ErrorCode, Fault
 
 BOOTSTRAP = Option(
@@ -61,8 +62,10 @@ class Tool:
         )
 
     def run_connected(self, arguments: Arguments) -> int:
+        address, security = bootstrap_address(arguments), tool_security(arguments)
+
         async def connected() -> int:
-            async with ClusterClient(bootstrap_address(arguments), client_id=client_id(), timeout=30.0) as client:
+            async with ClusterClient(address, client_id=client_id(), timeout=30.0, security=security) as client:
                 return await self.action(arguments, client) or 0
 
         return asyncio.run(connected())
@@ -161,6 +164,14 @@ def brokers_in_zookeeper(connect: str) -> str:
     if not addresses:
         raise ToolFailed(f"no broker is registered in the ZooKeeper at {connect}")
     return ",".join(addresses)
+
+
+def tool_security(arguments: Arguments) -> ClientSecurity | None:
+    """How `--command-config` says that this tool proves itself; None for plain text."""
+    settings = command_properties(arguments)
+    if settings.get("security.protocol", "PLAINTEXT").upper() == "PLAINTEXT":
+        return None
+    return ClientSecurity.from_settings(settings)
 
 
 def command_properties(arguments: Arguments) -> dict[str, str]:
