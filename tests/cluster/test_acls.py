@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
@@ -41,6 +42,7 @@ SETTINGS = {
     ),
     "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
     "super.users": "User:broker",
+    "audit.topic": "__audit",
 }
 TOPIC_DENIED, OK = 29, 0
 
@@ -51,9 +53,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster
         yield running
 
 
+def login(cluster: RunningCluster) -> dict[str, str]:
+    settings = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "broker"}
+    return {"bootstrap.servers": cluster.bootstrap, **settings, "sasl.password": "broker"}
+
+
 def admin(cluster: RunningCluster) -> AdminClient:
-    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "broker"}
-    return AdminClient({"bootstrap.servers": cluster.bootstrap, **login, "sasl.password": "broker"})
+    return AdminClient(login(cluster))
 
 
 def read(user: str) -> AclBinding:
@@ -168,3 +174,33 @@ def test_denials_are_in_the_log(cluster: RunningCluster) -> None:
         "Principal = User:bob is Denied operation = DESCRIBE from host = 127.0.0.1 on resource = Topic:LITERAL:orders"
     )
     wait_for(lambda: f"{expected} for request = Metadata" in cluster.brokers[1].output, "the denial in the log")
+
+
+def test_denials_of_every_broker_are_in_the_audit_topic(cluster: RunningCluster) -> None:
+    for one in cluster.brokers.values():
+        error_of_topic(one.port, "bob")
+    reader = Consumer({**login(cluster), "group.id": "auditor"})
+    found: list[dict[str, Any]] = []
+
+    def all_brokers_are_there() -> bool:
+        message = reader.poll(1)
+        if message is not None and message.error() is None:
+            found.append(json.loads(message.value() or b""))
+        return {event["broker"] for event in found if event.get("principal") == "User:bob"} == set(cluster.brokers)
+
+    try:
+        reader.assign([TopicPartition("__audit", 0, 0)])
+        wait_for(all_brokers_are_there, lambda: f"denials of every broker, not {found}")
+    finally:
+        reader.close()
+    event = next(event for event in found if event.get("principal") == "User:bob")
+    assert {name: event[name] for name in event if name not in ("time_ms", "broker")} == {
+        "principal": "User:bob",
+        "host": "127.0.0.1",
+        "operation": "DESCRIBE",
+        "resource_type": "TOPIC",
+        "resource_name": "orders",
+        "request": "Metadata",
+        "allowed": False,
+        "rule": "DefaultDeny",
+    }

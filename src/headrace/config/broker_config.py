@@ -203,7 +203,7 @@ _ORDERED = (
 
 
 def check_together(values: Mapping[str, Value]) -> None:
-    for name in ("super.users", "allow.everyone.if.no.acl.found"):
+    for name in ("super.users", "allow.everyone.if.no.acl.found", "audit.topic"):
         if values[name] and not values["authorizer.class.name"]:
             why = "has an effect only with authorizer.class.name; without it every client may do everything"
             raise ConfigError(name, str(values[name]), why)

@@ -22,6 +22,7 @@ from headrace.coordination.embedded_files import read_store
 from headrace.coordination.migration import move_to_ensemble, put_away
 from headrace.coordination.store import ConnectionLost, Store
 from headrace.kernel.errors import Refused
+from headrace.security.acl.model import Acl, Entry, Operation, PatternType, Permission, ResourcePattern, ResourceType
 
 
 async def started(store: Store) -> ClusterMember:
@@ -39,6 +40,12 @@ async def stood_alone(directory: Path, *, topics: int = 20) -> ClusterImage:
     member = await started(store)
     await member.controller.create_topics([NewTopic("a", 3, configs={"retention.ms": "5"}), NewTopic("b", 40)])
     await member.controller.allocate_producer_ids(1, member.epoch)
+    entry = Entry("User:ann", "*", Operation.READ, Permission.ALLOW)
+    patterns = (
+        ResourcePattern(ResourceType.TOPIC, "a"),
+        ResourcePattern(ResourceType.GROUP, "g/", PatternType.PREFIXED),
+    )
+    await member.controller.create_acls([Acl(pattern, entry) for pattern in patterns])
     for number in range(topics):
         await member.controller.create_topics([NewTopic(f"t{number}")])
     await member.close()

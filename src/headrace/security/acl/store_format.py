@@ -2,7 +2,9 @@
 
     /kafka-acl/<Type>/<name>                      entries of a literal resource
     /kafka-acl-extended/prefixed/<Type>/<name>    entries of a prefix
-    /kafka-acl-changes, /kafka-acl-extended-changes    announcements of changes
+    /kafka-acl-changes, /kafka-acl-extended-changes    announcements by other programs (`controller.acl_nodes`)
+
+Brokers follow the cluster image, so Headrace itself announces nothing there.
 
 A name is one path part: `/`, `%` and characters that ZooKeeper refuses are percent-encoded. Kafka does not encode
 names, so the nodes of ordinary names are the same. An entry that cannot be read is an error and never left out: it may
