@@ -44,6 +44,13 @@ _FENCE: Final = re.compile(
 )
 _VOLATILE: Final = (
     (re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\x1b\][^\x07]*\x07"), ""),
+    # On a busy machine Spark may end while one of its Python workers still writes; the worker then says so.
+    (
+        re.compile(
+            r"Traceback \(most recent call last\):\s*\n(?:\s+File \"\S*pyspark/daemon\.py\".*\n)+BrokenPipeError: .*\n?"
+        ),
+        "",
+    ),
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?([.,]\d+)?(Z|[+-]\d\d:\d\d)?"), "<time>"),
     (re.compile(r"\b1[6-9]\d{11}\b"), "<time>"),
     (re.compile(r"\b[\w-]{22}\b(?=\W*$| │)", re.MULTILINE), "<id>"),
