@@ -5,7 +5,7 @@
 `cluster`, `doctor`, `bench`   the state of a cluster, its problems, its speed
 `start`, `up`   one broker; a development cluster
 `security`      certificates, users and settings of a secured cluster
-`registry`      the schema registry
+`registry`      the schema registry, and the schemas in one
 `context`       named clusters
 `log`           the files of a log directory
 `pipeline`, `mirror`   pipelines on Spark

@@ -223,6 +223,7 @@ class Connection:
             try:
                 reply = serve(buffer[start + 4 : stop], self)
             except Exception:
+                # Boundary of one request: its failure closes this connection and must not reach the event loop.
                 log.exception("%s: closed, its request could not be served", self)
                 reply = CLOSE
             start = stop

@@ -163,6 +163,7 @@ class Pending:
             try:
                 yield from given
             except BaseException:
+                # Whatever ends the wait, a cancellation too: the giver must not keep an answer without a taker.
                 self.drop()
                 raise
         if self.error is not None:

@@ -133,7 +133,7 @@ def test_a_taken_port_names_who_has_it(started: subprocess.Popen[str], tmp_path:
         (("--set", "listeners=PLAINTEXT"), ("listeners",)),
         (("--listen", "0.0.0.0:0"), ("--listen", "PLAINTEXT://")),
         (("/no/such/file.properties",), ("cannot read /no/such/file.properties: No such file",)),
-        (("--set", "listeners=SSL://127.0.0.1:0"), ("SSL", "not offered")),
+        (("--set", "listeners=SSL://127.0.0.1:0"), ("SSL", "ssl.keystore.location")),
         (("--set", "log.dirs=/proc/nothing/here"), ("/proc/nothing",)),
     ],
 )

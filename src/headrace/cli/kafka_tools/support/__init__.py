@@ -18,6 +18,7 @@
 `group_offsets`      the committed offsets of a group beside the log end offsets
 `share_offsets`      share groups and the start offsets of their share partitions
 `config_entities`    the entities of kafka-configs
+`scram_configs`      SCRAM credentials in kafka-configs
 `feature_levels`     the feature levels of Kafka's releases
 `scram_configs`      SCRAM credentials of users in `kafka-configs`
 """
