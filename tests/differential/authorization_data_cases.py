@@ -87,20 +87,6 @@ CASES: Final = [
     Case("all-old", 3, 1, _metadata(), ("DESCRIBE:TOPIC:orders",)),
     Case("operations", 3, 10, _metadata("orders", operations=True), ("WRITE:TOPIC:orders", f"ALTER:{CLUSTER}")),
     Case(
-        "creates-by-cluster",
-        3,
-        12,
-        _metadata("auto-{cell}", create=True),
-        ("DESCRIBE:TOPIC:auto-{cell}", f"CREATE:{CLUSTER}"),
-    ),
-    Case(
-        "creates-by-topic",
-        3,
-        12,
-        _metadata("auto-{cell}", create=True),
-        ("DESCRIBE:TOPIC:auto-{cell}", "CREATE:TOPIC:auto-{cell}"),
-    ),
-    Case(
         "records",
         21,
         2,
@@ -160,5 +146,20 @@ CASES: Final = [
         0,
         {"topics": [], "response_partition_limit": 100, "cursor": None},
         ("ALTER:TOPIC:orders",),
+    ),
+    # Last: the lists above must not have the topics that these create.
+    Case(
+        "creates-by-cluster",
+        3,
+        12,
+        _metadata("auto-{cell}", create=True),
+        ("DESCRIBE:TOPIC:auto-{cell}", f"CREATE:{CLUSTER}"),
+    ),
+    Case(
+        "creates-by-topic",
+        3,
+        12,
+        _metadata("auto-{cell}", create=True),
+        ("DESCRIBE:TOPIC:auto-{cell}", "CREATE:TOPIC:auto-{cell}"),
     ),
 ]
