@@ -31,6 +31,7 @@ CELLS: Final = cells(
     [*authorization_data_cases.CASES, *authorization_group_cases.CASES, *authorization_admin_cases.CASES]
 )
 # APIs without cells, with the reason.
+SHARE_FETCH: Final = 78
 NOT_COMPARED: Final = {
     17: "opens a login",
     18: "opens a connection",
@@ -130,7 +131,12 @@ CREATIONS: Final = [
 
 def ask(server: SecuredServer, cell: Cell) -> Any:
     case = cell.case
-    return server.ask_as(cell.user, case.api_key, case.version, cell.request(server), case.patience_s)
+    answer = server.ask_as(cell.user, case.api_key, case.version, cell.request(server), case.patience_s)
+    if case.api_key == SHARE_FETCH and isinstance(answer, dict):
+        # Kafka leaves a partition out that it cannot lock at once: only refused ones are sure to be there.
+        for topic in answer["responses"]:
+            topic["partitions"] = [row for row in topic["partitions"] if row["error_code"]]
+    return answer
 
 
 def verdict(answer: Any) -> Any:
