@@ -2,7 +2,8 @@
 
 One module per API. A request is a Protocol with the fields of all versions; `wire.codec` gives a field that the
 version at hand lacks its documented default (the table in `absent_fields`). A response is a TypedDict; a field is
-required if every version has it and the schema gives it no default. With --check it says which files are out of date.
+required if every version has it and the schema gives it no default. `answers` has the responses that commands read, as
+Protocols: the client gives them as objects. With --check it says which files are out of date.
 """
 
 from __future__ import annotations
@@ -30,6 +31,14 @@ _READ = {
     "datetime_i64": "datetime.datetime",
 }  # fmt: skip
 _WRITTEN = {**_READ, "error_code": "int", "timedelta_i32": "int", "timedelta_i64": "int", "datetime_i64": "int"}
+# Error codes of an answer are compared and looked up as numbers.
+_ANSWERED = {**_READ, "error_code": "int", "datetime_i64": "datetime.datetime | None"}
+ANSWERS = (
+    ApiKey.METADATA, ApiKey.DESCRIBE_CONFIGS, ApiKey.DESCRIBE_LOG_DIRS, ApiKey.DELETE_RECORDS, ApiKey.DESCRIBE_QUORUM,
+    ApiKey.DESCRIBE_CLIENT_QUOTAS, ApiKey.LIST_PARTITION_REASSIGNMENTS, ApiKey.DESCRIBE_PRODUCERS,
+    ApiKey.DESCRIBE_TRANSACTIONS, ApiKey.CONSUMER_GROUP_DESCRIBE, ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+    ApiKey.SHARE_GROUP_DESCRIBE,
+)  # fmt: skip
 _ZERO: dict[str, object] = {
     "string": "", "bytes": b"", "records": b"", "bool": False, "float64": 0.0, "uuid": None, "error_code": 0,
     "timedelta_i32": datetime.timedelta(0), "timedelta_i64": datetime.timedelta(0), "datetime_i64": None,
@@ -104,9 +113,9 @@ def type_of(member: Member, primitives: dict[str, str], array: str) -> str:
     return f"{one} | None" if member.is_nullable and not one.endswith("| None") else one
 
 
-def request_class(entity: Entity, title: str) -> str:
+def read_class(entity: Entity, title: str, primitives: dict[str, str]) -> str:
     lines = [f"class {entity.name}(Protocol):"]
-    lines += [f"    {m.name}: {type_of(m, _READ, 'tuple[{}, ...]')}" for m in entity.members.values()]
+    lines += [f"    {m.name}: {type_of(m, primitives, 'tuple[{}, ...]')}" for m in entity.members.values()]
     return "\n".join(lines if entity.members else [*lines, f'    """{title} has no fields."""'])
 
 
@@ -121,11 +130,20 @@ def response_class(entity: Entity, title: str) -> str:
 
 def module(api_key: ApiKey, request: Entity, response: Entity) -> str:
     _tell_apart(request, response)
-    classes = [request_class(e, api_key.title) for e in [*request.nested(), request]]
+    classes = [read_class(e, api_key.title, _READ) for e in [*request.nested(), request]]
     classes += [response_class(e, api_key.title) for e in [*response.nested(), response]]
+    return _module(f"{api_key.title} (key {int(api_key)}): request and response.", classes)
+
+
+def answer_module(api_key: ApiKey, response: Entity) -> str:
+    classes = [read_class(e, api_key.title, _ANSWERED) for e in [*response.nested(), response]]
+    return _module(f"The answer of {api_key.title} (key {int(api_key)}) as a client reads it.", classes)
+
+
+def _module(about: str, classes: list[str]) -> str:
     body = "\n\n\n".join(dict.fromkeys(classes))  # Kafka repeats some nested entities word for word
     imports = [name for name in ("datetime", "uuid") if f"{name}." in body]
-    head = f'"""{api_key.title} (key {int(api_key)}): request and response.\n\n{_HEAD}\n"""'
+    head = f'"""{about}\n\n{_HEAD}\n"""'
     lines = [head, "", "from __future__ import annotations", ""]
     lines += [f"import {name}" for name in imports]
     if "Sequence[" in body:
@@ -209,12 +227,23 @@ def write(target: Path) -> None:
     (target / "absent_fields.py").write_text(absent_fields(requests))
     init = f'"""Types of Kafka\'s requests and responses, one module per API.\n\n{_HEAD}\n\n'
     init += "Type checkers read them; a running broker imports only `absent_fields`.\n"
-    init += '`absent_fields`   what a field reads as where its version does not have it\n"""\n'
+    init += "`absent_fields`   what a field reads as where its version does not have it\n"
+    init += '`answers`         the responses that commands read, as objects with attributes\n"""\n'
     (target / "__init__.py").write_text(init)
+    (target / "answers").mkdir(exist_ok=True)
+    for key in ANSWERS:
+        text = answer_module(key, entity_of(key, load_response_schema))
+        (target / "answers" / f"{key.name.lower()}.py").write_text(text)
+    init = f'"""Answers as commands read them: objects with attributes, one module per API.\n\n{_HEAD}\n"""\n'
+    (target / "answers" / "__init__.py").write_text(init)
     ruff = [str(Path(sys.executable).parent / "ruff")]
     config = ["--config", str(TARGET.parents[3] / "pyproject.toml")]
     subprocess.run([*ruff, "check", "--select", "I", "--fix", "--quiet", *config, str(target)], check=True)
     subprocess.run([*ruff, "format", "--quiet", *config, str(target)], check=True)
+
+
+def _texts(target: Path) -> dict[str, str]:
+    return {str(path.relative_to(target)): path.read_text() for path in target.rglob("*.py")}
 
 
 def main(arguments: list[str]) -> int:
@@ -224,8 +253,8 @@ def main(arguments: list[str]) -> int:
         return 0
     with tempfile.TemporaryDirectory() as scratch:
         write(Path(scratch))
-        fresh = {path.name: path.read_text() for path in Path(scratch).glob("*.py")}
-    there = {path.name: path.read_text() for path in TARGET.glob("*.py")}
+        fresh = _texts(Path(scratch))
+    there = _texts(TARGET)
     stale = sorted(name for name in fresh.keys() | there.keys() if fresh.get(name) != there.get(name))
     if stale:
         print(f"{TARGET}: out of date: {', '.join(stale)}; `make docs` writes them again", file=sys.stderr)

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from headrace.cli.support.reference import commands, examples, main
+from headrace.cli.reference import commands, examples, main
 from headrace.testing import RunningBroker, broker
 from tests.cli.conftest import environment
 from tests.support.logs import NOW_MS, a_batch, append, open_at, open_dirs
 
-# Run elsewhere: a cluster in test_up.py, what needs Spark in tests/pipelines/test_help_examples.py, ZooKeeper in
-# tests/cluster/test_standalone.py.
-ELSEWHERE = ("up", "pipeline", "mirror", "demo")
+# Run elsewhere: a cluster in test_up.py, a registry in test_schemas.py, what needs Spark in
+# tests/pipelines/test_help_examples.py, what needs ZooKeeper in tests/cluster/test_standalone.py.
+ELSEWHERE = ("up", "pipeline", "mirror", "demo", "registry", "schemas")
 EXAMPLES = [
     (name, example)
     for name, command in commands()

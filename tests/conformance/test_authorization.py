@@ -6,24 +6,27 @@ answers do not show: that a denied request leaves everything as it was.
 
 from __future__ import annotations
 
+import json
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from headrace.kernel.errors import ErrorCode
 from headrace.security.acl.model import Operation, Permission, ResourceType
 from headrace.testing import RunningBroker, broker
 from tests.differential.authorization_data_cases import TRANSACTIONAL, fetch_body
 from tests.differential.data_variants import batch, produce_body
-from tests.differential.secured_servers import SETTINGS, SecuredServer, jaas
+from tests.differential.secured_servers import ADMIN, PASSWORD, SETTINGS, SecuredServer, jaas
 from tests.differential.table import create_topic
-from tests.support.clock import PATIENCE_S
+from tests.support.clock import PATIENCE_S, wait_for
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, CREATE_ACLS, DELETE_ACLS, ALTER_QUOTAS = 0, 1, 2, 3, 30, 31, 49
-SHARE_FETCH, SHARE_ACKNOWLEDGE = 78, 79
+SHARE_FETCH, SHARE_ACKNOWLEDGE, FIND_COORDINATOR = 78, 79, 10
+GROUP_DENIED: Final = ErrorCode.group_authorization_failed
 USERS: Final = ("ann", "bob", "writer", "quick", "slow")
 
 
@@ -71,6 +74,7 @@ class Secured:
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     settings = SETTINGS | jaas(USERS) | {"broker.id": "1", "listeners": "PLAINTEXT://127.0.0.1:0"}
+    settings["audit.topic"] = "__audit"
     with broker(settings, data_dir=Path(tmp_path_factory.mktemp("secured"))) as running:
         found = Secured(running)
         create_topic(found.server, "orders")
@@ -177,3 +181,44 @@ def test_records_of_a_topic_that_became_hidden_are_not_acknowledged(secured: Sec
         answer = server.ask_on(client, SHARE_FETCH, 1, {**fetch, "share_session_epoch": 2, "topics": []})
         (row,) = answer["responses"][0]["partitions"]
         assert row["error_code"] == ErrorCode.topic_authorization_failed
+
+
+def test_denied_requests_are_records_of_the_audit_topic(secured: Secured) -> None:
+    name = 'a"b\n\x1b[31m'
+    body = {"key_type": 0, "coordinator_keys": [name]}
+    assert secured.ask("bob", FIND_COORDINATOR, 4, body)["coordinators"][0]["error_code"] == GROUP_DENIED
+
+    wait_for(lambda: "__audit" in secured.running.broker.parts.gateway.view.current.topics, "the audit topic")
+    consumer = Consumer(
+        {
+            "bootstrap.servers": f"127.0.0.1:{secured.running.port}",
+            "group.id": "auditors",
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": ADMIN,
+            "sasl.password": PASSWORD,
+        }
+    )
+    consumer.assign([TopicPartition("__audit", 0, OFFSET_BEGINNING)])
+
+    def found() -> dict[str, Any] | None:
+        message = consumer.poll(1)
+        if message is None or message.error():
+            return None
+        denial: dict[str, Any] = json.loads(message.value() or b"")
+        return denial if denial["resource_name"] == name else None
+
+    denial = wait_for(found, "the record of the denied request")
+    consumer.close()
+    del denial["time_ms"]
+    assert denial == {
+        "broker": 1,
+        "principal": "User:bob",
+        "host": "127.0.0.1",
+        "operation": "DESCRIBE",
+        "resource_type": "GROUP",
+        "resource_name": name,
+        "request": "FindCoordinator",
+        "allowed": False,
+        "rule": "DefaultDeny",
+    }

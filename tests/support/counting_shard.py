@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
+from headrace.coordinators.runtime.internal_topic import InternalTopic
 from headrace.coordinators.runtime.result import Answer
 from headrace.coordinators.runtime.runtime import CoordinatorRuntime, LedPartitions, Result
 from headrace.kernel.errors import ErrorCode, Refused
@@ -52,13 +53,11 @@ class OnePartition:
 
 def runtime_on(log: MemoryLog, **more: Any) -> CoordinatorRuntime[Counters]:
     runtime: CoordinatorRuntime[Counters] = CoordinatorRuntime(
-        "__state",
+        InternalTopic("__state", 1, **more),
         cast("LedPartitions", OnePartition(log)),
         1,
         lambda _: Counters(),
-        partition_count=1,
-        make_log=lambda _: log,
-        **more,
+        make_log=lambda *_: log,
     )
     runtime.elect(0, leader_epoch=5)
     return runtime

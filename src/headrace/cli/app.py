@@ -5,14 +5,17 @@ from __future__ import annotations
 import gc
 import importlib
 import sys
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from headrace.cli.support import option_values
 from headrace.cli.support.broken_pipe import reader_may_leave
 from headrace.cli.support.client_settings import add_option
+
+if TYPE_CHECKING:
+    from typer._click.core import Command, Context
 
 # Command → (module, what it is for). `start` is answered before this module is loaded.
 COMMANDS: Final = {
@@ -25,7 +28,7 @@ COMMANDS: Final = {
     "transactions": ("headrace.cli.transactions", "List, describe and end transactions."),
     "acl": ("headrace.cli.acl", "Access control lists: which principal may do what."),
     "quotas": ("headrace.cli.quotas", "Read and change client quotas."),
-    "security": ("headrace.cli.security.command", "Certificates, users and settings of a secured cluster."),
+    "security": ("headrace.cli.security", "Users of a cluster."),
     "bench": ("headrace.cli.bench", "Measure a cluster: produce, consume, latency."),
     "doctor": ("headrace.cli.doctor", "Connect as a client would, and explain what is wrong."),
     "kafka": ("headrace.cli.kafka", "Kafka's own command-line tools."),
@@ -34,7 +37,8 @@ COMMANDS: Final = {
     "log": ("headrace.cli.log.command", "Look into log directories, check them, repair them."),
     "pipeline": ("headrace.cli.pipeline", "Data pipelines on Spark."),
     "mirror": ("headrace.cli.mirror", "Copy topics from one cluster to another."),
-    "registry": ("headrace.cli.registry", "The schema registry."),
+    "registry": ("headrace.cli.registry.command", "The schema registry."),
+    "schemas": ("headrace.cli.registry.schemas", "Schemas of a schema registry."),
     "demo": ("headrace.demos.command", "Runnable demonstrations."),
 }
 option_values.install()
@@ -45,21 +49,24 @@ _MARKUP: Final = "markdown" if sys.stdout.isatty() else None
 class LazyCommands(TyperGroup):
     """Knows every command by name and help line; imports the one that is used."""
 
-    def list_commands(self, ctx: object) -> list[str]:
-        return sorted([*COMMANDS, *super().list_commands(ctx)])  # type: ignore[arg-type]
+    def list_commands(self, ctx: Context) -> list[str]:
+        return sorted([*COMMANDS, *super().list_commands(ctx)])
 
-    def make_context(self, *args: Any, **extra: Any) -> Any:
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: Context | None = None, **extra: object
+    ) -> Context:
         """Prints our own help, too, if that is what was asked for."""
         with reader_may_leave():
-            return super().make_context(*args, **extra)
+            return super().make_context(info_name, args, parent, **extra)
         raise typer.Exit(0)
 
-    def invoke(self, ctx: Any) -> Any:
+    def invoke(self, ctx: Context) -> object:
         with reader_may_leave():
-            return super().invoke(ctx)
+            result: object = super().invoke(ctx)
+            return result
         raise typer.Exit(0)
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+    def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
         """A misspelled command is answered with the nearest one, Kafka's tools included."""
         known = self.list_commands(ctx)
         if args and not args[0].startswith("-") and args[0] not in known:
@@ -70,19 +77,20 @@ class LazyCommands(TyperGroup):
             ctx.fail(f"No such command {args[0]!r}.{meant}")
         return super().resolve_command(ctx, args)
 
-    def get_command(self, ctx: object, cmd_name: str):  # type: ignore[no-untyped-def]
+    def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
+        command: Command | None
         if cmd_name in COMMANDS:
             command = load(cmd_name)
             _dress(command)
         else:
-            command = super().get_command(ctx, cmd_name)  # type: ignore[arg-type]
+            command = super().get_command(ctx, cmd_name)
         # A command may run for days. What is loaded by now stays, so it need not be looked through.
         gc.freeze()
         gc.enable()
         return command
 
 
-def load(name: str) -> Any:
+def load(name: str) -> Command:
     """The command itself."""
     module = importlib.import_module(COMMANDS[name][0])
     # Completion is installed for the whole program, so its options are those of the program alone.
@@ -93,8 +101,9 @@ def load(name: str) -> Any:
     return command
 
 
-def _dress(command: Any) -> None:
-    command.rich_markup_mode = _MARKUP
+def _dress(command: Command) -> None:
+    if isinstance(command, TyperCommand | TyperGroup):
+        command.rich_markup_mode = _MARKUP
     for inner in getattr(command, "commands", {}).values():
         _dress(inner)
 

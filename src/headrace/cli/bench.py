@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,6 +20,9 @@ from headrace.client.cluster_client import ClusterClient
 from headrace.kernel.ids import TopicPartition
 from headrace.kernel.plurals import counted
 from headrace.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from headrace.cli.support.kafka_client import ClientError, Message
 
 app = typer.Typer(no_args_is_help=True, help="Measure a cluster: produce, consume, latency.")
 
@@ -57,7 +60,7 @@ def _topic(bootstrap: str | None, partitions: int, replication: int | None) -> I
         connected(bootstrap, delete, timeout=30)
 
 
-def _send(address: str, topic: str, records: int, size: int, settings: dict[str, Any]) -> list[float]:
+def _send(address: str, topic: str, records: int, size: int, settings: dict[str, object]) -> list[float]:
     """Sends and waits; seconds from hand-over to acknowledgement of each record."""
     from confluent_kafka import Producer
 
@@ -70,7 +73,7 @@ def _send(address: str, topic: str, records: int, size: int, settings: dict[str,
     took: list[float] = []
     failed: list[str] = []
 
-    def delivered(error: Any, message: Any) -> None:
+    def delivered(error: ClientError | None, message: Message) -> None:
         if error is not None:
             failed.append(error.str())
         else:
@@ -96,7 +99,7 @@ def _share(values: list[float], part: float) -> float:
     return round(1000 * sorted(values)[min(len(values) - 1, int(len(values) * part))], 3)
 
 
-def _result(what: str, records: int, size: int, seconds: float) -> dict[str, Any]:
+def _result(what: str, records: int, size: int, seconds: float) -> dict[str, object]:
     return {
         "bench": what, "records": records, "size_bytes": size, "seconds": round(seconds, 3),
         "records_per_s": round(records / seconds), "mb_per_s": round(records * size / seconds / 1e6, 2),

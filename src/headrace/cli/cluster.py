@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, TypedDict
 
 import typer
 
@@ -16,12 +16,53 @@ from headrace.wire.apis import ApiKey
 app = typer.Typer(no_args_is_help=True, help="Brokers, controller, in-sync replicas, log directories.")
 
 
-async def broker_rows(client: ClusterClient) -> list[dict[str, Any]]:
+class BrokerRow(TypedDict):
+    broker: int
+    address: str
+    rack: str | None
+    controller: bool
+    leads: int
+    replicas: int
+    in_sync: int
+    state: str
+
+
+class UnhealthyPartition(TypedDict):
+    partition: str
+    state: str
+    leader: int | None
+    replicas: list[int]
+    isr: list[int]
+    missing: list[int]
+
+
+class ClusterStatus(TypedDict):
+    cluster_id: str | None
+    controller: int
+    brokers: list[BrokerRow]
+    topics: int
+    partitions: int
+    under_replicated: int
+    offline: int
+    unhealthy_partitions: list[UnhealthyPartition]
+
+
+class DiskRow(TypedDict):
+    broker: int
+    directory: str
+    partitions: int
+    held: int
+    total: int | None
+    free: int | None
+    error: str | None
+
+
+async def broker_rows(client: ClusterClient) -> list[BrokerRow]:
     """Each registered broker with what it leads and holds, and whether its advertised address answers."""
     topics = await existing_topics(client, None)
     partitions = [p for topic in topics for p in topic.partitions]
     nodes = {**await _away(client), **client.metadata.nodes}
-    rows = []
+    rows: list[BrokerRow] = []
     for node in sorted(nodes.values(), key=lambda n: n.id):
         try:
             if node.id in client.metadata.nodes:
@@ -57,9 +98,9 @@ async def _away(client: ClusterClient) -> dict[int, Node]:
     return {int(one.broker_id): Node(int(one.broker_id), one.host, int(one.port), one.rack) for one in fenced}
 
 
-async def unhealthy_partitions(client: ClusterClient) -> list[dict[str, Any]]:
+async def unhealthy_partitions(client: ClusterClient) -> list[UnhealthyPartition]:
     """Partitions without a leader or with replicas out of sync."""
-    found = []
+    found: list[UnhealthyPartition] = []
     for topic in await existing_topics(client, None):
         for p in topic.partitions:
             missing = sorted({*map(int, p.replica_nodes)} - {*map(int, p.isr_nodes)})
@@ -94,7 +135,7 @@ def status(
     $ headrace cluster status --check -o json
     """
 
-    async def action(client: ClusterClient) -> dict[str, Any]:
+    async def action(client: ClusterClient) -> ClusterStatus:
         brokers = await broker_rows(client)
         unhealthy = await unhealthy_partitions(client)
         return {
@@ -113,8 +154,9 @@ def status(
     if output is not Format.TABLE:
         show_one(found, output)
     else:
-        brokers, unhealthy = found.pop("brokers"), found.pop("unhealthy_partitions")
-        show_one({**found, "healthy": "yes" if healthy else "no"}, output)
+        brokers, unhealthy = found["brokers"], found["unhealthy_partitions"]
+        facts = {name: value for name, value in found.items() if name not in ("brokers", "unhealthy_partitions")}
+        show_one({**facts, "healthy": "yes" if healthy else "no"}, output)
         typer.echo("")
         show([{**b, "controller": "*" if b["controller"] else ""} for b in brokers], output)
         if unhealthy:
@@ -139,14 +181,16 @@ def disks(bootstrap: Bootstrap = None, output: Output = Format.TABLE, timeout: T
     $ headrace cluster disks
     """
     rows = connected(bootstrap, disk_rows, timeout=timeout)
-    if output is Format.TABLE:
-        shown = ("held", "total", "free")
-        rows = [{**r, **{name: None if r[name] is None else size_text(r[name]) for name in shown}} for r in rows]
-    show(rows, output)
+    show([_with_sizes_as_text(row) for row in rows] if output is Format.TABLE else rows, output)
 
 
-async def disk_rows(client: ClusterClient) -> list[dict[str, Any]]:
-    rows = []
+def _with_sizes_as_text(row: DiskRow) -> dict[str, object]:
+    sizes = {"held": row["held"], "total": row["total"], "free": row["free"]}
+    return {**row, **{name: None if size is None else size_text(size) for name, size in sizes.items()}}
+
+
+async def disk_rows(client: ClusterClient) -> list[DiskRow]:
+    rows: list[DiskRow] = []
     for node, directories in (await log_dirs(client)).items():
         for directory in directories:
             total, usable = int(getattr(directory, "total_bytes", -1)), int(getattr(directory, "usable_bytes", -1))

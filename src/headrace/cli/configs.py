@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final, TypedDict
 
 import typer
 
@@ -29,6 +29,9 @@ from headrace.cli.support.spelling import nearest
 from headrace.client.cluster_client import ClusterClient
 from headrace.wire.apis import ApiKey
 
+if TYPE_CHECKING:
+    from headrace.wire.messages.answers.describe_configs import DescribeConfigsResourceResult
+
 SET, DELETE = 0, 1
 KINDS: Final = {"topic": 2, "broker": 4, "group": 32, "client-metrics": 16}
 SOURCES: Final = {
@@ -50,6 +53,14 @@ def complete_resource(ctx: typer.Context, incomplete: str) -> list[str]:
     return [] if names is None else [f"{kind}/{found}" for found in names(ctx, name)]
 
 
+class ConfigChange(TypedDict):
+    """One change as IncrementalAlterConfigs takes it."""
+
+    name: str
+    config_operation: int
+    value: str | None
+
+
 Resource = Annotated[
     str,
     typer.Argument(
@@ -59,7 +70,7 @@ Resource = Annotated[
 ]
 
 
-async def _resource(client: ClusterClient, text: str) -> tuple[dict[str, Any], int | None]:
+async def _resource(client: ClusterClient, text: str) -> tuple[dict[str, object], int | None]:
     """The resource as requests name it, and the broker to ask."""
     kind, slash, name = text.partition("/")
     if not slash:
@@ -76,7 +87,9 @@ async def _resource(client: ClusterClient, text: str) -> tuple[dict[str, Any], i
     return {"resource_type": KINDS[kind], "resource_name": name}, node
 
 
-async def _entries(client: ClusterClient, text: str, *, documentation: bool = False) -> list[Any]:
+async def _entries(
+    client: ClusterClient, text: str, *, documentation: bool = False
+) -> list[DescribeConfigsResourceResult]:
     resource, node = await _resource(client, text)
     body = {
         "resources": [{**resource, "configuration_keys": None}],
@@ -105,7 +118,7 @@ def get(
     $ headrace configs get topic/orders retention.ms --docs -o json
     """
 
-    async def action(client: ClusterClient) -> list[Any]:
+    async def action(client: ClusterClient) -> list[DescribeConfigsResourceResult]:
         return await _entries(client, resource, documentation=docs)
 
     entries = connected(bootstrap, action, timeout=timeout)
@@ -144,7 +157,9 @@ def set_(
     $ headrace configs set topic/orders retention.ms=86400000
     """
     wanted = key_values(settings, "setting")
-    changes = [{"name": name, "config_operation": SET, "value": value} for name, value in wanted.items()]
+    changes: list[ConfigChange] = [
+        {"name": name, "config_operation": SET, "value": value} for name, value in wanted.items()
+    ]
     _alter(resource, changes, bootstrap, timeout, output, dry_run=dry_run, yes=yes)
 
 
@@ -162,13 +177,13 @@ def unset(
 
     $ headrace configs unset topic/orders retention.ms
     """
-    changes = [{"name": name, "config_operation": DELETE, "value": None} for name in names]
+    changes: list[ConfigChange] = [{"name": name, "config_operation": DELETE, "value": None} for name in names]
     _alter(resource, changes, bootstrap, timeout, output, dry_run=dry_run, yes=yes)
 
 
 def _alter(
     text: str,
-    changes: list[dict[str, Any]],
+    changes: list[ConfigChange],
     bootstrap: str | None,
     timeout: float,
     output: Format,
@@ -176,7 +191,7 @@ def _alter(
     dry_run: bool,
     yes: bool,
 ) -> None:
-    async def action(client: ClusterClient) -> list[dict[str, Any]]:
+    async def action(client: ClusterClient) -> list[dict[str, object]]:
         before = {str(entry.name): entry.value for entry in await _entries(client, text)}
         resource, node = await _resource(client, text)
         if text.startswith("broker/") and not dry_run:

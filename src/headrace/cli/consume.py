@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -243,7 +243,7 @@ class _Tally:
         now = time.monotonic()
         then, records, size = self._since
         if now - then >= 1:
-            rate: dict[str, Any] = {
+            rate: dict[str, object] = {
                 "records": self.records,
                 "records_per_s": round((self.records - records) / (now - then), 1),
                 "mb_per_s": round((self.size - size) / (now - then) / 1e6, 3),

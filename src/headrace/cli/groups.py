@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from contextlib import contextmanager, nullcontext
-from typing import Annotated, Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Annotated, TypeAlias, TypedDict
 
 import typer
 
-from headrace.cli.facts.group_lag import History, Row, lag_rows, unread_note
+from headrace.cli.facts.group_lag import History, HistoryRow, Row, lag_rows, unread_note
 from headrace.cli.facts.group_positions import (
     SHARE,
     describe_group,
@@ -50,6 +51,15 @@ from headrace.wire.apis import ApiKey
 # A reset moves positions under nobody's feet: the group must have no members.
 _EMPTY_STATES = ("Empty", "Dead")
 
+Rows: TypeAlias = list[dict[str, object]]
+
+
+class DeletedGroup(TypedDict):
+    group: str
+    positions: int
+    done: bool
+
+
 app = typer.Typer(no_args_is_help=True, help="List, describe, reset and delete groups, and show their lag.")
 Groups = Annotated[
     list[str] | None, typer.Argument(help="Names of groups. Default: all groups.", autocompletion=complete_group)
@@ -76,36 +86,37 @@ def describe(group: Group, bootstrap: Bootstrap = None, output: Output = Format.
     $ headrace groups describe billing -o yaml
     """
 
-    async def action(client: ClusterClient) -> dict[str, Any]:
+    async def action(client: ClusterClient) -> tuple[dict[str, object], Rows, Rows]:
         known = await find_group(client, group)
         found = await describe_group(client, known)
-        members = [
+        members: Rows = [
             {
                 "member": m.id, "client": m.client_id, "host": m.address, "instance": m.instance_id,
                 "partitions": [str(p) for p in m.assigned],
             }
             for m in found.members
         ]  # fmt: skip
-        facts: dict[str, Any] = {
+        facts: dict[str, object] = {
             "group": found.id, "type": known.type.lower(), "state": found.state, "assignor": found.assignor or None,
-            "coordinator": found.coordinator, "epoch": found.epoch, "members": members,
+            "coordinator": found.coordinator, "epoch": found.epoch,
         }  # fmt: skip
+        share_partitions: Rows = []
         if known.type == SHARE:
-            facts["share_partitions"] = [
+            share_partitions = [
                 {
                     "partition": str(partition), "start_offset": position.start_offset,
                     "leader_epoch": position.leader_epoch, "lag": position.lag,
                 }
                 for partition, position in (await share_positions(client, group)).items()
             ]  # fmt: skip
-        return facts
+        return facts, members, share_partitions
 
-    found = connected(bootstrap, action, timeout=timeout)
+    facts, members, share_partitions = connected(bootstrap, action, timeout=timeout)
     if output is not Format.TABLE:
-        show_one(found, output)
+        is_share = facts["type"] == SHARE.lower()
+        show_one({**facts, "members": members, **({"share_partitions": share_partitions} if is_share else {})}, output)
         return
-    members, share_partitions = found.pop("members"), found.pop("share_partitions", [])
-    show_one({**found, "members": len(members)}, output)
+    show_one({**facts, "members": len(members)}, output)
     for rows in (members, share_partitions):
         if rows:
             typer.echo("")
@@ -158,17 +169,17 @@ def lag(
         pass
 
 
-def _show_lag(rows: list[Row], output: Format) -> None:
+def _show_lag(rows: Sequence[Row], output: Format) -> None:
     show(rows, output, empty="no group reads anything yet")
     note = unread_note(rows)
     if note is not None and output is Format.TABLE:
         typer.echo(f"\n{note}")
 
 
-def _screen(output: Format) -> Any:
+def _screen(output: Format) -> AbstractContextManager[Callable[[list[HistoryRow]], None]]:
     """Draws tables over each other in a terminal, line by line elsewhere."""
 
-    def draw(rows: list[Row]) -> None:
+    def draw(rows: list[HistoryRow]) -> None:
         if output is Format.TABLE:
             _show_lag(rows, output)
             print(flush=True)
@@ -177,7 +188,7 @@ def _screen(output: Format) -> Any:
             show_line(row)
 
     @contextmanager
-    def live() -> Any:
+    def live() -> Iterator[Callable[[list[HistoryRow]], None]]:
         from rich.live import Live
 
         from headrace.cli.support.output import rich_table
@@ -212,7 +223,7 @@ def reset(
     except ValueError as error:
         raise typer.BadParameter(f"--to {error}") from error
 
-    async def action(client: ClusterClient) -> list[dict[str, Any]]:
+    async def action(client: ClusterClient) -> Rows:
         known = await _to_move(client, group, topic)
         found = await describe_group(client, known)
         if found.state not in _EMPTY_STATES:
@@ -225,7 +236,7 @@ def reset(
         targets = await offset_at(client, partitions, place)
         if (short := beyond_end(place, targets)) is not None:
             typer.echo(f"--to {to} is beyond the end, which is taken instead: {short}", err=True)
-        rows = [
+        rows: Rows = [
             {
                 "partition": str(p), "from": current.get(p), "to": targets[p],
             }
@@ -264,9 +275,9 @@ def rm(
     $ headrace groups rm billing --yes
     """
 
-    async def action(client: ClusterClient) -> dict[str, Any]:
+    async def action(client: ClusterClient) -> DeletedGroup:
         positions = await positions_of(client, await find_group(client, group))
-        row = {"group": group, "positions": len(positions), "done": False}
+        row: DeletedGroup = {"group": group, "positions": len(positions), "done": False}
         if dry_run:
             return row
         sure(f"Delete the group {group} for good?", yes, [_deletion(row)])
@@ -278,7 +289,7 @@ def rm(
     report_one(row, output, _deletion(row))
 
 
-def _deletion(row: Row) -> str:
+def _deletion(row: DeletedGroup) -> str:
     return f"{verb(row, 'deleted', 'delete')} group {row['group']} with {counted(row['positions'], 'position')}"
 
 

@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -30,6 +30,9 @@ from headrace.cli.support.pipeline_options import (
     security_for,
 )
 from headrace.kernel.plurals import counted
+
+if TYPE_CHECKING:
+    from headrace.pipelines.flows.runner import PipelineRun
 
 _NO_FLOWS: Final = "no pipeline has reported to this cluster yet"
 
@@ -88,7 +91,7 @@ def run(
             spark.stop()
 
 
-def _stop_on_signals(running: Any) -> None:
+def _stop_on_signals(running: PipelineRun) -> None:
     def stop(_number: int, _frame: FrameType | None) -> None:
         running.stop()
 
@@ -278,7 +281,7 @@ def status(
 
         security = security_for(command_config)
 
-        def flows() -> list[dict[str, Any]]:
+        def flows() -> list[dict[str, object]]:
             found = sorted(read_progress(address, security).items())
             return [progress for _, progress in found if name in (None, progress["pipeline"])]
 

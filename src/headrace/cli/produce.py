@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -30,6 +30,9 @@ from headrace.cli.support.progress import Share, progress
 from headrace.cli.support.spelling import nearest
 from headrace.client.cluster_client import ClusterClient
 from headrace.kernel.plurals import counted
+
+if TYPE_CHECKING:
+    from headrace.cli.support.kafka_client import ClientError, Message, Producer
 
 app = typer.Typer()
 
@@ -222,16 +225,14 @@ class _Sender:
         if self._producer is None:
             self.sent += 1
             return
-        options: dict[str, Any] = {"key": record.key, "headers": list(record.headers), "on_delivery": self._delivered}
-        if record.partition is not None:
-            options["partition"] = record.partition
-        if record.timestamp_ms is not None:
-            options["timestamp"] = record.timestamp_ms
         from confluent_kafka import KafkaException
 
         while True:
             try:
-                self._producer.produce(self.topic, record.value, **options)
+                self._producer.produce(
+                    self.topic, record.value, record.key, -1 if record.partition is None else record.partition,
+                    on_delivery=self._delivered, timestamp=record.timestamp_ms or 0, headers=list(record.headers),
+                )  # fmt: skip
                 break
             except BufferError:
                 self._producer.poll(0.1)
@@ -243,7 +244,7 @@ class _Sender:
         if self._failed:
             raise Failed(self._failed)
 
-    def _delivered(self, error: Any, message: Any) -> None:
+    def _delivered(self, error: ClientError | None, message: Message) -> None:
         if error is not None:
             self._failed = self._failed or f"{self.topic}: {error.str()}{_way_out(error, self.topic)}"
             return
@@ -258,7 +259,7 @@ class _Sender:
         self.seconds = time.monotonic() - self._began
 
 
-def _way_out(error: Any, topic: str) -> str:
+def _way_out(error: ClientError, topic: str) -> str:
     """What to do about it, where that is known."""
     if error.name() in ("MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE"):
         return f". See headrace configs get topic/{topic} max.message.bytes --all"
@@ -267,13 +268,14 @@ def _way_out(error: Any, topic: str) -> str:
     return ""
 
 
-def _producer(address: str, settings: dict[str, str]) -> Any:
-    from confluent_kafka import KafkaException, Producer
+def _producer(address: str, settings: dict[str, str]) -> Producer:
+    from confluent_kafka import KafkaException
+    from confluent_kafka import Producer as Client
 
     from headrace.cli.kafka_tools.support.librdkafka import quiet_log
 
     try:
-        return Producer(
+        made: Producer = Client(
             {
                 "bootstrap.servers": address, "client.id": "headrace-cli", "linger.ms": 5,
                 # How large a record may be is the topic's to say, not this client's.
@@ -282,3 +284,4 @@ def _producer(address: str, settings: dict[str, str]) -> Any:
         )  # fmt: skip
     except KafkaException as error:
         raise Failed(error.args[0].str()) from error
+    return made

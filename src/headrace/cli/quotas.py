@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Final, TypedDict
 
 import typer
 
@@ -30,14 +30,24 @@ KEYS: Final = (
 _DEFAULT: Final = "default"
 
 app = typer.Typer(no_args_is_help=True, help="Read and change client quotas.")
+
+
+class QuotaOperation(TypedDict):
+    """One change as AlterClientQuotas takes it."""
+
+    key: str
+    value: float
+    remove: bool
+
+
 Entity = Annotated[
     str, typer.Argument(help="user/NAME, client-id/NAME or ip/ADDRESS, joined by ','. NAME can be default.")
 ]
 
 
-def parse_entity(text: str) -> list[dict[str, Any]]:
+def parse_entity(text: str) -> list[dict[str, str | None]]:
     """`user/alice,client-id/default` → the parts that requests name. Raises BadParameter."""
-    parts = []
+    parts: list[dict[str, str | None]] = []
     for part in text.split(","):
         kind, slash, name = part.partition("/")
         if not slash or kind not in KINDS or not name:
@@ -53,7 +63,7 @@ def ls(bootstrap: Bootstrap = None, output: Output = Format.TABLE, timeout: Time
     $ headrace quotas ls
     """
 
-    async def action(client: ClusterClient) -> list[dict[str, Any]]:
+    async def action(client: ClusterClient) -> list[dict[str, object]]:
         answer = await client.request(ApiKey.DESCRIBE_CLIENT_QUOTAS, {"components": [], "strict": False})
         check_answer(answer, "quotas")
         rows = []
@@ -79,7 +89,7 @@ def set_(
 
     $ headrace quotas set client-id/loader producer_byte_rate=1048576
     """
-    operations = []
+    operations: list[QuotaOperation] = []
     for name, value in key_values(quotas, "quota").items():
         try:
             operations.append({"key": name, "value": float(value), "remove": False})
@@ -101,13 +111,13 @@ def unset(
 
     $ headrace quotas unset client-id/loader producer_byte_rate
     """
-    operations = [{"key": quota, "value": 0.0, "remove": True} for quota in quotas]
+    operations: list[QuotaOperation] = [{"key": quota, "value": 0.0, "remove": True} for quota in quotas]
     _alter(entity, operations, bootstrap, timeout, output, dry_run=dry_run)
 
 
 def _alter(
     entity: str,
-    operations: list[dict[str, Any]],
+    operations: list[QuotaOperation],
     bootstrap: str | None,
     timeout: float,
     output: Format,

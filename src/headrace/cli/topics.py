@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Final, TypedDict
 
 import typer
 
 from headrace.cli.facts.internal_topics import loss, refusal
-from headrace.cli.facts.topic_facts import partition_rows, topic_rows
+from headrace.cli.facts.topic_facts import PartitionRow, TopicRow, partition_rows, topic_rows
 from headrace.cli.facts.topic_sizing import Demand
 from headrace.cli.facts.topic_sizing import plan as plan_topic
-from headrace.cli.support.change_report import Row, report, report_one, verb
+from headrace.cli.support.change_report import report, report_one, verb
 from headrace.cli.support.connection import (
     Bootstrap,
     DryRun,
@@ -37,6 +37,28 @@ from headrace.wire.apis import ApiKey
 
 TIMEOUT_MS: Final = 30_000
 
+
+class CreatedTopic(TypedDict):
+    topic: str
+    partitions: int
+    replication_factor: int
+    existed: bool
+    done: bool
+
+
+class DeletedTopic(TypedDict):
+    topic: str
+    partitions: int
+    records: int
+    done: bool
+
+
+class EmptiedPartition(TypedDict):
+    partition: str
+    before: int
+    done: bool
+
+
 app = typer.Typer(no_args_is_help=True, help="List, describe, create, grow, empty, delete and plan topics.")
 
 
@@ -54,15 +76,15 @@ def ls(
     $ headrace topics ls -o json
     """
 
-    async def action(client: ClusterClient) -> list[dict[str, Any]]:
+    async def action(client: ClusterClient) -> list[TopicRow]:
         topics = [t for t in await existing_topics(client, None) if internal or str(t.name) not in INTERNAL_TOPICS]
         return await topic_rows(client, topics)
 
     rows = connected(bootstrap, action, timeout=timeout)
     if output is Format.TABLE:
         # The id is for programs; a person has the name, and the width of a terminal.
-        rows = [{**{k: v for k, v in row.items() if k != "id"}, "size": size_text(row["size"])} for row in rows]
-    show(rows, output, empty="no topics yet: headrace topics create NAME")
+        shown = [{**{k: v for k, v in row.items() if k != "id"}, "size": size_text(row["size"])} for row in rows]
+    show(shown if output is Format.TABLE else rows, output, empty="no topics yet: headrace topics create NAME")
 
 
 @app.command()
@@ -74,7 +96,7 @@ def describe(
     $ headrace topics describe orders
     """
 
-    async def action(client: ClusterClient) -> list[dict[str, Any]]:
+    async def action(client: ClusterClient) -> list[PartitionRow]:
         return await partition_rows(client, await existing_topics(client, topics))
 
     show(connected(bootstrap, action, timeout=timeout), output)
@@ -106,7 +128,7 @@ def create(
         "assignments": [], "configs": settings,
     }  # fmt: skip
 
-    async def action(client: ClusterClient) -> dict[str, Any]:
+    async def action(client: ClusterClient) -> CreatedTopic:
         known = (await client.refresh(None)).topics
         if name in known:
             count = len(known[name].partitions)
@@ -119,8 +141,8 @@ def create(
         check_answer(result, f"topic {name}")
         return {
             "topic": name,
-            "partitions": getattr(result, "num_partitions", partitions),
-            "replication_factor": getattr(result, "replication_factor", replication),
+            "partitions": int(getattr(result, "num_partitions", partitions or -1)),
+            "replication_factor": int(getattr(result, "replication_factor", replication or -1)),
             "existed": False,
             "done": not dry_run,
         }
@@ -146,7 +168,7 @@ def grow(
     $ headrace topics grow orders -p 8 --yes
     """
 
-    async def action(client: ClusterClient) -> dict[str, Any]:
+    async def action(client: ClusterClient) -> dict[str, object]:
         now = len((await existing_topics(client, [topic]))[0].partitions)
         if partitions <= now:
             raise Failed(f"topic {topic!r} has {counted(now, 'partition')}: it can only grow")
@@ -182,12 +204,12 @@ def rm(
     $ headrace topics rm payments --yes
     """
 
-    async def action(client: ClusterClient) -> list[dict[str, Any]]:
+    async def action(client: ClusterClient) -> list[DeletedTopic]:
         found = await existing_topics(client, topics)
         why_not = None if internal else refusal(topics, "--internal")
         if why_not is not None:
             raise Failed(why_not)
-        rows = [
+        rows: list[DeletedTopic] = [
             {"topic": row["topic"], "partitions": row["partitions"], "records": row["records"], "done": False}
             for row in await topic_rows(client, found)
         ]
@@ -205,7 +227,7 @@ def rm(
     report(connected(bootstrap, action, timeout=timeout), output, _deletion)
 
 
-def _deletion(row: Row) -> str:
+def _deletion(row: DeletedTopic) -> str:
     what = f"{counted(row['partitions'], 'partition')}, {counted(row['records'], 'record')}"
     lost = loss(row["topic"])
     also = "" if lost is None else f", and with them {lost}"
@@ -229,7 +251,7 @@ def empty(
     $ headrace topics empty orders --before 1 --dry-run
     """
 
-    async def action(client: ClusterClient) -> list[dict[str, Any]]:
+    async def action(client: ClusterClient) -> list[EmptiedPartition]:
         await existing_topics(client, [topic])
         leaders = await client.leaders([topic])
         ends = await list_offsets(client, dict.fromkeys(leaders, LATEST), leaders)
@@ -238,7 +260,9 @@ def empty(
             if isinstance(found, Fault):
                 raise found
             targets[partition] = found.offset if before is None else min(before, found.offset)
-        rows = [{"partition": str(p), "before": offset, "done": False} for p, offset in targets.items()]
+        rows: list[EmptiedPartition] = [
+            {"partition": str(p), "before": offset, "done": False} for p, offset in targets.items()
+        ]
         if dry_run:
             return rows
         sure(f"Delete these records of {topic} for good?", yes, [_emptying(row) for row in rows])
@@ -256,7 +280,7 @@ def empty(
     report(connected(bootstrap, action, timeout=timeout), output, _emptying)
 
 
-def _emptying(row: Row) -> str:
+def _emptying(row: EmptiedPartition) -> str:
     return f"{verb(row, 'deleted', 'delete')} the records of {row['partition']} before offset {row['before']}"
 
 
@@ -293,8 +317,8 @@ def plan(
     if output is not Format.TABLE:
         show_one(found, output)
     else:
-        sentences = [*found.pop("when_replicas_are_lost"), *(f"warning: {text}" for text in found.pop("warnings"))]
-        show_one(found, output)
+        sentences = [*found["when_replicas_are_lost"], *(f"warning: {text}" for text in found["warnings"])]
+        show_one({k: v for k, v in found.items() if k not in ("when_replicas_are_lost", "warnings")}, output)
         typer.echo("\n" + "\n".join(map(wrapped, sentences)))
         config = f"-c min.insync.replicas={found['min_insync_replicas']} -c retention.ms={int(days * 86_400_000)}"
         command = f"headrace topics create NAME -p {found['partitions']} -r {found['replication_factor']} {config}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import typer
 
@@ -26,15 +26,25 @@ from headrace.client.cluster_client import TRANSACTION, ClusterClient
 from headrace.kernel.errors import ErrorCode
 from headrace.wire.apis import ApiKey
 
+if TYPE_CHECKING:
+    from headrace.wire.messages.answers.describe_transactions import TransactionState
+
 app = typer.Typer(no_args_is_help=True, help="List, describe and end transactions.")
 
 
-async def transaction_rows(client: ClusterClient, older_than_ms: int = -1) -> list[dict[str, Any]]:
+class TransactionRow(TypedDict):
+    transactional_id: str
+    state: str
+    producer: int
+    coordinator: int
+
+
+async def transaction_rows(client: ClusterClient, older_than_ms: int = -1) -> list[TransactionRow]:
     body = {
         "state_filters": [], "producer_id_filters": [], "duration_filter": older_than_ms,
         "transactional_id_pattern": None,
     }  # fmt: skip
-    rows = []
+    rows: list[TransactionRow] = []
     for node in sorted(client.metadata.nodes):
         answer = await client.request(ApiKey.LIST_TRANSACTIONS, body, node=node)
         check_answer(answer, f"broker {node}")
@@ -45,11 +55,11 @@ async def transaction_rows(client: ClusterClient, older_than_ms: int = -1) -> li
             }
             for t in answer.transaction_states
         ]  # fmt: skip
-    return sorted(rows, key=lambda row: str(row["transactional_id"]))
+    return sorted(rows, key=lambda row: row["transactional_id"])
 
 
 async def _ids(client: ClusterClient) -> list[str]:
-    return [str(row["transactional_id"]) for row in await transaction_rows(client)]
+    return [row["transactional_id"] for row in await transaction_rows(client)]
 
 
 def complete_id(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -76,13 +86,13 @@ def ls(
     $ headrace transactions ls --older-than 60
     """
 
-    async def action(client: ClusterClient) -> list[dict[str, Any]]:
+    async def action(client: ClusterClient) -> list[TransactionRow]:
         return await transaction_rows(client, -1 if older_than is None else int(older_than * 1000))
 
     show(connected(bootstrap, action, timeout=timeout), output, empty="no transactions")
 
 
-async def _state(client: ClusterClient, name: str) -> tuple[int, Any]:
+async def _state(client: ClusterClient, name: str) -> tuple[int, TransactionState]:
     node = await client.coordinator(name, TRANSACTION)
     found = (
         await client.request(ApiKey.DESCRIBE_TRANSACTIONS, {"transactional_ids": [name]}, node=node)
@@ -106,7 +116,7 @@ def describe(
     $ headrace transactions describe payments-1
     """
 
-    async def action(client: ClusterClient) -> dict[str, Any]:
+    async def action(client: ClusterClient) -> dict[str, object]:
         node, found = await _state(client, transactional_id)
         started = found.transaction_start_time
         return {
@@ -137,7 +147,7 @@ def end(
     $ headrace transactions end payments-1 --yes
     """
 
-    async def action(client: ClusterClient) -> dict[str, Any]:
+    async def action(client: ClusterClient) -> dict[str, object]:
         node, found = await _state(client, transactional_id)
         row = {
             "transactional_id": transactional_id, "state": str(found.transaction_state),

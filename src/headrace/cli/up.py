@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,6 +18,9 @@ from headrace.cli.support.development_cluster import Cluster
 from headrace.cli.support.keyboard import keys
 from headrace.cli.support.output import Format, rich_table, show
 from headrace.kernel.plurals import counted
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 app = typer.Typer()
 
@@ -39,21 +42,16 @@ def up(
         int, typer.Option(min=0, max=65535, help="Port of ZooKeeper. 0 chooses a free port.")
     ] = 2181,
     setting: Annotated[list[str] | None, typer.Option("--set", help="Setting KEY=VALUE for every broker.")] = None,
-    secure: Annotated[
-        bool, typer.Option("--secure", help="Use TLS, logins and ACLs. The command prints what clients need.")
-    ] = False,
 ) -> None:
     """Run ZooKeeper and the brokers of a development cluster until Ctrl-C or SIGTERM. The data stays on disk.
 
     A broker that ends is not restarted, so that you can watch the others without it. The key r or SIGUSR1 restarts it.
 
     $ headrace up --brokers 3
-
-    $ headrace up --brokers 3 --secure
     """
     from headrace.cli.support.connection import key_values
 
-    cluster = Cluster(brokers, data.absolute(), port, zookeeper_port, key_values(setting, "--set"), secure=secure)
+    cluster = Cluster(brokers, data.absolute(), port, zookeeper_port, key_values(setting, "--set"))
     asked = Requests()
     code = 0
     try:
@@ -61,8 +59,6 @@ def up(
         if not asked.to_stop():
             who = f"{counted(brokers, 'broker')} {'serves' if brokers == 1 else 'serve'}"
             _say(f"{who} {cluster.bootstrap} (data and logs in {cluster.directory}; Ctrl-C stops all)")
-            for line in cluster.security.explanation(cluster.bootstrap) if cluster.security is not None else ():
-                _say(line)
             code = _watch(cluster, asked)
     finally:
         _say("stopping (once more to stop at once)")
@@ -124,7 +120,7 @@ def _screen(cluster: Cluster) -> Iterator[Callable[[], None]]:
     if sys.stdout.isatty():
         from rich.live import Live
 
-        def table() -> Any:
+        def table() -> Table:
             caption = _how_to_restart(cluster.ended) if cluster.ended else None
             return rich_table(cluster.rows(), "headrace up", caption=caption)
 

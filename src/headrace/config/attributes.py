@@ -280,6 +280,7 @@ class BrokerAttributes:
     sasl_kerberos_min_time_before_relogin: int
     sasl_kerberos_ticket_renew_window_factor: float
     sasl_kerberos_ticket_renew_jitter: float
+    org_apache_kafka_sasl_oauthbearer_allowed_urls: list[str]
     sasl_oauthbearer_token_endpoint_url: str | None
     sasl_oauthbearer_jwks_endpoint_url: str | None
     sasl_oauthbearer_jwks_endpoint_refresh_ms: int
@@ -309,6 +310,7 @@ class BrokerAttributes:
     authorizer_class_name: str
     super_users: str | None
     allow_everyone_if_no_acl_found: bool
+    audit_topic: str
     principal_builder_class: str
     delegation_token_secret_key: str | None
     delegation_token_master_key: str | None

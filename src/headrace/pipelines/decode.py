@@ -14,7 +14,8 @@ import base64
 import datetime
 import decimal
 import json
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as f
 from pyspark.sql.types import StringType, StructField, StructType
@@ -101,17 +102,28 @@ def _struct(schema: str | StructType) -> StructType:
     try:
         return StructType.fromDDL(schema)
     except Exception as error:
+        # Boundary to Spark's parser: its Java trace must not reach the user.
         raise OptionError(f"schema {schema!r} cannot be read: write it like 'user string, amount double'") from error
 
 
-def avro_to_ddl(schema: dict[str, Any]) -> str:
+def avro_to_ddl(schema: dict[str, object]) -> str:
     """The Spark columns of an Avro record schema."""
     if schema.get("type") != "record":
         raise OptionError("an Avro schema for rows must be a record")
-    return ", ".join(f"`{field['name']}` {_ddl(field['type'])}" for field in schema["fields"])
+    return ", ".join(f"`{name}` {kind}" for name, kind in _columns(schema))
 
 
-def _ddl(kind: Any) -> str:
+def _columns(record: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    fields = record.get("fields")
+    if not isinstance(fields, list):
+        raise OptionError('an Avro record must have a list of "fields"')
+    for field in fields:
+        if not isinstance(field, dict) or "name" not in field:
+            raise OptionError(f"Avro field {field!r} must be an object with a name and a type")
+        yield str(field["name"]), _ddl(field.get("type"))
+
+
+def _ddl(kind: object) -> str:
     if isinstance(kind, list):
         some = [part for part in kind if part != "null"]
         if len(some) != 1:
@@ -121,22 +133,24 @@ def _ddl(kind: Any) -> str:
         if kind not in _AVRO_TYPES:
             raise OptionError(f"Avro type {kind!r} cannot become a column")
         return _AVRO_TYPES[kind]
+    if not isinstance(kind, dict):
+        raise OptionError(f"Avro type {kind!r} cannot become a column")
     logical = kind.get("logicalType")
     if logical == "decimal":
         return f"decimal({kind['precision']}, {kind.get('scale', 0)})"
     if logical in _LOGICAL_TYPES:
         return _LOGICAL_TYPES[logical]
-    match kind["type"]:
+    match kind.get("type"):
         case "record":
-            return "struct<" + ", ".join(f"`{x['name']}`: {_ddl(x['type'])}" for x in kind["fields"]) + ">"
+            return "struct<" + ", ".join(f"`{name}`: {inner}" for name, inner in _columns(kind)) + ">"
         case "array":
-            return f"array<{_ddl(kind['items'])}>"
+            return f"array<{_ddl(kind.get('items'))}>"
         case "map":
-            return f"map<string, {_ddl(kind['values'])}>"
-    return _ddl(kind["type"])
+            return f"map<string, {_ddl(kind.get('values'))}>"
+    return _ddl(kind.get("type"))
 
 
-def _avro_to_json(schema: str) -> Any:
+def _avro_to_json(schema: str) -> Callable[[Column], Column]:
     """A UDF from Avro bytes to (json, error). Bytes with the registry's five-byte prefix are opened too."""
 
     @f.udf("json string, error string")
@@ -153,6 +167,7 @@ def _avro_to_json(schema: str) -> Any:
             try:
                 row = fastavro.schemaless_reader(stream, parsed, None)
             except Exception as error:
+                # Boundary to the bytes of one record: whatever fastavro makes of them, they must not end the query.
                 problem = f"not AVRO of the schema: {type(error).__name__}: {error}"[:300]
                 continue
             if stream.read(1) == b"":
@@ -160,10 +175,11 @@ def _avro_to_json(schema: str) -> Any:
             problem = "not AVRO of the schema: bytes are left over"
         return None, problem
 
-    return open_avro
+    opened: Callable[[Column], Column] = open_avro
+    return opened
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> str:
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, (datetime.datetime, datetime.date)):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 
 class PipelineError(Exception):
@@ -35,7 +35,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 _PYTHON_ERROR: Final = re.compile(r"^(?!org\.|java\.|py4j\.|Caused by)([A-Za-z_][\w.]*): (.+)$")
 
 
-def readable(error: Any) -> str:
+def readable(error: object) -> str:
     """The sentence of a failure: in a Python trace the last line, which names the exception."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     ours = [line for line in lines if line.startswith("headrace.") and ": " in line]

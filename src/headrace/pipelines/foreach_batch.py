@@ -13,7 +13,7 @@ data source, for its writer, for the commit) what it has been told once here.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headrace.pipelines.errors import PipelineError, readable
 from headrace.pipelines.task_sink import WRITTEN, writing
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from headrace.pipelines.sink.writer import HeadraceWriter
 
 
-def to_topic(name: str, options: Mapping[str, str]) -> Callable[[DataFrame, int], Any]:
+def to_topic(name: str, options: Mapping[str, str]) -> Callable[[DataFrame, int], None]:
     """The function for `foreachBatch`. `name` must differ between the writes of one query."""
     settled = {"transactionalIdPrefix": name, **options}
     made: list[HeadraceWriter] = []
@@ -38,8 +38,9 @@ def to_topic(name: str, options: Mapping[str, str]) -> Callable[[DataFrame, int]
         try:
             frame.mapInArrow(writing(made[0]), WRITTEN).collect()
         except Exception as error:
-            # Spark tells a stop from a failure by this text, so that one passes unchanged. A failure is cut to its
-            # sentence: Spark searches the text with a pattern that overflows the JVM's stack on a long trace.
+            # Boundary to Spark, which tells a stop from a failure by this text, so that one passes unchanged. A failure
+            # is cut to its sentence: Spark searches the text with a pattern that overflows the JVM's stack on a long
+            # trace.
             if "Interrupted" in str(error):
                 raise
             raise PipelineError(readable(error)) from None

@@ -2,7 +2,8 @@
 
 It reaches brokers by the wire only. In reading order:
 
-`core`     pure: schemas, canonical text, compatibility, the state and its operations
-`store`    the compacted topic `_schemas`, and which instance writes it
-`app`      the HTTP interface
+`core`          pure: schemas, canonical text, compatibility, the state and its operations
+`store`         the compacted topic `_schemas`, and which instance writes it
+`app`           the HTTP interface
+`rest_client`   a small client of that interface
 """

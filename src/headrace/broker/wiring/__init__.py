@@ -6,5 +6,6 @@
 `shares`               share groups: the share partitions of this broker and their durable state
 `inter_broker`         how this broker proves itself to the others
 `listener_logins`      mechanisms and users of the SASL listeners
+`token_checks`         how OAUTHBEARER tokens are checked
 `data_handlers`, `group_handlers`, `share_handlers`, `transaction_handlers`   lists of handlers with their services
 """

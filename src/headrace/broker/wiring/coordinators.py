@@ -12,6 +12,7 @@ from headrace.config import BrokerConfig
 from headrace.controller.gateway import ControllerGateway
 from headrace.coordinators.group.coordinator import GroupCoordinator
 from headrace.coordinators.group.core.settings import GroupSettings
+from headrace.coordinators.runtime.internal_topic import InternalTopic
 from headrace.coordinators.runtime.runtime import wall_clock_ms
 from headrace.coordinators.txn.coordinator import TransactionCoordinator
 from headrace.coordinators.txn.core.shard import TransactionSettings
@@ -19,6 +20,7 @@ from headrace.coordinators.txn.marker_writer import MarkerWriter
 from headrace.coordinators.txn.producer_ids import ProducerIdBlock, ProducerIds
 from headrace.coordinators.txn.verification import TransactionVerification
 from headrace.coordinators.txn.verification_guards import VerificationGuards
+from headrace.kernel.ids import TRANSACTION_STATE_TOPIC
 
 
 class Coordinators:
@@ -55,8 +57,11 @@ class Coordinators:
                 abort_interval_ms=config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
                 expire_interval_ms=config.transaction_remove_expired_transaction_cleanup_interval_ms,
             ),
-            partition_count=config.transaction_state_log_num_partitions,
-            load_bytes=config.transaction_state_log_load_buffer_size,
+            InternalTopic(
+                TRANSACTION_STATE_TOPIC,
+                config.transaction_state_log_num_partitions,
+                load_bytes=config.transaction_state_log_load_buffer_size,
+            ),
         )
         self.verification = TransactionVerification(
             self.transactions,

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from headrace.broker.wiring.token_checks import token_check
 from headrace.cluster.core.credentials import credential_of, salt_secret
 from headrace.cluster.view import ClusterView
 from headrace.config import BrokerConfig, ConfigError, Listeners
 from headrace.config.listener_security import ListenerSecurity, listener_security
 from headrace.handlers.dispatch.login import ListenerLogin
-from headrace.security.sasl import plain
+from headrace.security.sasl import oauthbearer, plain
 from headrace.security.sasl.jaas import BadJaas, LoginModule, one_login_module
 from headrace.security.sasl.mechanism import ServerMechanism
 from headrace.security.sasl.scram import FindToken, ScramServer, TokenCredential
@@ -33,7 +34,7 @@ def listener_logins(
         if listener.protocol.startswith("SASL"):
             security = listener_security(config, listener.name)
             mechanisms = {
-                name: _mechanism(security, name, users, find_token) for name in security.sasl_enabled_mechanisms
+                name: _mechanism(config, security, name, users, find_token) for name in security.sasl_enabled_mechanisms
             }
             max_reauth_ms = {name: _max_reauth_ms(security, name) for name in mechanisms}
             rules = LoginRules(mechanisms, max_reauth_ms)
@@ -47,11 +48,14 @@ def _max_reauth_ms(security: ListenerSecurity, mechanism: str) -> int:
 
 
 def _mechanism(
-    security: ListenerSecurity, name: str, users: ScramUsers, find_token: FindToken
+    config: BrokerConfig, security: ListenerSecurity, name: str, users: ScramUsers, find_token: FindToken
 ) -> Callable[[], ServerMechanism]:
     if name == plain.NAME:
         passwords = plain.users_of(login_module(security, name).options)
         return lambda: plain.PlainServer(passwords)
+    if name == oauthbearer.NAME:
+        check = token_check(config, security)
+        return lambda: oauthbearer.OAuthBearerServer(check)
     scram = SCRAM_MECHANISMS[name]
     return lambda: ScramServer(scram, users.find, find_token)
 

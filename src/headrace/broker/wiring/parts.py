@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from headrace.broker.access_control import access_control
+from headrace.broker.audit_topic import AuditTopic
 from headrace.broker.auto_creation import TopicCreation
 from headrace.broker.full_disks import FullDisks
 from headrace.broker.listener_certificates import ListenerCertificates
@@ -30,6 +31,7 @@ from headrace.coordination.fallback_channel import ControllerChannel
 from headrace.handlers.cluster.api_versions import ApiVersions
 from headrace.handlers.cluster.features import ClusterFeatures
 from headrace.handlers.cluster.handlers import control_plane_handlers
+from headrace.handlers.dispatch.audit import Audit
 from headrace.handlers.dispatch.authorization import Authorization
 from headrace.handlers.dispatch.dispatcher import Dispatcher
 from headrace.handlers.dispatch.login import Logins
@@ -62,6 +64,7 @@ class Parts:
     peers: BrokerPeers
     full_disks: FullDisks
     logins: Logins
+    audit_topic: AuditTopic | None
 
     def start(self) -> None:
         self.replication.start()
@@ -75,6 +78,8 @@ class Parts:
         return min([log.high_watermark, *ends])
 
     async def close(self) -> None:
+        if self.audit_topic is not None:
+            await self.audit_topic.close()
         await self.coordinators.close()
         await self.replication.close()
         await self.full_disks.close()
@@ -135,7 +140,11 @@ def wire(
     _limit_connections(quotas, config())
     config.subscribe(lambda changed: _limit_connections(quotas, changed))
     metering = Metering(quotas)
-    authorization = Authorization(access_control(config(), view))
+    audit_topic = None
+    if config().audit_topic:
+        audit_topic = AuditTopic(config().audit_topic, member.broker_id, view, partitions, peers, creation)
+    audit = Audit(None if audit_topic is None else audit_topic.add)
+    authorization = Authorization(access_control(config(), view), audit)
     for handler in (
         *data_handlers(config(), view, partitions, log_dirs, creation, coordinators.verification, metering),
         *control_plane_handlers(
@@ -161,7 +170,18 @@ def wire(
     logins = Logins(table, listener_logins(config(), listeners, users, users.find_token))
     dispatcher = Dispatcher(table, metrics, metering, ReplicaOnly(listeners.brokers_own), authorization, logins)
     return Parts(
-        dispatcher, table, metrics, metering, partitions, replication, coordinators, gateway, peers, full_disks, logins
+        dispatcher,
+        table,
+        metrics,
+        metering,
+        partitions,
+        replication,
+        coordinators,
+        gateway,
+        peers,
+        full_disks,
+        logins,
+        audit_topic,
     )
 
 

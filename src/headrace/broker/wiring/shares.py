@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from headrace.broker.auto_creation import TopicCreation
 from headrace.broker.wiring.context import CoordinatorContext
 from headrace.coordinators.group.coordinator import GroupCoordinator
+from headrace.coordinators.runtime.internal_topic import InternalTopic
 from headrace.coordinators.share.administration import ShareAdministration
 from headrace.coordinators.share.beginning import Beginning
 from headrace.coordinators.share.consumption import ShareConsumption
@@ -15,6 +16,7 @@ from headrace.coordinators.share.persister import Persister
 from headrace.coordinators.share.queues import Queues
 from headrace.coordinators.share.settings import queue_settings
 from headrace.coordinators.share.state_coordinator import ShareStateCoordinator
+from headrace.kernel.ids import SHARE_GROUP_STATE_TOPIC
 from headrace.records.compression import Codec
 
 
@@ -30,11 +32,14 @@ class Shares:
         self.states = ShareStateCoordinator(
             partitions,
             broker.broker_id,
-            partition_count=config.share_coordinator_state_topic_num_partitions,
+            InternalTopic(
+                SHARE_GROUP_STATE_TOPIC,
+                config.share_coordinator_state_topic_num_partitions,
+                config.share_coordinator_write_timeout_ms,
+                config.share_coordinator_load_buffer_size,
+                Codec(config.share_coordinator_state_topic_compression_codec),
+            ),
             updates_per_snapshot=config.share_coordinator_snapshot_update_records_per_snapshot,
-            write_timeout_ms=config.share_coordinator_write_timeout_ms,
-            load_bytes=config.share_coordinator_load_buffer_size,
-            codec=Codec(config.share_coordinator_state_topic_compression_codec),
             prune_interval_ms=config.share_coordinator_state_topic_prune_interval_ms,
         )
         persister = Persister(self.states, view, broker.broker_id, broker.peers, creation.ensure)

@@ -9,7 +9,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 from headrace.kernel.plurals import counted
 
@@ -28,7 +27,7 @@ class Finding:
     remedy: str | None = None
     details: tuple[str, ...] = ()
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, object]:
         return {
             "check": self.check, "state": self.state.value, "found": self.found, "do": self.remedy,
             "details": list(self.details),

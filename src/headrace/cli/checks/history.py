@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final, TypedDict
 
 from headrace.cli.kafka_tools.support.internal_records import describe_group_record
 from headrace.cli.records.reader import Span, read
@@ -66,10 +66,22 @@ def generations(
     return found
 
 
-def _generation(data: dict[str, Any], at_ms: int) -> Generation:
+class _Member(TypedDict):
+    memberId: str
+    clientId: str
+    clientHost: str
+    rebalanceTimeout: int
+
+
+class _GroupMetadata(TypedDict):
+    generation: int
+    members: list[_Member]
+
+
+def _generation(data: _GroupMetadata, at_ms: int) -> Generation:
     members = {m["memberId"]: f"{m['clientId']} at {m['clientHost'].lstrip('/')}" for m in data["members"]}
     return Generation(
-        int(data["generation"]), at_ms, members, max((m["rebalanceTimeout"] for m in data["members"]), default=0)
+        data["generation"], at_ms, members, max((m["rebalanceTimeout"] for m in data["members"]), default=0)
     )
 
 

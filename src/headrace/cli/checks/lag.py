@@ -20,10 +20,12 @@ REBALANCING: Final = ("PreparingRebalance", "CompletingRebalance", "Assigning", 
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """The lag of one partition at two looks."""
+    """The lag of one partition at two looks, known at both."""
 
     before: Row
     after: Row
+    lag_before: int
+    lag_after: int
 
     @property
     def partition(self) -> str:
@@ -31,11 +33,11 @@ class Growth:
 
     @property
     def written(self) -> int:
-        return int(self.after["end"] or 0) - int(self.before["end"] or 0)
+        return (self.after["end"] or 0) - (self.before["end"] or 0)
 
     @property
     def read(self) -> int:
-        return self.written - int(self.after["lag"] - self.before["lag"])
+        return self.written - (self.lag_after - self.lag_before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +58,9 @@ async def lag(client: ClusterClient, watch_s: float) -> list[Finding]:
     grown: dict[str, list[Growth]] = {}
     for row in await lag_rows(client, groups):
         was = before.get(_key(row))
-        if was is not None and row["lag"] is not None and was["lag"] is not None and row["lag"] > was["lag"]:
-            grown.setdefault(row["group"], []).append(Growth(was, row))
+        then, now = None if was is None else was["lag"], row["lag"]
+        if was is not None and then is not None and now is not None and now > then:
+            grown.setdefault(row["group"], []).append(Growth(was, row, then, now))
     findings: list[Finding] = []
     for group in groups:
         if group.id in grown:
@@ -81,12 +84,12 @@ async def _of_group(client: ClusterClient, group: Listed, grown: Sequence[Growth
 
 
 def _finding(group: str, reason: Reason, some: Sequence[Growth], watch_s: float) -> Finding:
-    was, now = sum(growth.before["lag"] for growth in some), sum(growth.after["lag"] for growth in some)
+    was, now = sum(growth.lag_before for growth in some), sum(growth.lag_after for growth in some)
     where = some[0].partition if len(some) == 1 else counted(len(some), "partition")
     why = reason.text
     if reason.is_slow:
         why += f" ({sum(growth.read for growth in some)} read, {sum(growth.written for growth in some)} written)"
-    details = tuple(f"{each.partition}: {each.before['lag']} → {each.after['lag']}" for each in some)
+    details = tuple(f"{each.partition}: {each.lag_before} → {each.lag_after}" for each in some)
     return Finding(
         _NAME, State.WARN, f"grows for {group} on {where}: {was} → {now} in {watch_s:g} s: {why}", reason.remedy,
         details if len(some) > 1 else (),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.cli.checks.findings import Finding, State, well
 from headrace.cli.cluster import disk_rows
@@ -14,6 +14,9 @@ from headrace.client.offsets import MAX_TIMESTAMP, list_offsets
 from headrace.kernel.errors import Fault
 from headrace.kernel.plurals import counted
 from headrace.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from headrace.wire.messages.answers.metadata import MetadataResponseTopic
 
 # Leases, retention and time-outs stand a second of difference; a minute moves records out of their day.
 _SKEW_MS: Final = 2_000
@@ -69,7 +72,7 @@ async def clocks(client: ClusterClient) -> list[Finding]:
     return findings or well("clocks", "brokers and records agree with this machine's clock")
 
 
-async def _brokers_beside_us(client: ClusterClient, topics: list[Any]) -> list[Finding]:
+async def _brokers_beside_us(client: ClusterClient, topics: list[MetadataResponseTopic]) -> list[Finding]:
     """A leader tells its time with how far its replicas are; a broker that leads nothing is not asked."""
     led = {int(p.leader_id): (str(t.name), int(p.partition_index)) for t in topics for p in t.partitions}
     findings = []

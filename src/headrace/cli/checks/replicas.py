@@ -13,15 +13,19 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.cli.checks.findings import Finding, State, since, together, well
-from headrace.cli.cluster import unhealthy_partitions
+from headrace.cli.cluster import UnhealthyPartition, unhealthy_partitions
 from headrace.cli.support.connection import existing_topics
 from headrace.client.cluster_client import ClusterClient
 from headrace.kernel.errors import Fault
 from headrace.kernel.plurals import counted
 from headrace.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from headrace.wire.messages.answers.describe_quorum import PartitionData as DescribeQuorumPartition
+    from headrace.wire.messages.answers.metadata import MetadataResponseTopic
 
 _NAME: Final = "replicas"
 _NAMED_TOPICS: Final = 3
@@ -143,7 +147,7 @@ def _brokers(ids: Sequence[int]) -> str:
     return f"broker{'s' if len(ids) > 1 else ''} {together([str(broker) for broker in ids])}"
 
 
-def _too_few_replicas(topics: dict[str, Any], least: dict[str, int]) -> list[Finding]:
+def _too_few_replicas(topics: dict[str, MetadataResponseTopic], least: dict[str, int]) -> list[Finding]:
     found = {
         name: factor
         for name, topic in sorted(topics.items())
@@ -171,7 +175,7 @@ def _too_few_replicas(topics: dict[str, Any], least: dict[str, int]) -> list[Fin
     ]
 
 
-async def _known(client: ClusterClient, rows: Sequence[dict[str, Any]]) -> dict[str, dict[int, OutOfSync]]:
+async def _known(client: ClusterClient, rows: Sequence[UnhealthyPartition]) -> dict[str, dict[int, OutOfSync]]:
     """By partition and broker. Each leader is asked once, for all partitions that it leads."""
     led: dict[int, dict[str, list[dict[str, int]]]] = {}
     for row in rows:
@@ -194,7 +198,7 @@ async def _known(client: ClusterClient, rows: Sequence[dict[str, Any]]) -> dict[
     return found
 
 
-def _out_of_sync(part: Any, leader: int, missing: Sequence[int]) -> dict[int, OutOfSync]:
+def _out_of_sync(part: DescribeQuorumPartition, leader: int, missing: Sequence[int]) -> dict[int, OutOfSync]:
     states = {int(state.replica_id): state for state in (*part.current_voters, *part.observers)}
     ahead = states[leader]
     found = {}

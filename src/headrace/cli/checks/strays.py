@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from headrace.cli.checks.findings import Finding, State, well
-from headrace.cli.cluster import disk_rows
+from headrace.cli.cluster import DiskRow, disk_rows
 from headrace.cli.support.output import size_text
 from headrace.client.cluster_client import ClusterClient
 from headrace.kernel.plurals import counted
@@ -27,7 +26,7 @@ async def strays(client: ClusterClient) -> list[Finding]:
     )
 
 
-def _is_here(row: dict[str, Any]) -> bool:
+def _is_here(row: DiskRow) -> bool:
     """Whether the broker's directory is on this machine: one of the same name may belong to another broker."""
     try:
         meta = read_properties(Path(row["directory"]) / META_PROPERTIES_FILE)
@@ -36,7 +35,7 @@ def _is_here(row: dict[str, Any]) -> bool:
     return meta.get("node.id", meta.get("broker.id")) == str(row["broker"])
 
 
-def _in_directory(row: dict[str, Any]) -> Finding | None:
+def _in_directory(row: DiskRow) -> Finding | None:
     directory = Path(row["directory"])
     found = strays_in(directory)
     if not found:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final, TypedDict
 
 from headrace.cli.facts.group_positions import SHARE, describe_group
 from headrace.cli.facts.topic_facts import offset_spans
@@ -20,8 +20,23 @@ from headrace.kernel.ids import TopicPartition
 
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _KEPT: Final = 20
-Row = dict[str, Any]
 Spans = dict[TopicPartition, tuple[int, int] | None]
+
+
+class Row(TypedDict):
+    group: str
+    topic: str
+    partition: int
+    position: int | None
+    end: int | None
+    lag: int | None
+
+
+class HistoryRow(Row):
+    """A row with what happened between the last looks."""
+
+    read_per_s: float | None
+    recently: str
 
 
 def sparkline(values: Sequence[int]) -> str:
@@ -94,9 +109,9 @@ class History:
         self._lags: dict[tuple[str, TopicPartition], deque[int]] = {}
         self._last: dict[tuple[str, TopicPartition], tuple[float, int]] = {}
 
-    def add(self, rows: Sequence[Row], now_s: float) -> list[Row]:
+    def add(self, rows: Sequence[Row], now_s: float) -> list[HistoryRow]:
         """The rows with reading rate and sparkline added."""
-        drawn = []
+        drawn: list[HistoryRow] = []
         for row in rows:
             key = (row["group"], TopicPartition(row["topic"], row["partition"]))
             lags = self._lags.setdefault(key, deque(maxlen=_KEPT))

@@ -3,16 +3,42 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 from headrace.client.cluster_client import ClusterClient
 from headrace.client.offsets import EARLIEST, LATEST, list_offsets
 from headrace.kernel.errors import Fault
-from headrace.kernel.ids import TopicPartition, uuid_to_text
+from headrace.kernel.ids import ZERO_UUID, TopicPartition, uuid_to_text
 from headrace.wire.apis import ApiKey
 
+if TYPE_CHECKING:
+    from headrace.wire.messages.answers.describe_log_dirs import DescribeLogDirsResult
+    from headrace.wire.messages.answers.metadata import MetadataResponseTopic
 
-def leaders_of(topics: list[Any]) -> dict[TopicPartition, int]:
+
+class TopicRow(TypedDict):
+    topic: str
+    partitions: int
+    replicas: int
+    records: int
+    size: int
+    under_replicated: int
+    offline: int
+    id: str
+
+
+class PartitionRow(TypedDict):
+    topic: str
+    partition: int
+    leader: int | None
+    epoch: int
+    replicas: list[int]
+    isr: list[int]
+    first_offset: int | None
+    end_offset: int | None
+
+
+def leaders_of(topics: list[MetadataResponseTopic]) -> dict[TopicPartition, int]:
     return {
         TopicPartition(str(topic.name), int(p.partition_index)): int(p.leader_id)
         for topic in topics
@@ -20,7 +46,9 @@ def leaders_of(topics: list[Any]) -> dict[TopicPartition, int]:
     }
 
 
-async def offset_spans(client: ClusterClient, topics: list[Any]) -> dict[TopicPartition, tuple[int, int] | None]:
+async def offset_spans(
+    client: ClusterClient, topics: list[MetadataResponseTopic]
+) -> dict[TopicPartition, tuple[int, int] | None]:
     """First offset and end of each partition; None where no leader could be asked."""
     leaders = leaders_of(topics)
     first, last = await asyncio.gather(
@@ -34,10 +62,10 @@ async def offset_spans(client: ClusterClient, topics: list[Any]) -> dict[TopicPa
     return spans
 
 
-async def log_dirs(client: ClusterClient) -> dict[int, list[Any]]:
+async def log_dirs(client: ClusterClient) -> dict[int, list[DescribeLogDirsResult]]:
     """Log directories of every broker that answers."""
 
-    async def ask(node: int) -> list[Any]:
+    async def ask(node: int) -> list[DescribeLogDirsResult]:
         try:
             return list((await client.request(ApiKey.DESCRIBE_LOG_DIRS, {"topics": None}, node=node)).results)
         except Fault:
@@ -58,9 +86,9 @@ async def sizes(client: ClusterClient) -> dict[str, int]:
     return found
 
 
-async def topic_rows(client: ClusterClient, topics: list[Any]) -> list[dict[str, Any]]:
+async def topic_rows(client: ClusterClient, topics: list[MetadataResponseTopic]) -> list[TopicRow]:
     spans, held = await asyncio.gather(offset_spans(client, topics), sizes(client))
-    rows = []
+    rows: list[TopicRow] = []
     for topic in topics:
         name = str(topic.name)
         own = [spans[TopicPartition(name, int(p.partition_index))] for p in topic.partitions]
@@ -75,15 +103,15 @@ async def topic_rows(client: ClusterClient, topics: list[Any]) -> list[dict[str,
                 "size": held.get(name, 0),
                 "under_replicated": lacking,
                 "offline": offline,
-                "id": uuid_to_text(topic.topic_id),
+                "id": uuid_to_text(topic.topic_id or ZERO_UUID),
             }
         )
     return rows
 
 
-async def partition_rows(client: ClusterClient, topics: list[Any]) -> list[dict[str, Any]]:
+async def partition_rows(client: ClusterClient, topics: list[MetadataResponseTopic]) -> list[PartitionRow]:
     spans = await offset_spans(client, topics)
-    rows = []
+    rows: list[PartitionRow] = []
     for topic in topics:
         for p in sorted(topic.partitions, key=lambda part: int(part.partition_index)):
             span = spans[TopicPartition(str(topic.name), int(p.partition_index))]

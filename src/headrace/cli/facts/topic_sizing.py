@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final, TypedDict
 
 SMALL_CLUSTER, LARGE_CLUSTER = 6, 12
 DAY_S: Final = 86_400
@@ -42,7 +42,26 @@ def brokers_factor(brokers: int) -> float:
     return 2.0 - (brokers - SMALL_CLUSTER) / (LARGE_CLUSTER - SMALL_CLUSTER)
 
 
-def plan(demand: Demand) -> dict[str, Any]:
+class TopicPlan(TypedDict):
+    partitions: int
+    partitions_by_throughput: int
+    partitions_by_brokers: int
+    partitions_by_consumers: int
+    replication_factor: int
+    min_insync_replicas: int
+    failures_tolerated: int
+    failures_with_acks_all_writes: int
+    replicas_per_broker: int
+    gb_per_day: float
+    storage_tb_one_copy: float
+    storage_tb_all_replicas: float
+    storage_tb_per_broker_with_headroom: float
+    network_mb_per_s_per_broker_in: float
+    when_replicas_are_lost: list[str]
+    warnings: list[str]
+
+
+def plan(demand: Demand) -> TopicPlan:
     """The numbers and why. Raises ValueError for a replication that the brokers cannot hold."""
     replication = min(3, demand.brokers) if demand.replication is None else demand.replication
     if replication > demand.brokers:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from headrace.cli.kafka_tools.support.config_entities import QUOTA_ENTITIES, RESOURCES, SINGULAR, Entity, entities
 from headrace.cli.kafka_tools.support.options import Arguments, Option, UsageError
@@ -14,6 +13,10 @@ from headrace.cli.kafka_tools.support.scram_configs import alter_credentials, de
 from headrace.cli.kafka_tools.support.tool import CONNECTION, Tool, ToolFailed, answer_error
 from headrace.client.cluster_client import ClusterClient
 from headrace.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from headrace.wire.messages.answers.describe_client_quotas import EntryData
+    from headrace.wire.messages.answers.describe_configs import DescribeConfigsResourceResult
 
 SET, DELETE = 0, 1
 EXACT, DEFAULT, ANY = 0, 1, 2
@@ -103,7 +106,7 @@ async def run(arguments: Arguments, client: ClusterClient) -> None:
     await (describe_quotas(client, chosen) if quotas else describe(arguments, client, chosen[0]))
 
 
-def _resource(entity: Entity) -> dict[str, Any]:
+def _resource(entity: Entity) -> dict[str, object]:
     return {"resource_type": RESOURCES[entity.kind], "resource_name": entity.name or ""}
 
 
@@ -168,7 +171,7 @@ async def describe(arguments: Arguments, client: ClusterClient, entity: Entity) 
                 print(_entry_line(entry))
 
 
-async def _entries(client: ClusterClient, entity: Entity) -> Iterable[Any]:
+async def _entries(client: ClusterClient, entity: Entity) -> list[DescribeConfigsResourceResult]:
     body = {
         "resources": [{**_resource(entity), "configuration_keys": None}],
         "include_synonyms": True,
@@ -181,13 +184,13 @@ async def _entries(client: ClusterClient, entity: Entity) -> Iterable[Any]:
     return sorted(result.configs, key=lambda entry: str(entry.name))
 
 
-def _entry_line(entry: Any) -> str:
+def _entry_line(entry: DescribeConfigsResourceResult) -> str:
     value = "null" if entry.value is None else entry.value
     synonyms = ", ".join(f"{SOURCES.get(s.source, 'UNKNOWN')}:{s.name}={s.value}" for s in entry.synonyms)
     return f"  {entry.name}={value} sensitive={str(entry.is_sensitive).lower()} synonyms={{{synonyms}}}"
 
 
-def _quota_entity(chosen: list[Entity]) -> list[dict[str, Any]]:
+def _quota_entity(chosen: list[Entity]) -> list[dict[str, object]]:
     return [{"entity_type": QUOTA_ENTITIES[e.kind], "entity_name": e.wire_name} for e in chosen]
 
 
@@ -221,7 +224,7 @@ async def alter_quotas(arguments: Arguments, client: ClusterClient, chosen: list
     _say_done(chosen[0])
 
 
-async def _quotas(client: ClusterClient, chosen: list[Entity]) -> list[Any]:
+async def _quotas(client: ClusterClient, chosen: list[Entity]) -> list[EntryData]:
     components = []
     for entity in chosen:
         match_type = {None: ANY, "": DEFAULT}.get(entity.name, EXACT)

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
 
@@ -25,6 +25,10 @@ from headrace.cli.kafka_tools.support.options import Arguments, Option, UsageErr
 from headrace.cli.kafka_tools.support.outages import Outages
 from headrace.cli.kafka_tools.support.tool import CONNECTION, ToolFailed, bootstrap_address, command_properties, guarded
 from headrace.kernel.ids import OTHER_SPELLINGS
+
+if TYPE_CHECKING:
+    from headrace.cli.support.kafka_client import Consumer as KafkaConsumer
+    from headrace.cli.support.kafka_client import Message, Position, TopicMetadata
 
 DEFAULT_FORMATTER = "DefaultMessageFormatter"
 OPTIONS = (
@@ -90,7 +94,7 @@ def formatter_properties(arguments: Arguments) -> dict[str, str]:
     return found
 
 
-def consumer_settings(arguments: Arguments) -> dict[str, Any]:
+def consumer_settings(arguments: Arguments) -> dict[str, object]:
     java = command_properties(arguments) | properties(arguments["command-property"], "command-property")
     own_group = arguments["group"] or java.get("group.id")
     java["group.id"] = own_group or f"console-consumer-{random.randrange(100_000)}"
@@ -112,7 +116,7 @@ def consumer_settings(arguments: Arguments) -> dict[str, Any]:
 class _Source:
     """Where the records come from: the subscription, and what is wrong with it when none come."""
 
-    def __init__(self, consumer: Any, arguments: Arguments, outages: Outages) -> None:
+    def __init__(self, consumer: KafkaConsumer, arguments: Arguments, outages: Outages) -> None:
         self._consumer, self._arguments, self._outages = consumer, arguments, outages
         name = arguments["topic"]
         self._topic: str | None = None if name is None else OTHER_SPELLINGS.get(name, str(name))
@@ -132,10 +136,10 @@ class _Source:
             wrong = self._arguments["include"] or self._topic
             raise ToolFailed(f"{wrong!r} is no topic and no regular expression of topics") from error
 
-    def _assigned(self, consumer: Any, partitions: list[Any]) -> None:
+    def _assigned(self, consumer: KafkaConsumer, partitions: list[Position]) -> None:
         self._is_assigned = True
 
-    def _assign(self, known: Mapping[str, Any]) -> None:
+    def _assign(self, known: Mapping[str, TopicMetadata]) -> None:
         topic, partition = str(self._topic), self._arguments["partition"]
         if topic not in known:
             raise ToolFailed(missing_topic(topic, known))
@@ -146,7 +150,7 @@ class _Source:
         self._consumer.assign([TopicPartition(topic, partition, int(offset) if position is None else position)])
         self._is_assigned = True
 
-    def messages(self) -> Iterator[Any]:
+    def messages(self) -> Iterator[Message]:
         """Until the limit, the time-out or an interrupt. The time-out counts as Kafka's: joining the group is part of
         it. Raises ToolFailed when it ended for another reason than that there was nothing to read."""
         limit, timeout_ms = self._arguments["max-messages"], self._arguments["timeout-ms"]
@@ -191,15 +195,15 @@ class _Source:
         )
 
 
-def _store(consumer: Any, **position: Any) -> None:
+def _store(consumer: KafkaConsumer, message: Message | None = None, offsets: list[Position] | None = None) -> None:
     """What the group commits next for this partition."""
     try:
-        consumer.store_offsets(**position)
+        consumer.store_offsets(message) if offsets is None else consumer.store_offsets(offsets=offsets)
     except KafkaException:
         pass  # a rebalance took the partition away: its position is the next owner's
 
 
-def _shown(message: Any) -> Shown:
+def _shown(message: Message) -> Shown:
     kind, timestamp = message.timestamp()
     return Shown(
         topic=message.topic(),

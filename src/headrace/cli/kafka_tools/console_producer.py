@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from headrace.cli.kafka_tools.support.connection_check import require_cluster, require_writable_topic, sentences
 from headrace.cli.kafka_tools.support.librdkafka import explain, quiet_log, settings, warn_deprecated
@@ -12,6 +13,10 @@ from headrace.cli.kafka_tools.support.line_reader import LineReader
 from headrace.cli.kafka_tools.support.options import Arguments, Option, UsageError, properties
 from headrace.cli.kafka_tools.support.outages import Outages
 from headrace.cli.kafka_tools.support.tool import CONNECTION, bootstrap_address, client_id, command_properties, guarded
+
+if TYPE_CHECKING:
+    from headrace.cli.support.kafka_client import ClientError, Message
+    from headrace.cli.support.kafka_client import Producer as KafkaProducer
 
 _LOOK_SECONDS = 0.5
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -71,7 +76,7 @@ def reader_properties(arguments: Arguments) -> dict[str, str]:
     return found | properties(arguments["reader-property"], "reader-property")
 
 
-def producer_settings(arguments: Arguments) -> dict[str, Any]:
+def producer_settings(arguments: Arguments) -> dict[str, object]:
     # How long a record is tried, as Kafka's producer has it; librdkafka would try for five minutes.
     java = {"client.id": "console-producer", "linger.ms": "1000", "delivery.timeout.ms": "120000"}
     java |= {name: str(arguments[option]) for option, name in _BY_OPTION.items() if arguments[option] is not None}
@@ -91,7 +96,7 @@ def run(arguments: Arguments) -> int:
     reader = LineReader(reader_properties(arguments))
     failures: list[str] = []
 
-    def delivered(error: Any, message: Any) -> None:
+    def delivered(error: ClientError | None, message: Message) -> None:
         if error is not None:
             failures.append(f"a record for {message.topic()} was not written: {explain(error)}")
             print(f"{client_id()}: {failures[-1]}", file=sys.stderr)
@@ -122,13 +127,13 @@ def run(arguments: Arguments) -> int:
     return 1 if failures else 0
 
 
-def _deliver_all(producer: Any, outages: Outages) -> None:
+def _deliver_all(producer: KafkaProducer, outages: Outages) -> None:
     """Until every record is acknowledged, or has failed after delivery.timeout.ms. Ctrl-C ends it."""
     while producer.flush(_LOOK_SECONDS):
         outages.look(producer)
 
 
-def _lines(interactive: bool) -> Any:
+def _lines(interactive: bool) -> Iterator[str]:
     stream = sys.stdin
     stream.reconfigure(errors="surrogateescape")  # type: ignore[union-attr]
     while True:

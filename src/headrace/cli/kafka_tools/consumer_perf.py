@@ -6,7 +6,6 @@ import random
 import sys
 import time
 from datetime import datetime
-from typing import Any
 
 from headrace.cli.kafka_tools.support.connection_check import require_cluster, require_topic, sentences
 from headrace.cli.kafka_tools.support.librdkafka import explain, quiet_log, settings
@@ -47,7 +46,7 @@ def _stamp(moment: float) -> str:
     return datetime.fromtimestamp(moment).strftime("%Y-%m-%d %H:%M:%S:") + f"{int(moment * 1000) % 1000:03d}"
 
 
-def consumer_settings(arguments: Arguments) -> dict[str, Any]:
+def consumer_settings(arguments: Arguments) -> dict[str, object]:
     java = command_properties(arguments) | properties(arguments["command-property"], "command-property")
     java["group.id"] = arguments["group"] or f"perf-consumer-{random.randrange(100_000)}"
     java["auto.offset.reset"] = "latest" if arguments["from-latest"] else "earliest"

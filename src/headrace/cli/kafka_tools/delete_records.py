@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING
 
 from headrace.cli.facts.topic_facts import leaders_of
 from headrace.cli.kafka_tools.support import json_files
@@ -12,6 +12,9 @@ from headrace.cli.kafka_tools.support.tool import CONNECTION, Tool, ToolFailed, 
 from headrace.client.cluster_client import ClusterClient
 from headrace.kernel.ids import TopicPartition
 from headrace.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from headrace.wire.messages.answers.delete_records import DeleteRecordsResponse
 
 OPTIONS = (
     *CONNECTION,
@@ -26,11 +29,12 @@ OPTIONS = (
 
 async def run(arguments: Arguments, client: ClusterClient) -> int:
     wanted: dict[TopicPartition, int] = {}
-    for entry in json_files.partitions(arguments["offset-json-file"], "topic", "partition", "offset"):
-        partition = TopicPartition(str(entry["topic"]), int(entry["partition"]))
+    path = arguments["offset-json-file"]
+    for entry in json_files.partitions(path, "topic", "partition", "offset"):
+        partition = json_files.topic_partition(path, entry)
         if partition in wanted:
             raise ToolFailed(f"Offset json file contains duplicate topic partitions: {partition}")
-        wanted[partition] = int(entry["offset"])
+        wanted[partition] = json_files.whole_number(path, "offset", entry["offset"])
     known = (await client.refresh(sorted({partition.topic for partition in wanted}))).topics
     leaders = leaders_of([topic for topic in known.values() if not topic.error_code])
     print("Executing records delete operation")
@@ -52,7 +56,7 @@ async def run(arguments: Arguments, client: ClusterClient) -> int:
     return 1 if failures else 0
 
 
-def _show(answer: Any) -> int:
+def _show(answer: DeleteRecordsResponse) -> int:
     """How many partitions failed."""
     failures = 0
     for topic in answer.topics:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import secrets
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING
 
 from headrace.cli.kafka_tools.support.connection_check import existing_topics, require_cluster, sentences
 from headrace.cli.kafka_tools.support.latencies import Latencies
 from headrace.cli.kafka_tools.support.librdkafka import explain, quiet_log, settings
 from headrace.cli.kafka_tools.support.options import Arguments, Option, UsageError
 from headrace.cli.kafka_tools.support.tool import CONNECTION, ToolFailed, bootstrap_address, command_properties, guarded
+
+if TYPE_CHECKING:
+    from headrace.cli.support.kafka_client import Consumer as KafkaConsumer
+    from headrace.cli.support.kafka_client import Producer as KafkaProducer
 
 OPTIONS = (
     *CONNECTION,
@@ -78,7 +82,7 @@ def run(arguments: Arguments) -> int:
     return 0
 
 
-def _create_if_missing(producer: Any, chosen: dict[str, Any], topic: str) -> None:
+def _create_if_missing(producer: KafkaProducer, chosen: dict[str, object], topic: str) -> None:
     """With one partition and one replica, as Kafka's tool does."""
     from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -90,7 +94,7 @@ def _create_if_missing(producer: Any, chosen: dict[str, Any], topic: str) -> Non
         time.sleep(_PAUSE_SECONDS)
 
 
-def _assign_at_end(producer: Any, consumer: Any, topic: str) -> None:
+def _assign_at_end(producer: KafkaProducer, consumer: KafkaConsumer, topic: str) -> None:
     from confluent_kafka import TopicPartition
 
     found = producer.list_topics(topic, timeout=_PATIENCE_SECONDS).topics[topic]
@@ -101,7 +105,7 @@ def _assign_at_end(producer: Any, consumer: Any, topic: str) -> None:
     consumer.assign(positions)
 
 
-def _round_trip(producer: Any, consumer: Any, topic: str, size: int) -> float:
+def _round_trip(producer: KafkaProducer, consumer: KafkaConsumer, topic: str, size: int) -> float:
     value = secrets.token_bytes(size)
     began = time.monotonic()
     producer.produce(topic, value=value)

@@ -44,10 +44,8 @@ def chosen(arguments: Arguments) -> list[TopicPartition] | None:
         return None
     if arguments.given("topic"):
         return [TopicPartition(arguments["topic"], arguments["partition"])]
-    found = [
-        TopicPartition(str(entry["topic"]), int(entry["partition"]))
-        for entry in json_files.partitions(arguments["path-to-json-file"], "topic", "partition")
-    ]
+    path = arguments["path-to-json-file"]
+    found = [json_files.topic_partition(path, entry) for entry in json_files.partitions(path, "topic", "partition")]
     if len(set(found)) != len(found):
         raise ToolFailed("Replica election data contains duplicate partitions")
     return found

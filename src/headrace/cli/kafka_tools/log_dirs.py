@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import Any
+from typing import TYPE_CHECKING
 
 from headrace.cli.kafka_tools.support.json_files import compact
 from headrace.cli.kafka_tools.support.options import Arguments, Option
@@ -12,6 +12,9 @@ from headrace.cli.kafka_tools.support.tool import CONNECTION, Tool, ToolFailed
 from headrace.client.cluster_client import ClusterClient
 from headrace.kernel.errors import ErrorCode
 from headrace.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from headrace.wire.messages.answers.describe_log_dirs import DescribeLogDirsResult
 
 OPTIONS = (
     *CONNECTION,
@@ -56,7 +59,7 @@ async def run(arguments: Arguments, client: ClusterClient) -> None:
         raise ToolFailed(f"topic {missing[0]!r} does not exist")
 
 
-def _directory(found: Any, topics: list[str]) -> dict[str, Any]:
+def _directory(found: DescribeLogDirsResult, topics: list[str]) -> dict[str, object]:
     partitions = [
         {
             "partition": f"{topic.name}-{part.partition_index}",

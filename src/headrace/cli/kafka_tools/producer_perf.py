@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from headrace.cli.kafka_tools.support.connection_check import require_cluster, require_writable_topic, sentences
 from headrace.cli.kafka_tools.support.latencies import Latencies
@@ -15,6 +15,10 @@ from headrace.cli.kafka_tools.support.librdkafka import explain, quiet_log, sett
 from headrace.cli.kafka_tools.support.options import Arguments, Option, UsageError, properties
 from headrace.cli.kafka_tools.support.tool import ToolFailed, command_properties, guarded
 from headrace.kernel.plurals import counted
+
+if TYPE_CHECKING:
+    from headrace.cli.support.kafka_client import ClientError, Delivered, Message
+    from headrace.cli.support.kafka_client import Producer as KafkaProducer
 
 OPTIONS = (
     Option("bootstrap-server", "The broker to connect to.", "host:port"),
@@ -106,7 +110,7 @@ class Report:
         )
 
 
-def producer_settings(arguments: Arguments) -> dict[str, Any]:
+def producer_settings(arguments: Arguments) -> dict[str, object]:
     java = command_properties(arguments) | properties(arguments["producer-props"], "producer-props")
     if arguments.given("bootstrap-server"):
         java["bootstrap.servers"] = arguments["bootstrap-server"]
@@ -136,15 +140,17 @@ def run(arguments: Arguments) -> int:
     return 0
 
 
-def _send(producer: Any, arguments: Arguments, value_of: Callable[[int], bytes], transactional: bool) -> list[str]:
+def _send(
+    producer: KafkaProducer, arguments: Arguments, value_of: Callable[[int], bytes], transactional: bool
+) -> list[str]:
     report = Report(arguments)
     failures: list[str] = []
     total, limit = arguments["num-records"], arguments["throughput"]
     commit_after = (arguments["transaction-duration-ms"] or 1000) / 1000
     transaction_began = report.began
 
-    def sent(began: float, size: int) -> Callable[[Any, Any], None]:
-        def delivered(error: Any, message: Any) -> None:
+    def sent(began: float, size: int) -> Delivered:
+        def delivered(error: ClientError | None, message: Message) -> None:
             if error is not None:
                 failures.append(explain(error))
             else:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from headrace.cli.kafka_tools.support import json_files
 from headrace.cli.kafka_tools.support.options import Arguments, Option, UsageError
@@ -14,6 +14,9 @@ from headrace.cluster.core.placement import place
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.kernel.ids import TopicPartition
 from headrace.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from headrace.wire.messages.answers.list_partition_reassignments import OngoingPartitionReassignment
 
 TOPIC, BROKER = 2, 4
 SET, DELETE = 0, 1
@@ -55,10 +58,13 @@ async def run(arguments: Arguments, client: ClusterClient) -> None:
 def read_plan(path: str) -> Plan:
     plan: Plan = {}
     for entry in json_files.partitions(path, "topic", "partition", "replicas"):
-        partition = TopicPartition(str(entry["topic"]), int(entry["partition"]))
+        partition = json_files.topic_partition(path, entry)
         if partition in plan:
             raise ToolFailed(f"Partition reassignment contains duplicate entries for {partition}")
-        replicas = [int(broker) for broker in entry["replicas"]]
+        brokers = entry["replicas"]
+        if not isinstance(brokers, list):
+            raise ToolFailed(f"{path}: replicas of {partition} must be a list of broker ids, not {brokers!r}")
+        replicas = [json_files.whole_number(path, "replicas", broker) for broker in brokers]
         if len(set(replicas)) != len(replicas):
             raise ToolFailed(
                 f"Partition replica lists may not contain duplicate entries: {partition} contains multiple entries for "
@@ -114,14 +120,16 @@ async def _directories(client: ClusterClient) -> dict[tuple[TopicPartition, int]
     return found
 
 
+def _topics_to_move(path: str) -> list[str]:
+    document = json_files.read(path)
+    entries = document.get("topics") if isinstance(document, dict) else None
+    if not isinstance(entries, list) or not all(isinstance(e, dict) and "topic" in e for e in entries):
+        raise ToolFailed(f'{path}: must be {{"topics":[{{"topic":"name"}}],"version":1}}')
+    return [str(entry["topic"]) for entry in entries]
+
+
 async def generate(arguments: Arguments, client: ClusterClient) -> None:
-    document = json_files.read(arguments["topics-to-move-json-file"])
-    try:
-        topics = [str(entry["topic"]) for entry in document["topics"]]
-    except (TypeError, KeyError) as error:
-        raise ToolFailed(
-            f'{arguments["topics-to-move-json-file"]}: must be {{"topics":[{{"topic":"name"}}],"version":1}}'
-        ) from error
+    topics = _topics_to_move(arguments["topics-to-move-json-file"])
     try:
         brokers = [int(part) for part in arguments["broker-list"].split(",")]
     except ValueError as error:
@@ -147,7 +155,7 @@ async def generate(arguments: Arguments, client: ClusterClient) -> None:
 async def _alter(
     client: ClusterClient, plan: dict[TopicPartition, list[int] | None], allow_factor_change: bool = True
 ) -> None:
-    topics: dict[str, list[dict[str, Any]]] = {}
+    topics: dict[str, list[dict[str, object]]] = {}
     for partition, replicas in plan.items():
         topics.setdefault(partition.topic, []).append({"partition_index": partition.partition, "replicas": replicas})
     body = {
@@ -170,7 +178,7 @@ async def _alter(
         raise ToolFailed(f"Error reassigning partition(s):\n{lines}")
 
 
-async def _moving(client: ClusterClient) -> dict[TopicPartition, Any]:
+async def _moving(client: ClusterClient) -> dict[TopicPartition, OngoingPartitionReassignment]:
     answer = await client.to_controller(ApiKey.LIST_PARTITION_REASSIGNMENTS, {"timeout": 60_000, "topics": None})
     if answer.error_code:
         raise ToolFailed(answer_error(answer))
@@ -207,7 +215,9 @@ async def execute(arguments: Arguments, client: ClusterClient) -> None:
     print(f"Successfully started partition reassignment{plural} for {','.join(map(str, sorted(plan)))}")
 
 
-def moves(plan: Plan, now: Plan, moving: dict[TopicPartition, Any]) -> dict[TopicPartition, tuple[set[int], set[int]]]:
+def moves(
+    plan: Plan, now: Plan, moving: dict[TopicPartition, OngoingPartitionReassignment]
+) -> dict[TopicPartition, tuple[set[int], set[int]]]:
     """Where each partition comes from and where it goes to: those of the plan, and those already on their way, which
     would lose their limit with the topic's setting otherwise."""
     found = {}
@@ -252,7 +262,7 @@ async def _clear_throttles(client: ClusterClient, topics: Iterable[str]) -> None
     await _configure(client, changes)
 
 
-async def _configure(client: ClusterClient, changes: Any) -> None:
+async def _configure(client: ClusterClient, changes: Mapping[tuple[int, str], Mapping[str, str | None]]) -> None:
     for (kind, name), values in changes.items():
         configs = [{"name": n, "config_operation": DELETE if v is None else SET, "value": v} for n, v in values.items()]
         body = {

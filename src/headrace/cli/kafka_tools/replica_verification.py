@@ -11,7 +11,6 @@ import re
 import sys
 import time
 from dataclasses import dataclass
-from typing import Any
 
 from headrace.cli.kafka_tools.support.options import Arguments, Option
 from headrace.cli.kafka_tools.support.tool import CONNECTION, Tool, ToolFailed
@@ -126,7 +125,7 @@ async def _fetch(
     client: ClusterClient, node: int, partition: TopicPartition, offset: int, arguments: Arguments
 ) -> tuple[int, bytes]:
     part = {"partition": partition.partition, "fetch_offset": offset, "partition_max_bytes": arguments["fetch-size"]}
-    body: dict[str, Any] = {
+    body: dict[str, object] = {
         "replica_id": DEBUGGING_REPLICA, "max_wait": arguments["max-wait-ms"], "min_bytes": 0, "max_bytes": 50 << 20,
         "isolation_level": 0, "session_id": 0, "session_epoch": -1, "rack_id": "", "forgotten_topics_data": [],
         "topics": [{"topic": partition.topic, "partitions": [{**part, "log_start_offset": -1}]}],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING
 
 from headrace.cli.kafka_tools.consumer_groups import split_optional_values
 from headrace.cli.kafka_tools.support import group_view
@@ -22,6 +22,9 @@ from headrace.client.offsets import EARLIEST, LATEST
 from headrace.kernel.errors import Fault
 from headrace.kernel.ids import TopicPartition
 from headrace.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from headrace.wire.messages.answers.share_group_describe import DescribedGroup
 
 ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets")
 _RESETS = ("to-datetime", "to-earliest", "to-latest")
@@ -145,7 +148,7 @@ def _or_dash(value: int | None) -> object:
     return "-" if value is None else value
 
 
-def _print_members(group: Any, verbose: bool) -> None:
+def _print_members(group: DescribedGroup, verbose: bool) -> None:
     heading: list[object] = ["GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS", "ASSIGNMENT"]
     least = [15, 15, 15, 15, 12, 0]
     if verbose:
@@ -164,7 +167,7 @@ def _print_members(group: Any, verbose: bool) -> None:
         print("\n" + columns(rows, fitted(rows, least)))
 
 
-def _print_state(client: ClusterClient, group: Any, node: int, verbose: bool) -> None:
+def _print_state(client: ClusterClient, group: DescribedGroup, node: int, verbose: bool) -> None:
     where = client.metadata.nodes[node]
     heading: list[object] = ["GROUP", "COORDINATOR (ID)", "STATE"]
     row: list[object] = [str(group.group_id), f"{where.host}:{where.port}  ({where.id})", str(group.group_state)]

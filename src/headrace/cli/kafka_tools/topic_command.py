@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeAlias, TypedDict
 
 from headrace.cli.facts.internal_topics import refusal
 from headrace.cli.kafka_tools.support.options import Arguments, Option, properties
 from headrace.cli.kafka_tools.support.tool import CONNECTION, Tool, ToolFailed, answer_error
 from headrace.client.cluster_client import ClusterClient
 from headrace.kernel.errors import ErrorCode
-from headrace.kernel.ids import INTERNAL_TOPICS, OTHER_SPELLINGS, uuid_from_text, uuid_to_text
+from headrace.kernel.ids import INTERNAL_TOPICS, OTHER_SPELLINGS, ZERO_UUID, uuid_from_text, uuid_to_text
+
+if TYPE_CHECKING:
+    from headrace.wire.messages.answers.describe_topic_partitions import DescribeTopicPartitionsResponsePartition
+    from headrace.wire.messages.answers.list_partition_reassignments import OngoingPartitionReassignment
+    from headrace.wire.messages.answers.metadata import MetadataResponsePartition, MetadataResponseTopic
+
+    Partition: TypeAlias = MetadataResponsePartition | DescribeTopicPartitionsResponsePartition
+    Reassignments: TypeAlias = dict[tuple[str, int], OngoingPartitionReassignment]
 
 CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS, DESCRIBE_CONFIGS, LIST_REASSIGNMENTS, DESCRIBE_TOPICS = (
     19,
@@ -95,14 +103,14 @@ def check(arguments: Arguments) -> None:
 
 async def run(arguments: Arguments, client: ClusterClient) -> int | None:
     action = arguments.exactly_one(*ACTIONS)
-    actions: dict[str, Callable[[Arguments, ClusterClient], Any]] = {
+    actions: dict[str, Callable[[Arguments, ClusterClient], Awaitable[int | None]]] = {
         "list": list_topics,
         "create": create,
         "alter": alter,
         "delete": delete,
         "describe": describe,
     }
-    return await actions[action](arguments, client)  # type: ignore[no-any-return]
+    return await actions[action](arguments, client)
 
 
 async def _names(arguments: Arguments, client: ClusterClient) -> list[str]:
@@ -242,7 +250,7 @@ async def describe(arguments: Arguments, client: ClusterClient) -> None:
                 print(_line(name, partition, reassigning))
 
 
-async def _topic_by_id(arguments: Arguments, client: ClusterClient) -> Any:
+async def _topic_by_id(arguments: Arguments, client: ClusterClient) -> MetadataResponseTopic:
     text = str(arguments["topic-id"])
     try:
         topic_id = uuid_from_text(text)
@@ -251,17 +259,25 @@ async def _topic_by_id(arguments: Arguments, client: ClusterClient) -> Any:
     await client.refresh(None)
     for topic in client.metadata.topics.values():
         if topic.topic_id == topic_id:
-            return topic
+            found: MetadataResponseTopic = topic
+            return found
     raise ToolFailed(f"TopicId '{text}' does not exist as expected")
 
 
-async def _partition_details(client: ClusterClient, topics: list[Any], limit: int) -> dict[str, list[Any]]:
+class _Cursor(TypedDict):
+    topic_name: str
+    partition_index: int
+
+
+async def _partition_details(
+    client: ClusterClient, topics: list[MetadataResponseTopic], limit: int
+) -> dict[str, list[Partition]]:
     """Partitions with their eligible replicas; a broker without DescribeTopicPartitions gives plain metadata."""
     connection = await client.any_connection()
     if DESCRIBE_TOPICS not in connection.versions or not topics:
         return {str(topic.name): list(topic.partitions) for topic in topics}
-    found: dict[str, list[Any]] = {str(topic.name): [] for topic in topics}
-    cursor: dict[str, Any] | None = None
+    found: dict[str, list[Partition]] = {str(topic.name): [] for topic in topics}
+    cursor: _Cursor | None = None
     names = [{"name": name} for name in sorted(found)]
     while True:
         body = {"topics": names, "response_partition_limit": limit, "cursor": cursor}
@@ -294,7 +310,7 @@ async def _overrides(client: ClusterClient, names: list[str]) -> dict[str, tuple
     return found
 
 
-async def _reassignments(client: ClusterClient, names: list[str]) -> dict[tuple[str, int], Any]:
+async def _reassignments(client: ClusterClient, names: list[str]) -> Reassignments:
     connection = await client.any_connection()
     if LIST_REASSIGNMENTS not in connection.versions:
         return {}
@@ -307,17 +323,19 @@ async def _reassignments(client: ClusterClient, names: list[str]) -> dict[tuple[
     }
 
 
-def _summary(topic: Any, partitions: list[Any], settings: list[str], reassigning: dict[tuple[str, int], Any]) -> str:
+def _summary(
+    topic: MetadataResponseTopic, partitions: list[Partition], settings: list[str], reassigning: Reassignments
+) -> str:
     first = partitions[0] if partitions else None
     move = reassigning.get((str(topic.name), int(first.partition_index))) if first else None
     factor = 0 if first is None else len(first.replica_nodes) - (len(move.adding_replicas) if move else 0)
     return (
-        f"Topic: {topic.name}\tTopicId: {uuid_to_text(topic.topic_id)}\tPartitionCount: {len(partitions)}"
+        f"Topic: {topic.name}\tTopicId: {uuid_to_text(topic.topic_id or ZERO_UUID)}\tPartitionCount: {len(partitions)}"
         f"\tReplicationFactor: {factor}\tConfigs: {','.join(settings)}"
     )
 
 
-def _line(name: str, partition: Any, reassigning: dict[tuple[str, int], Any]) -> str:
+def _line(name: str, partition: Partition, reassigning: Reassignments) -> str:
     leader = "none" if partition.leader_id < 0 else str(int(partition.leader_id))
     joined = {
         "Replicas": partition.replica_nodes,
@@ -334,7 +352,7 @@ def _line(name: str, partition: Any, reassigning: dict[tuple[str, int], Any]) ->
     return "\t".join(parts)
 
 
-def _wanted(arguments: Arguments, partition: Any, live: set[int], min_isr: int) -> bool:
+def _wanted(arguments: Arguments, partition: Partition, live: set[int], min_isr: int) -> bool:
     """Without a filter all of them; with several, what one of them asks for."""
     in_sync, replicas = len(partition.isr_nodes), len(partition.replica_nodes)
     holds = {

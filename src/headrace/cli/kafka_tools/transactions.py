@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING
 
 from headrace.cli.kafka_tools.support.options import Arguments, Option, UsageError
 from headrace.cli.kafka_tools.support.tool import CONNECTION, Tool, ToolFailed, answer_error
@@ -13,6 +13,10 @@ from headrace.client.cluster_client import TRANSACTION, ClusterClient
 from headrace.kernel.errors import ErrorCode
 from headrace.kernel.ids import TopicPartition
 from headrace.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from headrace.wire.messages.answers.describe_producers import ProducerState
+    from headrace.wire.messages.answers.describe_transactions import TransactionState
 
 ACTIONS = ("list", "describe", "describe-producers", "abort", "find-hanging", "forceTerminateTransaction")
 OPTIONS = (
@@ -102,7 +106,7 @@ async def list_transactions(arguments: Arguments, client: ClusterClient) -> None
     table(["TransactionalId", "Coordinator", "ProducerId", "TransactionState"], rows)
 
 
-async def _state(client: ClusterClient, transactional_id: str) -> tuple[int, Any]:
+async def _state(client: ClusterClient, transactional_id: str) -> tuple[int, TransactionState]:
     node = await client.coordinator(transactional_id, TRANSACTION)
     answer = await client.request(ApiKey.DESCRIBE_TRANSACTIONS, {"transactional_ids": [transactional_id]}, node=node)
     return node, answer.transaction_states[0]
@@ -134,7 +138,7 @@ async def describe(arguments: Arguments, client: ClusterClient) -> None:
     table(list(described), [list(described.values())])
 
 
-async def _producers(client: ClusterClient, partition: TopicPartition, node: int | None = None) -> list[Any]:
+async def _producers(client: ClusterClient, partition: TopicPartition, node: int | None = None) -> list[ProducerState]:
     leader = (await client.leaders([partition.topic])).get(partition) if node is None else node
     if leader is None:
         raise ToolFailed(f"topic {partition.topic} has no partition {partition.partition}")

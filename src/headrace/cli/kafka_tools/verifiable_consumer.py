@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import signal
 import sys
-from typing import Any
+from typing import TYPE_CHECKING
 
 from headrace.cli.kafka_tools.support.connection_check import require_cluster, require_topic, sentences
 from headrace.cli.kafka_tools.support.events import emit
 from headrace.cli.kafka_tools.support.librdkafka import explain, quiet_log, settings
 from headrace.cli.kafka_tools.support.options import Arguments, Option
 from headrace.cli.kafka_tools.support.tool import CONNECTION, ToolFailed, bootstrap_address, command_properties, guarded
+
+if TYPE_CHECKING:
+    from headrace.cli.support.kafka_client import Consumer as KafkaConsumer
+    from headrace.cli.support.kafka_client import Message, Position
 
 OPTIONS = (
     *CONNECTION,
@@ -27,11 +31,11 @@ OPTIONS = (
 )
 
 
-def _named(partitions: list[Any]) -> list[dict[str, object]]:
+def _named(partitions: list[Position]) -> list[dict[str, object]]:
     return [{"topic": p.topic, "partition": p.partition} for p in partitions]
 
 
-def consumer_settings(arguments: Arguments) -> dict[str, Any]:
+def consumer_settings(arguments: Arguments) -> dict[str, object]:
     java = command_properties(arguments) | {
         "group.id": arguments["group-id"],
         "auto.offset.reset": arguments["reset-policy"],
@@ -87,7 +91,7 @@ def run(arguments: Arguments) -> int:
     return 0
 
 
-def _tell(batch: list[Any], *, verbose: bool) -> None:
+def _tell(batch: list[Message], *, verbose: bool) -> None:
     ranges: dict[tuple[str, int], list[int]] = {}
     for message in batch:
         ranges.setdefault((message.topic(), message.partition()), []).append(message.offset())
@@ -110,7 +114,7 @@ def _tell(batch: list[Any], *, verbose: bool) -> None:
     emit("records_consumed", count=len(batch), partitions=summary)
 
 
-def _commit(consumer: Any) -> None:
+def _commit(consumer: KafkaConsumer) -> None:
     from confluent_kafka import KafkaException
 
     try:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING
 
 from headrace.cli.kafka_tools.support.connection_check import require_cluster, require_writable_topic, sentences
 from headrace.cli.kafka_tools.support.events import emit
 from headrace.cli.kafka_tools.support.librdkafka import explain, quiet_log, settings
 from headrace.cli.kafka_tools.support.options import Arguments, Option
 from headrace.cli.kafka_tools.support.tool import CONNECTION, bootstrap_address, command_properties, guarded
+
+if TYPE_CHECKING:
+    from headrace.cli.support.kafka_client import ClientError, Message
 
 OPTIONS = (
     *CONNECTION,
@@ -40,10 +43,10 @@ def run(arguments: Arguments) -> int:
         signal.signal(kind, lambda number, frame: stopping.append(number))
     acknowledged = 0
 
-    def delivered(error: Any, message: Any) -> None:
+    def delivered(error: ClientError | None, message: Message) -> None:
         nonlocal acknowledged
-        key = None if message.key() is None else message.key().decode()
-        record = {"key": key, "value": message.value().decode()}
+        key, value = message.key(), message.value()
+        record = {"key": None if key is None else key.decode(), "value": None if value is None else value.decode()}
         if error is not None:
             emit("producer_send_error", topic=message.topic(), **record, exception=error.name(), message=explain(error))
             return

@@ -5,21 +5,43 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Protocol
 
 USAGE = "USAGE: zookeeper-shell.sh zookeeper_host:port[/path] [ls|get|stat PATH]"
 
 
-def _list(client: Any, path: str) -> str:
+class Stat(Protocol):
+    """The metadata of a node."""
+
+    czxid: int
+    mzxid: int
+    pzxid: int
+    cversion: int
+    version: int
+    aversion: int
+    ephemeralOwner: int  # noqa: N815 (ZooKeeper's name)
+    dataLength: int  # noqa: N815
+    numChildren: int  # noqa: N815
+
+
+class Reader(Protocol):
+    """What this tool uses of kazoo's client."""
+
+    def get_children(self, path: str) -> list[str]: ...
+    def get(self, path: str) -> tuple[bytes | None, Stat]: ...
+    def exists(self, path: str) -> Stat | None: ...
+
+
+def _list(client: Reader, path: str) -> str:
     return "[" + ", ".join(sorted(client.get_children(path))) + "]"
 
 
-def _get(client: Any, path: str) -> str:
+def _get(client: Reader, path: str) -> str:
     data, _ = client.get(path)
     return "null" if data is None else data.decode(errors="replace")
 
 
-def _stat(client: Any, path: str) -> str:
+def _stat(client: Reader, path: str) -> str:
     found = client.exists(path)
     if found is None:
         return f"Node does not exist: {path}"
@@ -37,10 +59,10 @@ def _stat(client: Any, path: str) -> str:
     return "\n".join(f"{name} = {value}" for name, value in fields.items())
 
 
-COMMANDS: dict[str, Callable[[Any, str], str]] = {"ls": _list, "get": _get, "stat": _stat}
+COMMANDS: dict[str, Callable[[Reader, str], str]] = {"ls": _list, "get": _get, "stat": _stat}
 
 
-def answer(client: Any, words: list[str]) -> tuple[str, int]:
+def answer(client: Reader, words: list[str]) -> tuple[str, int]:
     """What a command prints, and its exit code."""
     from kazoo.exceptions import KazooException, NoNodeError
 

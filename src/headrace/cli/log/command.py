@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import contextlib
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, TypeAlias, TypedDict
 
 import typer
 
@@ -40,6 +41,27 @@ Directory = Annotated[
 Output = Annotated[Format, typer.Option("--output", "-o", help="Output format: table, json or yaml.")]
 
 
+Rows: TypeAlias = list[dict[str, object]]
+
+
+class _ProblemRow(TypedDict):
+    file: str
+    byte: int
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Dump:
+    """What `dump` found in one partition."""
+
+    topic_id: str | None
+    sections: dict[str, Rows]
+    problems: list[_ProblemRow]
+
+    def document(self) -> dict[str, object]:
+        return {"topic_id": self.topic_id, **self.sections, "problems": self.problems}
+
+
 @app.command()
 def dump(
     directory: Directory,
@@ -61,30 +83,29 @@ def dump(
     sections = _SECTIONS if what == "all" else {name: make for name, make in _SECTIONS.items() if name == what}
     if not sections:
         raise typer.BadParameter(f"--what {what!r}: must be one of {', '.join(_SECTIONS)} or all")
-    document: dict[str, Any] = {}
+    document: dict[str, _Dump] = {}
     damaged = False
     for partition in _partitions(directory):
-        found: dict[str, Any] = {"topic_id": _topic_id(partition)}
+        dumped: dict[str, Rows] = {}
         for name, make in sections.items():
-            rows: list[dict[str, Any]] = []
+            rows: Rows = []
             # What cannot be read is named below, with its place.
             with contextlib.suppress(Fault, CorruptFile, OSError):
                 make(partition, rows, records)
-            found[name] = rows
+            dumped[name] = rows
         shown = tuple(_FILES[name] for name in sections)
         problems = [p for p in inspection.verify(partition).problems if p.path.name.endswith(shown)]
         damaged = damaged or bool(problems)
-        found["problems"] = [_problem_row(problem) for problem in problems]
-        document[partition.name] = found
+        document[partition.name] = _Dump(_topic_id(partition), dumped, [_problem_row(problem) for problem in problems])
     if output is not Format.TABLE:
-        show_one(document, output)
+        show_one({name: found.document() for name, found in document.items()}, output)
     else:
         for name, found in document.items():
-            typer.echo(f"{name}  (topic id {found['topic_id'] or 'none'})")
-            for section in sections:
+            typer.echo(f"{name}  (topic id {found.topic_id or 'none'})")
+            for section, rows in found.sections.items():
                 typer.echo(f"\n{section}")
-                show(found[section], output, empty="  none")
-            for problem in found["problems"]:
+                show(rows, output, empty="  none")
+            for problem in found.problems:
                 place = f" at byte {problem['byte']}" if problem["byte"] >= 0 else ""
                 typer.echo(f"\nPROBLEM {problem['file']}{place}: {problem['what']}")
             typer.echo("")
@@ -215,19 +236,19 @@ def _partitions(directory: Path) -> list[Path]:
     return found
 
 
-def _problem_row(problem: inspection.Problem) -> dict[str, Any]:
+def _problem_row(problem: inspection.Problem) -> _ProblemRow:
     return {"file": str(problem.path), "byte": problem.position, "what": problem.what}
 
 
 def _topic_id(partition: Path) -> str | None:
     try:
         found = read_topic_id(partition)
-    except Exception as error:
+    except (CorruptFile, OSError) as error:
         return f"unreadable: {error}"
     return None if found is None else uuid_to_text(found)
 
 
-def _batch_row(position: int, batch: BatchView) -> dict[str, Any]:
+def _batch_row(position: int, batch: BatchView) -> dict[str, object]:
     return {
         "position": position,
         "base_offset": batch.base_offset,
@@ -244,7 +265,7 @@ def _batch_row(position: int, batch: BatchView) -> dict[str, Any]:
     }
 
 
-def _batches(partition: Path, rows: list[dict[str, Any]], records: bool) -> None:
+def _batches(partition: Path, rows: Rows, records: bool) -> None:
     for segment in inspection.segments_in(partition):
         for position, batch in inspection.batches_in(segment.path):
             if not records:
@@ -265,7 +286,7 @@ def _batches(partition: Path, rows: list[dict[str, Any]], records: bool) -> None
                 )
 
 
-def _index(partition: Path, rows: list[dict[str, Any]], records: bool) -> None:
+def _index(partition: Path, rows: Rows, records: bool) -> None:
     for segment in inspection.segments_in(partition):
         segment.offset_index.file.open_sealed()
         # What follows the entries of an index that is being written is zeros.
@@ -276,7 +297,7 @@ def _index(partition: Path, rows: list[dict[str, Any]], records: bool) -> None:
         ]
 
 
-def _time_index(partition: Path, rows: list[dict[str, Any]], records: bool) -> None:
+def _time_index(partition: Path, rows: Rows, records: bool) -> None:
     for segment in inspection.segments_in(partition):
         segment.time_index.file.open_sealed()
         rows += [
@@ -286,7 +307,7 @@ def _time_index(partition: Path, rows: list[dict[str, Any]], records: bool) -> N
         ]
 
 
-def _aborted(partition: Path, rows: list[dict[str, Any]], records: bool) -> None:
+def _aborted(partition: Path, rows: Rows, records: bool) -> None:
     for segment in inspection.segments_in(partition):
         for entry in segment.txn_index.entries:
             where = {"segment": segment.base_offset, "producer": entry.producer_id}
@@ -294,11 +315,11 @@ def _aborted(partition: Path, rows: list[dict[str, Any]], records: bool) -> None
             rows.append({**where, **span, "last_stable_offset": entry.last_stable_offset})
 
 
-def _epochs(partition: Path, rows: list[dict[str, Any]], records: bool) -> None:
+def _epochs(partition: Path, rows: Rows, records: bool) -> None:
     rows += [{"epoch": epoch, "start_offset": start} for epoch, start in inspection.epochs_in(partition)]
 
 
-def _producers(partition: Path, rows: list[dict[str, Any]], records: bool) -> None:
+def _producers(partition: Path, rows: Rows, records: bool) -> None:
     for snapshot in sorted(partition.glob("*" + SNAPSHOT_SUFFIX)):
         for entry in inspection.producers_in(snapshot) or []:
             last = entry.batches[-1] if entry.batches else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, TypedDict
 
 import typer
 
@@ -96,7 +96,18 @@ def _refuse_other_offsets(offsets: list[int], places: list[inspection.Unreadable
             raise Failed(f"--offset {offset}: no unreadable batch under {directory} has this offset")
 
 
-def _row(path: Path, place: inspection.UnreadablePlace) -> dict[str, Any]:
+class UnreadableRow(TypedDict):
+    partition: str
+    first_offset: int
+    last_offset: int
+    records: int
+    bytes: int
+    file: str
+    position: int
+    why: str
+
+
+def _row(path: Path, place: inspection.UnreadablePlace) -> UnreadableRow:
     fault = place.fault
     return {
         "partition": path.name,
@@ -119,6 +130,7 @@ def _lock(parents: set[Path]) -> list[LogDir]:
             directory.lock("headrace log skip")
             locked.append(directory)
     except BaseException:
+        # Whatever ends the attempt, an interrupt too: the directories locked so far must not stay locked.
         for directory in locked:
             directory.unlock()
         raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
@@ -117,11 +117,11 @@ def _named(directory: Path, name: str) -> Stray:
     raise Failed(f"{name!r} is the beginning of {counted(len(found), 'stray')}: {names}")
 
 
-def _row(stray: Stray, *, for_people: bool) -> dict[str, Any]:
+def _row(stray: Stray, *, for_people: bool) -> dict[str, object]:
     first, end = stray.offsets()
     set_aside_ms = None if stray.note is None else stray.note.set_aside_ms
     topic_id = None if stray.topic_id is None else uuid_to_text(stray.topic_id)
-    row: dict[str, Any] = {
+    row: dict[str, object] = {
         "name": stray.path.name,
         "kind": stray.kind.value,
         "topic": stray.topic,

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import base64
 import csv
+import datetime
 import io
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Protocol
+from types import ModuleType, TracebackType
+from typing import Final, Protocol
 
 from headrace.cli.kafka_tools.support.tool import ToolFailed as Failed
 from headrace.cli.records.lines import Incoming, WrongRecord, from_document
@@ -57,7 +58,7 @@ class _NdjsonSink:
         self._file.close()
 
 
-def _header_document(name: str, data: bytes | None) -> Any:
+def _header_document(name: str, data: bytes | None) -> list[str | None] | dict[str, str]:
     text, encoding = _encoded(data)
     return [name, None if encoding == "null" else text] if encoding != "base64" else {"key": name, "base64": text}
 
@@ -87,13 +88,14 @@ class _CsvSink:
         self._file.close()
 
 
-def _arrow() -> Any:
+def _arrow() -> ModuleType:
     try:
         import pyarrow
         import pyarrow.parquet
     except ImportError as error:
         raise Failed("Parquet needs pyarrow: pip install 'headrace[spark]'") from error
-    return pyarrow
+    module: ModuleType = pyarrow
+    return module
 
 
 class _ParquetSink:
@@ -108,7 +110,7 @@ class _ParquetSink:
             ]
         )  # fmt: skip
         self._writer = arrow.parquet.ParquetWriter(str(path), self._schema, compression="zstd")
-        self._rows: list[dict[str, Any]] = []
+        self._rows: list[dict[str, object]] = []
 
     def write(self, record: Seen) -> None:
         self._rows.append(
@@ -170,19 +172,18 @@ def read_csv(path: Path, share: Share) -> Iterator[Incoming]:
             raise WrongRecord(f"{path} line {rows.line_num}: {error}") from error
 
 
-def _csv_record(row: dict[str, Any]) -> Incoming:
+def _csv_record(row: dict[str | None, str | None]) -> Incoming:
     if None in row or None in row.values():
         raise ValueError("another number of columns than the first line has")
     if "value" not in row:
         return Incoming(None, json.dumps(row, ensure_ascii=False).encode())
-    found: dict[str, Any] = {name: row[name] for name in ("partition", "timestamp") if row.get(name)}
+    found: dict[str, object] = {name: int(text) for name in ("partition", "timestamp") if (text := row.get(name))}
     for name in ("key", "value"):
         encoding = row.get(f"{name}_encoding", "")
         if encoding == "base64":
             found[f"{name}_base64"] = row[name]
         elif encoding != "null" and (name in row and (row[name] or f"{name}_encoding" in row or name == "value")):
             found[name] = row[name]
-    found = {name: int(value) if name in ("partition", "timestamp") else value for name, value in found.items()}
     return from_document({**found, "headers": json.loads(row.get("headers") or "[]")})
 
 
@@ -200,21 +201,26 @@ def read_parquet(path: Path, share: Share) -> Iterator[Incoming]:
             yield _parquet_record(row)
 
 
-def _parquet_record(row: dict[str, Any]) -> Incoming:
+def _parquet_record(row: dict[str, object]) -> Incoming:
     if "value" not in row:
         return Incoming(None, json.dumps(row, ensure_ascii=False, default=str).encode())
-    when = row.get("timestamp")
-    headers = tuple((str(h["key"]), _bytes(h["value"])) for h in row.get("headers") or ())
+    partition, headers = row.get("partition"), row.get("headers")
     return Incoming(
         _bytes(row.get("key")),
         _bytes(row["value"]),
-        headers,
-        None if when is None else round(when.timestamp() * 1000) if hasattr(when, "timestamp") else int(when),
-        row.get("partition"),
+        tuple((str(h["key"]), _bytes(h["value"])) for h in headers) if isinstance(headers, list) else (),
+        _timestamp_ms(row.get("timestamp")),
+        partition if isinstance(partition, int) else None,
     )
 
 
-def _bytes(value: Any) -> bytes | None:
+def _timestamp_ms(when: object) -> int | None:
+    if isinstance(when, datetime.datetime):
+        return round(when.timestamp() * 1000)
+    return int(when) if isinstance(when, int | float | str) else None
+
+
+def _bytes(value: object) -> bytes | None:
     if value is None or isinstance(value, bytes):
         return value
     return value.encode() if isinstance(value, str) else json.dumps(value, default=str).encode()

@@ -21,7 +21,7 @@ from typing import Any, Final
 from headrace.cli.records.text import Decoding, Seen, as_text, decode, header, json_path
 
 Test = Callable[[Seen], bool]
-Read = Callable[[Seen], Any]
+Read = Callable[[Seen], object]
 _TOKENS: Final = re.compile(
     r"""\s*(?:(?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(?P<number>-?\d+(?:\.\d+)?)(?![\w.])
     |(?P<sign>==|!=|<=|>=|<|>|\(|\))|(?P<word>[A-Za-z_][\w.\-]*))""",
@@ -125,7 +125,7 @@ class _Parser:
         path = rest.split(".")
         return lambda record: json_path(record.key if first == "key" else record.value, path)
 
-    def literal(self) -> Any:
+    def literal(self) -> object:
         if self.at < len(self.tokens):
             kind, text, _ = self.tokens[self.at]
             self.at += 1
@@ -150,7 +150,7 @@ _FIELDS: Final[dict[str, Read]] = {
 }
 
 
-def _comparison(read: Read, operator: str, wanted: Any) -> Test:
+def _comparison(read: Read, operator: str, wanted: object) -> Test:
     if operator == "==":
         return lambda record: _same(read(record), wanted)
     if operator == "!=":
@@ -170,14 +170,14 @@ def _comparison(read: Read, operator: str, wanted: Any) -> Test:
     return ordered
 
 
-def _same(found: Any, wanted: Any) -> bool:
+def _same(found: object, wanted: object) -> bool:
     if isinstance(found, str) and not isinstance(wanted, str) and wanted is not None:
         number = _number(found)
         return number is not None and number == _number(wanted)
     return bool(found == wanted)
 
 
-def _number(value: Any) -> float | None:
+def _number(value: object) -> float | None:
     if isinstance(value, bool):
         return None
     try:

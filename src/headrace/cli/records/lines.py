@@ -7,7 +7,7 @@ import binascii
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from headrace.cli.kafka_tools.support.tool import ToolFailed
 
@@ -68,7 +68,7 @@ def json_lines(lines: Iterable[bytes], source: str) -> Iterator[Incoming]:
             raise WrongRecord(f"{source} line {number}: {error}") from error
 
 
-def from_document(found: Any) -> Incoming:
+def from_document(found: object) -> Incoming:
     """`{"key", "value", "headers", "timestamp", "partition"}`. Raises ValueError naming the field."""
     if not isinstance(found, dict):
         raise ValueError('must be an object as {"key": …, "value": …}')
@@ -83,16 +83,19 @@ def from_document(found: Any) -> Incoming:
     )
 
 
-def _data(found: dict[str, Any], name: str) -> bytes | None:
+def _data(found: dict[str, object], name: str) -> bytes | None:
     if f"{name}_base64" in found:
+        text = found[f"{name}_base64"]
+        if not isinstance(text, str):
+            raise ValueError(f"{name}_base64: must be text, not {text!r}")
         try:
-            return base64.b64decode(found[f"{name}_base64"], validate=True)
-        except (binascii.Error, TypeError, ValueError) as error:
+            return base64.b64decode(text, validate=True)
+        except (binascii.Error, ValueError) as error:
             raise ValueError(f"{name}_base64: not base64: {error}") from error
     return encode(found.get(name))
 
 
-def encode(value: Any) -> bytes | None:
+def encode(value: object) -> bytes | None:
     """Text as it is; other JSON values as compact JSON."""
     if value is None:
         return None
@@ -101,7 +104,7 @@ def encode(value: Any) -> bytes | None:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def _number(found: dict[str, Any], name: str) -> int | None:
+def _number(found: dict[str, object], name: str) -> int | None:
     value = found.get(name)
     if value is None:
         return None
@@ -110,7 +113,7 @@ def _number(found: dict[str, Any], name: str) -> int | None:
     return None if value < 0 else value
 
 
-def _headers(value: Any) -> Iterator[tuple[str, bytes | None]]:
+def _headers(value: object) -> Iterator[tuple[str, bytes | None]]:
     """`{"name": "value"}`, `[["name", "value"]]`, or `[{"key": …, "value" or "base64": …}]`."""
     if value is None:
         return

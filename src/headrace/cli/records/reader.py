@@ -5,12 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.cli.kafka_tools.support.tool import ToolFailed as Failed
 from headrace.cli.records.text import Seen
 from headrace.cli.records.unreadable_batch import why_unreadable
 from headrace.kernel.ids import TopicPartition
+
+if TYPE_CHECKING:
+    from headrace.cli.support.kafka_client import Consumer, Message
 
 _BATCH: Final = 500
 _PATIENCE_S: Final = 30.0
@@ -95,7 +98,7 @@ def read(
         consumer.close()
 
 
-def _check_still_there(consumer: Any, topics: set[str]) -> None:
+def _check_still_there(consumer: Consumer, topics: set[str]) -> None:
     """A consumer waits for a deleted topic for ever, without a word. All names: to ask for one may create it."""
     from confluent_kafka import KafkaException
 
@@ -108,7 +111,7 @@ def _check_still_there(consumer: Any, topics: set[str]) -> None:
 
 
 def _check_readable(
-    consumer: Any,
+    consumer: Consumer,
     address: str,
     client: Mapping[str, str],
     positions: Mapping[TopicPartition, int],
@@ -126,7 +129,7 @@ def _check_readable(
                 raise Failed(why)
 
 
-def _store(consumer: Any, group: str | None, message: Any) -> None:
+def _store(consumer: Consumer, group: str | None, message: Message) -> None:
     if group is not None:
         consumer.store_offsets(message)
 
@@ -138,13 +141,14 @@ def _close_if_done(open_spans: dict[TopicPartition, Span], place: TopicPartition
         del open_spans[place]
 
 
-def _consumer(address: str, committed_only: bool, group: str | None, client: Mapping[str, str]) -> Any:
-    from confluent_kafka import Consumer, KafkaException
+def _consumer(address: str, committed_only: bool, group: str | None, client: Mapping[str, str]) -> Consumer:
+    from confluent_kafka import Consumer as Client
+    from confluent_kafka import KafkaException
 
     from headrace.cli.kafka_tools.support.librdkafka import quiet_log, security_settings
 
     try:
-        return Consumer(
+        made: Consumer = Client(
             {
                 "bootstrap.servers": address, "client.id": "headrace-cli", "group.id": group or "headrace-cli",
                 "enable.auto.commit": group is not None, "enable.auto.offset.store": False,
@@ -155,15 +159,16 @@ def _consumer(address: str, committed_only: bool, group: str | None, client: Map
         )  # fmt: skip
     except KafkaException as error:
         raise Failed(error.args[0].str()) from error
+    return made
 
 
-def _assign(consumer: Any, spans: Mapping[TopicPartition, Span]) -> None:
+def _assign(consumer: Consumer, spans: Mapping[TopicPartition, Span]) -> None:
     from confluent_kafka import TopicPartition as Assigned
 
     consumer.assign([Assigned(p.topic, p.partition, span.start) for p, span in spans.items()])
 
 
-def _seen(message: Any) -> Seen:
+def _seen(message: Message) -> Seen:
     return Seen(
         message.topic(),
         message.partition(),

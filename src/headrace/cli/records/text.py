@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
 from headrace.cli.records.times import time_text
 
@@ -43,7 +43,7 @@ class Seen:
     headers: Headers
 
 
-def decode(data: bytes | None, how: Decoding) -> Any:
+def decode(data: bytes | None, how: Decoding) -> object:
     """Text, a JSON value, or None for nothing. Bytes that are no text are shown as hexadecimal digits after 0x."""
     if data is None:
         return None
@@ -62,7 +62,7 @@ def decode(data: bytes | None, how: Decoding) -> Any:
         return data.decode(errors="replace") if how is Decoding.UTF8 else f"0x{data.hex()}"
 
 
-def decode_pair(record: Seen, key_how: Decoding, value_how: Decoding) -> tuple[Any, Any]:
+def decode_pair(record: Seen, key_how: Decoding, value_how: Decoding) -> tuple[object, object]:
     """Key and value; records of the coordinators' topics are only understood together."""
     if value_how in (Decoding.CONSUMER_OFFSETS, Decoding.TRANSACTION_STATE):
         from headrace.cli.kafka_tools.support import internal_records
@@ -74,16 +74,16 @@ def decode_pair(record: Seen, key_how: Decoding, value_how: Decoding) -> tuple[A
     return decode(record.key, key_how), decode(record.value, value_how)
 
 
-def _json_or_text(text: str | None) -> Any:
+def _json_or_text(text: str | None) -> object:
     try:
         return None if text is None else json.loads(text)
     except ValueError:
         return text
 
 
-def document(record: Seen, key_how: Decoding, value_how: Decoding) -> dict[str, Any]:
+def document(record: Seen, key_how: Decoding, value_how: Decoding) -> dict[str, object]:
     """What `-o json` prints and `produce --format json` reads back: bytes that are no text are given in base64."""
-    found: dict[str, Any] = {
+    found: dict[str, object] = {
         "topic": record.topic, "partition": record.partition, "offset": record.offset,
         "timestamp": record.timestamp_ms,
     }  # fmt: skip
@@ -105,14 +105,14 @@ def _is_text(data: bytes) -> bool:
     return True
 
 
-def as_text(value: Any) -> str:
+def as_text(value: object) -> str:
     """A decoded value within a line."""
     if value is None:
         return ""
     return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
-def json_path(data: bytes | None, path: list[str]) -> Any:
+def json_path(data: bytes | None, path: list[str]) -> object:
     """`["user", "0", "id"]` into a JSON value; None where there is nothing."""
     try:
         found = None if data is None else json.loads(data)

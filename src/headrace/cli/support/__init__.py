@@ -3,6 +3,7 @@
 `connection`           the address of the cluster, and the client of a command
 `client_settings`      how a command proves itself: TLS and SASL from `--command-config`
 `contexts`             named clusters in the configuration file of the user
+`kafka_client`         types of confluent-kafka's objects
 `output`               tables for people; JSON or YAML documents for programs
 `change_report`        the report of a command that changed something
 `progress`             one line on stderr about the progress of long work
@@ -14,6 +15,4 @@
 `keyboard`             single keys while a live view runs
 `pipeline_options`     options of all commands on pipelines
 `development_cluster`  the processes of `headrace up`
-`cluster_security`     certificates, users and settings of `headrace up --secure`
-`reference`            writes docs/cli.md
 """

@@ -6,14 +6,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TypeVar
 
 from headrace.cli.support.output import Format, show, show_one
 
-Row = Mapping[str, Any]
+Row = Mapping[str, object]
+R = TypeVar("R", bound=Row)
 
 
-def report(rows: Sequence[Row], form: Format, sentence: Callable[[Row], str]) -> None:
+def report(rows: Sequence[R], form: Format, sentence: Callable[[R], str]) -> None:
     """Of a command that changes any number of things: a list for programs."""
     if form is not Format.TABLE:
         show(rows, form)

@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Annotated, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Final, Protocol, TypeVar
 
 import typer
 
@@ -25,6 +25,9 @@ from headrace.client.cluster_client import ClusterClient, parse_bootstrap
 from headrace.kernel.errors import ErrorCode
 from headrace.kernel.ids import OTHER_SPELLINGS
 from headrace.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from headrace.wire.messages.answers.metadata import MetadataResponseTopic
 
 T = TypeVar("T")
 Failed = ToolFailed
@@ -61,7 +64,8 @@ def complete_live(
     try:
         found = connected(where, names, timeout=_COMPLETION_TIMEOUT_S)
     except Exception:
-        return []  # a shell's prompt is no place for an error
+        # Boundary to the shell that completes a word: no error may reach its prompt, so there are no suggestions.
+        return []
     return [name for name in found if name.startswith(incomplete)]
 
 
@@ -120,14 +124,20 @@ def connected(where: str | None, action: Callable[[ClusterClient], Awaitable[T]]
     return asyncio.run(run())
 
 
-def check_answer(result: Any, what: str) -> None:
+class Answer(Protocol):
+    """A part of an answer that has an error code of its own."""
+
+    error_code: int
+
+
+def check_answer(result: Answer, what: str) -> None:
     """Raises what an answer's error code means, in the broker's words where it has some."""
     if result.error_code:
         code = ErrorCode(result.error_code)
         raise Failed(f"{what}: {getattr(result, 'error_message', None) or code.name.replace('_', ' ')}")
 
 
-async def existing_topics(client: ClusterClient, names: Sequence[str] | None) -> list[Any]:
+async def existing_topics(client: ClusterClient, names: Sequence[str] | None) -> list[MetadataResponseTopic]:
     """Metadata of these topics (all without names), sorted; an unknown one raises with the nearest name."""
     known = (await client.refresh(None)).topics
     for name in names or ():

@@ -11,23 +11,44 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from enum import Enum
-from typing import Any, Final, get_args, get_origin
+from typing import TYPE_CHECKING, Final, Protocol, get_args, get_origin
 
 import typer.core
+
+if TYPE_CHECKING:
+    from typer.models import ParameterInfo
 
 _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 _DECIMAL: Final = re.compile(r"[+-]?[0-9]{1,15}(\.[0-9]{1,15})?", re.ASCII)
 _NOT_PLAIN: Final = object()
 
 
+class Coercion(Protocol):
+    """Typer's coercion of one parameter."""
+
+    def coerce(self, value: object, param: Parameter, ctx: object) -> object: ...
+
+
+class Parameter(Protocol):
+    multiple: bool
+    nargs: int
+
+
+class Descriptor(Protocol):
+    @property
+    def annotation(self) -> object: ...
+    @property
+    def parameter_info(self) -> ParameterInfo: ...
+
+
 class PlainParam:
     """Stands where typer has its own coercion of one parameter."""
 
-    def __init__(self, descriptor: Any, typers: Callable[[Any], Any]) -> None:
+    def __init__(self, descriptor: Descriptor, typers: Callable[[Descriptor], Coercion]) -> None:
         self._descriptor = descriptor
         self._typers = typers
 
-    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+    def coerce(self, value: object, param: Parameter, ctx: object) -> object:
         if value is None:
             return () if param.multiple or param.nargs == -1 else None
         made = plain(self._descriptor.annotation, self._descriptor.parameter_info, value)
@@ -36,7 +57,7 @@ class PlainParam:
         return made
 
 
-def plain(annotation: Any, info: Any, value: Any) -> Any:
+def plain(annotation: object, info: ParameterInfo, value: object) -> object:
     """The value as its type, or `_NOT_PLAIN`."""
     if info.parser is not None:
         return _NOT_PLAIN
@@ -45,15 +66,17 @@ def plain(annotation: Any, info: Any, value: Any) -> Any:
         return _NOT_PLAIN if any(item is _NOT_PLAIN for item in made) else made
     if isinstance(annotation, type) and issubclass(annotation, Enum):
         return next((member for member in annotation if value in (member, member.value)), _NOT_PLAIN)
-    if annotation in (int, float):
-        return _number(annotation, info, value)
+    if annotation is int or annotation is float:
+        return _number(int if annotation is int else float, info, value)
     return value if type(value) is annotation and annotation in (str, bool) else _NOT_PLAIN
 
 
-def _number(kind: type[int] | type[float], info: Any, value: Any) -> Any:
+def _number(kind: type[int] | type[float], info: ParameterInfo, value: object) -> object:
     if isinstance(value, str) and (_WHOLE if kind is int else _DECIMAL).fullmatch(value):
         value = kind(value)
-    within = type(value) is kind and (info.min is None or value >= info.min) and (info.max is None or value <= info.max)
+    if not isinstance(value, int | float) or type(value) is not kind:
+        return _NOT_PLAIN
+    within = (info.min is None or value >= info.min) and (info.max is None or value <= info.max)
     return value if within else _NOT_PLAIN
 
 

@@ -13,7 +13,10 @@ import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
 class Format(StrEnum):
@@ -23,7 +26,7 @@ class Format(StrEnum):
 
 
 def show(
-    rows: Sequence[Mapping[str, Any]], form: Format, *, title: str | None = None, empty: str = "nothing to show"
+    rows: Sequence[Mapping[str, object]], form: Format, *, title: str | None = None, empty: str = "nothing to show"
 ) -> None:
     """Rows with the same keys. For people, keys are headings; for programs, they are keys."""
     if form is Format.JSON:
@@ -40,7 +43,7 @@ def show(
         _table(rows, title)
 
 
-def show_one(document: Mapping[str, Any], form: Format, *, title: str | None = None) -> None:
+def show_one(document: Mapping[str, object], form: Format, *, title: str | None = None) -> None:
     """One thing with many fields."""
     if form is Format.TABLE:
         _table([{"": name, " ": value} for name, value in document.items()], title, headed=False)
@@ -54,12 +57,12 @@ def show_one(document: Mapping[str, Any], form: Format, *, title: str | None = N
         )
 
 
-def show_line(document: Mapping[str, Any]) -> None:
+def show_line(document: Mapping[str, object]) -> None:
     """One object of a stream, as it comes."""
     print(json.dumps(document, default=str, separators=(",", ":")), flush=True)
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     if value is None:
         return "–"
     if isinstance(value, float):
@@ -69,7 +72,7 @@ def _cell(value: Any) -> str:
     return str(value)
 
 
-def _table(rows: Sequence[Mapping[str, Any]], title: str | None, *, headed: bool = True) -> None:
+def _table(rows: Sequence[Mapping[str, object]], title: str | None, *, headed: bool = True) -> None:
     headings = list(rows[0])
     if not sys.stdout.isatty():
         lines = [[_cell(row[name]) for name in headings] for row in rows]
@@ -78,7 +81,7 @@ def _table(rows: Sequence[Mapping[str, Any]], title: str | None, *, headed: bool
     _boxed(rows, title, headed)
 
 
-def _boxed(rows: Sequence[Mapping[str, Any]], title: str | None, headed: bool) -> None:
+def _boxed(rows: Sequence[Mapping[str, object]], title: str | None, headed: bool) -> None:
     """In a terminal. Where the columns do not fit side by side, a row is a paragraph: split words cannot be read."""
     from rich.console import Console
     from rich.measure import Measurement
@@ -95,13 +98,13 @@ def _boxed(rows: Sequence[Mapping[str, Any]], title: str | None, headed: bool) -
         console.print(("\n" if number else "") + "\n".join(paragraph), markup=False, highlight=False, soft_wrap=True)
 
 
-def _numeric(rows: Sequence[Mapping[str, Any]]) -> set[str]:
+def _numeric(rows: Sequence[Mapping[str, object]]) -> set[str]:
     return {name for name in rows[0] if all(isinstance(row[name], int | float) or row[name] is None for row in rows)}
 
 
 def rich_table(
-    rows: Sequence[Mapping[str, Any]], title: str | None = None, *, headed: bool = True, caption: str | None = None
-) -> Any:
+    rows: Sequence[Mapping[str, object]], title: str | None = None, *, headed: bool = True, caption: str | None = None
+) -> Table:
     """A table for a terminal."""
     from rich.table import Table
     from rich.text import Text

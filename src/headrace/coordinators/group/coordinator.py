@@ -46,7 +46,7 @@ from headrace.coordinators.group.core.settings import GroupSettings
 from headrace.coordinators.group.core.shard import GroupShard
 from headrace.coordinators.group.core.share.group import ShareGroup
 from headrace.coordinators.group.core.share.initialization import DeletionPlan
-from headrace.coordinators.runtime.log import PartitionLog
+from headrace.coordinators.runtime.internal_topic import InternalTopic
 from headrace.coordinators.runtime.result import Result
 from headrace.coordinators.runtime.runtime import Awaited, CoordinatorRuntime, LedPartitions, settled, wall_clock_ms
 from headrace.coordinators.runtime.shard import HostedShard
@@ -76,15 +76,13 @@ class GroupCoordinator:
         self.new_uuid = new_uuid
         self._view = view
         self.runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
-            GROUP_METADATA_TOPIC,
+            InternalTopic(
+                GROUP_METADATA_TOPIC, partition_count, settings.write_timeout_ms, settings.load_bytes, settings.codec
+            ),
             partitions,
             broker_id,
             lambda index: GroupShard(self.settings, lambda: self.new_uuid(), self._view.current),
-            partition_count=partition_count,
             clock=clock,
-            write_timeout_ms=settings.write_timeout_ms,
-            make_log=lambda partition: PartitionLog(partition, settings.load_bytes),
-            codec=settings.codec,
         )
 
     # --- the cluster --------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 `result`    what an operation gives back: records, a reply, replies to others, timers
 `log`       the port to the log under a shard, and its implementation on a led partition
+`internal_topic`   an internal topic as its coordinator uses it
 `timers`    timers of one shard, by key
 `commits`   replies that wait for their records to be committed
 `loading`   replays a log into its shard

@@ -1,6 +1,6 @@
 """The coordinator runtime: one internal topic, one shard of state per partition that this broker leads.
 
-    runtime = CoordinatorRuntime("__consumer_offsets", partitions, broker_id, make_shard, partition_count=...)
+    runtime = CoordinatorRuntime(InternalTopic("__consumer_offsets", 50), partitions, broker_id, make_shard)
     view.subscribe(lambda old, new: runtime.follow(new))          # after `partitions` has followed the same image
     reply = await runtime.run(group_id, lambda shard, now_ms: shard.heartbeat(...))
 
@@ -18,17 +18,16 @@ from typing import Any, Final, Generic, Protocol, TypeAlias
 
 from headrace.cluster.core.image import ClusterImage
 from headrace.coordinators.runtime.commits import Reply
+from headrace.coordinators.runtime.internal_topic import InternalTopic
 from headrace.coordinators.runtime.log import CoordinatorLog, PartitionLog
 from headrace.coordinators.runtime.result import DEFERRED, NOTHING, Result, Timer
 from headrace.coordinators.runtime.shard import HostedShard, Phase, S, Shard
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.kernel.ids import coordinator_partition
-from headrace.records.compression import Codec
 from headrace.replication.partition import Partition
 
 __all__ = ["DEFERRED", "NOTHING", "CoordinatorRuntime", "Result", "Shard", "Timer"]
 
-_WRITE_TIMEOUT_MS: Final = 5_000  # offsets.commit.timeout.ms
 _REMEMBERED_IDS: Final = 10_000
 
 
@@ -49,26 +48,23 @@ def wall_clock_ms() -> int:
 class CoordinatorRuntime(Generic[S]):
     def __init__(
         self,
-        topic: str,
+        topic: InternalTopic,
         partitions: LedPartitions,
         broker_id: int,
         make_shard: Callable[[int], S],
         *,
-        partition_count: int,
         clock: Callable[[], int] = wall_clock_ms,
-        write_timeout_ms: int = _WRITE_TIMEOUT_MS,
-        make_log: Callable[[Partition], CoordinatorLog] = PartitionLog,
-        codec: Codec = Codec.NONE,
+        make_log: Callable[[Partition, int], CoordinatorLog] = PartitionLog,
     ) -> None:
-        self.topic = topic
-        self.partition_count = partition_count
+        """`make_log` gets the partition and the bytes to load at a time."""
+        self.topic = topic.name
+        self.partition_count = topic.partition_count
+        self._settings = topic
         self._partitions = partitions
         self._broker_id = broker_id
         self._make_shard = make_shard
         self._make_log = make_log
         self._clock = clock
-        self._write_timeout_ms = write_timeout_ms
-        self._codec = codec
         self._hosted: dict[int, HostedShard[S]] = {}
         self._partition_of: dict[str, int] = {}
 
@@ -102,11 +98,11 @@ class CoordinatorRuntime(Generic[S]):
         fresh = HostedShard(
             f"{self.topic}-{index}",
             leader_epoch,
-            self._make_log(partition),
+            self._make_log(partition, self._settings.load_bytes),
             lambda: self._make_shard(index),
             self._clock,
-            self._write_timeout_ms,
-            self._codec,
+            self._settings.write_timeout_ms,
+            self._settings.codec,
         )
         self._hosted[index] = fresh
         fresh.load()

@@ -13,12 +13,11 @@ from collections.abc import Callable, Sequence
 from headrace.cluster.core.delta import deleted_topics
 from headrace.cluster.core.image import ClusterImage
 from headrace.coordinators.codec.share_state import ShareKey, ShareSnapshot, StateBatch
-from headrace.coordinators.runtime.log import LOAD_BYTES, PartitionLog
+from headrace.coordinators.runtime.internal_topic import InternalTopic
 from headrace.coordinators.runtime.runtime import CoordinatorRuntime, LedPartitions, settled, wall_clock_ms
 from headrace.coordinators.share.core.share_state import ShareStateShard
 from headrace.kernel.errors import Fault
 from headrace.kernel.ids import SHARE_GROUP_STATE_TOPIC, uuid_to_text
-from headrace.records.compression import Codec
 
 _log = logging.getLogger(__name__)
 
@@ -33,28 +32,21 @@ class ShareStateCoordinator:
         self,
         partitions: LedPartitions,
         broker_id: int,
+        topic: InternalTopic,
         *,
-        partition_count: int = 50,
         updates_per_snapshot: int = 500,
         prune_interval_ms: int = 300_000,
-        write_timeout_ms: int = 5_000,
-        load_bytes: int = LOAD_BYTES,
-        codec: Codec = Codec.NONE,
         clock: Callable[[], int] = wall_clock_ms,
     ) -> None:
         self._partitions = partitions
         self._prune_seconds = prune_interval_ms / 1000
         self._pruning: asyncio.TimerHandle | None = None
         self.runtime: CoordinatorRuntime[ShareStateShard] = CoordinatorRuntime(
-            SHARE_GROUP_STATE_TOPIC,
+            topic,
             partitions,
             broker_id,
             lambda index: ShareStateShard(updates_per_snapshot),
-            partition_count=partition_count,
             clock=clock,
-            write_timeout_ms=write_timeout_ms,
-            make_log=lambda partition: PartitionLog(partition, load_bytes),
-            codec=codec,
         )
 
     def follow(self, old: ClusterImage, new: ClusterImage) -> None:

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from headrace.cluster.core.features import level_of
 from headrace.cluster.view import ClusterView
 from headrace.coordinators.peers import Peers
-from headrace.coordinators.runtime.log import LOAD_BYTES, PartitionLog
+from headrace.coordinators.runtime.internal_topic import InternalTopic
 from headrace.coordinators.runtime.result import Result
 from headrace.coordinators.runtime.runtime import CoordinatorRuntime, LedPartitions, settled, wall_clock_ms
 from headrace.coordinators.txn.core.queries import ListFilter
@@ -24,7 +24,7 @@ from headrace.coordinators.txn.marker_sender import ShardMarkers
 from headrace.coordinators.txn.marker_writer import MarkerWriter
 from headrace.coordinators.txn.producer_ids import ProducerIds
 from headrace.kernel.errors import ErrorCode, Fault, Refused
-from headrace.kernel.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from headrace.kernel.ids import TopicPartition
 
 # How long a request may wait for the end of the transaction before it, instead of being told CONCURRENT_TRANSACTIONS.
 # Long enough for a round of markers in a healthy cluster, far below any client's request timeout.
@@ -52,9 +52,8 @@ class TransactionCoordinator:
         writer: MarkerWriter,
         peers: Peers,
         settings: TransactionSettings,
+        topic: InternalTopic,
         *,
-        partition_count: int,
-        load_bytes: int = LOAD_BYTES,
         clock: Callable[[], int] = wall_clock_ms,
     ) -> None:
         self._view = broker.view
@@ -65,13 +64,11 @@ class TransactionCoordinator:
         self._settings = settings
         self._markers: dict[int, ShardMarkers] = {}
         self.runtime: CoordinatorRuntime[TransactionShard] = CoordinatorRuntime(
-            TRANSACTION_STATE_TOPIC,
+            topic,
             broker.partitions,
             broker.broker_id,
             self._make_shard,
-            partition_count=partition_count,
             clock=clock,
-            make_log=lambda partition: PartitionLog(partition, load_bytes),
         )
 
     def _make_shard(self, index: int) -> TransactionShard:

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from rich.console import Console
 from rich.live import Live
@@ -45,6 +45,7 @@ from headrace.demos.wordcount.screen import (
 from headrace.kernel.errors import Fault
 from headrace.kernel.plurals import counted
 from headrace.pipelines.errors import PipelineError
+from headrace.pipelines.flows.progress import FlowProgress
 from headrace.pipelines.flows.spec import BOOTSTRAP, load_spec
 from headrace.pipelines.flows.templates import WORDCOUNT
 from headrace.records.builder import Record
@@ -143,6 +144,7 @@ class WordCountDemo:
             try:
                 self.run.supervise()
             except BaseException as error:
+                # Boundary of the thread: nothing may end it unseen. `look` raises the error in the main thread.
                 self._fault.append(error)
 
         self._supervisor = threading.Thread(target=supervise, name="pipeline", daemon=True)
@@ -167,8 +169,8 @@ class WordCountDemo:
         for record in self._output.read_new():
             if record.key is not None and record.value is not None:
                 self.counts[record.key.decode()] = int.from_bytes(record.value, "big", signed=True)
-        progress: Any = self.run.flows[0].progress if self.run.flows else None
-        batches = max(progress.batch_id + 1, 0) if progress else 0
+        progress = self.run.flows[0].progress if self.run.flows else FlowProgress("wordcount", "counts")
+        batches = max(progress.batch_id + 1, 0)
         return Snapshot(
             dict(self.counts),
             self.lines_sent,

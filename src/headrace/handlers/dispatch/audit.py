@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from headrace.security.acl.model import Operation, ResourceType
@@ -24,11 +24,15 @@ logger = logging.getLogger(AUTHORIZER)
 
 MAX_LINES_PER_SECOND: Final = 100
 
+# Takes the fields of one denial.
+Record = Callable[[Mapping[str, object]], None]
+
 
 class Audit:
-    """Owned by the event loop."""
+    """Owned by the event loop. `record` keeps denials elsewhere, too."""
 
-    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, record: Record | None = None, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._record = record
         self._monotonic = monotonic
         self._second = 0
         self._lines = 0
@@ -43,6 +47,19 @@ class Audit:
         name: str,
         api_key: int,
     ) -> None:
+        if self._record is not None and not decision.allowed:
+            self._record(
+                {
+                    "principal": principal,
+                    "host": host,
+                    "operation": operation.name,
+                    "resource_type": resource_type.name,
+                    "resource_name": name,
+                    "request": _words(api_name(api_key)),
+                    "allowed": False,
+                    "rule": decision.rule,
+                }
+            )
         level = logging.DEBUG if decision.allowed else logging.INFO
         if not logger.isEnabledFor(level) or not self._has_room():
             return

@@ -6,9 +6,10 @@ Spark's checkpoint has left behind, so a restart reads on where it stopped, and 
 
 from __future__ import annotations
 
+import datetime
 import json
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final, TypeAlias
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
@@ -22,6 +23,10 @@ _ROW: Final = (
     "key string, op string, table string, before string, after string, "
     "position bigint, number int, committed_at timestamp"
 )
+
+
+# The columns of the source, in order.
+ChangeRow: TypeAlias = tuple[str, str, str, str | None, str | None, int, int, datetime.datetime]
 
 
 class ChangeSource(DataSource):  # type: ignore[misc]
@@ -65,7 +70,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         # One task: changes have an order, and a slot has one reader.
         return [] if start == end else [InputPartition((start["position"], end["position"]))]
 
-    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
+    def read(self, partition: InputPartition) -> Iterator[ChangeRow]:
         for change in self.log.changes(*partition.value):
             yield _as_row(change)
 
@@ -76,9 +81,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         pass
 
 
-def _as_row(change: Change) -> tuple[Any, ...]:
-    import datetime
-
+def _as_row(change: Change) -> ChangeRow:
     row = change.after or change.before or {}
     names = change.key or tuple(row)
     key = json.dumps({name: row.get(name) for name in names})

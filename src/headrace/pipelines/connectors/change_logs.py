@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol
+from typing import Final, Protocol, cast
 
-from headrace.pipelines.connectors.databases import Database, quoted
+from headrace.pipelines.connectors.databases import Connection, Database, PostgresConnection, only_row, quoted
 from headrace.pipelines.connectors.pgoutput import Change, PgOutput, lsn_from_text, lsn_to_text
 from headrace.pipelines.errors import DataLossError, PipelineError
 
@@ -46,7 +46,7 @@ class PostgresChanges:
 
     def prepare(self) -> int:
         with self.database.connect() as connection:
-            (level,) = connection.execute("SHOW wal_level").fetchone()
+            (level,) = only_row(connection.execute("SHOW wal_level"))
             if level != "logical":
                 raise PipelineError(
                     f"PostgreSQL's wal_level is {level!r}: set wal_level = logical and restart the server"
@@ -60,12 +60,12 @@ class PostgresChanges:
             found = connection.execute(query, (self.slot,)).fetchone()
             if found is None:
                 query = "SELECT lsn::text FROM pg_create_logical_replication_slot(%s, 'pgoutput')"
-                found = connection.execute(query, (self.slot,)).fetchone()
+                found = only_row(connection.execute(query, (self.slot,)))
         return lsn_from_text(found[0])
 
     def latest(self) -> int:
         with self.database.connect() as connection:
-            (lsn,) = connection.execute("SELECT pg_current_wal_flush_lsn()::text").fetchone()
+            (lsn,) = only_row(connection.execute("SELECT pg_current_wal_flush_lsn()::text"))
         return lsn_from_text(lsn)
 
     def check(self, start: int) -> None:
@@ -83,8 +83,9 @@ class PostgresChanges:
     def changes(self, start: int, end: int) -> Iterator[Change]:
         decoder = PgOutput()
         keys: dict[str, tuple[str, ...]] = {}
-        with self.database.connect() as connection, connection.cursor(binary=True) as cursor:
-            for (data,) in cursor.execute(_PEEK, (self.slot, lsn_to_text(end), self.slot)):
+        with self.database.connect() as connection:
+            server = cast("PostgresConnection", connection)
+            for (data,) in server.execute(_PEEK, (self.slot, lsn_to_text(end), self.slot), binary=True):
                 for change in decoder.feed(data):
                     if not start < change.lsn <= end:
                         continue
@@ -119,16 +120,16 @@ class SqliteChanges:
             )
             for table in self.tables:
                 self._install(connection, table)
-            (seq,) = connection.execute(f"SELECT coalesce(min(seq) - 1, 0) FROM {self.log_table}").fetchone()
+            (seq,) = only_row(connection.execute(f"SELECT coalesce(min(seq) - 1, 0) FROM {self.log_table}"))
             if seq == 0:
                 found = connection.execute(
                     "SELECT seq FROM sqlite_sequence WHERE name = ?", (self.log_table,)
                 ).fetchone()
-                rows = connection.execute(f"SELECT count(*) FROM {self.log_table}").fetchone()[0]
+                (rows,) = only_row(connection.execute(f"SELECT count(*) FROM {self.log_table}"))
                 seq = found[0] if found and rows == 0 else 0
         return int(seq)
 
-    def _install(self, connection: Any, table: str) -> None:
+    def _install(self, connection: Connection, table: str) -> None:
         columns = [row[1] for row in connection.execute(f"PRAGMA table_info({quoted(table)})").fetchall()]
         if not columns:
             raise PipelineError(f"table {table!r} does not exist")
@@ -181,7 +182,7 @@ def _literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _row(text: str | None) -> dict[str, Any] | None:
+def _row(text: str | None) -> dict[str, object] | None:
     return None if text is None else json.loads(text)
 
 

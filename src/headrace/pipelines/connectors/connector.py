@@ -18,7 +18,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import yaml
 
@@ -28,6 +28,8 @@ from headrace.pipelines.flows.spec import BOOTSTRAP, FILE_NAMES, FORMAT, Pipelin
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from headrace.pipelines.flows.runner import PipelineRun
 
 _FIELDS: Final = ("name", "bootstrap", "kafka", "storage", "from", "select", "to", "trigger", "configuration")
 SOURCES: Final = ("topic", "file", "jdbc", "cdc")
@@ -39,7 +41,7 @@ class End:
     """One end of a connector: its kind, and its settings as strings, lists and mappings."""
 
     kind: str
-    settings: Mapping[str, Any]
+    settings: Mapping[str, object]
     place: str
 
     def text(self, name: str, default: str | None = None) -> str:
@@ -52,9 +54,11 @@ class End:
 
     def names(self, name: str) -> list[str]:
         value = self.settings.get(name) or []
-        if isinstance(value, dict):
-            raise OptionError(f'{self.place}: "{name}" is a mapping: must be a list, or names with commas')
-        return [part.strip() for part in value.split(",")] if isinstance(value, str) else [str(part) for part in value]
+        if isinstance(value, str):
+            return [part.strip() for part in value.split(",")]
+        if not isinstance(value, list):
+            raise OptionError(f'{self.place}: "{name}" is {_kind(value)}: must be a list, or names with commas')
+        return [str(part) for part in value]
 
     def options(self) -> dict[str, str]:
         return _texts(self.settings.get("options"), f"{self.place}.options")
@@ -96,21 +100,20 @@ class ConnectorSpec:
         return PipelineSpec(self.file.parent.resolve(), self.name, self.storage, None, configuration, ())
 
 
-def _kind(value: Any) -> str:
+def _kind(value: object) -> str:
     kinds = {dict: "a mapping", list: "a list", str: "a text", bool: "a boolean"}
     return kinds.get(type(value), f"{value!r}")
 
 
-def _texts(given: Any, place: str) -> dict[str, str]:
+def _texts(given: object, place: str) -> dict[str, str]:
     """A mapping of names to Spark's spelling of their values."""
-    if not isinstance(given or {}, dict):
+    given = given or {}
+    if not isinstance(given, dict):
         raise OptionError(f"{place} is {_kind(given)}: must be a mapping such as {{name: value}}")
-    for name, value in (given or {}).items():
+    for name, value in given.items():
         if isinstance(value, (list, dict)):
             raise OptionError(f'{place}: "{name}" is {_kind(value)}: must be a text')
-    return {
-        str(key): str(value).lower() if isinstance(value, bool) else str(value) for key, value in (given or {}).items()
-    }
+    return {str(key): str(value).lower() if isinstance(value, bool) else str(value) for key, value in given.items()}
 
 
 def is_connector(path: Path) -> bool:
@@ -151,7 +154,7 @@ def load_connector(file: Path, bootstrap: str | None = None) -> ConnectorSpec:
     )
 
 
-def _end(file: Path, data: Mapping[str, Any], field: str, kinds: tuple[str, ...]) -> End:
+def _end(file: Path, data: Mapping[str, object], field: str, kinds: tuple[str, ...]) -> End:
     given = data.get(field)
     if isinstance(given, str):
         given = {given: {}}
@@ -170,7 +173,9 @@ def _end(file: Path, data: Mapping[str, Any], field: str, kinds: tuple[str, ...]
     return End(kind, settings, f"{file.name}: {field}.{kind}")
 
 
-def connector_run(spec: ConnectorSpec, spark: SparkSession, *, once: bool, report: Callable[[str], None]) -> Any:
+def connector_run(
+    spec: ConnectorSpec, spark: SparkSession, *, once: bool, report: Callable[[str], None]
+) -> PipelineRun:
     """The run of this connector, ready to be started."""
     from headrace.pipelines.connectors.sources import source_frames
     from headrace.pipelines.connectors.targets import target_output
@@ -193,7 +198,7 @@ def load_pipeline(path: Path, bootstrap: str | None = None) -> PipelineSpec:
 
 def pipeline_run(
     path: Path, spec: PipelineSpec, spark: SparkSession, *, once: bool, report: Callable[[str], None]
-) -> Any:
+) -> PipelineRun:
     """The run of a directory or a connector's file, with the settings of `spec`."""
     from headrace.pipelines.flows.runner import PipelineRun
 

@@ -11,11 +11,46 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeAlias
 
 from headrace.pipelines.errors import OptionError, PipelineError
 
 LEDGER: Final = "_headrace_ledger"
+
+
+# A value has the type of its column, which is known only when the query runs.
+DatabaseRow: TypeAlias = tuple[Any, ...]
+
+
+class Cursor(Protocol):
+    """What both drivers (DB-API 2.0) offer and connectors use."""
+
+    @property
+    def rowcount(self) -> int: ...
+    def __iter__(self) -> Iterator[DatabaseRow]: ...
+    def execute(self, statement: str, values: Sequence[object] = ..., /) -> object: ...
+    def executemany(self, statement: str, rows: Sequence[Sequence[object]], /) -> object: ...
+    def fetchone(self) -> DatabaseRow | None: ...
+    def fetchall(self) -> list[DatabaseRow]: ...
+
+
+class Connection(Protocol):
+    def execute(self, statement: str, values: Sequence[object] = ..., /) -> Cursor: ...
+    def cursor(self) -> Cursor: ...
+    def commit(self) -> None: ...
+    def rollback(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class PostgresConnection(Connection, Protocol):
+    def execute(self, statement: str, values: Sequence[object] = ..., /, *, binary: bool = False) -> Cursor: ...
+
+
+def only_row(cursor: Cursor) -> DatabaseRow:
+    """The row of a query that always has one."""
+    row = cursor.fetchone()
+    assert row is not None, "the query has one row"
+    return row
 
 
 @dataclass(frozen=True)
@@ -36,31 +71,34 @@ class Database:
         return "?" if self.is_sqlite else "%s"
 
     @contextmanager
-    def connect(self) -> Iterator[Any]:
+    def connect(self) -> Iterator[Connection]:
         """A connection in a transaction: committed at the end, rolled back on an error."""
         connection = self._open()
         try:
             yield connection
             connection.commit()
         except BaseException:
+            # Whatever ends the block, an interrupt too: no half of its changes may be committed.
             connection.rollback()
             raise
         finally:
             connection.close()
 
-    def _open(self) -> Any:
+    def _open(self) -> Connection:
         if self.is_sqlite:
             try:
-                return sqlite3.connect(self.url[len("sqlite:///") :], timeout=30)
+                file: Connection = sqlite3.connect(self.url[len("sqlite:///") :], timeout=30)
             except sqlite3.Error as error:
                 raise PipelineError(f"{self.url}: {error}") from error
+            return file
         import psycopg
 
         try:
-            return psycopg.connect(self.url, connect_timeout=10)
+            server: Connection = psycopg.connect(self.url, connect_timeout=10)
         except psycopg.Error as error:
             # The password is in the url: only the server's words are told.
             raise PipelineError(f"PostgreSQL cannot be reached: {' '.join(str(error).split())}") from error
+        return server
 
     def columns(self, table: str) -> dict[str, str]:
         """Column names with their Spark types. Raises PipelineError for a table that is not there."""
@@ -81,7 +119,7 @@ class Database:
             raise PipelineError(f"table {table!r} does not exist")
         return found
 
-    def primary_key(self, connection: Any, table: str) -> list[str]:
+    def primary_key(self, connection: Connection, table: str) -> list[str]:
         if self.is_sqlite:
             rows = connection.execute(f"PRAGMA table_info({quoted(table)})").fetchall()
             return [row[1] for row in sorted(rows, key=lambda row: row[5]) if row[5]]
@@ -114,7 +152,7 @@ class Database:
     def _equal(self, keys: Sequence[str]) -> str:
         return " AND ".join(f"{quoted(key)} = {self.mark}" for key in keys)
 
-    def claim_batch(self, connection: Any, name: str, batch: int) -> bool:
+    def claim_batch(self, connection: Connection, name: str, batch: int) -> bool:
         """Notes in the transaction that `name` writes this batch; False when it has written it before."""
         connection.execute(
             f"CREATE TABLE IF NOT EXISTS {LEDGER} (name VARCHAR(255) PRIMARY KEY, batch BIGINT NOT NULL)"

@@ -18,7 +18,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import yaml
 from pyspark.pipelines.flow import Flow
@@ -35,6 +35,8 @@ from headrace.pipelines.flows.spec import BOOTSTRAP, PipelineSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from headrace.pipelines.flows.runner import PipelineRun
 
 HEADER: Final = "headrace.mirror"
 _FIELDS: Final = ("name", "source", "target", "topics", "rename", "storage", "trigger")
@@ -146,7 +148,7 @@ def make_topics(spec: MirrorSpec, source: BlockingClient, target: BlockingClient
             )
 
 
-def mirror_run(spec: MirrorSpec, spark: SparkSession, *, once: bool, report: Callable[[str], None]) -> Any:
+def mirror_run(spec: MirrorSpec, spark: SparkSession, *, once: bool, report: Callable[[str], None]) -> PipelineRun:
     from headrace.pipelines.flows.runner import PipelineRun
 
     with _client(spec.source) as source, _client(spec.target) as target:

@@ -11,7 +11,7 @@ import math
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from headrace.pipelines.errors import PipelineError
 
@@ -24,7 +24,7 @@ def _float(text: str) -> float | str:
 
 
 # By PostgreSQL's fixed type numbers: bool, int8, int2, int4, float4, float8.
-_TYPED: Final[dict[int, Callable[[str], Any]]] = {
+_TYPED: Final[dict[int, Callable[[str], object]]] = {
     16: lambda text: text == "t",
     20: int,
     21: int,
@@ -40,8 +40,9 @@ class Change:
 
     operation: str  # insert, update, delete, truncate
     table: str
-    before: dict[str, Any] | None
-    after: dict[str, Any] | None  # of an update without what it left alone and PostgreSQL did not send (large values)
+    before: dict[str, object] | None
+    # Of an update without large values that it left alone: PostgreSQL does not send them.
+    after: dict[str, object] | None
     key: tuple[str, ...]
     lsn: int
     number: int  # within its transaction
@@ -55,12 +56,22 @@ class _Relation:
     key: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class _Uncommitted:
+    """A change of the transaction that is being read."""
+
+    operation: str
+    relation: _Relation
+    before: dict[str, object] | None
+    after: dict[str, object] | None
+
+
 @dataclass
 class PgOutput:
     """Feeds on messages in order; gives the changes of a transaction when it commits."""
 
     relations: dict[int, _Relation] = field(default_factory=dict)
-    _open: list[dict[str, Any]] = field(default_factory=list)
+    _open: list[_Uncommitted] = field(default_factory=list)
 
     def feed(self, data: bytes) -> list[Change]:
         message = _Message(data)
@@ -119,32 +130,35 @@ class PgOutput:
         after = {**sent, **{name: value for name, value in (before or {}).items() if sent[name] is _UNCHANGED}}
         self._changed("update", relation, before, _known(after))
 
-    def _changed(self, operation: str, relation: _Relation, before: Any, after: Any) -> None:
-        self._open.append(
-            {"operation": operation, "table": relation.table, "before": before, "after": after, "key": relation.key}
-        )
+    def _changed(
+        self, operation: str, relation: _Relation, before: dict[str, object] | None, after: dict[str, object] | None
+    ) -> None:
+        self._open.append(_Uncommitted(operation, relation, before, after))
 
     def _committed(self, message: _Message) -> list[Change]:
         _, _, end_lsn, at_us = message.unpack(">BQQq")
         at_ms = (at_us + _EPOCH_2000_US) // 1000
         changes = [
-            Change(**change, lsn=end_lsn, number=number, committed_at_ms=at_ms)
+            Change(
+                change.operation, change.relation.table, change.before, change.after, change.relation.key,
+                lsn=end_lsn, number=number, committed_at_ms=at_ms,
+            )
             for number, change in enumerate(self._open)
-        ]
+        ]  # fmt: skip
         self._open = []
         return changes
 
 
-_UNCHANGED: Any = object()
+_UNCHANGED: Final = object()
 
 
-def _before(identity: str, message: _Message, relation: _Relation) -> dict[str, Any]:
+def _before(identity: str, message: _Message, relation: _Relation) -> dict[str, object]:
     row = _known(message.row(relation.columns))
     # K is the key alone: the other columns stand there as nulls, which they need not have been.
     return {name: row[name] for name in relation.key} if identity == "K" else row
 
 
-def _known(row: dict[str, Any]) -> dict[str, Any]:
+def _known(row: dict[str, object]) -> dict[str, object]:
     return {name: value for name, value in row.items() if value is not _UNCHANGED}
 
 
@@ -156,8 +170,9 @@ class _Message:
         self._at += 1
         return chr(self._data[self._at - 1])
 
-    def unpack(self, form: str) -> tuple[Any, ...]:
-        fields = struct.unpack_from(form, self._data, self._at)
+    def unpack(self, form: str) -> tuple[int, ...]:
+        """Whole numbers; every field of these messages is one."""
+        fields: tuple[int, ...] = struct.unpack_from(form, self._data, self._at)
         self._at += struct.calcsize(form)
         return fields
 
@@ -167,13 +182,13 @@ class _Message:
         self._at = end + 1
         return value
 
-    def row(self, columns: tuple[tuple[str, int], ...]) -> dict[str, Any]:
+    def row(self, columns: tuple[tuple[str, int], ...]) -> dict[str, object]:
         (count,) = self.unpack(">h")
         if count != len(columns):
             raise PipelineError(f"PostgreSQL sent a row of {count} values for a table of {len(columns)} columns")
         return {name: self._value(kind) for name, kind in columns}
 
-    def _value(self, kind: int) -> Any:
+    def _value(self, kind: int) -> object:
         match self.letter():
             case "n":
                 return None

@@ -7,13 +7,12 @@ that change without their column growing are not seen: that is what change data 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StringType, StructType
 
-from headrace.pipelines.connectors.databases import Database, quoted
+from headrace.pipelines.connectors.databases import Database, DatabaseRow, only_row, quoted
 from headrace.pipelines.errors import OptionError
 
 
@@ -50,32 +49,32 @@ class TableSource(DataSource):  # type: ignore[misc]
 class TableReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
     def __init__(self, database: Database, table: str, column: str, columns: list[str], texts: frozenset[str]) -> None:
         self.database, self.table, self.column, self.columns, self.texts = database, table, column, columns, texts
-        self._stop_at: dict[str, Any] | None = None
+        self._stop_at: dict[str, object] | None = None
 
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+    def initialOffset(self) -> dict[str, object]:  # noqa: N802
         return {"after": None}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._stop_at = self._largest()
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+    def latestOffset(self, start: dict[str, object], limit: ReadLimit) -> dict[str, object]:  # noqa: N802
         latest = self._stop_at or self._largest()
         return latest if latest["after"] is not None else start
 
-    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
+    def reportLatestOffset(self) -> dict[str, object]:  # noqa: N802
         return self._largest()
 
-    def _largest(self) -> dict[str, Any]:
+    def _largest(self) -> dict[str, object]:
         with self.database.connect() as connection:
             text = "" if self.database.is_sqlite else "::text"
             query = f"SELECT max({quoted(self.column)}){text} FROM {quoted(self.table)}"
-            (value,) = connection.execute(query).fetchone()
+            (value,) = only_row(connection.execute(query))
         return {"after": value if value is None or isinstance(value, int) else str(value)}
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+    def partitions(self, start: dict[str, object], end: dict[str, object]) -> list[InputPartition]:
         return [] if start == end else [InputPartition((start["after"], end["after"]))]
 
-    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
+    def read(self, partition: InputPartition) -> Iterator[DatabaseRow]:
         after, until = partition.value
         names = ", ".join(self._selected(name) for name in self.columns)
         at, mark = quoted(self.column), self.database.mark
@@ -89,7 +88,7 @@ class TableReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
         # What is text in Spark for want of a type of its own (uuid, json, arrays, times) is what PostgreSQL writes.
         return f"{quoted(name)}::text" if name in self.texts and not self.database.is_sqlite else quoted(name)
 
-    def commit(self, end: dict[str, Any]) -> None:
+    def commit(self, end: dict[str, object]) -> None:
         pass
 
     def stop(self) -> None:

@@ -9,19 +9,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pyspark.pipelines.output import Output, Sink
 from pyspark.pipelines.source_code_location import SourceCodeLocation
 from pyspark.sql import functions as f
 
 from headrace.pipelines.connectors.connector import ConnectorSpec, End
-from headrace.pipelines.connectors.databases import Database, quoted
+from headrace.pipelines.connectors.databases import Connection, Database, quoted
 from headrace.pipelines.errors import OptionError
 from headrace.pipelines.flows.graph import BatchSink
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, Row
 
 _ROWS_AT_ONCE: Final = 1000
 _CHANGE_COLUMNS: Final = {"op", "table", "before", "after"}
@@ -48,7 +48,8 @@ def target_output(spec: ConnectorSpec) -> tuple[Output, Callable[[DataFrame], Da
             end.only("url", "table", "keys")
             if "table" not in end.settings and spec.source.kind != "cdc":
                 raise OptionError(f'{end.place}: "table" is missing')
-            write = table_writer(Database(end.text("url")), end.settings.get("table"), end.names("keys"), spec.name)
+            table = end.text("table") if "table" in end.settings else None
+            write = table_writer(Database(end.text("url")), table, end.names("keys"), spec.name)
             return BatchSink(spec.name, None, at, write), _as_is
     end.only()
     return BatchSink(spec.name, None, at, lambda frame, _batch: frame.show(truncate=False)), _as_is
@@ -118,7 +119,7 @@ def table_writer(database: Database, table: str | None, keys: list[str], name: s
 
 
 def _upsert(
-    database: Database, connection: Any, table: str | None, keys: list[str], columns: list[str], rows: Any
+    database: Database, connection: Connection, table: str | None, keys: list[str], columns: list[str], rows: list[Row]
 ) -> None:
     if table is None:
         raise OptionError('to.jdbc: "table" is missing')
@@ -128,7 +129,7 @@ def _upsert(
         cursor.executemany(statement, [tuple(row) for row in rows[begin : begin + _ROWS_AT_ONCE]])
 
 
-def _apply_changes(database: Database, connection: Any, rows: Any, table: str | None) -> None:
+def _apply_changes(database: Database, connection: Connection, rows: list[Row], table: str | None) -> None:
     """Each change to the table of its name (or to the one table that is given), in order."""
     cursor = connection.cursor()
     for row in rows:

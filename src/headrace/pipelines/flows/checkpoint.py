@@ -13,7 +13,6 @@ import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from headrace.kernel.plurals import counted
 from headrace.pipelines.errors import PipelineError
@@ -37,14 +36,14 @@ class Checkpoint:
     def is_stateful(self) -> bool:
         return (self.path / "state").is_dir()
 
-    def offsets(self) -> list[dict[str, Any]]:
+    def offsets(self) -> list[dict[str, object]]:
         """The end offsets of the last batch, one mapping per source."""
         return [json.loads(line) for line in self._lines("offsets", self.last_batch())[2:]]
 
     def _lines(self, journal: str, batch: int) -> list[str]:
         return (self.path / journal / str(batch)).read_text().splitlines()
 
-    def move_to(self, sources: list[dict[str, Any]]) -> None:
+    def move_to(self, sources: list[dict[str, object]]) -> None:
         """Continues from these offsets, one mapping per source in the checkpoint's order."""
         if self.is_stateful():
             raise PipelineError(

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pyspark.errors import AnalysisException
 from pyspark.pipelines.flow import AutoCdcFlow, Flow
@@ -29,6 +29,8 @@ from headrace.pipelines.flows.spec import PipelineSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from headrace.pipelines.connectors.sources import SourceFrames
 
 _NAME: Final = r"(?P<name>`[^`]+`|[\w.]+)"
 _CREATE: Final = re.compile(
@@ -48,7 +50,7 @@ _NOT_THERE_YET: Final = ("TABLE_OR_VIEW_NOT_FOUND", "STREAM_NOT_FOUND", "VIEW_NO
 class BatchSink(Output):  # type: ignore[misc]
     """A target that takes every batch as a DataFrame with its number; it must know a batch that it has taken before."""
 
-    write: Callable[[DataFrame, int], Any]
+    write: Callable[[DataFrame, int], None]
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,7 @@ class PipelineGraph(GraphElementRegistry):  # type: ignore[misc]
         if kind == "TEMPORARY VIEW":
             self.register_output(TemporaryView(name=name, comment=None, source_code_location=at))
         else:
-            table: Any = StreamingTable if kind == "STREAMING TABLE" else MaterializedView
+            table = StreamingTable if kind == "STREAMING TABLE" else MaterializedView
             chosen = _FORMAT.search(match["clauses"])
             self.register_output(
                 table(
@@ -153,7 +155,7 @@ class PipelineGraph(GraphElementRegistry):  # type: ignore[misc]
         return self.outputs[flow.target]
 
 
-def _check_frame(flow: Flow, target: Output, frame: Any) -> None:
+def _check_frame(flow: Flow, target: Output, frame: DataFrame) -> None:
     if not hasattr(frame, "isStreaming"):
         raise PipelineError(f"{_place(flow)}: flow {flow.name!r} returned {type(frame).__name__}, not a DataFrame")
     if isinstance(target, TemporaryView):
@@ -167,7 +169,7 @@ def _check_frame(flow: Flow, target: Output, frame: Any) -> None:
         raise PipelineError(f"{_place(flow)}: flow {flow.name!r} needs a streaming query: use spark.readStream")
 
 
-def _place(element: Any) -> str:
+def _place(element: Flow | Output) -> str:
     at = element.source_code_location
     name = Path(at.filename).name if at and at.filename else "?"
     return f"{name}:{at.line_number}" if at and at.line_number else name
@@ -238,7 +240,7 @@ def load_graph(spark: SparkSession, spec: PipelineSpec) -> PipelineGraph:
 def connector_graph(
     spark: SparkSession,
     name: str,
-    source: Any,
+    source: SourceFrames,
     select: str | None,
     target: tuple[Output, Callable[[DataFrame], DataFrame]],
     brokers: dict[str, str],
@@ -273,6 +275,7 @@ def _run_python(spark: SparkSession, file: Path) -> None:
     except (PipelineError, OptionError):
         raise
     except Exception as error:
+        # Boundary to the author's code, which may raise anything: the user gets its file and its sentence.
         raise PipelineError(f"{file.name}: {type(error).__name__}: {first_line(error)}") from error
 
 

@@ -12,9 +12,9 @@ import json
 import os
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.client.blocking.client import EARLIEST, LATEST, BlockingClient, TopicPartitionPair
 from headrace.client.blocking.fetch import FetchSettings, fetched_records
@@ -24,6 +24,9 @@ from headrace.kernel.errors import Fault
 from headrace.pipelines.source.offsets import offsets_from_json, offsets_to_json
 from headrace.pipelines.source.stream_state import StreamNotes
 from headrace.records.builder import Record
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming import StreamingQueryProgress
 
 PROGRESS_TOPIC: Final = "__pipelines"
 RUNNING: Final = "running"
@@ -64,11 +67,11 @@ def source_offsets(text: str | None) -> dict[TopicPartitionPair, int]:
     """The topic offsets in a progress event of `headrace` or `kafka`; empty for other sources."""
     try:
         return offsets_from_json(json.loads(text or ""))
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError):
         return {}
 
 
-def update_from_event(flow: FlowProgress, event: Any) -> None:
+def update_from_event(flow: FlowProgress, event: StreamingQueryProgress) -> None:
     """Takes over what Spark's progress event says."""
     ends: dict[TopicPartitionPair, int] = {}
     lag = 0
@@ -90,7 +93,7 @@ def update_from_event(flow: FlowProgress, event: Any) -> None:
 class ProgressWriter:
     """Publishes progress and commits offsets; trouble here is reported once and never stops a pipeline."""
 
-    def __init__(self, bootstrap: str, report: Any, security: ClientSecurity | None = None) -> None:
+    def __init__(self, bootstrap: str, report: Callable[[str], None], security: ClientSecurity | None = None) -> None:
         self._client = BlockingClient(
             bootstrap, client_id="headrace-pipeline", timeout_s=10, patience_s=5, security=security
         )
@@ -124,7 +127,7 @@ class ProgressWriter:
             self._guarded(lambda: self._client.commit_offsets(flow.key, {tp: (o, "") for tp, o in offsets.items()}))
             self._committed[flow.key] = offsets
 
-    def _guarded(self, action: Any) -> None:
+    def _guarded(self, action: Callable[[], object]) -> None:
         try:
             action()
             self._silent = False
@@ -144,12 +147,12 @@ def read_topic(client: BlockingClient, partition: TopicPartitionPair) -> list[Re
     return list(fetched_records(client, partition, start, end, FetchSettings(stall_timeout_s=10)))
 
 
-def read_progress(bootstrap: str, security: ClientSecurity | None = None) -> dict[str, dict[str, Any]]:
+def read_progress(bootstrap: str, security: ClientSecurity | None = None) -> dict[str, dict[str, object]]:
     """The last word of every flow that ever ran against this cluster, by `<pipeline>.<flow>`."""
     with BlockingClient(bootstrap, timeout_s=10, patience_s=5, security=security) as client:
         if PROGRESS_TOPIC not in client.topics([PROGRESS_TOPIC]):
             return {}
-        latest: dict[str, dict[str, Any]] = {}
+        latest: dict[str, dict[str, object]] = {}
         for record in read_topic(client, (PROGRESS_TOPIC, 0)):
             name = (record.key or b"").decode()
             if record.value is None:
@@ -159,7 +162,7 @@ def read_progress(bootstrap: str, security: ClientSecurity | None = None) -> dic
         return latest
 
 
-def describe(progress: Mapping[str, Any]) -> str:
+def describe(progress: Mapping[str, object]) -> str:
     """One line for a person."""
     name = f"{progress['pipeline']}.{progress['flow']}  {progress['state']}"
     if not has_batches(progress):
@@ -170,6 +173,7 @@ def describe(progress: Mapping[str, Any]) -> str:
     )
 
 
-def has_batches(progress: Mapping[str, Any]) -> bool:
+def has_batches(progress: Mapping[str, object]) -> bool:
     """Whether a batch has ended: before that, the numbers of a flow say nothing."""
-    return int(progress["batch_id"]) >= 0
+    batch = progress["batch_id"]
+    return isinstance(batch, int) and batch >= 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import re
-from typing import Any
 
 from headrace.client.blocking.client import EARLIEST, LATEST, BlockingClient, TopicPartitionPair
 from headrace.pipelines.brokers import client_of
@@ -48,7 +47,7 @@ def flow_checkpoints(spec: PipelineSpec, flow: str | None) -> dict[str, Checkpoi
 
 def reset(
     spec: PipelineSpec, to: str, *, flow: str | None, bootstrap: str | None
-) -> dict[str, list[dict[str, Any]] | None]:
+) -> dict[str, list[dict[str, object]] | None]:
     """Moves flows to `earliest`, `latest`, a time, or offsets as JSON. Gives the offsets of each flow's sources; None
     for a flow whose checkpoint was forgotten: it begins at its own startingOffsets."""
     check_place(to)
@@ -59,7 +58,7 @@ def reset(
         return {name: _move(spec, to, checkpoint, bootstrap) for name, checkpoint in checkpoints.items()}
 
 
-def _move(spec: PipelineSpec, to: str, checkpoint: Checkpoint, bootstrap: str | None) -> list[dict[str, Any]] | None:
+def _move(spec: PipelineSpec, to: str, checkpoint: Checkpoint, bootstrap: str | None) -> list[dict[str, object]] | None:
     if not checkpoint.exists() or (to == "earliest" and checkpoint.is_stateful()):
         checkpoint.forget()
         return None
@@ -70,7 +69,7 @@ def _move(spec: PipelineSpec, to: str, checkpoint: Checkpoint, bootstrap: str | 
     return sources
 
 
-def _accept_topics(client: BlockingClient, checkpoint: Checkpoint, sources: list[dict[str, Any]]) -> None:
+def _accept_topics(client: BlockingClient, checkpoint: Checkpoint, sources: list[dict[str, object]]) -> None:
     """The offsets belong to the topics as they are now, though one was deleted and created again."""
     query_id = checkpoint.query_id()
     pairs = [pair for source in sources if _is_of_topics(source) for pair in offsets_from_json(source)]
@@ -80,19 +79,19 @@ def _accept_topics(client: BlockingClient, checkpoint: Checkpoint, sources: list
     StreamNotes(client).accept(query_id, {pair: ids[pair[0]] for pair in pairs if pair[0] in ids})
 
 
-def _is_of_topics(source: dict[str, Any]) -> bool:
+def _is_of_topics(source: dict[str, object]) -> bool:
     try:
         offsets_from_json(source)
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError):
         return False
     return True
 
 
-def moved_to(client: BlockingClient, source: dict[str, Any], to: str) -> dict[str, Any]:
+def moved_to(client: BlockingClient, source: dict[str, object], to: str) -> dict[str, object]:
     """This source's offsets, moved; other sources than topics stay where they are."""
     if not _is_of_topics(source):
         return source
-    return offsets_to_json(_offsets_at(client, list(offsets_from_json(source)), to))
+    return {**offsets_to_json(_offsets_at(client, list(offsets_from_json(source)), to))}
 
 
 def _offsets_at(client: BlockingClient, pairs: list[TopicPartitionPair], to: str) -> dict[TopicPartitionPair, int]:

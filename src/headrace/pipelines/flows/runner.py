@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pyspark.pipelines.output import MaterializedView, Output, Sink, StreamingTable, Table, TemporaryView
 
@@ -107,6 +107,7 @@ class PipelineRun:
         try:
             self._start()
         except BaseException:
+            # Whatever ends the start, an interrupt too, must not leave the pipeline locked.
             self._lock.release()
             raise
 
@@ -184,6 +185,7 @@ class PipelineRun:
         try:
             flow.query = writer.start()
         except Exception as error:
+            # Boundary to Spark, which raises its own and py4j's errors: no Java trace may reach the user.
             raise PipelineError(f"flow {flow.name!r} cannot start: {first_line(error)}") from error
         flow.started_at, flow.start_again_at, flow.seen_batch = time.monotonic(), None, -1
         flow.progress.state = RUNNING
@@ -246,7 +248,7 @@ class PipelineRun:
             self._writer.commit(flow.progress)
         self._publish(flow)
 
-    def _failed(self, flow: RunningFlow, error: Any) -> None:
+    def _failed(self, flow: RunningFlow, error: object) -> None:
         reason = readable(error)
         flow.progress.last_error = reason
         # A flow that never finished a batch is wrong, not unlucky; and a finished run has nobody to wait for it.
@@ -324,5 +326,4 @@ def _batch_of(query: StreamingQuery) -> int:
 def _make_active(spark: SparkSession) -> None:
     """Whoever supervises may be another thread than the one that made the session; Spark looks data sources up in the
     session that is active in the thread, and a query that starts again would not find its own."""
-    session_class: Any = type(spark)
-    session_class._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
+    type(spark)._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)

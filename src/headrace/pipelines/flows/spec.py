@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import unquote, urlsplit
 
 import yaml
@@ -98,7 +98,7 @@ def load_spec(directory: Path) -> PipelineSpec:
     return _checked(file, data)
 
 
-def _checked(file: Path, data: dict[str, Any]) -> PipelineSpec:
+def _checked(file: Path, data: dict[str, object]) -> PipelineSpec:
     if unknown := next((key for key in data if key not in _FIELDS), None):
         raise OptionError(f"{file}: field {unknown!r} is unknown{nearest(str(unknown), _FIELDS)}")
     if missing := next((key for key in ("name", "storage") if not data.get(key)), None):
@@ -108,14 +108,16 @@ def _checked(file: Path, data: dict[str, Any]) -> PipelineSpec:
         isinstance(key, str) and isinstance(value, str) for key, value in configuration.items()
     ):
         raise OptionError(f"{file}: configuration must map names to quoted strings")
+    libraries, database = data.get("libraries") or [], data.get("database", data.get("schema"))
+    if database is not None and not isinstance(database, str):
+        raise OptionError(f"{file}: database {database!r} must be a name")
+    if not isinstance(libraries, list):
+        raise OptionError(f"{file}: libraries must be a list")
     globs = []
-    for entry in data.get("libraries") or ():
-        try:
-            pattern = entry["glob"]["include"]
-        except (KeyError, TypeError):
-            raise OptionError(
-                f"{file}: each library must be written as - glob: {{include: transformations/**}}"
-            ) from None
+    for entry in libraries:
+        pattern = _glob_of(entry)
+        if pattern is None:
+            raise OptionError(f"{file}: each library must be written as - glob: {{include: transformations/**}}")
         if glob.has_magic(pattern) and (not pattern.endswith("/**") or glob.has_magic(pattern[:-3])):
             raise OptionError(f"{file}: glob {pattern!r} must be a file, or a folder ending with /**")
         globs.append(pattern)
@@ -123,7 +125,13 @@ def _checked(file: Path, data: dict[str, Any]) -> PipelineSpec:
         directory=file.parent.resolve(),
         name=str(data["name"]),
         storage=os.path.expandvars(str(data["storage"])),
-        database=data.get("database", data.get("schema")),
+        database=database,
         configuration=configuration,
         globs=tuple(globs),
     )
+
+
+def _glob_of(library: object) -> str | None:
+    pattern = library.get("glob") if isinstance(library, dict) else None
+    include = pattern.get("include") if isinstance(pattern, dict) else None
+    return include if isinstance(include, str) else None

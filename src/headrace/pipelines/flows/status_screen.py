@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from rich.table import Table
 from rich.text import Text
@@ -18,7 +17,7 @@ _NUMBERS = {
 _COLOURS = {"running": "green", "stopped": "dim", "restarting": "yellow", "failed": "red"}
 
 
-def rows_of(flows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def rows_of(flows: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:
     """What a person reads of each flow, by heading. Before its first batch has ended, a flow has no numbers."""
     now_ms = time.time() * 1000
     return [
@@ -27,19 +26,24 @@ def rows_of(flows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             "state": flow["state"],
             **{name: _number(flow, key) for name, key in _NUMBERS.items()},
             "watermark": flow["watermark"] or "",
-            "seen": f"{max(now_ms - flow['at_ms'], 0) / 1000:.0f} s ago",
+            "seen": f"{_age_s(flow, now_ms):.0f} s ago",
             "last error": flow["last_error"] or "",
         }
         for flow in flows
     ]
 
 
-def _number(flow: Mapping[str, Any], key: str) -> int | None:
+def _age_s(flow: Mapping[str, object], now_ms: float) -> float:
+    at_ms = flow["at_ms"]
+    return max(now_ms - at_ms, 0) / 1000 if isinstance(at_ms, int) else 0.0
+
+
+def _number(flow: Mapping[str, object], key: str) -> int | None:
     value = flow[key] if has_batches(flow) else None
-    return None if value is None else round(value)
+    return round(value) if isinstance(value, int | float) else None
 
 
-def table_of(flows: Sequence[Mapping[str, Any]]) -> Table:
+def table_of(flows: Sequence[Mapping[str, object]]) -> Table:
     """For a terminal."""
     table = Table(box=None, pad_edge=False)
     rows = rows_of(flows)
@@ -48,6 +52,6 @@ def table_of(flows: Sequence[Mapping[str, Any]]) -> Table:
     for row in rows:
         # As text: an error may look like markup.
         cells = [Text("–" if value is None else str(value)) for value in row.values()]
-        cells[1].stylize(_COLOURS.get(row["state"], "white"))
+        cells[1].stylize(_COLOURS.get(str(row["state"]), "white"))
         table.add_row(*cells)
     return table

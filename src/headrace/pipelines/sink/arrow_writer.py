@@ -8,7 +8,7 @@ for all keys at once.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -116,7 +116,12 @@ def encode_headers(column: pa.Array) -> pa.Array | None:
     return pa.array([_header_block(row) for row in column.to_pylist()], pa.binary())
 
 
-def _header_block(row: list[dict[str, Any]] | None) -> bytes:
+class _Header(TypedDict):
+    key: str | None
+    value: bytes | None
+
+
+def _header_block(row: list[_Header | None] | None) -> bytes:
     out = bytearray()
     write_varint(out, len(row or ()))
     for header in row or ():

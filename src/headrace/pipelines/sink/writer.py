@@ -175,6 +175,7 @@ def write_slot(options: SinkOptions, rows: Iterator[pa.RecordBatch], prefix: str
         client.close()
         raise PipelineError(fault.message or fault.code.name) from fault
     except BaseException:
+        # Everything that ends a task, an interrupt too, for the same reason.
         client.close()
         raise
 

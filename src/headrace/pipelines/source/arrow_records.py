@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -292,7 +292,7 @@ def _varints(data: npt.NDArray[np.uint8], at: Ints) -> tuple[Ints, Ints]:
     return (value.view(np.uint64) >> np.uint64(1)).view(np.int64) ^ -(value & 1), after
 
 
-def _gather(buffer: memoryview | bytes, at: Ints, length: Ints, kind: Any = None) -> pa.Array:
+def _gather(buffer: memoryview | bytes, at: Ints, length: Ints, kind: pa.DataType | None = None) -> pa.Array:
     """A binary column of the pieces [at, at + length); a negative length is null."""
     count = len(at)
     kind = kind or pa.binary()

@@ -14,11 +14,13 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
 from headrace.pipelines.errors import OptionError
 
 TopicPartitionPair = tuple[str, int]
+# As checkpoints hold them: {"topic": {"0": 12}}.
+JsonOffsets = dict[str, dict[str, int]]
 LATEST_OFFSET: Final = -1
 EARLIEST_OFFSET: Final = -2
 
@@ -93,22 +95,28 @@ def parse_assign(text: str) -> list[TopicPartitionPair]:
     return sorted((topic, part) for topic, parts in parsed.items() for part in parts)
 
 
-def offsets_to_json(offsets: Mapping[TopicPartitionPair, int]) -> dict[str, dict[str, int]]:
-    out: dict[str, dict[str, int]] = {}
+def offsets_to_json(offsets: Mapping[TopicPartitionPair, int]) -> JsonOffsets:
+    out: JsonOffsets = {}
     for topic, partition in sorted(offsets):
         out.setdefault(topic, {})[str(partition)] = offsets[(topic, partition)]
     return out
 
 
-def offsets_from_json(given: Mapping[str, Any]) -> dict[TopicPartitionPair, int]:
+def offsets_from_json(given: Mapping[str, object]) -> dict[TopicPartitionPair, int]:
     """The offsets in a checkpoint or a progress event. Checkpoints of earlier versions hold entries that begin with #,
-    which no topic name does, beside the topics. Raises ValueError, TypeError or AttributeError for other things."""
+    which no topic name does, beside the topics. Raises ValueError or TypeError for other things."""
     return {
         (topic, int(index)): int(offset)
         for topic, parts in given.items()
         if not topic.startswith("#")
-        for index, offset in parts.items()
+        for index, offset in _partitions_of(topic, parts)
     }
+
+
+def _partitions_of(topic: str, parts: object) -> Iterable[tuple[str, int]]:
+    if not isinstance(parts, dict):
+        raise TypeError(f"{topic} must map partitions to offsets, not {parts!r}")
+    return parts.items()
 
 
 def parse_spec(options: Mapping[str, str], side: str, default: OffsetSpec) -> OffsetSpec:

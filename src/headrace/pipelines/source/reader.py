@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -32,6 +32,7 @@ from headrace.kernel.plurals import counted
 from headrace.pipelines.errors import DataLossError, PipelineError
 from headrace.pipelines.options import SourceOptions
 from headrace.pipelines.source.offsets import (
+    JsonOffsets,
     OffsetRange,
     TopicPartitionPair,
     limit_offsets,
@@ -42,6 +43,9 @@ from headrace.pipelines.source.offsets import (
 from headrace.pipelines.source.planning import Found, Planner
 from headrace.pipelines.spark.running_batch import RunningBatch, running_batch
 from headrace.pipelines.spark.worker_clients import client_for, notes_for
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _OLD_IDS: Final = "#ids"
 
@@ -63,7 +67,9 @@ class RangePartition(InputPartition):  # type: ignore[misc]
         self.topic_id = topic_id
 
 
-def read_range(options: SourceOptions, task: InputPartition, batch: RunningBatch | None = None) -> Iterator[Any]:
+def read_range(
+    options: SourceOptions, task: InputPartition, batch: RunningBatch | None = None
+) -> Iterator[pa.RecordBatch]:
     """Fetches and decodes one range; runs on an executor. `batch`: of the stream that reads it."""
     from headrace.pipelines.source.arrow_records import Decoder
 
@@ -156,7 +162,7 @@ class HeadraceReader(DataSourceReader):  # type: ignore[misc]
                 )
         return {pair: max(start, earliest[pair]) for pair, start in starts.items()}
 
-    def read(self, partition: InputPartition) -> Iterator[Any]:
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_range(self.options, partition)
 
 
@@ -169,9 +175,13 @@ class Position:
     topic_ids: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def from_json(cls, given: Mapping[str, Any]) -> Position:
+    def from_json(cls, given: Mapping[str, object]) -> Position:
         try:
-            return cls(offsets_from_json(given), dict(given.get(_OLD_IDS, {})))
+            old_ids = given.get(_OLD_IDS)
+            topic_ids = (
+                {str(topic): str(found) for topic, found in old_ids.items()} if isinstance(old_ids, dict) else {}
+            )
+            return cls(offsets_from_json(given), topic_ids)
         except (AttributeError, TypeError, ValueError) as error:
             raise PipelineError(
                 f"the checkpoint holds {str(dict(given))[:200]!r}, which is not an offset of this source: "
@@ -192,7 +202,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _planner(self) -> Planner:
         return Planner(self.options, client_for(self.options.cluster))
 
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 (Spark's name)
+    def initialOffset(self) -> JsonOffsets:  # noqa: N802 (Spark's name)
         planner = self._planner()
         found = planner.find()
         offsets = planner.resolve(self.options.starting, found.partitions, ending=False)
@@ -209,10 +219,10 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         planner = self._planner()
         self._stop_at = planner.latest(planner.find().partitions)
 
-    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+    def reportLatestOffset(self) -> JsonOffsets | None:  # noqa: N802
         return offsets_to_json(self._last_latest) if self._last_latest else None
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+    def latestOffset(self, start: Mapping[str, object], limit: ReadLimit) -> JsonOffsets:  # noqa: N802
         planner = self._planner()
         found = planner.find()
         begun = self._check_checkpoint(Position.from_json(start), found)
@@ -293,7 +303,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         _warn(what)
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+    def partitions(self, start: Mapping[str, object], end: Mapping[str, object]) -> Sequence[InputPartition]:
         begun, until = Position.from_json(start), Position.from_json(end)
         planner = self._planner()
         ids = self._topic_ids or planner.find().topic_ids
@@ -318,10 +328,10 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for piece in cut
         ]
 
-    def read(self, partition: InputPartition) -> Iterator[Any]:
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_range(self.options, partition, running_batch())
 
-    def commit(self, end: dict[str, Any]) -> None:
+    def commit(self, end: Mapping[str, object]) -> None:
         pass
 
     def stop(self) -> None:

@@ -26,7 +26,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from headrace.client.blocking.client import EARLIEST, LATEST, BlockingClient, TopicPartitionPair
 from headrace.client.blocking.fetch import FetchSettings, fetched_records
@@ -164,7 +164,7 @@ class StreamNotes:
         value = {"topic_id": note.topic_id, "batch": note.batch_id, "begins_again": note.begins_again}
         self._write(_key_of(key), value)
 
-    def _write(self, key: dict[str, Any], value: dict[str, Any]) -> None:
+    def _write(self, key: dict[str, object], value: dict[str, object]) -> None:
         if not self._exists:
             self._client.create_topic(NOTES_TOPIC, 1, configs={"cleanup.policy": "compact"})
             self._exists = True
@@ -172,5 +172,5 @@ class StreamNotes:
         write_records(self._client, _PARTITION, [record])
 
 
-def _key_of(key: _Key) -> dict[str, Any]:
+def _key_of(key: _Key) -> dict[str, object]:
     return {"query": key.query_id, "topic": key.partition[0], "partition": key.partition[1]}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.pipelines.errors import PipelineError
 
@@ -45,7 +45,7 @@ def is_update_plan(text: str) -> bool:
     return bool(re.search(r"^[\s:+|-]*~?Aggregate\b", text, re.MULTILINE)) and "EventTimeWatermark" not in text
 
 
-def shape_of(text: str, sink: str) -> dict[str, Any]:
+def shape_of(text: str, sink: str) -> dict[str, object]:
     operators = [
         _EXPRESSION_ID.sub("", f"{match[1]}{match[2]}").strip()
         for line in text.splitlines()
@@ -54,7 +54,7 @@ def shape_of(text: str, sink: str) -> dict[str, Any]:
     return {"stateful": operators, "sink": sink, "sources": sorted(set(_SOURCE.findall(text)))}
 
 
-def guard(checkpoint: Path, flow: str, shape: dict[str, Any]) -> None:
+def guard(checkpoint: Path, flow: str, shape: dict[str, object]) -> None:
     """Raises PlanChanged when the checkpoint was made by a query of another shape; remembers the shape otherwise."""
     file = checkpoint / FILE_NAME
     if not file.exists():
@@ -73,6 +73,6 @@ def guard(checkpoint: Path, flow: str, shape: dict[str, Any]) -> None:
             )
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = json.dumps(value)
     return text if len(text) <= 160 else text[:157] + "…"

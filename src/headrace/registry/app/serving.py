@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
+from types import FrameType
 
 import uvicorn
 
@@ -50,6 +51,11 @@ class RegistryServer(uvicorn.Server):
         await super().startup(sockets)
         if self.started:
             self._ready(self.store.settings.identity.url)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """The first signal asks for a clean end, with exit code 0; a second one does not wait for open requests."""
+        self.force_exit = self.should_exit
+        self.should_exit = True
 
     def serve_forever(self) -> bool:
         """Until SIGTERM or Ctrl-C. False if it could not start; the reason is in the log."""

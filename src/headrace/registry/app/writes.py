@@ -12,6 +12,7 @@ from starlette.responses import Response
 from headrace.registry.app.answers import json_answer
 from headrace.registry.app.forwarding import FORWARDED, LeaderGone, forward
 from headrace.registry.core.errors import Code, StoreFailed
+from headrace.registry.store.election import Identity
 from headrace.registry.store.store import NotLeading, Operation, SchemaStore
 
 _PAUSE_S = 0.1
@@ -36,7 +37,7 @@ async def write(request: Request, operation: Operation, render: Callable[[Any], 
                     Code.NO_LEADER, f"this instance does not lead; the leader is {other.leader.url}"
                 ) from None
             try:
-                answer = await forward(request, other.leader, store.settings.timeout_s)
+                answer = await _forwarded(request, store, other.leader)
             except LeaderGone:
                 if asyncio.get_running_loop().time() > deadline:
                     raise StoreFailed(
@@ -47,3 +48,19 @@ async def write(request: Request, operation: Operation, render: Callable[[Any], 
             if answer.status_code < 300:
                 await store.catch_up()
             return answer
+
+
+async def _forwarded(request: Request, store: SchemaStore, leader: Identity) -> Response:
+    """Gives up as soon as another instance leads: the old one may be paused, and cannot write any more."""
+    answer = asyncio.create_task(forward(request, leader, store.settings.timeout_s))
+    change = asyncio.create_task(store.until_another_leads(leader))
+    try:
+        await asyncio.wait((answer, change), return_when=asyncio.FIRST_COMPLETED)
+        if not answer.done():
+            raise StoreFailed(
+                Code.FORWARDING, f"Error while forwarding the request: {leader.url} is no longer the leader. Try again"
+            )
+        return answer.result()
+    finally:
+        answer.cancel()
+        change.cancel()

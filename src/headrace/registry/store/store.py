@@ -71,6 +71,7 @@ class SchemaStore:
         self._waiting: asyncio.Queue[tuple[Operation, asyncio.Future[Any]]] = asyncio.Queue()
         self._decided: State | None = None
         self._leader_known = asyncio.Event()
+        self._leader_changed = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
     def _client(self, name: str) -> ClusterClient:
@@ -154,12 +155,18 @@ class SchemaStore:
                 Code.NO_LEADER, f"group {self.settings.group} has had no leader for {self.settings.timeout_s:g} s"
             ) from fault
 
+    async def until_another_leads(self, leader: Identity) -> None:
+        while self.leader == leader:
+            await self._leader_changed.wait()
+
     async def _on_leader(self, leader: Identity | None) -> None:
         if leader == self.leader:
             return
         _log.info("writes go to %s", leader.url if leader else "no instance")
         self.leader = leader
         self._decided = None
+        self._leader_changed.set()
+        self._leader_changed = asyncio.Event()
         if leader is None:
             self._leader_known.clear()
         else:

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from dataclasses import dataclass
 
 from headrace.cli.kafka_tools.reassign_partitions import moves
 from headrace.kernel.ids import TopicPartition
+from headrace.wire.messages.answers.list_partition_reassignments import OngoingPartitionReassignment
 
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
 
-def on_its_way(*replicas: int, adding: tuple[int, ...]) -> SimpleNamespace:
-    return SimpleNamespace(replicas=list(replicas), adding_replicas=list(adding), removing_replicas=[])
+@dataclass
+class Reassignment:
+    partition_index: int
+    replicas: tuple[int, ...]
+    adding_replicas: tuple[int, ...]
+    removing_replicas: tuple[int, ...] = ()
+
+
+def on_its_way(*replicas: int, adding: tuple[int, ...]) -> Reassignment:
+    return Reassignment(0, replicas, adding)
 
 
 def test_old_replicas_give_and_new_ones_take() -> None:
@@ -20,11 +29,11 @@ def test_old_replicas_give_and_new_ones_take() -> None:
 
 def test_the_limit_of_a_move_under_way_is_changed_for_the_same_replicas() -> None:
     """Its replicas are all named already: those being added still take."""
-    moving = {FIRST: on_its_way(1, 2, 3, adding=(2, 3))}
+    moving: dict[TopicPartition, OngoingPartitionReassignment] = {FIRST: on_its_way(1, 2, 3, adding=(2, 3))}
     assert moves({FIRST: [1, 2, 3]}, {FIRST: [1, 2, 3]}, moving) == {FIRST: ({1}, {2, 3})}
 
 
 def test_an_additional_move_leaves_the_limit_of_the_one_before() -> None:
     """Both are partitions of one topic, whose setting is written anew."""
-    moving = {FIRST: on_its_way(1, 2, adding=(2,))}
+    moving: dict[TopicPartition, OngoingPartitionReassignment] = {FIRST: on_its_way(1, 2, adding=(2,))}
     assert moves({SECOND: [3]}, {SECOND: [1]}, moving) == {FIRST: ({1}, {2}), SECOND: ({1}, {3})}

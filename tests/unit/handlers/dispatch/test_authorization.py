@@ -289,7 +289,7 @@ def test_allowed_checks_are_logged_at_debug(caplog: pytest.LogCaptureFixture) ->
 
 def test_a_flood_of_denials_is_cut_short(caplog: pytest.LogCaptureFixture) -> None:
     now = 5.0
-    audit = Audit(lambda: now)
+    audit = Audit(monotonic=lambda: now)
     access = Authorization(lambda: Authorizer({}), audit).access("User:bob", HOST, ApiKey.FETCH)
     with caplog.at_level(logging.INFO, logger="kafka.authorizer.logger"):
         for _ in range(1000):

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from headrace.coordinators.codec.transactions import TransactionLogValue, transaction_log_key, transaction_log_value
+from headrace.coordinators.runtime.internal_topic import InternalTopic
 from headrace.coordinators.runtime.runtime import CoordinatorRuntime
 from headrace.coordinators.txn.coordinator import TransactionCoordinator
 from headrace.coordinators.txn.core.shard import TransactionSettings
@@ -37,16 +38,16 @@ def test_loading_is_said_by_describe_for_each_id_and_by_list_for_all() -> None:
         partitions = SimpleNamespace(get=lambda topic, index: log)
         around = SimpleNamespace(partitions=partitions, view=None, broker_id=1)
         nobody = cast("Any", None)
+        topic = InternalTopic(TRANSACTION_STATE_TOPIC, 1)
         coordinator = TransactionCoordinator(
-            cast("Any", around), ProducerIds(nobody), nobody, nobody, TransactionSettings(), partition_count=1
+            cast("Any", around), ProducerIds(nobody), nobody, nobody, TransactionSettings(), topic
         )
         coordinator.runtime = CoordinatorRuntime(
-            TRANSACTION_STATE_TOPIC,
+            topic,
             cast("Any", partitions),
             1,
             coordinator._make_shard,
-            partition_count=1,
-            make_log=lambda partition: cast("Any", partition),
+            make_log=lambda partition, _: cast("Any", partition),
         )
         table = HandlerTable([DescribeTransactions(coordinator), ListTransactions(coordinator)])
 

@@ -10,13 +10,16 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.cli.kafka_tools.support.librdkafka import explain
 from headrace.cli.kafka_tools.support.tool import ToolFailed
 from headrace.cli.support.spelling import nearest
 from headrace.client.cluster_client import parse_bootstrap
 from headrace.client.server_kind import require_broker
+
+if TYPE_CHECKING:
+    from headrace.cli.support.kafka_client import Client, TopicMetadata
 
 CONTACT_SECONDS: Final = 10.0
 # A broker that creates topics on request has them within a second.
@@ -35,31 +38,30 @@ def sentences() -> Iterator[None]:
         raise ToolFailed(explain(error.args[0])) from error
 
 
-def require_cluster(chosen: Mapping[str, Any], timeout_s: float = CONTACT_SECONDS) -> None:
+def require_cluster(chosen: Mapping[str, object], timeout_s: float = CONTACT_SECONDS) -> None:
     """Fails when none of the bootstrap addresses leads to a Kafka broker. `chosen`: librdkafka's settings."""
     encrypted = str(chosen.get("security.protocol", "")).upper().endswith("SSL")
     require_broker(parse_bootstrap(str(chosen["bootstrap.servers"])), timeout_s=timeout_s, encrypted=encrypted)
 
 
-def existing_topics(client: Any, timeout_s: float = CONTACT_SECONDS) -> Mapping[str, Any]:
+def existing_topics(client: Client, timeout_s: float = CONTACT_SECONDS) -> Mapping[str, TopicMetadata]:
     """Metadata of all topics by name. (Asking for one by its name may create it.)"""
     with sentences():
-        topics: Mapping[str, Any] = client.list_topics(timeout=timeout_s).topics
-    return topics
+        return client.list_topics(timeout=timeout_s).topics
 
 
-def missing_topic(topic: str, known: Mapping[str, Any]) -> str:
+def missing_topic(topic: str, known: Mapping[str, object]) -> str:
     return f"topic {topic!r} does not exist.{nearest(topic, known)}"
 
 
-def require_topic(client: Any, topic: str) -> None:
+def require_topic(client: Client, topic: str) -> None:
     """Fails when a reader's topic does not exist."""
     known = existing_topics(client)
     if topic not in known:
         raise ToolFailed(missing_topic(topic, known))
 
 
-def require_writable_topic(producer: Any, topic: str, timeout_s: float = _CREATION_SECONDS) -> None:
+def require_writable_topic(producer: Client, topic: str, timeout_s: float = _CREATION_SECONDS) -> None:
     """Fails when a writer's topic does not exist and the broker does not create it on request."""
     from confluent_kafka import KafkaError
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
 from headrace.cli.kafka_tools.support.tool import ToolFailed, answer_error
 from headrace.client.cluster_client import ClusterClient
@@ -74,7 +74,7 @@ async def committed(
 
 
 async def commit(client: ClusterClient, group: str, positions: Mapping[TopicPartition, int]) -> None:
-    topics: dict[str, list[dict[str, Any]]] = {}
+    topics: dict[str, list[dict[str, object]]] = {}
     for partition, offset in positions.items():
         entry = {"partition_index": partition.partition, "committed_offset": offset, "committed_metadata": ""}
         topics.setdefault(partition.topic, []).append(entry)

@@ -8,13 +8,13 @@ from __future__ import annotations
 import base64
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from headrace.coordinators.codec import consumer_groups, share_groups, share_state
 from headrace.coordinators.codec.primitives import Reader, UnreadableRecord, key_words
 from headrace.kernel.ids import uuid_to_text
 
-Json = dict[str, Any]
+Json = dict[str, object]
 
 
 def _named_key(*names: str) -> Callable[[bytes], Json]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kio.schema.consumer_protocol_assignment.v0.data import ConsumerProtocolAssignment
 from kio.serial import entity_reader
@@ -16,6 +16,12 @@ from headrace.client.cluster_client import ClusterClient
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.kernel.ids import TopicPartition
 from headrace.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from headrace.wire.messages.answers.consumer_group_describe import Assignment as ConsumerAssignment
+    from headrace.wire.messages.answers.consumer_group_describe import DescribedGroup as ConsumerGroup
+    from headrace.wire.messages.answers.share_group_describe import Assignment as ShareAssignment
+    from headrace.wire.messages.answers.share_group_describe import DescribedGroup as ShareGroup
 
 STATES: Final = ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty", "Assigning", "Reconciling")
 _NOTHING: Final = "-"
@@ -118,7 +124,8 @@ def _classic_assignment(data: bytes) -> tuple[TopicPartition, ...]:
     try:
         assignment, _ = entity_reader(ConsumerProtocolAssignment)(bytes(data), 2)
     except Exception:
-        # Other protocol types (connect, sr) keep their own bytes here; they assign no partitions that we could show.
+        # Boundary to bytes that a client chose: other protocol types (connect, sr) keep their own format here, and no
+        # failure to read them may end the command. They assign no partitions that it could show.
         return ()
     found: list[TopicPartition] = []
     for entry in assignment.assigned_partitions:
@@ -126,12 +133,12 @@ def _classic_assignment(data: bytes) -> tuple[TopicPartition, ...]:
     return tuple(sorted(found))
 
 
-def _partitions(assignment: Any) -> tuple[TopicPartition, ...]:
+def _partitions(assignment: ConsumerAssignment | ShareAssignment) -> tuple[TopicPartition, ...]:
     topics = assignment.topic_partitions
     return tuple(sorted(TopicPartition(str(t.topic_name), int(p)) for t in topics for p in t.partitions))
 
 
-def _consumer_group(group: Any, node: int) -> Group:
+def _consumer_group(group: ConsumerGroup, node: int) -> Group:
     members = [
         Member(
             str(m.member_id), m.instance_id, str(m.client_id), str(m.client_host),
@@ -142,7 +149,7 @@ def _consumer_group(group: Any, node: int) -> Group:
     return _with_epochs(group, node, members)
 
 
-def share_group(group: Any, node: int) -> Group:
+def share_group(group: ShareGroup, node: int) -> Group:
     """From the answer of ShareGroupDescribe. Members of a share group have neither instance ids nor targets."""
     members = [
         Member(
@@ -154,7 +161,7 @@ def share_group(group: Any, node: int) -> Group:
     return _with_epochs(group, node, members)
 
 
-def _with_epochs(group: Any, node: int, members: list[Member]) -> Group:
+def _with_epochs(group: ConsumerGroup | ShareGroup, node: int, members: list[Member]) -> Group:
     return Group(
         str(group.group_id), str(group.group_state), str(group.assignor_name), node, members,
         int(group.group_epoch), int(group.assignment_epoch),

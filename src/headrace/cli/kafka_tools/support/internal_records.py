@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import uuid
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from headrace.cli.kafka_tools.support.formatters import FORMATTERS, Formatter, Shown
 from headrace.cli.kafka_tools.support.group_records import GROUP_RECORDS, SHARE_STATE_RECORDS, assignment, subscription
@@ -18,19 +18,19 @@ from headrace.coordinators.codec.primitives import UnreadableRecord, key_type, k
 from headrace.kernel.ids import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC, uuid_to_text
 
 Described = tuple[str | None, str | None]
-Readers = tuple[Callable[[bytes], dict[str, Any]], Callable[[bytes], dict[str, Any]]]
+Readers = tuple[Callable[[bytes], dict[str, object]], Callable[[bytes], dict[str, object]]]
 
 
 def _version(value: bytes) -> int:
     return int.from_bytes(value[:2], "big")
 
 
-def _offset_key(key: bytes) -> dict[str, Any]:
+def _offset_key(key: bytes) -> dict[str, object]:
     group, topic, partition = offsets.read_offset_key(key)
     return {"group": group, "topic": topic, "partition": partition}
 
 
-def _offset_value(value: bytes) -> dict[str, Any]:
+def _offset_value(value: bytes) -> dict[str, object]:
     found = offsets.read_offset_value(value)
     topic_id = uuid.UUID(int=0) if found.topic_id is None else found.topic_id
     return {
@@ -43,12 +43,23 @@ def _offset_value(value: bytes) -> dict[str, Any]:
     }
 
 
-def _group_key(key: bytes) -> dict[str, Any]:
+def _group_key(key: bytes) -> dict[str, object]:
     return {"group": key_words(key, 1)[0]}
 
 
-def _group_value(value: bytes) -> dict[str, Any]:
-    found = classic_groups.read_group_metadata_value(value)
+def _group_value(value: bytes) -> dict[str, object]:
+    return _group_document(classic_groups.read_group_metadata_value(value), _base64, _base64)
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _group_document(
+    found: classic_groups.GroupMetadataValue,
+    subscription_of: Callable[[bytes], object],
+    assignment_of: Callable[[bytes], object],
+) -> dict[str, object]:
     return {
         "protocolType": found.protocol_type,
         "generation": found.generation,
@@ -63,15 +74,15 @@ def _group_value(value: bytes) -> dict[str, Any]:
                 "clientHost": member.client_host,
                 "rebalanceTimeout": member.rebalance_timeout_ms,
                 "sessionTimeout": member.session_timeout_ms,
-                "subscription": base64.b64encode(member.subscription).decode(),
-                "assignment": base64.b64encode(member.assignment).decode(),
+                "subscription": subscription_of(member.subscription),
+                "assignment": assignment_of(member.assignment),
             }
             for member in found.members
         ],
     }
 
 
-def _transaction_value(value: bytes) -> dict[str, Any]:
+def _transaction_value(value: bytes) -> dict[str, object]:
     found = transactions.read_transaction_log_value(value)
     partitions = (
         None if found.partitions is None else [{"topic": t, "partitionIds": list(p)} for t, p in found.partitions]
@@ -92,18 +103,16 @@ def _transaction_value(value: bytes) -> dict[str, Any]:
     }
 
 
-def _transaction_key(key: bytes) -> dict[str, Any]:
+def _transaction_key(key: bytes) -> dict[str, object]:
     return {"transactionalId": transactions.read_transaction_log_key(key)}
 
 
-def _decoded_group_value(value: bytes) -> dict[str, Any]:
+def _decoded_group_value(value: bytes) -> dict[str, object]:
     """With what its consumers ask for and were given in words, as kafka-dump-log has it; the formatter has base64."""
-    shown = _group_value(value)
-    if shown["protocolType"] == "consumer":
-        for member in shown["members"]:
-            member["subscription"] = subscription(base64.b64decode(member["subscription"]))
-            member["assignment"] = assignment(base64.b64decode(member["assignment"]))
-    return shown
+    found = classic_groups.read_group_metadata_value(value)
+    if found.protocol_type != "consumer":
+        return _group_value(value)
+    return _group_document(found, subscription, assignment)
 
 
 def _describer(records: Mapping[int, Readers]) -> Callable[[bytes | None, bytes | None], Described]:

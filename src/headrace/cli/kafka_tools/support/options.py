@@ -30,10 +30,10 @@ class Option:
     name: str
     help: str
     value: str | None = None  # what the value is, for the help table; None makes it a switch
-    kind: Callable[[str], Any] = str
+    kind: Callable[[str], object] = str
     repeated: bool = False
     required: bool = False
-    default: Any = None
+    default: object = None
     also: tuple[str, ...] = ()  # older spellings
 
 
@@ -48,10 +48,10 @@ def natural(text: str) -> int:
 class Arguments:
     """What was given; switches are booleans, repeated options lists."""
 
-    values: dict[str, Any]
+    values: dict[str, object]
     rest: list[str] = field(default_factory=list)
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> Any:  # of the kind that its option declares
         return self.values.get(name)
 
     def given(self, name: str) -> bool:
@@ -81,7 +81,9 @@ class Arguments:
 
 def parse(options: Sequence[Option], argv: Sequence[str], *, allow_rest: bool = False) -> Arguments:
     by_name = {name: option for option in options for name in (option.name, *option.also)}
-    values: dict[str, Any] = {o.name: [] if o.repeated else (False if o.value is None else o.default) for o in options}
+    values: dict[str, object] = {
+        o.name: [] if o.repeated else (False if o.value is None else o.default) for o in options
+    }
     rest: list[str] = []
     words = list(argv)
     while words:
@@ -124,14 +126,15 @@ def _option_named(name: str, by_name: dict[str, Option]) -> Option:
     raise UsageError(f"{name} is not a recognized option")
 
 
-def _take(values: dict[str, Any], option: Option, text: str) -> None:
+def _take(values: dict[str, object], option: Option, text: str) -> None:
     try:
         value = option.kind(text)
     except ValueError as error:
         kind = "a number" if option.kind in (int, natural, float) else option.value
         raise UsageError(f"Cannot parse argument '{text}' of option {option.name}: must be {kind}") from error
-    if option.repeated:
-        values[option.name].append(value)
+    found = values[option.name]
+    if isinstance(found, list):
+        found.append(value)
     elif values[option.name] not in (None, option.default):
         raise UsageError(f"Found multiple arguments for option {option.name}, but you asked for only one")
     else:

@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.cli.kafka_tools.support.tool import client_id
+
+if TYPE_CHECKING:
+    from headrace.cli.support.kafka_client import Client, ClientError
 
 # A connection that is opened again at once is no outage.
 _LASTING_SECONDS: Final = 2.0
@@ -26,13 +29,13 @@ class Outages:
         self._since: float | None = None
         self._told = False
 
-    def heard(self, error: Any) -> None:
+    def heard(self, error: ClientError) -> None:
         from confluent_kafka import KafkaError
 
         if error.code() == KafkaError._ALL_BROKERS_DOWN and self._since is None:
             self._since = time.monotonic()
 
-    def look(self, client: Any) -> None:
+    def look(self, client: Client) -> None:
         """Tells once that no broker answers, and once that they are back."""
         if self._since is None or time.monotonic() - self._since < _LASTING_SECONDS:
             return
@@ -44,7 +47,7 @@ class Outages:
             print(f"{client_id()}: no broker answers any more; trying again", file=sys.stderr)
             self._told = True
 
-    def lasts(self, client: Any) -> bool:
+    def lasts(self, client: Client) -> bool:
         """Whether the brokers went away and none answers now."""
         from confluent_kafka import KafkaException
 

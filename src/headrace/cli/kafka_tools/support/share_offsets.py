@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from headrace.cli.kafka_tools.support.tool import ToolFailed, answer_error
 from headrace.client.cluster_client import ClusterClient
 from headrace.kernel.ids import TopicPartition
 from headrace.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from headrace.wire.messages.answers.share_group_describe import DescribedGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +28,11 @@ class SharePosition:
     lag: int | None
 
 
-async def describe_share_group(client: ClusterClient, name: str) -> Any:
+async def describe_share_group(client: ClusterClient, name: str) -> DescribedGroup:
     """The answer for this one group, also where it is an error."""
     body = {"group_ids": [name], "include_authorized_operations": False}
-    return (await client.to_coordinator(name, ApiKey.SHARE_GROUP_DESCRIBE, body)).groups[0]
+    found: DescribedGroup = (await client.to_coordinator(name, ApiKey.SHARE_GROUP_DESCRIBE, body)).groups[0]
+    return found
 
 
 async def share_positions(client: ClusterClient, name: str) -> dict[TopicPartition, SharePosition]:

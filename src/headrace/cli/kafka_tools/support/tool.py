@@ -10,7 +10,7 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 from headrace import __version__
 from headrace.cli.kafka_tools.support.options import (
@@ -187,7 +187,13 @@ def command_properties(arguments: Arguments) -> dict[str, str]:
         raise ToolFailed(f"cannot read {path}: {error.strerror}") from error
 
 
-def answer_error(answer: Any) -> str:
+class Refusal(Protocol):
+    """An answer, or a part of one, with an error code."""
+
+    error_code: int
+
+
+def answer_error(answer: Refusal) -> str:
     """The message of an answer's error, or the code's own name."""
     return str(getattr(answer, "error_message", None) or code_text(answer.error_code))
 

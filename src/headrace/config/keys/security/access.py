@@ -55,6 +55,13 @@ KEYS = (
         ours=True,
     ),
     Key(
+        "audit.topic",
+        STRING,
+        "",
+        "Topic to which the broker writes denied requests as JSON, such as `__audit`. Empty: only the log has them.",
+        ours=True,
+    ),
+    Key(
         "principal.builder.class",
         CLASS,
         "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",

@@ -14,10 +14,19 @@ PASSWORD = Type.PASSWORD
 STRING = Type.STRING
 LOW = Importance.LOW
 
-NOT_OFFERED = refused("OAuth is not offered yet")
+NOT_OFFERED = refused("brokers check tokens and get none from an identity provider")
 
 
 KEYS = (
+    Key(
+        "org.apache.kafka.sasl.oauthbearer.allowed.urls",
+        LIST,
+        [],
+        "Addresses from which the broker may read the keys of OAUTHBEARER tokens. Kafka has it as a Java property.",
+        importance=LOW,
+        static_only=True,
+        ours=True,
+    ),
     Key(
         "sasl.oauthbearer.token.endpoint.url",
         STRING,
@@ -30,7 +39,7 @@ KEYS = (
         STRING,
         None,
         "Where the keys that sign tokens are published.",
-        effect=NOT_OFFERED,
+        static_only=True,
     ),
     Key(
         "sasl.oauthbearer.jwks.endpoint.refresh.ms",
@@ -38,7 +47,7 @@ KEYS = (
         3_600_000,
         "How often those keys are read again.",
         importance=LOW,
-        effect=NOT_OFFERED,
+        static_only=True,
     ),
     Key(
         "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
@@ -46,7 +55,7 @@ KEYS = (
         100,
         "First pause before reading them is tried again.",
         importance=LOW,
-        effect=NOT_OFFERED,
+        static_only=True,
     ),
     Key(
         "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
@@ -54,7 +63,7 @@ KEYS = (
         10_000,
         "Longest such pause.",
         importance=LOW,
-        effect=NOT_OFFERED,
+        static_only=True,
     ),
     Key(
         "sasl.oauthbearer.expected.audience",
@@ -62,7 +71,7 @@ KEYS = (
         [],
         "Audiences of which a token must name one.",
         importance=LOW,
-        effect=NOT_OFFERED,
+        static_only=True,
     ),
     Key(
         "sasl.oauthbearer.expected.issuer",
@@ -70,7 +79,7 @@ KEYS = (
         None,
         "Issuer that a token must name.",
         importance=LOW,
-        effect=NOT_OFFERED,
+        static_only=True,
     ),
     Key(
         "sasl.oauthbearer.clock.skew.seconds",
@@ -78,7 +87,7 @@ KEYS = (
         30,
         "By how much clocks may differ when times in a token are checked.",
         importance=LOW,
-        effect=NOT_OFFERED,
+        static_only=True,
     ),
     Key(
         "sasl.oauthbearer.scope",
@@ -93,7 +102,7 @@ KEYS = (
         "scope",
         "Name of the claim that holds the scope.",
         importance=LOW,
-        effect=NOT_OFFERED,
+        static_only=True,
     ),
     Key(
         "sasl.oauthbearer.sub.claim.name",
@@ -101,7 +110,7 @@ KEYS = (
         "sub",
         "Name of the claim that holds the principal.",
         importance=LOW,
-        effect=NOT_OFFERED,
+        static_only=True,
     ),
     Key(
         "sasl.oauthbearer.jwt.retriever.class",

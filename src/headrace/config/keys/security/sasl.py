@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from headrace.config.effect import harmless, refused
 from headrace.config.key import Importance, Key, Type, Update
+from headrace.config.rules import one_of
 
 CLASS = Type.CLASS
 DOUBLE = Type.DOUBLE
@@ -25,6 +26,13 @@ NOT_JAVA = refused("the broker loads no Java code")
 NO_KERBEROS = refused("Kerberos is not offered")
 NO_RENEWAL = refused("brokers get no tokens from an identity provider")
 
+
+_OAUTH = "org.apache.kafka.common.security.oauthbearer"
+TOKEN_CHECKS = (
+    f"{_OAUTH}.OAuthBearerValidatorCallbackHandler",
+    f"{_OAUTH}.secured.OAuthBearerValidatorCallbackHandler",
+    f"{_OAUTH}.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler",
+)
 
 KEYS = (
     Key(
@@ -63,8 +71,10 @@ KEYS = (
         "sasl.server.callback.handler.class",
         CLASS,
         None,
-        "Class that checks the credentials of clients.",
-        effect=NOT_JAVA,
+        "Which tokens OAUTHBEARER takes, by the name of Kafka's class: signed ones, or ones without a signature for "
+        "tests. The broker loads no class.",
+        one_of(*TOKEN_CHECKS),
+        static_only=True,
     ),
     Key(
         "sasl.client.callback.handler.class",

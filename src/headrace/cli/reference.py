@@ -5,11 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.cli.app import COMMANDS, app, load
 
-PAGE: Final = Path(__file__).parents[4] / "docs" / "cli.md"
+if TYPE_CHECKING:
+    from typer._click.core import Command
+
+PAGE: Final = Path(__file__).parents[3] / "docs" / "cli.md"
 _HEAD: Final = """\
 # The command line
 
@@ -23,17 +26,17 @@ This page is generated from the commands: `make docs`.
 """
 
 
-def commands() -> Iterator[tuple[str, Any]]:
+def commands() -> Iterator[tuple[str, Command]]:
     """`topics ls` → the command, for all that are not hidden, in the order of their names."""
     import typer
 
     own = typer.main.get_command(app)
-    known = {**getattr(own, "commands", {}), **dict.fromkeys(COMMANDS)}
-    for name in sorted(known):
-        yield from _with_inner(name, load(name) if known[name] is None else known[name])
+    known: dict[str, Command] = getattr(own, "commands", {})
+    for name in sorted({*known, *COMMANDS}):
+        yield from _with_inner(name, load(name) if name in COMMANDS else known[name])
 
 
-def _with_inner(name: str, command: Any) -> Iterator[tuple[str, Any]]:
+def _with_inner(name: str, command: Command) -> Iterator[tuple[str, Command]]:
     inner = getattr(command, "commands", None)
     if inner is None:
         yield name, command
@@ -43,13 +46,13 @@ def _with_inner(name: str, command: Any) -> Iterator[tuple[str, Any]]:
             yield from _with_inner(f"{name} {sub}", inner[sub])
 
 
-def examples(command: Any) -> list[str]:
+def examples(command: Command) -> list[str]:
     """The command lines in its help."""
     lines = (line.strip() for line in (command.help or "").splitlines())
     return [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
 
 
-def _section(name: str, command: Any) -> str:
+def _section(name: str, command: Command) -> str:
     prose = [line.strip() for line in (command.help or "").splitlines() if not line.strip().startswith("$ ")]
     parts = [f"### headrace {name}\n", "\n".join(prose).strip() + "\n"]
     rows = []
@@ -57,7 +60,7 @@ def _section(name: str, command: Any) -> str:
         if parameter.name == "help" or getattr(parameter, "hidden", False):
             continue
         is_option = parameter.param_type_name == "option"
-        spelled = ", ".join(f"`{word}`" for word in parameter.opts) if is_option else f"`{parameter.name.upper()}`"
+        spelled = ", ".join(f"`{word}`" for word in parameter.opts) if is_option else f"`{str(parameter.name).upper()}`"
         rows.append(f"| {spelled} | {(getattr(parameter, 'help', None) or '').replace('|', chr(92) + '|')} |")
     if rows:
         parts.append("\n".join(["| | |", "|---|---|", *rows]) + "\n")
@@ -77,7 +80,7 @@ def main(arguments: list[str]) -> int:
         return 0
     if PAGE.exists() and PAGE.read_text() == text:
         return 0
-    print(f"{PAGE} is out of date: run python -m headrace.cli.support.reference", file=sys.stderr)
+    print(f"{PAGE} is out of date: run python -m headrace.cli.reference", file=sys.stderr)
     return 1
 
 

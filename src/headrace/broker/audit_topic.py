@@ -1,0 +1,124 @@
+"""Denied requests as JSON records in a topic (`audit.topic`).
+
+    {"time_ms": 1763340000000, "broker": 1, "principal": "User:bob", "host": "10.0.0.7", "operation": "READ",
+     "resource_type": "TOPIC", "resource_name": "orders", "request": "Fetch", "allowed": false, "rule": "DefaultDeny"}
+
+Records wait in a bounded queue while the topic has no leader. When the queue is full the broker counts further denials
+and writes their number as a record {"time_ms": …, "broker": 1, "not_recorded": 42}. One task writes, and it ends when
+the queue is empty. Each broker writes to one partition, so that its denials stay in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections import deque
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+from headrace.cluster.view import ClusterView
+from headrace.kernel.errors import ErrorCode, Fault, Refused
+from headrace.records.builder import Record, build_writable_batch
+from headrace.replication.partitions import Partitions
+from headrace.wire.apis import ApiKey
+from headrace.wire.entities import Body, Entity
+
+logger = logging.getLogger(__name__)
+
+MAX_WAITING: Final = 10_000
+_PER_BATCH: Final = 500
+_PAUSE_S: Final = 1.0
+_CLOSE_WITHIN_S: Final = 1.0
+_PRODUCE_VERSION: Final = 9
+
+
+class Peers(Protocol):
+    async def request(self, broker_id: int, api_key: int, body: Body, *, version: int | None = None) -> Entity: ...
+
+
+class Creation(Protocol):
+    async def ensure(self, name: str) -> bool: ...
+
+
+class AuditTopic:
+    """Owned by the event loop."""
+
+    def __init__(
+        self, name: str, broker_id: int, view: ClusterView, partitions: Partitions, peers: Peers, creation: Creation
+    ) -> None:
+        self._name = name
+        self._broker_id = broker_id
+        self._view = view
+        self._partitions = partitions
+        self._peers = peers
+        self._creation = creation
+        self._waiting: deque[Record] = deque()
+        self._lost = 0
+        self._task: asyncio.Task[None] | None = None
+
+    def add(self, denial: Mapping[str, object]) -> None:
+        if len(self._waiting) >= MAX_WAITING:
+            self._lost += 1
+        else:
+            self._waiting.append(self._record(denial))
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._write_all())
+
+    async def close(self) -> None:
+        """Gives what waits a moment to be written."""
+        task = self._task
+        if task is not None:
+            await asyncio.wait([task], timeout=_CLOSE_WITHIN_S)
+            task.cancel()
+            await asyncio.wait([task])
+
+    def _record(self, fields: Mapping[str, object]) -> Record:
+        now_ms = time.time_ns() // 1_000_000
+        text = json.dumps({"time_ms": now_ms, "broker": self._broker_id, **fields})
+        return Record(None, text.encode(), timestamp_ms=now_ms)
+
+    async def _write_all(self) -> None:
+        """Until nothing waits. A fault of the topic's leader is waited out."""
+        try:
+            while self._waiting or self._lost:
+                if self._lost and len(self._waiting) < MAX_WAITING:
+                    self._waiting.append(self._record({"not_recorded": self._lost}))
+                    self._lost = 0
+                batch = [self._waiting[at] for at in range(min(len(self._waiting), _PER_BATCH))]
+                try:
+                    await self._write(batch)
+                except Fault as fault:
+                    logger.warning("denied requests wait to be written to topic %s: %s", self._name, fault.message)
+                    await asyncio.sleep(_PAUSE_S)
+                else:
+                    for _ in batch:
+                        self._waiting.popleft()
+        finally:
+            self._task = None
+
+    async def _write(self, records: list[Record]) -> None:
+        if not await self._creation.ensure(self._name):
+            raise Refused(ErrorCode.unknown_topic_or_partition, "the topic could not be created yet")
+        topic = self._view.current.topics.get(self._name)
+        if topic is None or not topic.partitions:
+            raise Refused(ErrorCode.unknown_topic_or_partition, "the topic is not known yet")
+        index = self._broker_id % len(topic.partitions)
+        leader = topic.partitions[index].leader
+        data = build_writable_batch(records)
+        if leader == self._broker_id:
+            now_ms = time.time_ns() // 1_000_000
+            self._partitions.led(self._name, index).append(memoryview(data), acks=1, now_ms=now_ms)
+            return
+        part = {"index": index, "records": bytes(data)}
+        body: Body = {
+            "transactional_id": None,
+            "acks": 1,
+            "timeout": 5000,
+            "topic_data": [{"name": self._name, "partition_data": [part]}],
+        }
+        answer = await self._peers.request(leader, ApiKey.PRODUCE, body, version=_PRODUCE_VERSION)
+        code = ErrorCode(answer.responses[0].partition_responses[0].error_code)
+        if code is not ErrorCode.none:
+            raise Refused(code, f"broker {leader} answers {code.name}")

@@ -1,0 +1,157 @@
+"""Three instances of the schema registry on one topic: concurrent registrations, a killed leader, a paused leader.
+
+One schema has one id, one id one schema; an instance that has answered finds what it answered; a fresh instance reads
+everything that was answered.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import urlsplit
+
+import pytest
+
+from headrace.testing.in_process import RunningBroker, broker
+from tests.support.effort import rounds
+from tests.support.registry import ask, registry
+
+SETTINGS = {"group.min.session.timeout.ms": "500"}
+SESSION_MS = 1500
+_READY = "schema registry ready on "
+
+
+class Instance:
+    """One `headrace registry start` process."""
+
+    def __init__(self, bootstrap: str) -> None:
+        command = [sys.executable, "-m", "headrace.cli", "registry", "start", "--listen", "127.0.0.1:0"]
+        options = ["--bootstrap", bootstrap, "--session-timeout-ms", str(SESSION_MS)]
+        self.process = subprocess.Popen(
+            [*command, *options], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line.startswith(_READY), line
+        self.url = line.removeprefix(_READY).strip()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+@contextmanager
+def instances(running: RunningBroker, count: int) -> Iterator[list[Instance]]:
+    started: list[Instance] = []
+    try:
+        for _ in range(count):
+            started.append(Instance(running.bootstrap))
+        yield sorted(started, key=lambda each: each.url)
+    finally:
+        for each in started:
+            each.process.send_signal(signal.SIGCONT)
+            each.kill()
+
+
+@pytest.fixture
+def running() -> Iterator[RunningBroker]:
+    with broker(SETTINGS) as started:
+        yield started
+
+
+def schema(number: int) -> str:
+    return json.dumps({"type": "fixed", "name": "F", "size": number})
+
+
+class Client(threading.Thread):
+    """Registers schemas one after the other; an instance that fails is left for the next."""
+
+    def __init__(self, urls: list[str], first: int, numbers: list[int]) -> None:
+        super().__init__(daemon=True)
+        self.urls, self.at, self.numbers = urls, first, numbers
+        self.answers: list[tuple[int, int]] = []
+        self.unreadable: list[int] = []
+        self.failures: list[str] = []
+
+    def run(self) -> None:
+        for number in self.numbers:
+            deadline = time.monotonic() + 60
+            while not self._registered(number):
+                self.at += 1
+                if time.monotonic() > deadline:
+                    self.failures.append(f"schema {number} was not registered within 60 s")
+                    return
+
+    def _registered(self, number: int) -> bool:
+        url = self.urls[self.at % len(self.urls)]
+        body = {"schema": schema(number)}
+        try:
+            status, answer = ask(url, "POST", f"/subjects/s{number % 50}-{number}/versions", body)
+            if status != 200:
+                return False
+            self.answers.append((number, answer["id"]))
+            # What an instance has answered, it finds.
+            found, _ = ask(url, "GET", f"/schemas/ids/{answer['id']}")
+            if found != 200:
+                self.unreadable.append(answer["id"])
+        except (OSError, http.client.HTTPException):
+            return len(self.answers) > 0 and self.answers[-1][0] == number
+        return True
+
+
+def checked(clients: list[Client], running: RunningBroker) -> None:
+    for each in clients:
+        each.join(120)
+        assert not each.is_alive()
+        assert not each.failures, each.failures
+        assert not each.unreadable, f"ids that their own instance did not find: {each.unreadable[:5]}"
+    answers = [answer for each in clients for answer in each.answers]
+    by_schema: dict[int, int] = {}
+    by_id: dict[int, int] = {}
+    for number, id_ in answers:
+        assert by_schema.setdefault(number, id_) == id_, f"schema {number} has the ids {by_schema[number]} and {id_}"
+        assert by_id.setdefault(id_, number) == number, f"id {id_} is that of schemas {by_id[id_]} and {number}"
+    with registry(running.bootstrap, group="fresh") as fresh:
+        for number, id_ in by_schema.items():
+            status, found = fresh.ask("GET", f"/schemas/ids/{id_}")
+            assert status == 200, f"id {id_} was answered and is lost"
+            assert json.loads(found["schema"])["size"] == number
+
+
+@pytest.mark.chaos
+def test_a_killed_leader_loses_nothing_and_no_id_is_given_twice(running: RunningBroker) -> None:
+    count = rounds(short=240, long=10_000)
+    with instances(running, 3) as three:
+        urls = [each.url for each in three]
+        # Each schema is sent by two clients, through different instances.
+        clients = [Client(urls, index, list(range(1 + index // 2, count, 3))) for index in range(6)]
+        for each in clients:
+            each.start()
+        while sum(len(each.answers) for each in clients) < count // 3:
+            time.sleep(0.01)
+        leader = three[0]
+        assert urlsplit(leader.url).port
+        leader.kill()
+        checked(clients, running)
+
+
+@pytest.mark.chaos
+def test_a_leader_that_wakes_after_its_successor_cannot_write(running: RunningBroker) -> None:
+    with instances(running, 2) as (first, second):
+        status, answer = ask(first.url, "POST", "/subjects/a/versions", {"schema": schema(1)})
+        assert (status, answer["id"]) == (200, 1)
+        first.process.send_signal(signal.SIGSTOP)
+        clients = [Client([second.url], 0, list(range(2, 12)))]
+        clients[0].start()
+        clients[0].join(60)
+        first.process.send_signal(signal.SIGCONT)
+        clients.append(Client([first.url], 0, list(range(5, 20))))
+        clients[1].start()
+        checked(clients, running)
