@@ -12,7 +12,7 @@ GENERATORS = (
     "headrace.telemetry.reference",
     "headrace.handlers.dispatch.compatibility",
     "headrace.handlers.dispatch.rights_page",
-    "headrace.cli.reference",
+    "headrace.cli.support.reference",
 )
 
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from confluent_kafka import Producer
 
-from headrace.cli.reference import commands
+from headrace.cli.support.reference import commands
 from headrace.testing import RunningBroker
 from tests.cli.conftest import Run
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from headrace.cli.reference import commands, examples, main
+from headrace.cli.support.reference import commands, examples, main
 from headrace.testing import RunningBroker, broker
 from tests.cli.conftest import environment
 from tests.support.logs import NOW_MS, a_batch, append, open_at, open_dirs

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli.reference import commands, examples
+from headrace.cli.support.reference import commands, examples
 from headrace.testing import RunningBroker
 from tests.cli.conftest import Ran, Run
 from tests.support.registry import RunningRegistry, registry

@@ -13,8 +13,8 @@ import pexpect
 import pytest
 
 from headrace.cli.kafka_tools.support.tool import ToolFailed
-from headrace.cli.reference import commands, examples
 from headrace.cli.support.development_cluster import _refuse_brokers_own
+from headrace.cli.support.reference import commands, examples
 from tests.cli.conftest import PROGRAMS, Run, environment
 from tests.support.clock import wait_for
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.needs("zookeeper")
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """The example of the help, on free ports."""
-    [example] = examples(dict(commands())["up"])
+    example = examples(dict(commands())["up"])[0]
     words = [*example.split()[1:], "--port", "0", "--zookeeper-port", "0", "--data", str(tmp_path / "data")]
     process = subprocess.Popen(
         [str(PROGRAMS / "headrace"), *words], stdout=subprocess.PIPE, text=True, env=environment(tmp_path, None)

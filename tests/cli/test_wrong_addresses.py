@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from headrace.cli.kafka import TOOLS
-from headrace.cli.reference import commands
+from headrace.cli.support.reference import commands
 from headrace.net.free_ports import free_port
 from headrace.testing import RunningBroker, broker
 from tests.cli.conftest import Ran, environment

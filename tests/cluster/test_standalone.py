@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from headrace.broker.broker import CannotStart
 from headrace.broker.standalone import Standalone, make_standalone
-from headrace.cli.reference import commands, examples
+from headrace.cli.support.reference import commands, examples
 from headrace.config import load_broker_config
 from headrace.coordination import paths
 from headrace.kernel.errors import StorageFault

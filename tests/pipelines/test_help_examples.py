@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli.reference import commands, examples
+from headrace.cli.support.reference import commands, examples
 from headrace.client.blocking.client import BlockingClient
 from headrace.pipelines.spark.java import JavaMissing, find_java
 from headrace.testing import RunningBroker, broker

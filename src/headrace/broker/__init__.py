@@ -6,6 +6,7 @@
 `wiring`               puts the parts together
 `peers`                requests to other brokers
 `listener_certificates`  the certificates of the TLS listeners
+`access_control`       the authorizer of the broker, and its decisions in the log
 `live_config`          the configuration file with the dynamic values laid over it
 `connection_limits`    limits of connections, from the configuration
 `access_control`       the authorizer in force, made from the settings and the cluster image

@@ -20,6 +20,7 @@ from headrace.broker.identity import (
 )
 from headrace.client.scram_users import ScramUser
 from headrace.cluster.core.changes import apply
+from headrace.cluster.core.credentials import users_of
 from headrace.cluster.loading import load_image
 from headrace.config import BrokerConfig
 from headrace.controller.core.scram_changes import ScramUpsertion, altered
@@ -32,8 +33,11 @@ from headrace.kernel.errors import ErrorCode, Refused, StorageFault
 _HOLDER: Final = "headrace security add-user"
 
 
-async def write_users(config: BrokerConfig, users: Sequence[ScramUser], cluster_id: str | None = None) -> str:
-    """Gives the cluster's id. `cluster_id`: of a new cluster. Raises Fault; then no user has been written."""
+async def write_users(
+    config: BrokerConfig, users: Sequence[ScramUser], cluster_id: str | None = None, *, keep_existing: bool = False
+) -> str:
+    """Gives the cluster's id. `cluster_id`: of a new cluster. `keep_existing`: users that are known keep their
+    passwords. Raises Fault; then no user has been written."""
     claim = LockedDirectories(config.log_dirs, _HOLDER)
     try:
         owner = owner_of(claim, config)
@@ -50,7 +54,7 @@ async def write_users(config: BrokerConfig, users: Sequence[ScramUser], cluster_
             store = zookeeper
         try:
             found = await prepare_store(store, owner.cluster_id or cluster_id)
-            await _write(store, users)
+            await _write(store, users, keep_existing)
         finally:
             await store.close()
         if config.stands_alone:
@@ -61,7 +65,12 @@ async def write_users(config: BrokerConfig, users: Sequence[ScramUser], cluster_
         claim.release()
 
 
-async def _write(store: Store, users: Sequence[ScramUser]) -> None:
+async def _write(store: Store, users: Sequence[ScramUser], keep_existing: bool) -> None:
+    if keep_existing:
+        known = set(users_of(await load_image(store)))
+        users = [user for user in users if user.name not in known]
+        if not users:
+            return
     alive = await store.children(paths.BROKER_IDS)
     if alive:
         raise StorageFault(

@@ -4,6 +4,7 @@
 `topics`, `produce`, `consume`, `groups`, `configs`, `quotas`, `acl`, `transactions`   daily work with a cluster
 `cluster`, `doctor`, `bench`   the state of a cluster, its problems, its speed
 `start`, `up`   one broker; a development cluster
+`security`      certificates, users and settings of a secured cluster
 `registry`      the schema registry, and the schemas in one
 `context`       named clusters
 `log`           the files of a log directory
@@ -13,7 +14,6 @@
 `facts`         facts about topics and groups
 `checks`        the checks of `doctor`
 `support`       connection, output, errors and what else commands share
-`reference`     writes docs/cli.md
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ COMMANDS: Final = {
     "transactions": ("headrace.cli.transactions", "List, describe and end transactions."),
     "acl": ("headrace.cli.acl", "Access control lists: which principal may do what."),
     "quotas": ("headrace.cli.quotas", "Read and change client quotas."),
-    "security": ("headrace.cli.security", "Users of a cluster."),
+    "security": ("headrace.cli.security.command", "Certificates, users and settings of a secured cluster."),
     "bench": ("headrace.cli.bench", "Measure a cluster: produce, consume, latency."),
     "doctor": ("headrace.cli.doctor", "Connect as a client would, and explain what is wrong."),
     "kafka": ("headrace.cli.kafka", "Kafka's own command-line tools."),

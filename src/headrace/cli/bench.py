@@ -147,7 +147,7 @@ def consume(
     """
     address = bootstrap_address(bootstrap)
     with _topic(bootstrap, partitions, replication) as topic:
-        _send(address, topic, records, size, {"linger.ms": 5} | librdkafka_settings(bootstrap))
+        _send(address, topic, records, size, {"linger.ms": 5, **librdkafka_settings(bootstrap)})
         spans = {TopicPartition(topic, number): Span(0, None) for number in range(partitions)}
         began, seen = time.monotonic(), 0
         stream = read(address, spans, idle_s=10, client=client_settings(bootstrap))

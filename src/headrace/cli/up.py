@@ -42,16 +42,21 @@ def up(
         int, typer.Option(min=0, max=65535, help="Port of ZooKeeper. 0 chooses a free port.")
     ] = 2181,
     setting: Annotated[list[str] | None, typer.Option("--set", help="Setting KEY=VALUE for every broker.")] = None,
+    secure: Annotated[
+        bool, typer.Option("--secure", help="Use TLS, logins and ACLs. The command prints what clients need.")
+    ] = False,
 ) -> None:
     """Run ZooKeeper and the brokers of a development cluster until Ctrl-C or SIGTERM. The data stays on disk.
 
     A broker that ends is not restarted, so that you can watch the others without it. The key r or SIGUSR1 restarts it.
 
     $ headrace up --brokers 3
+
+    $ headrace up --brokers 3 --secure
     """
     from headrace.cli.support.connection import key_values
 
-    cluster = Cluster(brokers, data.absolute(), port, zookeeper_port, key_values(setting, "--set"))
+    cluster = Cluster(brokers, data.absolute(), port, zookeeper_port, key_values(setting, "--set"), secure=secure)
     asked = Requests()
     code = 0
     try:
@@ -59,6 +64,8 @@ def up(
         if not asked.to_stop():
             who = f"{counted(brokers, 'broker')} {'serves' if brokers == 1 else 'serve'}"
             _say(f"{who} {cluster.bootstrap} (data and logs in {cluster.directory}; Ctrl-C stops all)")
+            for line in cluster.security.explanation(cluster.bootstrap) if cluster.security is not None else ():
+                _say(line)
             code = _watch(cluster, asked)
     finally:
         _say("stopping (once more to stop at once)")

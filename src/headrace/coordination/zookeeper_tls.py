@@ -69,6 +69,6 @@ class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has
         try:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return self._tls.context().wrap_socket(plain, server_hostname=hostname or address[0])
-        except BaseException:
+        except BaseException:  # whatever ends the handshake, the socket must not stay open
             plain.close()
             raise

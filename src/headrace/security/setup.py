@@ -2,6 +2,7 @@
 
     ca.crt, ca.key              the authority: clients trust the first; the second issues more certificates
     broker-1.pem, …             key and certificate of a broker
+    zookeeper.pem               key and certificate of ZooKeeper
     admin.pem                   key and certificate of the administrator, for listeners with `ssl.client.auth`
     broker-1.properties, …      the settings of a broker, for `headrace start broker-1.properties --data DIR`
     admin.password              the administrator's password
@@ -34,6 +35,9 @@ _LOGIN_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
 _AUTHORITY_NAME: Final = "Headrace cluster authority"
 # 144 bits in letters, digits, "-" and "_": no file format and no shell needs them quoted.
 _PASSWORD_BYTES: Final = 18
+# Of librdkafka.
+_USERNAME: Final = "sasl.username"
+_PASSWORD: Final = "sasl.password"
 _CLIENTS_PORT: Final = 9092
 _BROKERS_PORT: Final = 19092
 _ADMIN: Final = re.compile(r"[A-Za-z0-9._-]+")
@@ -65,6 +69,10 @@ class SecureSetup:
     @property
     def librdkafka_properties(self) -> Path:
         return self.directory / "librdkafka.properties"
+
+    @property
+    def zookeeper_keystore(self) -> Path:
+        return self.directory / "zookeeper.pem"
 
     def keystore(self, number: int) -> Path:
         return self.directory / f"broker-{number}.pem"
@@ -122,8 +130,8 @@ class SecureSetup:
             "security.protocol": "SASL_SSL",
             "ssl.ca.location": str(self.authority),
             "sasl.mechanism": MECHANISM,
-            "sasl.username": self.admin,
-            "sasl.password": self.password,
+            _USERNAME: self.admin,
+            _PASSWORD: self.password,
         }
 
 
@@ -142,7 +150,7 @@ def make_setup(directory: Path, *, brokers: int, hosts: Sequence[str], admin: st
     write_private(setup.authority_key, authority.key)
     write_private(setup.authority, authority.certificate)
     setup.authority.chmod(0o644)
-    _issue_for_brokers(setup, authority)
+    _issue_for_servers(setup, authority)
     write_private(setup.directory / "admin.pem", authority.issue(admin).keystore)
     write_private(setup.password_file, f"{setup.password}\n")
     write_private(setup.client_properties, _properties(setup.client_settings()))
@@ -156,16 +164,18 @@ def open_setup(directory: Path, *, brokers: int, hosts: Sequence[str]) -> Secure
     login = directory / "librdkafka.properties"
     try:
         known = read_properties(login)
-        setup = SecureSetup(directory.absolute(), brokers, tuple(hosts), known["sasl.username"], known["sasl.password"])
+        setup = SecureSetup(directory.absolute(), brokers, tuple(hosts), known[_USERNAME], known[_PASSWORD])
     except OSError as error:
         raise CannotIssue(f"{login}: {error.strerror}") from None
     except KeyError as missing:
         raise CannotIssue(f"{login} has no {missing.args[0]}: `headrace security init` writes a new one") from None
-    _issue_for_brokers(setup, CertificateAuthority.load(setup.authority_key, setup.authority))
+    _issue_for_servers(setup, CertificateAuthority.load(setup.authority_key, setup.authority))
     return setup
 
 
-def _issue_for_brokers(setup: SecureSetup, authority: CertificateAuthority) -> None:
+def _issue_for_servers(setup: SecureSetup, authority: CertificateAuthority) -> None:
+    if not setup.zookeeper_keystore.exists():
+        write_private(setup.zookeeper_keystore, authority.issue("zookeeper", hosts=setup.hosts).keystore)
     for number in range(1, setup.brokers + 1):
         if not setup.keystore(number).exists():
             write_private(setup.keystore(number), authority.issue(f"broker-{number}", hosts=setup.hosts).keystore)

@@ -34,6 +34,7 @@ def test_every_file_but_the_authoritys_certificate_is_readable_by_its_owner_only
         "broker-1.properties",
         "broker-2.properties",
         "admin.pem",
+        "zookeeper.pem",
         "admin.password",
         "client.properties",
         "librdkafka.properties",

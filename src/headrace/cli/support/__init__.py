@@ -15,4 +15,6 @@
 `keyboard`             single keys while a live view runs
 `pipeline_options`     options of all commands on pipelines
 `development_cluster`  the processes of `headrace up`
+`cluster_security`     certificates, users and settings of `headrace up --secure`
+`reference`            writes docs/cli.md
 """

@@ -6,6 +6,7 @@ brokers first (they hand their leadership over) and ZooKeeper last.
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -13,13 +14,16 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.cli.kafka_tools.support.tool import ToolFailed as Failed
 from headrace.net.free_ports import free_port
 from headrace.storage.dirs.checkpoints import CorruptFile
 from headrace.storage.dirs.identity import ZOOKEEPER, read_identity
 from headrace.storage.dirs.nesting import is_log_directory, log_directories_in, log_directory_around
+
+if TYPE_CHECKING:
+    from headrace.cli.support.cluster_security import ClusterSecurity
 
 _START_S: Final = 60
 _STOP_S: Final = 20
@@ -54,9 +58,18 @@ class Member:
 
 class Cluster:
     def __init__(
-        self, brokers: int, directory: Path, port: int, zookeeper_port: int, settings: Mapping[str, str]
+        self,
+        brokers: int,
+        directory: Path,
+        port: int,
+        zookeeper_port: int,
+        settings: Mapping[str, str],
+        *,
+        secure: bool = False,
     ) -> None:
         self.directory = directory
+        self.security: ClusterSecurity | None = None
+        self._is_secure = secure
         self._ports = [free_port() if port == 0 else port + at for at in range(brokers)]
         self._zookeeper_port = zookeeper_port or free_port()
         factor = min(3, brokers)
@@ -108,6 +121,8 @@ class Cluster:
         _refuse_brokers_own(self.directory)
         for port in (self._zookeeper_port, *self._ports):
             _refuse_taken(port)
+        if self._is_secure:
+            self._secure()
         self._start_zookeeper()
         self._wait(self._members[0], stopping)
         for number, port in enumerate(self._ports, 1):
@@ -117,23 +132,39 @@ class Cluster:
         for member in self._members[1:]:
             self._wait(member, stopping)
 
+    def _secure(self) -> None:
+        from headrace.cli.support.cluster_security import ClusterSecurity
+
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.security = ClusterSecurity(self.directory / "security", len(self._ports))
+
     def _start_zookeeper(self) -> None:
         directory = self.directory / "zookeeper"
         directory.mkdir(parents=True, exist_ok=True)
         file = directory / "zookeeper.properties"
-        file.write_text(
-            f"dataDir={directory / 'data'}\nclientPort={self._zookeeper_port}\nclientPortAddress={_HOST}\n"
-            # A session ends up to a tick after its time.
-            "tickTime=200\nmaxSessionTimeout=60000\nmaxClientCnxns=0\nadmin.enableServer=false\n"
-        )
+        plain = {"clientPort": str(self._zookeeper_port), "clientPortAddress": _HOST}
+        ports = plain if self.security is None else self.security.zookeeper_settings(self._zookeeper_port)
+        # A session ends up to a tick after its time.
+        rest = {"tickTime": "200", "maxSessionTimeout": "60000", "maxClientCnxns": "0", "admin.enableServer": "false"}
+        write_settings(file, {"dataDir": str(directory / "data"), **ports, **rest})
         command = [sys.executable, "-m", "headrace.cli.kafka_tools.zookeeper_start", str(file)]
         self._run("zookeeper", self._zookeeper_port, command)
 
     def _start_broker(self, number: int, port: int) -> None:
         directory = self.directory / f"broker-{number}"
-        own = {"broker.id": str(number), "zookeeper.connect": f"{_HOST}:{self._zookeeper_port}", **self._settings}
-        command = [sys.executable, "-m", "headrace.cli", "start", "--data", str(directory)]
-        command += ["--listen", f"{_HOST}:{port}", *(f"--set={name}={value}" for name, value in own.items())]
+        own = {"broker.id": str(number), "zookeeper.connect": f"{_HOST}:{self._zookeeper_port}"}
+        command = [sys.executable, "-m", "headrace.cli", "start"]
+        if self.security is None:
+            command += ["--data", str(directory), "--listen", f"{_HOST}:{port}"]
+            command += [f"--set={name}={value}" for name, value in {**own, **self._settings}.items()]
+        else:
+            # In a file that only its owner may read: other users of the machine see the command line.
+            file = self.directory / f"broker-{number}.properties"
+            own |= self.security.settings(number, port, free_port())
+            write_settings(file, {**own, **self._settings})
+            if number == 1:
+                self.security.add_administrator(file, directory)
+            command += [str(file), "--data", str(directory)]
         self._run(f"broker-{number}", port, command)
 
     def _run(self, name: str, port: int, command: list[str]) -> None:
@@ -164,6 +195,13 @@ class Cluster:
                         member.process.wait()
                     break
                 time.sleep(0.02)
+
+
+def write_settings(file: Path, settings: Mapping[str, str]) -> None:
+    """A properties file that only its owner may read."""
+    file.unlink(missing_ok=True)
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
+        out.writelines(f"{name}={value}\n" for name, value in settings.items())
 
 
 def _started(command: list[str], log: Path) -> subprocess.Popen[bytes]:

@@ -20,4 +20,5 @@
 `config_entities`    the entities of kafka-configs
 `scram_configs`      SCRAM credentials in kafka-configs
 `feature_levels`     the feature levels of Kafka's releases
+`scram_configs`      SCRAM credentials of users in `kafka-configs`
 """

@@ -1,4 +1,4 @@
-"""`headrace security …`: users and certificates of a cluster."""
+"""`headrace security add-user`: the first users of a cluster, without a running broker."""
 
 from __future__ import annotations
 
@@ -12,20 +12,12 @@ import typer
 
 from headrace.cli.support.connection import Failed, key_values
 
-app = typer.Typer(no_args_is_help=True, help="Users of a cluster.")
-
 
 class Mechanism(StrEnum):
     SHA_256 = "SCRAM-SHA-256"
     SHA_512 = "SCRAM-SHA-512"
 
 
-@app.callback()
-def root() -> None:
-    """Users of a cluster."""
-
-
-@app.command("add-user")
 def add_user(
     name: Annotated[str, typer.Argument(help="Name of the user.")],
     file: Annotated[

@@ -12,7 +12,7 @@ from headrace.cli.app import COMMANDS, app, load
 if TYPE_CHECKING:
     from typer._click.core import Command
 
-PAGE: Final = Path(__file__).parents[3] / "docs" / "cli.md"
+PAGE: Final = Path(__file__).parents[4] / "docs" / "cli.md"
 _HEAD: Final = """\
 # The command line
 
@@ -80,7 +80,7 @@ def main(arguments: list[str]) -> int:
         return 0
     if PAGE.exists() and PAGE.read_text() == text:
         return 0
-    print(f"{PAGE} is out of date: run python -m headrace.cli.reference", file=sys.stderr)
+    print(f"{PAGE} is out of date: run python -m headrace.cli.support.reference", file=sys.stderr)
     return 1
 
 

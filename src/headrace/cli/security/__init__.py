@@ -1,0 +1,6 @@
+"""`headrace security …`: what a secured cluster needs. In reading order:
+
+`command`   the group of commands
+`init`      certificates, an administrator and settings in one step
+`users`     the first users, without a running broker
+"""

@@ -1,0 +1,206 @@
+"""`headrace up --secure`: a cluster with TLS, logins and ACLs in one command, and the clients that it names."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+import ssl
+import stat
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+
+from headrace.config.properties import read_properties
+from tests.cli.conftest import PROGRAMS, environment
+from tests.reference.kafka import run_tool
+from tests.support.clock import PATIENCE_S, wait_for
+
+pytestmark = pytest.mark.needs("zookeeper")
+
+
+@contextmanager
+def secured(tmp_path: Path) -> Iterator[str]:
+    """The bootstrap servers of a running cluster."""
+    words = ["up", "--brokers", "3", "--secure", "--port", "0", "--zookeeper-port", "0", "--data", str(tmp_path)]
+    process = subprocess.Popen(
+        [str(PROGRAMS / "headrace"), *words], stdout=subprocess.PIPE, text=True, env=environment(tmp_path, None)
+    )
+    assert process.stdout is not None
+    try:
+        first = process.stdout.readline()
+        found = re.search(r"3 brokers serve (\S+)", first)
+        assert found, first
+        yield found[1]
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(PATIENCE_S)
+        process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("secured")
+
+
+@pytest.fixture(scope="module")
+def bootstrap(data: Path) -> Iterator[str]:
+    with secured(data) as address:
+        yield address
+
+
+def login(data: Path, bootstrap: str, **changes: str) -> dict[str, str]:
+    """What librdkafka.properties says, for confluent-kafka."""
+    given = read_properties(data / "security" / "librdkafka.properties")
+    return {**given, "bootstrap.servers": bootstrap, **{name.replace("_", "."): text for name, text in changes.items()}}
+
+
+def create(admin: AdminClient, topic: str, partitions: int = 1) -> None:
+    admin.create_topics([NewTopic(topic, partitions, 3)])[topic].result(PATIENCE_S)
+
+
+def set_password(admin: AdminClient, user: str, password: bytes) -> None:
+    info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
+    change = UserScramCredentialUpsertion(user, info, password)
+    admin.alter_user_scram_credentials([change])[user].result(PATIENCE_S)
+
+
+def produce(settings: Mapping[str, str], topic: str, count: int) -> set[int | None]:
+    """The error codes of the records; None for the written ones."""
+    outcomes: list[int | None] = []
+    producer = Producer({**settings, "acks": "all", "message.timeout.ms": 20_000})
+    for number in range(count):
+        producer.produce(topic, str(number), on_delivery=lambda error, _: outcomes.append(error and error.code()))
+    assert producer.flush(PATIENCE_S) == 0
+    assert len(outcomes) == count
+    return set(outcomes)
+
+
+def read(settings: Mapping[str, str], topic: str, group: str, count: int) -> list[bytes | None]:
+    consumer = Consumer({**settings, "group.id": group, "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    found: list[bytes | None] = []
+    try:
+        while len(found) < count:
+            message = consumer.poll(PATIENCE_S)
+            assert message is not None, f"{len(found)} of {count} records"
+            if (error := message.error()) is not None:
+                raise KafkaException(error)
+            found.append(message.value())
+    finally:
+        consumer.close()
+    return found
+
+
+def test_files_with_secrets_are_readable_by_their_owner_only(bootstrap: str, data: Path) -> None:
+    secret = re.compile(rb"PRIVATE KEY|password", re.IGNORECASE)
+    files = [path for path in data.rglob("*") if path.is_file() and secret.search(path.read_bytes())]
+    assert len(files) >= 10
+    assert {stat.S_IMODE(path.stat().st_mode) & 0o077 for path in files} == {0}
+
+
+def test_the_administrator_writes_and_reads(bootstrap: str, data: Path) -> None:
+    settings = login(data, bootstrap)
+    create(admin := AdminClient(settings), "orders", 3)
+    assert admin.list_topics("orders", PATIENCE_S).topics["orders"].partitions.keys() == {0, 1, 2}
+    assert produce(settings, "orders", 100) == {None}
+    assert len(read(settings, "orders", "kitchen", 100)) == 100
+
+
+@pytest.mark.needs("kafka")
+def test_kafkas_own_tools_take_client_properties(bootstrap: str, data: Path) -> None:
+    file = data / "security" / "client.properties"
+    address = ["--bootstrap-server", bootstrap, "--command-config", str(file)]
+    run_tool("org.apache.kafka.tools.TopicCommand", *address, "--create", "--topic", "by-java")
+    assert "by-java" in run_tool("org.apache.kafka.tools.TopicCommand", *address, "--list").stdout.split()
+
+
+def test_a_new_user_may_do_nothing_before_an_acl_allows_it(bootstrap: str, data: Path) -> None:
+    admin = AdminClient(login(data, bootstrap))
+    create(admin, "letters")
+    set_password(admin, "ann", b"sesame")
+    ann = login(data, bootstrap, sasl_username="ann", sasl_password="sesame")
+    wait_for(lambda: can_log_in(ann), "the new user on every broker")
+    assert produce(ann, "letters", 1) == {KafkaError.TOPIC_AUTHORIZATION_FAILED}
+    rule = AclBinding(
+        ResourceType.TOPIC,
+        "letters",
+        ResourcePatternType.LITERAL,
+        "User:ann",
+        "*",
+        AclOperation.WRITE,
+        AclPermissionType.ALLOW,
+    )
+    admin.create_acls([rule])[rule].result(PATIENCE_S)
+    wait_for(lambda: produce(ann, "letters", 1) == {None}, "the rule on every broker")
+    with pytest.raises(KafkaException, match=r"(GROUP|TOPIC)_AUTHORIZATION_FAILED"):
+        read(ann, "letters", "readers", 1)
+
+
+def can_log_in(settings: Mapping[str, str]) -> bool:
+    for address in settings["bootstrap.servers"].split(","):
+        try:
+            AdminClient({**settings, "bootstrap.servers": address}).list_topics(timeout=5)
+        except KafkaException:
+            return False
+    return True
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"sasl_password": "wrong"},
+        {"sasl_username": "nobody"},
+        {"security_protocol": "SSL"},
+        {"security_protocol": "PLAINTEXT"},
+        {"security_protocol": "SASL_PLAINTEXT"},
+    ],
+    ids=str,
+)
+def test_a_client_without_the_right_login_is_refused(changes: dict[str, str], bootstrap: str, data: Path) -> None:
+    with pytest.raises(KafkaException):
+        AdminClient(login(data, bootstrap, **changes)).list_topics(timeout=2)
+
+
+def test_the_brokers_listener_refuses_clients_without_a_certificate(bootstrap: str, data: Path) -> None:
+    listeners = read_properties(data / "broker-1.properties")["listeners"]
+    found = re.search(r"BROKERS://([^:]+):(\d+)", listeners)
+    assert found
+    context = ssl.create_default_context(cafile=data / "security" / "ca.crt")
+    with (
+        socket.create_connection((found[1], int(found[2])), PATIENCE_S) as plain,
+        pytest.raises((ssl.SSLError, ConnectionError)),
+        context.wrap_socket(plain, server_hostname=found[1]) as connection,
+    ):
+        connection.sendall(b"\0\0\0\x10\0\x12\0\0\0\0\0\1\0\6client")
+        if not connection.recv(1):
+            raise ConnectionError("closed")
+
+
+def test_a_second_start_keeps_data_users_and_a_changed_password(tmp_path: Path) -> None:
+    with secured(tmp_path) as first:
+        settings = login(tmp_path, first)
+        admin = AdminClient(settings)
+        create(admin, "kept")
+        assert produce(settings, "kept", 10) == {None}
+        set_password(admin, "admin", b"changed")
+    with secured(tmp_path) as second:
+        changed = login(tmp_path, second, sasl_password="changed")
+        assert len(read(changed, "kept", "readers", 10)) == 10
+        assert not can_log_in(login(tmp_path, second))
