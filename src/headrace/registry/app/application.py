@@ -55,14 +55,15 @@ def application(store: SchemaStore) -> ASGIApp:
         finally:
             await store.stop()
 
+    # Routes are tried in this order; look-ups by id are by far the most frequent.
     routes = [
-        Route("/", root, methods=["GET", "POST"]),
+        *schemas.ROUTES,
+        *subjects.ROUTES,
+        *settings.ROUTES,
         Route("/v1/metadata/id", server_id, methods=["GET"]),
         Route("/v1/metadata/version", server_version, methods=["GET"]),
         Route("/v1/metadata/deployment", deployment, methods=["GET"]),
-        *subjects.ROUTES,
-        *schemas.ROUTES,
-        *settings.ROUTES,
+        Route("/", root, methods=["GET", "POST"]),
     ]
     handlers = {RegistryError: _refused, HTTPException: _http_fault, Exception: _bug}
     app = Starlette(routes=routes, lifespan=life, exception_handlers=handlers)

@@ -121,9 +121,9 @@ async def delete_context(request: Request) -> Response:
 
 
 ROUTES = [
+    Route("/schemas/ids/{id}", by_id, methods=["GET"]),
     Route("/schemas/types", types, methods=["GET"]),
     Route("/schemas", list_schemas, methods=["GET"]),
-    Route("/schemas/ids/{id}", by_id, methods=["GET"]),
     Route("/schemas/ids/{id}/schema", text_by_id, methods=["GET"]),
     Route("/schemas/ids/{id}/subjects", subjects_by_id, methods=["GET"]),
     Route("/schemas/ids/{id}/versions", versions_by_id, methods=["GET"]),

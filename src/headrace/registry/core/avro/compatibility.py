@@ -21,7 +21,18 @@ _PROMOTIONS: Final = {
 
 
 def avro_incompatibilities(reader: Schema, writer: Schema) -> list[Incompatibility]:
-    return _Comparison().compare(reader, writer, "/")
+    try:
+        return _Comparison().compare(reader, writer, "/")
+    except _Ambiguous as found:
+        return [found.incompatibility]
+
+
+class _Ambiguous(Exception):
+    """A field matches two fields of the writer. Apache Avro ends the comparison there, wherever it is found."""
+
+    def __init__(self, incompatibility: Incompatibility) -> None:
+        super().__init__(str(incompatibility))
+        self.incompatibility = incompatibility
 
 
 class _Comparison:
@@ -84,14 +95,14 @@ class _Comparison:
         matches = [writer.fields[name] for name in (field.name, *field.aliases) if name in writer.fields]
         if len(matches) > 1:
             listed = " and ".join(f"'{each.name}'" for each in matches)
-            return [
+            raise _Ambiguous(
                 Incompatibility(
                     "READER_FIELD_AMBIGUOUS",
                     at,
                     f"The field '{field.name}' of record '{reader.name.full}' matches {listed} of the writer",
                     f"remove the alias of '{field.name}' that names an existing field",
                 )
-            ]
+            )
         if matches:
             return self.compare(field.schema, matches[0].schema, _below(at, "type"))
         if field.has_default:

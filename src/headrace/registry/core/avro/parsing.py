@@ -27,7 +27,6 @@ from headrace.registry.core.avro.schema import (
 from headrace.registry.core.errors import InvalidSchema
 from headrace.registry.core.json_text import parse_json
 
-T = TypeVar("T", bound=Named)
 C = TypeVar("C", Array, Map, Union, Record)
 _RESERVED: Final = frozenset(
     {"doc", "fields", "items", "name", "namespace", "size", "symbols", "values", "type", "aliases"}
@@ -160,11 +159,12 @@ class _Parser:
         self._fields(record, node, at)
         return self._keep(self._container(record), at)
 
-    def _keep(self, made: T, at: str) -> T:
-        if made.name.full in self.names or made.name.full in PRIMITIVES:
+    def _keep(self, made: Named, at: str) -> Named:
+        """A type may be defined twice if both definitions are equal; the first one counts."""
+        known = self.names.setdefault(made.name.full, made)
+        if not _are_equal(known, made) or made.name.full in PRIMITIVES:
             raise _wrong(at, f'"{made.name.full}" is defined twice: refer to it by its name instead')
-        self.names[made.name.full] = made
-        return made
+        return known
 
     def _container(self, made: C) -> C:
         self._containers.append(made)
@@ -197,6 +197,37 @@ class _Parser:
                 tuple(_aliases(each, place)),
                 {key: value for key, value in each.items() if key not in _FIELD_RESERVED},
             )
+
+
+def _are_equal(first: Schema, second: Schema) -> bool:
+    """As Apache Avro compares: docs and aliases do not count."""
+    if first is second:
+        return True
+    if type(first) is not type(second) or first.kind != second.kind or first.props != second.props:
+        return False
+    if isinstance(first, Named | _Unresolved) and isinstance(second, Named | _Unresolved) and first.name != second.name:
+        return False
+    if isinstance(first, Fixed) and isinstance(second, Fixed):
+        return first.size == second.size
+    if isinstance(first, Enum) and isinstance(second, Enum):
+        return first.symbols == second.symbols
+    return len(_below_of(first)) == len(_below_of(second)) and all(
+        one[0] == two[0] and _are_equal(one[1], two[1])
+        for one, two in zip(_below_of(first), _below_of(second), strict=True)
+    )
+
+
+def _below_of(schema: Schema) -> list[tuple[Any, Schema]]:
+    """The schemas directly below, each with what else must be equal."""
+    if isinstance(schema, Array):
+        return [(None, schema.items)]
+    if isinstance(schema, Map):
+        return [(None, schema.values)]
+    if isinstance(schema, Union):
+        return [(None, branch) for branch in schema.branches]
+    if isinstance(schema, Record):
+        return [((each.name, each.default, each.order, each.props), each.schema) for each in schema.fields.values()]
+    return []
 
 
 def _enum(
