@@ -35,8 +35,8 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 STAYS: Final = "Leave this running"
 # A number between 5000 and 9000 is as wide as the ports of the pages.
 _NEAR: Final = range(5000, 8990)
-# What pages name: three brokers, their ZooKeeper and the metrics of a broker.
-_PORTS: Final = (9092, 9093, 9094, 2181, 9404)
+# What pages name: three brokers, their ZooKeeper, the metrics of a broker and a schema registry.
+_PORTS: Final = (9092, 9093, 9094, 2181, 9404, 8081)
 _FENCE: Final = re.compile(
     r"^(?:<!-- not run: (?P<reason>.+?) -->\n)?```(?P<language>\w+)(?: title=\"(?P<title>[^\"]+)\")?\n"
     r"(?P<text>.*?)^```$",
@@ -165,7 +165,7 @@ class PageRun:
         self.text = page.read_text()
         self.directory = directory
         base = _three_ports()
-        chosen = (base, base + 1, base + 2, free_port(_NEAR), free_port(_NEAR))
+        chosen = (base, base + 1, base + 2, *(free_port(_NEAR) for _ in _PORTS[3:]))
         self.ports = {str(port): str(instead) for port, instead in zip(_PORTS, chosen, strict=True)}
         self.environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith(("HEADRACE", "XDG"))},
