@@ -30,8 +30,8 @@ pytestmark = pytest.mark.needs("kafka")
 CELLS: Final = cells(
     [*authorization_data_cases.CASES, *authorization_group_cases.CASES, *authorization_admin_cases.CASES]
 )
-# APIs without cells, with the reason.
 SHARE_FETCH: Final = 78
+# APIs without cells, with the reason.
 NOT_COMPARED: Final = {
     17: "opens a login",
     18: "opens a connection",
