@@ -60,7 +60,8 @@ def _allow(server: SecuredServer, user: str, operation: Operation, resource_type
 
 
 def test_a_forwarded_request_has_the_rights_of_its_client(servers: list[SecuredServer]) -> None:
-    _allow(servers[0], "ann", Operation.CREATE, ResourceType.TOPIC, "ann-")
+    for server in servers:  # the controller and the others
+        _allow(server, "ann", Operation.CREATE, ResourceType.TOPIC, "ann-")
     for number, server in enumerate(servers):
         wait_for(lambda s=server, n=number: _create(s, "ann", f"ann-{n}") is ErrorCode.none, "ann to create a topic")
         assert _create(server, "ann", f"other-{number}") is DENIED_TOPIC

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from headrace.handlers.cluster.envelope import Envelope
+from headrace.handlers.cluster.envelope import FORWARDED, Envelope
 from headrace.handlers.dispatch.audit import MAX_LINES_PER_SECOND, Audit
 from headrace.handlers.dispatch.authorization import (
     NOTHING,
@@ -70,6 +70,13 @@ def test_every_api_declares_the_rights_it_needs() -> None:
             # Kafka asks for Delete on the cluster, which only an ACL for All gives.
             supported = operation in SUPPORTED_OPERATIONS[resource_type] or key == ApiKey.DELETE_TOPICS
             assert supported, f"{api_name(key)} needs {operation.name}, which {resource_type.name} does not have"
+
+
+def test_every_request_that_brokers_forward_is_opened_at_the_controller() -> None:
+    """A handler that forwards through the gateway and is missing in the list would work on the controller alone."""
+    forwarding = {key for key, handler in served().items() if "gateway" in handler.__annotations__}
+    assert ApiKey.CREATE_TOPICS in forwarding
+    assert {api_name(key) for key in forwarding - FORWARDED} == set()
 
 
 def test_requests_of_brokers_need_cluster_action() -> None:
