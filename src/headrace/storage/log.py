@@ -147,10 +147,11 @@ class Log:
         """
         if self._disk.offline_reason is not None:
             raise self._disk.offline()
-        if not self.segments.has_files:
+        segments, config = self.segments, self.config
+        if not segments.has_files:
             self.make_files()
         from_client = origin is AppendOrigin.CLIENT
-        batch = admitted_batch(self.name, self.config, data, now_ms, from_client=from_client)
+        batch = admitted_batch(self.name, config, data, now_ms, from_client=from_client)
         if batch.producer_id >= 0:
             known = repeated_batch(
                 self.name,
@@ -169,11 +170,11 @@ class Log:
         last_offset = first_offset + batch.last_offset_delta
         timestamp_ms = batch.max_timestamp_ms
         batch.patch_place(first_offset, leader_epoch)
-        segment = self.segments.active
+        segment = segments.active
         try:
             if leader_epoch > self.leader_epochs.latest:
                 self.leader_epochs.assign(leader_epoch, first_offset)
-            if segment.should_roll(len(batch.buffer), last_offset, timestamp_ms, now_ms, self.config):
+            if segment.should_roll(len(batch.buffer), last_offset, timestamp_ms, now_ms, config):
                 segment = self.roll(first_offset, now_ms=now_ms)
             segment.append(batch.buffer, first_offset, last_offset, timestamp_ms)
             self._next_offset = last_offset + 1

@@ -96,16 +96,17 @@ class Segments:
 
     def read(self, offset: int, max_bytes: int, bound: int, end: int, *, min_one_batch: bool) -> Slice | None:
         """Whole batches from `offset` on, all below `bound`; the log ends at `end`."""
+        active = self.active
+        if offset >= active.base_offset:
+            return active.read(offset, max_bytes, bound if bound < end else None, min_one_batch=min_one_batch)
         segments = self.all
-        at = len(segments) - 1 if offset >= self.active.base_offset else bisect_right(self._bases, offset) - 1
-        while at < len(segments):
-            last = at == len(segments) - 1
-            limit = bound if bound < (end if last else self._bases[at + 1]) else None
+        for at in range(bisect_right(self._bases, offset) - 1, len(segments)):
+            segment_end = self._bases[at + 1] if at + 1 < len(segments) else end
+            limit = bound if bound < segment_end else None
             found = segments[at].read(offset, max_bytes, limit, min_one_batch=min_one_batch)
+            # Compaction may have emptied the rest of this segment; then the next one is read.
             if found is not None or limit is not None:
                 return found
-            # Compaction may have emptied the rest of this segment.
-            at += 1
         return None
 
     def aborted_transactions(self, start: int, end_exclusive: int) -> list[AbortedTransaction]:
