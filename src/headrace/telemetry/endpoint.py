@@ -10,7 +10,7 @@ import asyncio
 import logging
 from typing import Final
 
-from headrace.config import ConfigError
+from headrace.config import ConfigError, is_loopback
 from headrace.telemetry.metrics import Metrics, Snapshot
 
 log = logging.getLogger("headrace.telemetry")
@@ -28,10 +28,17 @@ class MetricsEndpoint:
         self.port = 0
 
     async def start(self, listen: str) -> None:
-        """`listen` is `host:port` (`metrics.listen`); ConfigError when it is not, or cannot be had."""
-        host, colon, port = listen.strip().rpartition(":")
+        """`listen` is `host:port` (`metrics.listen`); ConfigError when it is not, or cannot be had.
+
+        As for PLAINTEXT listeners, what leaves the machine without encryption is named: `http://host:port`.
+        """
+        text = listen.strip()
+        host, colon, port = text.removeprefix("http://").rpartition(":")
         if not colon or not port.isdigit() or int(port) > 65535:
             raise ConfigError("metrics.listen", listen, "must be host:port, for example 127.0.0.1:9404")
+        if not text.startswith("http://") and not is_loopback(host.strip("[]")):
+            why = f"opens the metrics to other machines without encryption: say so, metrics.listen=http://{text}"
+            raise ConfigError("metrics.listen", listen, why)
         try:
             self._server = await asyncio.start_server(
                 self._serve, host.strip("[]") or None, int(port), limit=_HEAD_BYTES

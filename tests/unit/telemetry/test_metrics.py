@@ -146,3 +146,18 @@ def test_a_loop_that_was_held_shows_it() -> None:
         return lag.histogram
 
     assert asyncio.run(scenario()).total > 0.1
+
+
+@pytest.mark.parametrize("listen", ["0.0.0.0:0", ":0", "[::]:0", "192.0.2.1:0"])
+def test_metrics_leave_the_machine_only_when_named(listen: str) -> None:
+    async def start(text: str) -> None:
+        endpoint = MetricsEndpoint(Metrics())
+        try:
+            await endpoint.start(text)
+        finally:
+            await endpoint.stop()
+
+    with pytest.raises(ConfigError, match=r"without encryption: say so, metrics\.listen=http://"):
+        asyncio.run(start(listen))
+    asyncio.run(start("http://127.0.0.1:0"))
+    asyncio.run(start("localhost:0"))

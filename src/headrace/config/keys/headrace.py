@@ -10,7 +10,8 @@ KEYS = (
         "metrics.listen",
         Type.STRING,
         "",
-        "`host:port` of the Prometheus metrics (`/metrics`). Empty: no metrics.",
+        "`host:port` of the Prometheus metrics (`/metrics`); `http://host:port` for one that other machines reach. "
+        "Empty: no metrics.",
         importance=Importance.MEDIUM,
         ours=True,
     ),

@@ -6,7 +6,7 @@ Kafka also takes four suites with CBC. They are left out: no client of the last 
 from __future__ import annotations
 
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from headrace.config import ConfigError
@@ -41,6 +41,16 @@ def restrict(context: ssl.SSLContext, protocols: Sequence[str], newest: str, sui
     context.minimum_version, context.maximum_version = min(versions), max(versions)
     if chosen:
         context.set_ciphers(":".join(chosen))
+
+
+def restrict_curves(context: ssl.SSLContext) -> None:
+    """Curves of a server, as Mozilla's "intermediate" configuration has them. Python before 3.15 can name only one:
+    P-256, which every client has. Without a limit OpenSSL would also take secp521r1 and X448."""
+    set_groups: Callable[[str], None] | None = getattr(context, "set_groups", None)
+    if set_groups is not None:
+        set_groups("X25519:prime256v1:secp384r1")
+    else:
+        context.set_ecdh_curve("prime256v1")
 
 
 def _chosen(suites: Sequence[str]) -> tuple[tuple[str, ...], bool]:

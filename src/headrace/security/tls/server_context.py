@@ -15,7 +15,7 @@ from cryptography import x509
 
 from headrace.config import ConfigError, ListenerSecurity
 from headrace.security.principal import ANONYMOUS
-from headrace.security.tls.cipher_suites import restrict
+from headrace.security.tls.cipher_suites import restrict, restrict_curves
 from headrace.security.tls.material import KeyMaterial, load_key_material, load_trusted, pem_of
 from headrace.security.tls.names import principal_mapping, rfc2253
 
@@ -93,6 +93,7 @@ def _load(security: ListenerSecurity) -> tuple[KeyMaterial, ssl.SSLContext]:
     material = load_key_material(security.ssl_keystore)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     restrict(context, security.ssl_enabled_protocols, security.ssl_protocol, security.ssl_cipher_suites)
+    restrict_curves(context)
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION | ssl.OP_SINGLE_ECDH_USE | _ENABLE_KTLS
     # Without tickets every handshake checks the client's certificate against what is trusted now.
     context.options |= ssl.OP_NO_TICKET
