@@ -102,9 +102,12 @@ def offsets_to_json(offsets: Mapping[TopicPartitionPair, int]) -> JsonOffsets:
     return out
 
 
-def offsets_from_json(given: Mapping[str, object]) -> dict[TopicPartitionPair, int]:
+def offsets_from_json(given: object) -> dict[TopicPartitionPair, int]:
     """The offsets in a checkpoint or a progress event. Checkpoints of earlier versions hold entries that begin with #,
-    which no topic name does, beside the topics. Raises ValueError or TypeError for other things."""
+    which no topic name does, beside the topics. Raises ValueError or TypeError for what sources of other
+    formats have: a number, a list, null."""
+    if not isinstance(given, Mapping):
+        raise TypeError(f"offsets must map topics to partitions, not {given!r}")
     return {
         (topic, int(index)): int(offset)
         for topic, parts in given.items()
