@@ -20,6 +20,7 @@ TOOLS: Final = {
     "console-producer": "console_producer",
     "consumer-groups": "consumer_groups",
     "consumer-perf-test": "consumer_perf",
+    "delegation-tokens": "delegation_tokens",
     "delete-records": "delete_records",
     "dump-log": "dump_log",
     "e2e-latency": "e2e_latency",

@@ -26,11 +26,13 @@ from headrace.controller import (
     topic_operations,
 )
 from headrace.controller.acl_nodes import AclNodes
+from headrace.controller.core import token_changes
 from headrace.controller.core.config_changes import KeyChange
 from headrace.controller.core.elections import rebalanced
 from headrace.controller.core.isr_changes import IsrAnswer, IsrReport
 from headrace.controller.core.partition_states import Election
 from headrace.controller.core.scram_changes import ScramDeletion, ScramResult, ScramUpsertion
+from headrace.controller.core.token_changes import NewToken, TokenRules
 from headrace.controller.core.topics import NewTopic
 from headrace.controller.election_policy import ElectionPolicy
 from headrace.controller.leadership import differs, registered_brokers
@@ -44,6 +46,7 @@ from headrace.kernel.errors import ErrorCode
 from headrace.kernel.ids import TopicPartition
 from headrace.security.acl.filters import AclFilter
 from headrace.security.acl.model import Acl
+from headrace.security.sasl.tokens import DelegationToken
 
 logger = logging.getLogger(__name__)
 
@@ -246,6 +249,31 @@ class Controller:
 
     async def delete_acls(self, filters: Sequence[AclFilter]) -> list[AclResult]:
         return await self._run(acl_operations.delete_acls(filters))
+
+    @property
+    def token_rules(self) -> TokenRules:
+        config = self._config()
+        secret = config.delegation_token_secret_key or config.delegation_token_master_key
+        return TokenRules(secret, config.delegation_token_max_lifetime_ms, config.delegation_token_expiry_time_ms)
+
+    async def create_token(self, asked: NewToken, now_ms: int) -> tuple[DelegationToken, str]:
+        """The token and the secret that its HMAC is made with."""
+        rules = self.token_rules
+        secret = token_changes.secret_of(rules)
+        token = await self._run(lambda image: Decision(*token_changes.created(image, rules, asked, now_ms)))
+        return token, secret
+
+    async def renew_token(self, digest: bytes, principal: str, period_ms: int, now_ms: int) -> int:
+        rules = self.token_rules
+        return await self._run(
+            lambda image: Decision(*token_changes.renewed(image, rules, digest, principal, period_ms, now_ms))
+        )
+
+    async def expire_token(self, digest: bytes, principal: str, period_ms: int, now_ms: int) -> int:
+        rules = self.token_rules
+        return await self._run(
+            lambda image: Decision(*token_changes.expired(image, rules, digest, principal, period_ms, now_ms))
+        )
 
     async def update_features(
         self, updates: Sequence[tuple[str, int, int]], *, validate_only: bool = False

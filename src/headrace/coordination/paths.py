@@ -51,6 +51,7 @@ CONFIG_FOLDERS: Final = {
     "client-metrics": "client-metrics",
     "group": "groups",
     "user": "users",
+    "delegation-token": "delegation-tokens",
 }
 # The cluster-wide default of brokers has an empty name, which a node cannot have; Kafka's word for it.
 DEFAULT_NAME: Final = "<default>"

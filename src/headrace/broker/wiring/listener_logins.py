@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 
 from headrace.broker.wiring.token_checks import token_check
 from headrace.cluster.core.credentials import credential_of, salt_secret
+from headrace.cluster.core.tokens import token_of
 from headrace.cluster.view import ClusterView
 from headrace.config import BrokerConfig, ConfigError, Listeners
 from headrace.config.listener_security import ListenerSecurity, listener_security
@@ -21,8 +23,10 @@ from headrace.security.sasl.scram_credentials import (
     FakeSalts,
     ScramCredential,
     ScramMechanism,
+    credential_for,
 )
 from headrace.security.sasl.server_login import LoginRules
+from headrace.security.sasl.tokens import token_password
 
 
 def listener_logins(
@@ -73,10 +77,11 @@ def login_module(security: ListenerSecurity, mechanism: str) -> LoginModule:
 
 
 class ScramUsers:
-    """The users of the current cluster image."""
+    """The users and the delegation tokens of the current cluster image."""
 
-    def __init__(self, view: ClusterView) -> None:
+    def __init__(self, view: ClusterView, token_secret: str | None = None) -> None:
         self._view = view
+        self._token_secret = token_secret
         # Until the cluster has a user, and with it a secret of its own.
         self._own_secret = os.urandom(32)
 
@@ -88,8 +93,12 @@ class ScramUsers:
         return self.unknown(mechanism, user)
 
     def find_token(self, mechanism: ScramMechanism, token_id: str) -> TokenCredential:
-        """No delegation token exists yet."""
-        return TokenCredential("", 0, self.unknown(mechanism, token_id))
+        """Derives keys, so it is slow. A token that does not exist gets a credential that no password fits."""
+        token = token_of(self._view.current, token_id)
+        if token is None or self._token_secret is None or token.is_expired(time.time_ns() // 1_000_000):
+            return TokenCredential("", 0, self.unknown(mechanism, token_id))
+        credential = credential_for(mechanism, token_password(token_id, self._token_secret))
+        return TokenCredential(token.owner.partition(":")[2], token.expires_at_ms, credential)
 
     def unknown(self, mechanism: ScramMechanism, name: str) -> ScramCredential:
         secret = salt_secret(self._view.current)

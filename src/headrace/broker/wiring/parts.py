@@ -166,7 +166,7 @@ def wire(
     ):
         table.add(handler)
     metrics = RequestMetrics()
-    users = ScramUsers(view)
+    users = ScramUsers(view, config().delegation_token_secret_key or config().delegation_token_master_key)
     logins = Logins(table, listener_logins(config(), listeners, users, users.find_token))
     dispatcher = Dispatcher(table, metrics, metering, ReplicaOnly(listeners.brokers_own), authorization, logins)
     return Parts(

@@ -4,7 +4,7 @@ those of Kafka 4.3; older spellings of the documents are accepted too. `support`
 Topics:       `topics` (its work is in `topic_command`), `configs`, `delete_records`, `get_offsets`
 Records:      `console_producer`, `console_consumer`, `dump_log`
 Groups:       `groups`, `consumer_groups`, `share_groups`
-Cluster:      `cluster`, `features`, `broker_api_versions`, `log_dirs`, `acls`, `transactions`
+Cluster:      `cluster`, `features`, `broker_api_versions`, `log_dirs`, `acls`, `delegation_tokens`, `transactions`
 Replicas:     `reassign_partitions`, `leader_election`, `replica_verification`
 Measurement:  `producer_perf`, `consumer_perf`, `e2e_latency`, `verifiable_producer`, `verifiable_consumer`
 Storage:      `storage`

@@ -4,6 +4,6 @@
 `changes`     absolute values, so that applying one twice does no harm
 `delta`       what differs between two images
 `placement`   where the replicas of new partitions go
-`credentials` SCRAM credentials of users
+`credentials` SCRAM credentials of users; `tokens` delegation tokens
 `features`    feature levels (KIP-584)
 """

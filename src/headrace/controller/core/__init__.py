@@ -6,6 +6,6 @@
 `reassignments`      moves replicas while the partition serves
 `topics`             new topics and more partitions; `deletions` deletes a topic in bounded steps
 `config_changes`, `quotas`, `features`   overrides, client quotas, feature levels
-`scram_changes`      SCRAM credentials
+`scram_changes`      SCRAM credentials; `token_changes` delegation tokens
 `acls`               creation and deletion of ACLs
 """

@@ -28,6 +28,12 @@ from headrace.handlers.dispatch.metering import Metering
 from headrace.handlers.dispatch.table import HandlerTable
 from headrace.handlers.security.alter_user_scram_credentials import AlterUserScramCredentials
 from headrace.handlers.security.create_acls import CreateAcls
+from headrace.handlers.security.delegation_tokens import (
+    CreateDelegationToken,
+    DescribeDelegationToken,
+    ExpireDelegationToken,
+    RenewDelegationToken,
+)
 from headrace.handlers.security.delete_acls import DeleteAcls
 from headrace.handlers.security.describe_acls import DescribeAcls
 from headrace.handlers.security.describe_user_scram_credentials import DescribeUserScramCredentials
@@ -72,6 +78,10 @@ def control_plane_handlers(
         AlterClientQuotas(gateway),
         DescribeUserScramCredentials(view),
         AlterUserScramCredentials(gateway),
+        CreateDelegationToken(gateway),
+        RenewDelegationToken(gateway),
+        ExpireDelegationToken(gateway),
+        DescribeDelegationToken(gateway),
         DescribeAcls(view, has_authorizer),
         CreateAcls(gateway, has_authorizer),
         DeleteAcls(gateway, has_authorizer),

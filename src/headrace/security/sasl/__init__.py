@@ -7,6 +7,7 @@ scram               SCRAM-SHA-256 and SCRAM-SHA-512: the messages and both sides
 oauthbearer         OAUTHBEARER: the messages and the server's side
 jwt_tokens          JSON Web Tokens: signature and claims
 jwks                the published keys of an identity provider
+tokens              delegation tokens and their passwords
 jaas                `sasl.jaas.config`: login modules and their options
 client_login        the client's side of a login
 session             how long a login is valid, and when the client may authenticate again (KIP-368)

@@ -58,9 +58,9 @@ class Working:
 
 @dataclass(frozen=True, slots=True)
 class LoggedIn:
-    """Send the frame, if there is one; the login is over. `lifetime_ms` is None for a session without an end."""
+    """Send the frame; the login is over. `lifetime_ms` is None for a session without an end."""
 
-    frame: bytes | bytearray | None
+    frame: bytes | bytearray
     principal: str
     mechanism: str
     lifetime_ms: int | None
@@ -240,9 +240,9 @@ class ServerLogin:
         limit = self._rules.max_reauth_ms.get(self._mechanism_name, 0)
         lifetime = session_lifetime_ms(now_ms, outcome.expires_at_ms, limit)
         if header is not None:
-            frame: bytes | bytearray | None = _answer(header, token=outcome.token, lifetime_ms=lifetime or 0)
+            frame: bytes | bytearray = _answer(header, token=outcome.token, lifetime_ms=lifetime or 0)
         else:
-            frame = _length_prefixed(outcome.token) if outcome.token else None
+            frame = _length_prefixed(outcome.token)
         return LoggedIn(frame, principal, self._mechanism_name, lifetime, outcome.by_token)
 
     def _denied(self, denied: Denied, header: RequestHeader | None) -> Step:

@@ -173,12 +173,13 @@ def test_a_login_gives_the_connection_its_principal() -> None:
     run(test)
 
 
-def test_a_login_with_bare_tokens_sends_no_answer_to_plain() -> None:
+def test_a_login_with_bare_tokens_answers_plain_with_an_empty_frame() -> None:
     async def test() -> None:
         async with broker() as served:
             client = await Client.connect(served)
             await client.shake(version=0)
             client.send(struct.pack(">i", len(RIGHT)) + RIGHT)
+            assert await client.answer() == b""
             assert await client.principal() == "User:anna"
 
     run(test)

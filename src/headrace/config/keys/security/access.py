@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.config.effect import refused
+from headrace.config.effect import harmless, refused
 from headrace.config.key import Importance, Key, Rule, Type, Update
 
 BOOLEAN = Type.BOOLEAN
@@ -15,7 +15,6 @@ LOW = Importance.LOW
 PER_BROKER = Update.PER_BROKER
 
 NOT_OFFERED = refused("access control is not offered yet")
-NO_TOKENS = refused("delegation tokens are not offered yet")
 NO_SECRETS = refused("dynamic passwords are not offered yet")
 
 # Class names that other programs' configurations give; nothing is loaded by them.
@@ -74,14 +73,14 @@ KEYS = (
         PASSWORD,
         None,
         "Secret that signs delegation tokens.",
-        effect=NO_TOKENS,
+        static_only=True,
     ),
     Key(
         "delegation.token.master.key",
         PASSWORD,
         None,
         "Older name of `delegation.token.secret.key`.",
-        effect=NO_TOKENS,
+        static_only=True,
         ours=True,
     ),
     Key(
@@ -89,14 +88,14 @@ KEYS = (
         LONG,
         604_800_000,
         "Time after which a token can no longer be renewed.",
-        effect=NO_TOKENS,
+        static_only=True,
     ),
     Key(
         "delegation.token.expiry.time.ms",
         LONG,
         86_400_000,
         "Time after which a token must be renewed.",
-        effect=NO_TOKENS,
+        static_only=True,
     ),
     Key(
         "delegation.token.expiry.check.interval.ms",
@@ -104,7 +103,7 @@ KEYS = (
         3_600_000,
         "How often the broker removes tokens that have expired.",
         importance=LOW,
-        effect=NO_TOKENS,
+        effect=harmless("expired tokens go when the next token is made"),
     ),
     Key(
         "password.encoder.secret",
