@@ -12,6 +12,7 @@ import asyncio
 import logging
 import math
 import secrets
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 from uuid import UUID
@@ -42,7 +43,7 @@ from headrace.controller.topic_operations import Growth
 from headrace.coordination.fallback_reader import FallbackReader, Serve
 from headrace.coordination.store import Store, StoreFault, log_level
 from headrace.coordination.waiting import until
-from headrace.kernel.errors import ErrorCode
+from headrace.kernel.errors import ErrorCode, Fault
 from headrace.kernel.ids import TopicPartition
 from headrace.security.acl.filters import AclFilter
 from headrace.security.acl.model import Acl
@@ -87,6 +88,9 @@ class Controller:
         ]
         if self._fallback is not None:
             self._tasks.append(asyncio.create_task(self._fallback.run(), name="controller: fallback requests"))
+
+        if self.token_rules.secret:
+            self._tasks.append(asyncio.create_task(self._remove_expired_tokens(), name="controller: expired tokens"))
 
     def deactivate(self) -> None:
         self._ledger = None
@@ -275,7 +279,19 @@ class Controller:
             lambda image: Decision(*token_changes.expired(image, rules, digest, principal, period_ms, now_ms))
         )
 
+    async def _remove_expired_tokens(self) -> None:
+        while True:
+            await asyncio.sleep(self._config().delegation_token_expiry_check_interval_ms / 1000)
+            try:
+                await self._run(_without_expired_tokens)
+            except Fault as fault:
+                logger.info("expired delegation tokens stay for now: %s", fault.message)
+
     async def update_features(
         self, updates: Sequence[tuple[str, int, int]], *, validate_only: bool = False
     ) -> list[NamedResult]:
         return await self._run(config_operations.update_features(updates, validate_only=validate_only))
+
+
+def _without_expired_tokens(image: ClusterImage) -> Decision[None]:
+    return Decision(None, token_changes.without_expired(image, time.time_ns() // 1_000_000))

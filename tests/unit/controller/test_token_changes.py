@@ -9,7 +9,7 @@ import pytest
 from headrace.cluster.core.changes import apply
 from headrace.cluster.core.image import ClusterImage
 from headrace.cluster.core.tokens import token_of, tokens_of
-from headrace.controller.core.token_changes import NewToken, TokenRules, created, expired, renewed
+from headrace.controller.core.token_changes import NewToken, TokenRules, created, expired, renewed, without_expired
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.security.sasl.tokens import token_hmac
 
@@ -52,9 +52,10 @@ def test_a_token_is_ended_now_or_later() -> None:
     assert expired(image, RULES, DIGEST, "User:anna", HOUR, HOUR)[0] == 2 * HOUR
 
 
-def test_a_new_token_takes_the_expired_ones_away() -> None:
-    _, changes = created(image_with_token(), RULES, replace(ASKED, id="t2"), 48 * HOUR)
-    assert [token.id for token in tokens_of(apply(image_with_token(), changes, 2))] == ["t2"]
+def test_tokens_that_have_expired_are_removed() -> None:
+    image = image_with_token()
+    assert without_expired(image, 2 * HOUR) == []
+    assert list(tokens_of(apply(image, without_expired(image, 2 * HOUR + 1), 2))) == []
 
 
 def error_of(change: object) -> ErrorCode:

@@ -40,7 +40,7 @@ def secret_of(rules: TokenRules) -> str:
 def created(
     image: ClusterImage, rules: TokenRules, asked: NewToken, now_ms: int
 ) -> tuple[DelegationToken, list[Change]]:
-    """The token, and the changes: tokens that have expired go at the same time. Raises Refused."""
+    """Raises Refused."""
     secret_of(rules)
     if not all(one.startswith("User:") for one in (asked.owner, *asked.renewers)):
         raise Refused(ErrorCode.invalid_principal_type, "owners and renewers of delegation tokens are users")
@@ -57,8 +57,12 @@ def created(
         min(max_at_ms, now_ms + rules.expiry_time_ms),
         max_at_ms,
     )
-    expired: list[Change] = [ConfigSet(TOKEN, one.id, {}) for one in tokens_of(image) if one.is_expired(now_ms)]
-    return token, [*expired, ConfigSet(TOKEN, token.id, token.as_values())]
+    return token, [ConfigSet(TOKEN, token.id, token.as_values())]
+
+
+def without_expired(image: ClusterImage, now_ms: int) -> list[Change]:
+    """The removal of the tokens that have expired."""
+    return [ConfigSet(TOKEN, token.id, {}) for token in tokens_of(image) if token.is_expired(now_ms)]
 
 
 def renewed(

@@ -53,7 +53,7 @@ class CreateDelegationToken(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.CREATE_DELEGATION_TOKEN
     versions: ClassVar[range] = range(1, 4)
-    needs: ClassVar[Needs] = NOTHING
+    needs: ClassVar[Needs] = Needs(user=Operation.CREATE_TOKENS)
 
     async def serve(
         self, request: CreateDelegationTokenRequest, context: RequestContext
@@ -98,7 +98,7 @@ class RenewDelegationToken(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.RENEW_DELEGATION_TOKEN
     versions: ClassVar[range] = range(1, 3)
-    needs: ClassVar[Needs] = NOTHING
+    needs: ClassVar[Needs] = NOTHING  # the owner and the renewers of the token
 
     async def serve(
         self, request: RenewDelegationTokenRequest, context: RequestContext
@@ -122,7 +122,7 @@ class ExpireDelegationToken(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.EXPIRE_DELEGATION_TOKEN
     versions: ClassVar[range] = range(1, 3)
-    needs: ClassVar[Needs] = NOTHING
+    needs: ClassVar[Needs] = NOTHING  # the owner and the renewers of the token
 
     async def serve(
         self, request: ExpireDelegationTokenRequest, context: RequestContext
@@ -146,7 +146,7 @@ class DescribeDelegationToken(Handler):
 
     api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_DELEGATION_TOKEN
     versions: ClassVar[range] = range(1, 4)
-    needs: ClassVar[Needs] = NOTHING
+    needs: ClassVar[Needs] = Needs(delegation_token=Operation.DESCRIBE, user=Operation.DESCRIBE_TOKENS)
 
     def serve(
         self, request: DescribeDelegationTokenRequest, context: RequestContext

@@ -45,6 +45,8 @@ from headrace.wire.apis import ApiKey, api_name
 HOST = "10.0.0.7"
 # Any client may ask these: they open a connection, log a client in, or say what the broker serves.
 NEEDS_NOTHING = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
+# The owner and the renewers of a delegation token may change it, without any ACL.
+NEEDS_NOTHING |= {ApiKey.RENEW_DELEGATION_TOKEN, ApiKey.EXPIRE_DELEGATION_TOKEN}
 
 
 def allowing(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.config.effect import harmless, refused
+from headrace.config.effect import refused
 from headrace.config.key import Importance, Key, Rule, Type, Update
 
 BOOLEAN = Type.BOOLEAN
@@ -103,7 +103,7 @@ KEYS = (
         3_600_000,
         "How often the broker removes tokens that have expired.",
         importance=LOW,
-        effect=harmless("expired tokens go when the next token is made"),
+        static_only=True,
     ),
     Key(
         "password.encoder.secret",
