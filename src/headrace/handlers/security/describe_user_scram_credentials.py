@@ -44,7 +44,7 @@ class DescribeUserScramCredentials(Handler):
         return {
             "throttle_time": 0,
             "error_code": int(ErrorCode.none),
-            "error_message": None,
+            "error_message": "",
             "results": [_described(image, user, times) for user, times in users.items()],
         }
 
@@ -60,7 +60,7 @@ class DescribeUserScramCredentials(Handler):
 
 def _described(image: ClusterImage, user: str, times: int) -> DescribeUserScramCredentialsResult:
     found = credentials_of(image, user)
-    error, message = ErrorCode.none, None
+    error, message = ErrorCode.none, ""
     if times > 1:
         error = ErrorCode.duplicate_resource
         message = f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"

@@ -268,7 +268,7 @@ def _length_prefixed(token: bytes) -> bytes:
 def _answer(
     header: RequestHeader,
     error: ErrorCode = ErrorCode.none,
-    message: str | None = None,
+    message: str = "",
     *,
     token: bytes = b"",
     lifetime_ms: int = 0,
