@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+import subprocess
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -220,3 +224,51 @@ def test_protobuf_serializer_registers_a_descriptor_and_is_decoded(
     broken = latest.schema_str.replace("int64 id", "string id")
     with pytest.raises(SchemaRegistryError, match="add the new field with a new number"):
         fresh.register_schema(f"{topic}-value", Schema(broken, "PROTOBUF", latest.references))
+
+
+SCRIPT = Path(__file__).with_name("schema_registry_js")
+INSTALLED = Path(__file__).resolve().parents[2] / ".cache" / "schema-registry-js"
+
+
+@pytest.mark.needs("node", "npm")
+def test_kafkajs_schema_registry_encodes_and_decodes_all_three_types(server: RunningRegistry) -> None:
+    lock = (SCRIPT / "package-lock.json").read_bytes()
+    stamp = INSTALLED / ".installed"
+    if not stamp.exists() or stamp.read_bytes() != lock:
+        INSTALLED.mkdir(parents=True, exist_ok=True)
+        for name in ("package.json", "package-lock.json"):
+            shutil.copy(SCRIPT / name, INSTALLED / name)
+        subprocess.run(["npm", "ci", "--silent", "--no-audit", "--no-fund"], cwd=INSTALLED, check=True, timeout=180)
+        stamp.write_bytes(lock)
+    shutil.copy(SCRIPT / "conformance.js", INSTALLED / "conformance.js")
+    done = subprocess.run(
+        ["node", "conformance.js", server.url], cwd=INSTALLED, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    found = {line.pop("check"): line for line in map(json.loads, done.stdout.splitlines())}
+    assert found["avro"] == {"prefix": True, "id": 7, "item": "book"}
+    assert found["again"] == {"same": True, "latest": True}
+    assert found["refused"] == {"status": 409, "said": True}
+    assert found["json"] == {"id": 7}
+    assert found["protobuf"] == {"id": 7}
+
+
+GO_SOURCE = Path(__file__).with_name("franz_go_sr")
+GO_PROGRAM = Path(__file__).resolve().parents[2] / ".cache" / "franz-go" / "schema_registry"
+
+
+@pytest.mark.needs("go")
+def test_franz_go_registers_looks_up_checks_and_deletes(server: RunningRegistry) -> None:
+    GO_PROGRAM.parent.mkdir(parents=True, exist_ok=True)
+    build = ["go", "build", "-o", str(GO_PROGRAM), "."]
+    built = subprocess.run(build, cwd=GO_SOURCE, capture_output=True, text=True, timeout=280, check=False)
+    assert built.returncode == 0, built.stderr
+    done = subprocess.run([str(GO_PROGRAM), server.url], capture_output=True, text=True, timeout=90, check=False)
+    assert done.returncode == 0, done.stderr
+    found = {line.pop("check"): line for line in map(json.loads, done.stdout.splitlines())}
+    assert found["register"] == {"version": 1, "same": True}
+    assert found["check"] == {"version": 1, "compatible": False, "messages": True}
+    assert found["refused"] == {"is": True, "code": 40901, "status": 409}
+    assert found["level"] == {"level": "FULL"}
+    assert found["mode"] == {"mode": "READWRITE", "types": 3}
+    assert found["delete"] == {"soft": [1], "hard": [1]}
