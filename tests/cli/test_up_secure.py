@@ -28,7 +28,7 @@ from confluent_kafka.admin import (
 )
 
 from headrace.config.properties import read_properties
-from tests.cli.conftest import PROGRAMS, environment
+from tests.cli.conftest import PROGRAMS, Run, environment
 from tests.reference.kafka import run_tool
 from tests.support.clock import PATIENCE_S, wait_for
 
@@ -151,6 +151,23 @@ def test_a_new_user_may_do_nothing_before_an_acl_allows_it(bootstrap: str, data:
     wait_for(lambda: produce(ann, "letters", 1) == {None}, "the rule on every broker")
     with pytest.raises(KafkaException, match=r"(GROUP|TOPIC)_AUTHORIZATION_FAILED"):
         read(ann, "letters", "readers", 1)
+
+
+@pytest.mark.parametrize(
+    "command", [("produce", "hidden", "x"), ("consume", "hidden"), ("topics", "describe", "hidden")]
+)
+def test_commands_say_that_a_right_is_missing(
+    command: tuple[str, ...], bootstrap: str, data: Path, headrace: Run, tmp_path: Path
+) -> None:
+    admin = AdminClient(login(data, bootstrap))
+    set_password(admin, "bob", b"sesame")
+    wait_for(lambda: can_log_in(login(data, bootstrap, sasl_username="bob", sasl_password="sesame")), "the new user")
+    ours = (data / "security" / "client.properties").read_text()
+    file = tmp_path / "bob.properties"
+    file.write_text(re.sub(r'username="admin" password="[^"]*"', 'username="bob" password="sesame"', ours))
+    ran = headrace(*command, "-b", bootstrap, "--command-config", str(file))
+    assert (ran.code, ran.out) == (1, "")
+    assert "topic 'hidden': this user has no right on it, or it does not exist" in ran.err
 
 
 def can_log_in(settings: Mapping[str, str]) -> bool:

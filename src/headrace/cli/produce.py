@@ -24,10 +24,10 @@ from headrace.cli.support.connection import (
     bootstrap_address,
     connected,
     key_values,
+    missing_topic,
 )  # fmt: skip
 from headrace.cli.support.output import Format, show_one
 from headrace.cli.support.progress import Share, progress
-from headrace.cli.support.spelling import nearest
 from headrace.client.cluster_client import ClusterClient
 from headrace.kernel.plurals import counted
 
@@ -105,7 +105,7 @@ def produce(
     async def look(client: ClusterClient) -> int:
         known = (await client.refresh(None)).topics
         if topic not in known and not create:
-            raise Failed(f"topic {topic!r} does not exist.{nearest(topic, known)} --create lets it be created.")
+            raise Failed(await missing_topic(client, topic, known, " --create lets it be created."))
         return len(known[topic].partitions) if topic in known else 0
 
     count = connected(bootstrap, look, timeout=timeout)

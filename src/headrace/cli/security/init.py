@@ -58,7 +58,8 @@ def _explanation(setup: SecureSetup) -> str:
             f"  password of {setup.admin}:  {setup.password}   (shown once; client.properties has it, too)",
             "",
             "Start a broker that knows the administrator:",
-            f"  headrace security add-user {setup.admin} --password-file {setup.password_file} --data data",
+            f"  headrace security add-user {setup.admin} {setup.broker_properties(1)} --data data --password-file "
+            f"{setup.password_file}",
             f"  headrace start {setup.broker_properties(1)} --data data",
             "Use it:",
             f"  headrace topics ls -b {setup.bootstrap} --command-config {setup.client_properties}",

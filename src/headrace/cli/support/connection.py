@@ -11,7 +11,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, Final, Protocol, TypeVar
 
 import typer
@@ -142,8 +142,20 @@ async def existing_topics(client: ClusterClient, names: Sequence[str] | None) ->
     known = (await client.refresh(None)).topics
     for name in names or ():
         if name not in known:
-            raise Failed(f"topic {name!r} does not exist.{nearest(name, known)}")
+            raise Failed(await missing_topic(client, name, known))
     return [known[name] for name in sorted(names or known)]
+
+
+async def missing_topic(client: ClusterClient, name: str, known: Iterable[str], advice: str = "") -> str:
+    """Why a topic is not in the list of all topics: brokers leave out a topic that the user may not describe."""
+    absent = f"topic {name!r} does not exist.{nearest(name, known)}{advice}"
+    found = (await client.refresh([name])).topics.get(name)
+    if found is not None and found.error_code == ErrorCode.topic_authorization_failed:
+        return (
+            f"topic {name!r}: this user has no right on it, or it does not exist. An administrator sees the reason "
+            f"with headrace acl explain --principal User:NAME --operation DESCRIBE --resource topic/{name}"
+        )
+    return absent
 
 
 def sure(question: str, yes: bool, facts: Sequence[str] = ()) -> None:

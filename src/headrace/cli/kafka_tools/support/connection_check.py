@@ -56,9 +56,16 @@ def missing_topic(topic: str, known: Mapping[str, object]) -> str:
 
 def require_topic(client: Client, topic: str) -> None:
     """Fails when a reader's topic does not exist."""
+    from confluent_kafka import KafkaError
+
     known = existing_topics(client)
-    if topic not in known:
-        raise ToolFailed(missing_topic(topic, known))
+    if topic in known:
+        return
+    with sentences():
+        found = client.list_topics(topic, timeout=CONTACT_SECONDS).topics[topic]
+    if found.error is not None and found.error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        raise ToolFailed(f"topic {topic!r}: {explain(found.error)}")
+    raise ToolFailed(missing_topic(topic, known))
 
 
 def require_writable_topic(producer: Client, topic: str, timeout_s: float = _CREATION_SECONDS) -> None:
