@@ -81,7 +81,7 @@ def control_plane_handlers(
         CreateDelegationToken(gateway),
         RenewDelegationToken(gateway),
         ExpireDelegationToken(gateway),
-        DescribeDelegationToken(gateway),
+        DescribeDelegationToken(view, controller),
         DescribeAcls(view, has_authorizer),
         CreateAcls(gateway, has_authorizer),
         DeleteAcls(gateway, has_authorizer),

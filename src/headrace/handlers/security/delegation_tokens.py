@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from headrace.cluster.core.tokens import tokens_of
+from headrace.cluster.view import ClusterView
+from headrace.controller.controller import Controller
 from headrace.controller.core.token_changes import NewToken, secret_of
 from headrace.controller.gateway import ControllerGateway
 from headrace.handlers.dispatch.authorization import NOTHING, Needs
@@ -142,7 +144,8 @@ class ExpireDelegationToken(Handler):
 
 @dataclass(frozen=True)
 class DescribeDelegationToken(Handler):
-    gateway: ControllerGateway
+    view: ClusterView
+    controller: Controller
 
     api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_DELEGATION_TOKEN
     versions: ClassVar[range] = range(1, 4)
@@ -152,13 +155,13 @@ class DescribeDelegationToken(Handler):
         self, request: DescribeDelegationTokenRequest, context: RequestContext
     ) -> DescribeDelegationTokenResponse:
         _check_known(context)
-        secret = secret_of(self.gateway.controller.token_rules)
+        secret = secret_of(self.controller.token_rules)
         owners = None
         if request.owners is not None:
             owners = {f"{one.principal_type}:{one.principal_name}" for one in request.owners}
         shown = [
             _described(token, secret)
-            for token in tokens_of(self.gateway.view.current)
+            for token in tokens_of(self.view.current)
             if not token.is_expired(context.received_at_ms)
             and (owners is None or any(token.belongs_to(owner) for owner in owners))
             and _may_see(token, context)

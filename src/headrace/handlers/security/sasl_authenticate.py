@@ -1,4 +1,4 @@
-"""SaslAuthenticate (key 36, versions 0–2): refused, see `sasl_handshake`."""
+"""SaslAuthenticate (key 36, versions 0–2): refused. `dispatch.login` serves it on a connection that has to log in."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class SaslAuthenticate(Handler):
     def serve(self, request: SaslAuthenticateRequest, context: RequestContext) -> SaslAuthenticateResponse:
         return {
             "error_code": int(ErrorCode.illegal_sasl_state),
-            "error_message": f"listener {context.listener} does not authenticate",
+            "error_message": "SaslAuthenticate request received after successful authentication",
             "auth_bytes": b"",
             "session_lifetime": 0,
         }

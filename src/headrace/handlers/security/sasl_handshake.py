@@ -1,6 +1,7 @@
-"""SaslHandshake (key 17, versions 0–1): refused, for a PLAINTEXT listener has nobody to authenticate.
+"""SaslHandshake (key 17, versions 0–1): refused on a listener without SASL and after a login.
 
-Kafka answers the same on such a listener: ILLEGAL_SASL_STATE and no mechanisms.
+Kafka answers the same: ILLEGAL_SASL_STATE and no mechanisms. `dispatch.login` serves it on a connection that has to log
+in, or that may authenticate again.
 """
 
 from __future__ import annotations

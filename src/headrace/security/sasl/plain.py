@@ -40,7 +40,8 @@ class PlainServer:
         except UnicodeDecodeError as error:
             raise Denied("a PLAIN token that is not UTF-8") from error
         if len(fields) != 3:
-            raise Denied(f"a PLAIN token with {len(fields)} fields instead of 3")
+            # Kafka stops counting at four.
+            raise denied_in_words(f"Invalid SASL/PLAIN response: expected 3 tokens, got {min(len(fields), 4)}")
         authorization_id, user, password = fields
         if not user:
             raise denied_in_words("Authentication failed: username not specified")

@@ -128,8 +128,9 @@ def test_a_wrong_password_is_answered_and_closed_after_the_delay() -> None:
 
 
 def test_a_reason_that_may_tell_of_users_is_not_shown() -> None:
-    _, step = after(handshake(), authenticate(b"x"))
-    words = "Authentication failed during authentication due to invalid credentials with SASL mechanism PLAIN"
+    login, step = after(handshake("SLOW"), authenticate(b"hello"), authenticate(b"no"))
+    step = login.concluded(Denied("user nobody does not exist"), NOW_MS)
+    words = "Authentication failed during authentication due to invalid credentials with SASL mechanism SLOW"
     assert answer(step, ApiKey.SASL_AUTHENTICATE, 2).error_message == words
 
 
