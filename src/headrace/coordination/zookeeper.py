@@ -24,7 +24,7 @@ from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
 from kazoo.security import ACL, CREATOR_ALL_ACL, READ_ACL_UNSAFE
 
-from headrace.config import BrokerConfig, ConfigError
+from headrace.config import BrokerConfig, ConfigError, resolve_listeners
 from headrace.coordination.companion import Companion
 from headrace.coordination.handshake import Client
 from headrace.coordination.kazoo_faults import BYSTANDERS, fault_of
@@ -70,6 +70,11 @@ async def open_zookeeper(config: BrokerConfig) -> ZooKeeperStore:
     if guarded and not (user and password):
         raise ConfigError(
             "zookeeper.set.acl", "true", "needs zookeeper.digest.user and zookeeper.digest.password to guard nodes for"
+        )
+    if not guarded and any(listener.protocol.startswith("SASL") for listener in resolve_listeners(config).bound):
+        logger.warning(
+            "zookeeper.set.acl=false: everyone who reaches ZooKeeper can read and change the SCRAM credentials of this "
+            "cluster; set it to true, with zookeeper.digest.user and zookeeper.digest.password"
         )
     store = ZooKeeperStore(
         (config.zookeeper_connect or "").replace(" ", ""),

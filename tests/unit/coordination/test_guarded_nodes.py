@@ -94,6 +94,29 @@ def test_cve_2019_0201_and_2024_23944_only_the_cluster_reads_what_may_hold_crede
     asyncio.run(use())
 
 
+def test_credentials_in_nodes_that_everyone_reads_are_warned_about(
+    server: ZooKeeperServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    secured = {
+        "listeners": "SASL_PLAINTEXT://127.0.0.1:9092",
+        "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+        "zookeeper.connect": server.connect,
+    }
+    guarded = {"zookeeper.set.acl": "true", "zookeeper.digest.user": "a", "zookeeper.digest.password": "b"}
+
+    async def use(settings: dict[str, str]) -> None:
+        await (await open_zookeeper(load_broker_config(settings))).close()
+
+    for settings, warns in (
+        (secured | guarded, False),
+        ({"zookeeper.connect": server.connect}, False),
+        (secured, True),
+    ):
+        caplog.clear()
+        asyncio.run(use(settings))
+        assert ("can read and change the SCRAM credentials" in caplog.text) == warns
+
+
 def test_a_path_that_is_there_is_used_where_its_parent_takes_no_more(server: ZooKeeperServer) -> None:
     """Its administrator made it, and lets nobody make others beside it."""
     owner = make_digest_acl("admin", "secret", all=True)

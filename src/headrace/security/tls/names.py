@@ -3,9 +3,9 @@
     RULE:^CN=(.*?),OU=.*$/$1/L,DEFAULT
 
 Rules are tried in order; the first whose pattern matches the whole name decides, L and U change its case, DEFAULT takes
-the name as it is. A name that no rule takes is no identity: the connection ends. Java's corners hold here too: what is
-not one of nine known attributes is written as its number with the value in hexadecimal digits, a `$3` without a third
-group is text, and a pattern that matches the empty end replaces twice.
+the name as it is. A name that no rule takes is no identity: the connection ends. An empty list takes no name. Java's
+corners hold here too: what is not one of nine known attributes is written as its number with the value in hexadecimal
+digits, a `$3` without a third group is text, and a pattern that matches the empty end replaces twice.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def principal_mapping(rules: str, *, key: str = KEY) -> Callable[[str], str]:
 def _parse(rules: str, key: str) -> list[_Rule]:
     found: list[_Rule] = []
     at = 0
-    text = rules.strip() or "DEFAULT"
+    text = rules.strip()
     while at < len(text):
         match = _RULE.match(text, at)
         if match is None:
