@@ -20,6 +20,7 @@ from headrace.net.listener import Listeners
 from headrace.replication.partition import Partition
 from headrace.storage.dirs.log_dirs import LogDirs
 from headrace.telemetry import LoopLag, Metrics, MetricsEndpoint
+from headrace.telemetry.counters import LoginCounts
 from headrace.wire.apis import api_name
 
 Rows = Iterator[tuple[tuple[str, ...], float]]
@@ -47,7 +48,7 @@ class BrokerMetrics:
         self._changes: Counter[str] = Counter()
         view.subscribe(self._follow)
         self._provide_requests(parts)
-        self._provide_connections(connections)
+        self._provide_connections(connections, parts.logins.counts)
         self.metrics.provide("headrace_certificate_expiry_seconds", certificates.seconds_left)
         self._provide_logs(parts, log_dirs)
         self._provide_replicas(parts)
@@ -102,7 +103,7 @@ class BrokerMetrics:
         provide("headrace_event_loop_lag_seconds", lambda: self._lag.histogram)
         provide("headrace_build_info", lambda: [((__version__,), 1)])
 
-    def _provide_connections(self, connections: Listeners) -> None:
+    def _provide_connections(self, connections: Listeners, logins: LoginCounts) -> None:
         provide, traffic = self.metrics.provide, connections.traffic
 
         def by_listener() -> Rows:
@@ -114,8 +115,11 @@ class BrokerMetrics:
         provide("kafka_server_socketservermetrics_connection_refused_total", lambda: traffic.refused)
         provide(
             "kafka_server_socketservermetrics_failed_authentication_total",
-            lambda: traffic.failed_handshakes + connections.handshakes.dropped,
+            lambda: traffic.failed_handshakes + connections.handshakes.dropped + logins.failures,
         )
+        provide("kafka_server_socketservermetrics_successful_authentication_total", lambda: logins.successes)
+        provide("kafka_server_socketservermetrics_successful_reauthentication_total", lambda: logins.renewals)
+        provide("kafka_server_socketservermetrics_expired_connections_killed_total", lambda: logins.expired)
         provide("kafka_network_socketserver_bytesin_total", lambda: traffic.bytes_in)
         provide("kafka_network_socketserver_bytesout_total", lambda: traffic.bytes_out)
 

@@ -54,7 +54,18 @@ _METRICS = (
     Metric(
         "kafka_server_socketservermetrics_failed_authentication_total",
         _C,
-        "Connections closed because their TLS handshake failed, or because handshake and login took too long",
+        "Connections closed because their TLS handshake or their login failed or took too long",
+    ),
+    Metric("kafka_server_socketservermetrics_successful_authentication_total", _C, "Logins that succeeded"),
+    Metric(
+        "kafka_server_socketservermetrics_successful_reauthentication_total",
+        _C,
+        "Sessions that clients renewed on the same connection",
+    ),
+    Metric(
+        "kafka_server_socketservermetrics_expired_connections_killed_total",
+        _C,
+        "Connections closed because their client used a session after its end",
     ),
     Metric(
         "headrace_certificate_expiry_seconds",
