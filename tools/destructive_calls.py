@@ -29,6 +29,7 @@ COMMANDS = (
 IGNORED = {
     ("alter_client_quotas.py", "AlterClientQuotas._alter", "remove"): "is a field of the request",
     ("compatibility.py", "main", "write_text"): "writes a page of the documentation",
+    ("rights_page.py", "main", "write_text"): "writes a page of the documentation",
     ("parts.py", "wire", "replace"): "replaces quotas in memory",
 }
 

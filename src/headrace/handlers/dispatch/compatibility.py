@@ -37,11 +37,9 @@ KAFKA_4_3: Final = {
     for key, low, high in (word.replace(":", "-").split("-") for word in _ADVERTISED.split())
 }
 
-_TOKENS: Final = "Headrace does not support delegation tokens yet"
 _RAFT: Final = "no Raft quorum: brokers elect the controller through the coordination store"
 _STREAMS: Final = "no streams groups: stream processing runs on Spark"
 _WHY_NOT: Final = {
-    **dict.fromkeys((38, 39, 40, 41), _TOKENS),
     **dict.fromkeys((80, 81), _RAFT),
     **dict.fromkeys((88, 89), _STREAMS),
 }
