@@ -99,6 +99,13 @@ def test_registry_start_serves_on_loopback_and_ends_at_sigterm(running: RunningB
     assert process.wait(20) == 0
 
 
+def test_registry_start_without_a_broker_is_one_sentence(headrace: Run) -> None:
+    gone = headrace("registry", "start", "--listen", "127.0.0.1:0", "--bootstrap", "127.0.0.1:1", "--timeout", "1")
+    assert gone.code == 1
+    assert gone.err.splitlines()[-1].startswith("headrace: nothing listens on 127.0.0.1:1")
+    assert "Traceback" not in gone.err
+
+
 def test_an_address_beyond_this_machine_must_be_named_with_its_protocol(headrace: Run) -> None:
     refused = headrace("registry", "start", "--listen", "0.0.0.0:0")
     assert refused.code == 2

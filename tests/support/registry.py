@@ -28,8 +28,12 @@ class RunningRegistry:
         self.url = self._ready.result(30)
 
     def _run(self) -> None:
-        if not self.server.serve_forever() and not self._ready.done():
-            self._ready.set_exception(AssertionError("the registry did not start"))
+        try:
+            self.server.serve_forever()
+        except BaseException as error:
+            if self._ready.done():
+                raise
+            self._ready.set_exception(error)
 
     @property
     def state(self) -> State:

@@ -30,12 +30,14 @@ def start(
     session_timeout_ms: Annotated[
         int, typer.Option(help="Another instance takes over when the leader is silent for this long.")
     ] = 10_000,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for brokers and for the leader.")] = 30.0,
 ) -> None:
     """Run one instance until SIGTERM or Ctrl-C. Clients of Confluent's registry use it unchanged.
 
     $ headrace registry start --listen 127.0.0.1:8081 --bootstrap 127.0.0.1:9092
     """
     from headrace.registry.app.serving import RegistryServer, identity_of, listening_socket
+    from headrace.registry.core.errors import RegistryError
     from headrace.registry.store.election import Identity
     from headrace.registry.store.store import StoreSettings
     from headrace.telemetry import set_up_logging
@@ -49,12 +51,14 @@ def start(
     identity = identity_of(listener)
     if host in ("0.0.0.0", "::"):
         identity = Identity(socket.getfqdn(), identity.port)
-    settings = StoreSettings(
-        bootstrap_address(bootstrap), identity, topic=topic, group=group, session_timeout_ms=session_timeout_ms
-    )
+    settings = StoreSettings(bootstrap_address(bootstrap), identity, topic, group, session_timeout_ms, timeout)
     server = RegistryServer(listener, settings, lambda url: print(f"schema registry ready on {url}", flush=True))
-    if not server.serve_forever():
-        raise Failed(f"the schema registry cannot start: {server.store.failure or 'see the log above'}")
+    try:
+        server.serve_forever()
+    except RegistryError as error:
+        raise Failed(f"the schema registry cannot start: {error}") from error
+    except KeyboardInterrupt:
+        raise typer.Exit(0) from None
 
 
 def parse_listen(text: str) -> tuple[str, int]:

@@ -7,6 +7,6 @@
 `subjects`      /subjects and /compatibility
 `schemas`       /schemas and /contexts
 `settings`      /config and /mode
-`application`   all routes, errors, the life of the store
-`serving`       uvicorn around it
+`application`   all routes, and errors as answers
+`serving`       the store and uvicorn around it
 """

@@ -1,10 +1,8 @@
-"""The ASGI application: routes, errors, and the life of the store."""
+"""The ASGI application: routes and errors. The store is started by `serving`."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -47,14 +45,6 @@ async def deployment(request: Request) -> Response:
 
 
 def application(store: SchemaStore) -> ASGIApp:
-    @asynccontextmanager
-    async def life(app: Starlette) -> AsyncIterator[None]:
-        await store.start()
-        try:
-            yield
-        finally:
-            await store.stop()
-
     # Routes are tried in this order; look-ups by id are by far the most frequent.
     routes = [
         *schemas.ROUTES,
@@ -66,7 +56,7 @@ def application(store: SchemaStore) -> ASGIApp:
         Route("/", root, methods=["GET", "POST"]),
     ]
     handlers = {RegistryError: _refused, HTTPException: _http_fault, Exception: _bug}
-    app = Starlette(routes=routes, lifespan=life, exception_handlers=handlers)
+    app = Starlette(routes=routes, exception_handlers=handlers)
     app.state.store = store
     app.router.redirect_slashes = False
     return _Targets(RawPaths(app))

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from types import FrameType
 
 import uvicorn
+import uvloop
 
 from headrace.registry.app.application import application
 from headrace.registry.store.election import Identity
@@ -39,7 +40,7 @@ class RegistryServer(uvicorn.Server):
                 application(self.store),
                 loop="uvloop",
                 http="httptools",
-                lifespan="on",
+                lifespan="off",
                 log_config=None,
                 access_log=False,
                 server_header=False,
@@ -57,10 +58,18 @@ class RegistryServer(uvicorn.Server):
         self.force_exit = self.should_exit
         self.should_exit = True
 
-    def serve_forever(self) -> bool:
-        """Until SIGTERM or Ctrl-C. False if it could not start; the reason is in the log."""
-        self.run(sockets=[self.listener])
-        return self.started
+    def serve_forever(self) -> None:
+        """Until SIGTERM or Ctrl-C. Raises Fault or RegistryError if it cannot start."""
+        uvloop.run(self._live())
+
+    async def _live(self) -> None:
+        """The store starts first: a registry that has not read its topic would answer that subjects do not exist."""
+        try:
+            await self.store.start()
+            await self.serve(sockets=[self.listener])
+        finally:
+            await self.store.stop()
+            self.listener.close()
 
 
 def identity_of(listener: socket.socket) -> Identity:

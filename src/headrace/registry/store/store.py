@@ -60,7 +60,6 @@ class SchemaStore:
         self.settings = settings
         self.state = State()
         self.leader: Identity | None = None
-        self.failure = ""  # why `start` failed
         self._clients = {name: self._client(name) for name in ("reader", "writer", "election", "asker")}
         self._reader = LogReader(self._topic("reader"), self.state)
         self._asker = self._topic("asker")
@@ -93,12 +92,8 @@ class SchemaStore:
     async def start(self) -> None:
         """Returns when the topic is read: reads can be served. Raises Fault if no broker answers in time."""
         timeout_s = self.settings.timeout_s
-        try:
-            await retrying(self._asker.create, timeout_s)
-            await retrying(self._asker.leader, timeout_s)
-        except Fault as fault:
-            self.failure = fault.message
-            raise
+        await retrying(self._asker.create, timeout_s)
+        await retrying(self._asker.leader, timeout_s)
         self._tasks = [asyncio.create_task(self._reader.run(), name="registry reader")]
         await self.catch_up()
         self._tasks.append(asyncio.create_task(self._election.run(), name="registry election"))
