@@ -35,8 +35,8 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 STAYS: Final = "Leave this running"
 # A number between 5000 and 9000 is as wide as the ports of the pages.
 _NEAR: Final = range(5000, 8990)
-# What pages name: three brokers, their ZooKeeper, the metrics of a broker and a schema registry.
-_PORTS: Final = (9092, 9093, 9094, 2181, 9404, 8081)
+# What pages name: three brokers, their ZooKeeper, metrics, a schema registry, and the listener between brokers.
+_PORTS: Final = (9092, 9093, 9094, 2181, 9404, 8081, 19092)
 _FENCE: Final = re.compile(
     r"^(?:<!-- not run: (?P<reason>.+?) -->\n)?```(?P<language>\w+)(?: title=\"(?P<title>[^\"]+)\")?\n"
     r"(?P<text>.*?)^```$",

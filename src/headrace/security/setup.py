@@ -38,8 +38,8 @@ _PASSWORD_BYTES: Final = 18
 # Of librdkafka.
 _USERNAME: Final = "sasl.username"
 _PASSWORD: Final = "sasl.password"
-_CLIENTS_PORT: Final = 9092
-_BROKERS_PORT: Final = 19092
+CLIENTS_PORT: Final = 9092
+BROKERS_PORT: Final = 19092
 _ADMIN: Final = re.compile(r"[A-Za-z0-9._-]+")
 
 
@@ -53,6 +53,9 @@ class SecureSetup:
     hosts: tuple[str, ...]
     admin: str
     password: str
+    port: int = CLIENTS_PORT
+    """Of the first broker's listener CLIENTS; the others have the next ports."""
+    inter_broker_port: int = BROKERS_PORT
 
     @property
     def authority(self) -> Path:
@@ -87,12 +90,12 @@ class SecureSetup:
     @property
     def bootstrap(self) -> str:
         """The addresses in the properties files of the brokers."""
-        return ",".join(f"{self.hosts[0]}:{_CLIENTS_PORT + at}" for at in range(self.brokers))
+        return ",".join(f"{self.hosts[0]}:{self.port + at}" for at in range(self.brokers))
 
     def addresses(self, number: int) -> dict[str, str]:
         """Where a broker listens: on loopback only if all hosts are loopback."""
         bound = "127.0.0.1" if all(map(is_loopback, self.hosts)) else ""
-        ports = ((CLIENTS, _CLIENTS_PORT + number - 1), (BROKERS, _BROKERS_PORT + number - 1))
+        ports = ((CLIENTS, self.port + number - 1), (BROKERS, self.inter_broker_port + number - 1))
         return {
             "listeners": ",".join(f"{name}://{bound}:{port}" for name, port in ports),
             "advertised.listeners": ",".join(f"{name}://{self.hosts[0]}:{port}" for name, port in ports),
@@ -135,7 +138,15 @@ class SecureSetup:
         }
 
 
-def make_setup(directory: Path, *, brokers: int, hosts: Sequence[str], admin: str = "admin") -> SecureSetup:
+def make_setup(
+    directory: Path,
+    *,
+    brokers: int,
+    hosts: Sequence[str],
+    admin: str = "admin",
+    port: int = CLIENTS_PORT,
+    inter_broker_port: int = BROKERS_PORT,
+) -> SecureSetup:
     """Writes all files into a new or empty directory. Raises CannotIssue, and leaves what was there as it was."""
     if not _ADMIN.fullmatch(admin):
         raise CannotIssue(f"admin {admin!r}: use letters, digits, '.', '_' and '-' for the administrator's name")
@@ -145,7 +156,8 @@ def make_setup(directory: Path, *, brokers: int, hosts: Sequence[str], admin: st
             raise CannotIssue(f"{directory} is not empty: choose another directory, or move it away")
     except OSError as error:
         raise CannotIssue(f"{directory}: {error.strerror}") from None
-    setup = SecureSetup(directory.absolute(), brokers, tuple(hosts), admin, secrets.token_urlsafe(_PASSWORD_BYTES))
+    password = secrets.token_urlsafe(_PASSWORD_BYTES)
+    setup = SecureSetup(directory.absolute(), brokers, tuple(hosts), admin, password, port, inter_broker_port)
     authority = CertificateAuthority.create(_AUTHORITY_NAME)
     write_private(setup.authority_key, authority.key)
     write_private(setup.authority, authority.certificate)

@@ -11,7 +11,7 @@ from headrace.cli.support.change_report import report_one
 from headrace.cli.support.connection import Failed
 from headrace.cli.support.output import Format
 from headrace.kernel.plurals import counted
-from headrace.security.setup import SecureSetup, make_setup
+from headrace.security.setup import BROKERS_PORT, CLIENTS_PORT, SecureSetup, make_setup
 from headrace.security.tls.authority import CannotIssue
 
 
@@ -22,6 +22,12 @@ def init(
         list[str] | None,
         typer.Option("--host", help="Host name or address of the brokers. Repeatable.", show_default="localhost"),
     ] = None,
+    port: Annotated[
+        int, typer.Option("--port", min=1, max=65435, help="Port of the first broker; the others use the next ports.")
+    ] = CLIENTS_PORT,
+    inter_broker_port: Annotated[
+        int, typer.Option("--inter-broker-port", min=1, max=65435, help="The same for connections between brokers.")
+    ] = BROKERS_PORT,
     admin: Annotated[str, typer.Option("--admin", help="Name of the administrator.")] = "admin",
     output: Annotated[Format, typer.Option("--output", "-o", help="table, json or yaml.")] = Format.TABLE,
 ) -> None:
@@ -35,7 +41,9 @@ def init(
     """
     hosts = tuple(host) if host else ("localhost", "127.0.0.1")
     try:
-        setup = make_setup(directory, brokers=brokers, hosts=hosts, admin=admin)
+        setup = make_setup(
+            directory, brokers=brokers, hosts=hosts, admin=admin, port=port, inter_broker_port=inter_broker_port
+        )
     except CannotIssue as error:
         raise Failed(str(error)) from None
     row = {
