@@ -33,7 +33,7 @@ ROOT_PAGES = {
     "CODE_OF_CONDUCT.md": "code-of-conduct.md",
     "COMPATIBILITY.md": "reference/compatibility.md",
     "CONTRIBUTING.md": "contributing.md",
-    "SECURITY.md": "security.md",
+    "SECURITY.md": "report-a-vulnerability.md",
 }
 _HIDDEN = (".venv", ".cache", "build", "dist", "data", "node_modules", ".pytest_cache")
 # Code first: what looks like a link inside a fence or between backticks is not one.
