@@ -13,7 +13,6 @@ ROOT = Path(__file__).resolve().parents[3]
 SOURCE = ROOT / "src" / "headrace"
 # A folder above 20 files hides its shape, so each one needs a reason.
 LARGE_FOLDERS = {
-    "cli": "one file per command of headrace, named like the command; what they share is in folders",
     "cli/kafka_tools": "one file per tool of Kafka, named by the scripts in bin/; its map groups them",
 }
 
