@@ -35,7 +35,7 @@ def test_nothing_acknowledged_is_lost_when_clocks_cannot_be_trusted() -> None:
         acknowledged += outcome.acknowledged
         frozen += sum("freeze" in line for line in outcome.trace)
     assert acknowledged > 100 * SEEDS
-    assert frozen >= SEEDS
+    assert frozen > SEEDS
 
 
 @pytest.mark.timeout(300)

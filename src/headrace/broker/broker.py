@@ -43,6 +43,7 @@ from headrace.cluster.view import ClusterView
 from headrace.config import BrokerConfig, ConfigError, resolve_listeners
 from headrace.config import Listeners as ListenerSettings
 from headrace.config.listener_security import listener_security, refuse_without_effect
+from headrace.controller.acl_nodes import AclNodes
 from headrace.controller.member import ClusterMember, prepare_store
 from headrace.coordination.startup_retry import answered
 from headrace.handlers.dispatch.fallback_requests import fallback_service
@@ -138,7 +139,13 @@ class Broker:
         table = HandlerTable()
         fallback = fallback_service(table, self.listeners.inter_broker)
         self._member = member = ClusterMember(
-            store, view, live, own_info, clean_start=self._is_clean(), serve_fallback=fallback
+            store,
+            view,
+            live,
+            own_info,
+            clean_start=self._is_clean(),
+            serve_fallback=fallback,
+            acl_nodes=AclNodes(store),
         )
         self.parts = wire(live, view, self.log_dirs, member, self.listeners, self.certificates, table)
         self._opened.append("parts")

@@ -63,14 +63,18 @@ class Controller:
         store: Store,
         config: Callable[[], BrokerConfig],
         serve_fallback: Serve | None = None,
+        acl_nodes: AclNodes | None = None,
     ) -> None:
-        """`serve_fallback` answers the requests that brokers wrote to the store (ADR 11)."""
+        """`serve_fallback` answers the requests that brokers wrote to the store (ADR 11). `acl_nodes` follows the ACLs
+        that other programs write to it.
+        """
         self._store = store
         self._config = config
         self._ledger: Ledger | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._brokers_hint = asyncio.Event()
         self._fallback = FallbackReader(store, serve_fallback, lambda: self.is_active) if serve_fallback else None
+        self._acl_nodes = acl_nodes
         self.election_policy = ElectionPolicy(config)
 
     # --- the office ----------------------------------------------------------------------------------------------
@@ -84,8 +88,9 @@ class Controller:
         self._tasks = [
             asyncio.create_task(self._follow_brokers(ledger), name="controller: brokers"),
             asyncio.create_task(self._keep_balance(ledger), name="controller: leader balance"),
-            asyncio.create_task(AclNodes(self._store).run(ledger), name="controller: nodes of ACLs"),
         ]
+        if self._acl_nodes is not None:
+            self._tasks.append(asyncio.create_task(self._acl_nodes.run(ledger), name="controller: nodes of ACLs"))
         if self._fallback is not None:
             self._tasks.append(asyncio.create_task(self._fallback.run(), name="controller: fallback requests"))
 

@@ -22,6 +22,7 @@ from headrace.cluster.follower import ImageFollower
 from headrace.cluster.membership import Membership
 from headrace.cluster.view import ClusterView
 from headrace.config import BrokerConfig
+from headrace.controller.acl_nodes import AclNodes
 from headrace.controller.controller import Controller
 from headrace.controller.core.config_changes import MIN_INSYNC
 from headrace.controller.leadership import Leadership
@@ -49,10 +50,11 @@ class ClusterMember:
         *,
         clean_start: bool,
         serve_fallback: Serve | None = None,
+        acl_nodes: AclNodes | None = None,
     ) -> None:
         self.view = view
         self._config = config
-        self.controller = Controller(store, config, serve_fallback)
+        self.controller = Controller(store, config, serve_fallback, acl_nodes)
         self.membership = Membership(store, broker, clean_start=clean_start)
         view.subscribe(lambda _, image: self.membership.known_to(image))
         self.store = store
