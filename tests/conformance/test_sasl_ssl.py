@@ -1,4 +1,4 @@
-"""TLS and a login together: the login names the client, not its certificate, and brokers use both among themselves."""
+"""TLS and a login together: the login names the client, not its certificate."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from headrace.net.send_queue import BYTES, SendQueue, file_shrank
 
 # How much is read and encrypted at once: sixteen records of TLS.
 _PIECE_BYTES: Final = 256 * 1024
-# How much one connection may send before others have their turn: encrypting it takes a tenth of a millisecond.
+# How much one connection may send before others have their turn.
 _TURN_BYTES: Final = 256 * 1024
 _MOST_GATHERED: Final = 64
 _SOL_TLS: Final = 282

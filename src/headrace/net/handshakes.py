@@ -17,7 +17,7 @@ from typing import Final, Protocol
 log = logging.getLogger("headrace.net")
 
 DEADLINE_S: Final = 10.0
-# Steps in one turn: with P-256 keys about a millisecond.
+# Steps in one turn. Each may sign with the private key.
 _STEPS_IN_A_TURN: Final = 4
 UNPROVEN_LIMIT: Final = 1024
 

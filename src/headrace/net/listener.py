@@ -29,7 +29,7 @@ log = logging.getLogger("headrace.net")
 
 # How many are accepted before the clients that are already there have their turn.
 _ACCEPTED_PER_TURN: Final = 64
-# The same for TLS, where each costs a tenth of a millisecond before its first byte is read.
+# The same for TLS, where OpenSSL sets up each connection before its first byte is read.
 _ENCRYPTED_PER_TURN: Final = 4
 _SWEEP_INTERVAL_S: Final = 5.0
 _HELD_BACK_AT_MOST_S: Final = 1.0
