@@ -1,4 +1,4 @@
-"""pytest fixtures; `pytest_plugins = ["headrace.testing.fixtures"]` brings them."""
+"""pytest fixtures. `pytest_plugins = ["headrace.testing.fixtures"]` loads them."""
 
 from __future__ import annotations
 

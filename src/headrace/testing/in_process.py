@@ -19,8 +19,8 @@ T = TypeVar("T")
 
 _START_TIMEOUT_S: Final = 30
 _STOP_TIMEOUT_S: Final = 30
-# Tests want what a patient cluster does not: groups that form at once, and records that stay although a test stamped
-# them years ago (a retention check, the first half a minute after the start, would take them away in its middle).
+# Defaults for tests: groups form without a delay, and retention is off, because tests write records with timestamps
+# years ago (the first retention check, half a minute after the start, would delete them during a test).
 TEST_SETTINGS: Final = {
     "group.initial.rebalance.delay.ms": "0",
     "group.consumer.assignment.interval.ms": "0",
@@ -33,7 +33,7 @@ TEST_SETTINGS: Final = {
 
 
 class RunningBroker:
-    """A started broker; `call` runs something on its loop, for tests that look inside."""
+    """A started broker. `call` runs a function on its event loop, for tests that inspect its state."""
 
     def __init__(self, settings: Mapping[str, str], data_dir: Path) -> None:
         self.data_dir = data_dir
@@ -65,7 +65,7 @@ class RunningBroker:
 
         try:
             uvloop.run(self._serve())
-        except BaseException as error:  # the boundary of the thread: the caller of `start` must hear of it
+        except BaseException as error:  # boundary of the thread: `start` raises it to its caller
             if not self._ready.done():
                 self._ready.set_exception(error)
             else:
@@ -80,21 +80,21 @@ class RunningBroker:
         await self.broker.stop()
 
     def call(self, function: Callable[[], T]) -> T:
-        """Runs `function` on the broker's loop and gives what it gives."""
+        """Runs `function` on the broker's event loop and returns its result."""
         assert self._loop is not None
         done: Future[T] = Future()
 
         def run() -> None:
             try:
                 done.set_result(function())
-            except BaseException as error:  # the boundary of the loop: the caller, in another thread, must hear of it
+            except BaseException as error:  # boundary of the loop: raised to the caller in its own thread
                 done.set_exception(error)
 
         self._loop.call_soon_threadsafe(run)
         return done.result(_START_TIMEOUT_S)
 
     def stop(self) -> None:
-        """A clean shutdown; twice is once."""
+        """Shuts the broker down cleanly. A second call does nothing."""
         if self._loop is not None and self._stopped is not None and self._thread.is_alive():
             try:
                 self._loop.call_soon_threadsafe(self._stopped.set)
@@ -105,7 +105,7 @@ class RunningBroker:
 
 @contextmanager
 def broker(settings: Mapping[str, str] | None = None, *, data_dir: Path | None = None) -> Iterator[RunningBroker]:
-    """A running broker on a free port; without `data_dir` its directory goes away with it."""
+    """A running broker on a free port. Without `data_dir` it uses a temporary directory and deletes it at the end."""
     directory = data_dir or Path(tempfile.mkdtemp(prefix="headrace-"))
     try:
         running = RunningBroker(settings or {}, directory)

@@ -23,7 +23,7 @@ _STOP_TIMEOUT_S: Final = 30
 
 class BrokerProcess:
     """Starts at construction and waits until it serves. `start` again after `stop` or `kill`, on the same port.
-    `within`: the beginning of a command that puts the broker elsewhere (a network namespace, say) and becomes it."""
+    `within`: command prefix that runs the broker elsewhere, for example in a network namespace."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class BrokerProcess:
 
     @property
     def output(self) -> str:
-        """What it has logged."""
+        """The broker's log output."""
         return self.log_file.read_text(errors="replace")
 
     def start(self) -> None:
@@ -70,7 +70,8 @@ class BrokerProcess:
         self.port = int(found[2])
 
     def kill(self, *, with_companion: bool = False) -> None:
-        """SIGKILL. `with_companion`: as when its machine dies, and nobody is left to tell that it is dead."""
+        """SIGKILL. `with_companion` also kills the companion, so that the ZooKeeper session lives until its
+        time-out."""
         if with_companion and self.process is not None:
             pid = self.process.pid
             for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
@@ -78,7 +79,7 @@ class BrokerProcess:
         self._end(signal.SIGKILL)
 
     def stop(self) -> int:
-        """SIGTERM, a clean shutdown; the exit code."""
+        """Shuts the broker down cleanly with SIGTERM. Returns the exit code."""
         return self._end(signal.SIGTERM)
 
     def _end(self, number: signal.Signals) -> int:

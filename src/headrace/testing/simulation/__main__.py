@@ -1,4 +1,4 @@
-"""`python -m headrace.testing.simulation SEED [COUNT]`: run seeds, and show the trace of a single one."""
+"""`python -m headrace.testing.simulation SEED [COUNT]`: runs seeds. Prints the trace if it runs only one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def main() -> int:
         trace: list[str] = []
         try:
             acknowledged += run_seed(seed, trace=trace).acknowledged
-        except BaseException as error:  # the boundary of a seed: the others are run all the same
+        except BaseException as error:  # boundary of a seed: the other seeds still run
             failed += 1
             trace.append(f"seed {seed}: {type(error).__name__}: {error}")
             if count > 1:

@@ -1,7 +1,9 @@
-"""One simulated broker: the real replication, fetch, membership and controller code on simulated log, store, network.
+"""One simulated broker: the real replication, fetch, membership and controller code on simulated log, store and
+network.
 
-A broker's logs outlive its process. `kill` is kill -9 (what was written stays), `power_cut` also loses what was not
-flushed, `shut_down` is an orderly stop. After the first two the next start is an unclean one.
+The logs survive a restart of the broker. `kill` is kill -9 and keeps all written records. `power_cut` also loses
+records that were not flushed. `shut_down` is a controlled shutdown. After `kill` and `power_cut` the next start is
+unclean.
 """
 
 from __future__ import annotations
@@ -63,7 +65,7 @@ class SimulatedBroker:
         self.id = broker_id
         self.logs = SimulatedLogs(broker_id, history)
         self.is_up = False
-        self.clock_rate = 1.0  # how fast its clock runs, from its next start on
+        self.clock_rate = 1.0  # speed of the broker's clock; takes effect at the next start
         self._config = config
         self._network = network
         self._zookeeper = zookeeper
@@ -76,11 +78,11 @@ class SimulatedBroker:
         self._is_stopping = False
         self._starts_again = False
 
-    # ---- life -----------------------------------------------------------------------------------------------------
+    # ---- start and stop -------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """In a context of its own: what a process does can be frozen with it. One that is still going down starts when
-        that is done: two lives of a broker never overlap."""
+        """Starts the broker in its own context, so that `freeze` stops all its code. If it is still stopping, it starts
+        after that: two incarnations of a broker never overlap."""
         if self._is_stopping:
             self._starts_again = True
         else:
@@ -91,7 +93,7 @@ class SimulatedBroker:
             self.start()
 
     def freeze(self, seconds: float) -> None:
-        """SIGSTOP, and SIGCONT after so long."""
+        """SIGSTOP, then SIGCONT after `seconds`."""
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
         loop.freeze(self.id)
@@ -106,7 +108,7 @@ class SimulatedBroker:
         assert not self.is_up
         self.is_up = True
         if self.logs.replace_failed():
-            self._clean = False  # an empty disk is not a clean one
+            self._clean = False  # records are missing on the empty disk: not a clean start
         for log in self.logs.logs():
             log.restart(self._checkpointed.get((log.topic_id, log.partition), 0))
         loop, rate_per_s = asyncio.get_running_loop(), 1000 * self.clock_rate
@@ -149,7 +151,7 @@ class SimulatedBroker:
         self.member.membership.on_registered(self.partitions.registered_as)
         self.member.membership.on_registered(lambda _: disks.tell())
         self.partitions.subscribe(self._role_changed)
-        self._clean = False  # until an orderly stop says otherwise
+        self._clean = False  # until a controlled shutdown sets it
         self._network.listen(self.id, SimulatedServer(self, self._history))
         self._starting = asyncio.create_task(self._join())
         self._spawn(self._tick())
@@ -169,7 +171,7 @@ class SimulatedBroker:
         )
 
     async def _join(self) -> None:
-        """A broker that cannot join gives up, and is started again by whoever looks after it."""
+        """A broker that cannot join stops. It starts again after half a second, as a service manager would do it."""
         try:
             await self.member.start()
         except Fault:
@@ -194,7 +196,7 @@ class SimulatedBroker:
             self.partitions.tick()
 
     async def _keep_disk(self) -> None:
-        """The page cache is written back, and high watermarks are checkpointed (Kafka's five seconds)."""
+        """Flushes the page cache, and writes the high watermark checkpoint every five seconds as Kafka does."""
         for turn in itertools.count(1):
             await asyncio.sleep(1.0)
             for log in self.logs.logs():
@@ -204,7 +206,7 @@ class SimulatedBroker:
                     self._checkpointed[log.topic_id, log.partition] = log.high_watermark
 
     async def kill(self) -> None:
-        """kill -9: nothing is said to anyone; what was written stays in the page cache."""
+        """kill -9: the broker sends no message. Written records stay in the page cache."""
         if not self.is_up:
             return
         with self._stopping():
@@ -213,19 +215,19 @@ class SimulatedBroker:
             await self._stop_tasks()
 
     async def power_cut(self, chance: random.Random) -> int:
-        """As `kill`, and some of what was not flushed is gone. Gives how many records that is."""
+        """`kill`, and some records that were not flushed are lost. Returns their number."""
         await self.kill()
         return sum(log.power_cut(chance) for log in self.logs.logs())
 
     def fail_disk(self, disk: int) -> list[SimulatedLog]:
-        """One of the disks fails under the running broker, which tells the controller what it held."""
+        """Fails a disk of the running broker, which reports its logs to the controller. Returns these logs."""
         lost = self.logs.fail(disk)
         self.fetchers.logs_failed()
         context_of(self.id).run(self._failed_disks.tell)
         return lost
 
     async def shut_down(self) -> None:
-        """An orderly stop: leadership moves first, everything is flushed, the registration is taken back."""
+        """Controlled shutdown: moves leadership away, flushes all logs, removes the registration."""
         if not self.is_up:
             return
         self.thaw()
@@ -234,7 +236,7 @@ class SimulatedBroker:
         except Fault:
             pass
         except asyncio.CancelledError:
-            await self.kill()  # whoever has said goodbye does not stay
+            await self.kill()  # the controller has already moved its leaderships away
             raise
         if not self.is_up:
             return  # killed meanwhile
@@ -254,11 +256,11 @@ class SimulatedBroker:
         try:
             yield
         finally:
-            self.store.abandon()  # also when the stop itself was stopped: nobody is left to keep its session
+            self.store.abandon()  # also when the shutdown was cancelled: no task renews the session any more
             self._is_stopping = False
             if self._starts_again:
                 self._starts_again = False
-                # Soon, not now: whoever stopped it may have something to do to its disks first.
+                # Not at once: the caller that stopped the broker may change its disks first.
                 asyncio.get_running_loop().call_soon(self._start_again, context=context_of(None))
 
     async def _stop_tasks(self) -> None:

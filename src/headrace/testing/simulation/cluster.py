@@ -1,4 +1,4 @@
-"""Brokers, a store and a network, put together, with the history that watches them."""
+"""A simulated cluster: brokers, store, network, and the history that checks the invariants."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from headrace.testing.simulation.modes import Modes
 from headrace.testing.simulation.network import SimulatedNetwork
 from headrace.testing.simulation.store import SimulatedZooKeeper
 
-# The modules of the real code that read a clock: they get the virtual one.
+# Modules of the real code that read a clock. They get the virtual clock.
 _CLOCK_READERS: tuple[ModuleType, ...] = (headrace.cluster.membership, headrace.controller.leadership)
 
 
 class VirtualTime:
-    """In the place of the `time` module."""
+    """Replaces the `time` module."""
 
     @staticmethod
     def monotonic() -> float:
@@ -42,7 +42,7 @@ class VirtualTime:
 
 
 class VirtualClock:
-    """While it is entered, the real code reads virtual time."""
+    """Context manager: inside it the real code reads virtual time."""
 
     def __enter__(self) -> None:
         self._real = [module.time for module in _CLOCK_READERS]
@@ -57,7 +57,7 @@ class VirtualClock:
 class SimulatedCluster:
     def __init__(self, seed: int, modes: Modes, trace: list[str]) -> None:
         self.chance = random.Random(seed)
-        # Jitter in the real code is drawn from the module's own generator.
+        # The real code draws jitter from the generator of the module `random`.
         random.seed(seed)
         self.trace = trace
         self.network = SimulatedNetwork(self.chance)
@@ -80,7 +80,7 @@ class SimulatedCluster:
             for number in range(1, modes.brokers + 1)
         }
         self._decoded: dict[PartitionName, tuple[Node, Node, PartitionInfo]] = {}
-        self._ids: dict[tuple[str, int], uuid.UUID] = {}  # by name and creation id of the node
+        self._ids: dict[tuple[str, int], uuid.UUID] = {}  # by topic name and creation transaction of the node
         self._format_store()
 
     def _format_store(self) -> None:
@@ -97,10 +97,10 @@ class SimulatedCluster:
     def digest(self) -> str:
         return hashlib.sha256("\n".join(self.trace).encode()).hexdigest()
 
-    # ---- looking --------------------------------------------------------------------------------------------------
+    # ---- state ----------------------------------------------------------------------------------------------------
 
     def stored(self, name: PartitionName) -> PartitionInfo | None:
-        """The truth: what the store holds now. A topic whose deletion is decided is gone."""
+        """The partition state in the store; None if the topic does not exist or is marked for deletion."""
         nodes = self.zookeeper.tree.nodes
         node = nodes.get(paths.partition_state(*name))
         if node is None or paths.delete_topic(name[0]) in nodes:
@@ -133,7 +133,7 @@ class SimulatedCluster:
     def up(self) -> list[SimulatedBroker]:
         return [broker for broker in self.brokers.values() if broker.is_up]
 
-    # ---- doing ----------------------------------------------------------------------------------------------------
+    # ---- actions --------------------------------------------------------------------------------------------------
 
     async def start(self, topics: Sequence[NewTopic]) -> list[PartitionName]:
         for broker in self.brokers.values():

@@ -1,4 +1,4 @@
-"""How often things go wrong, as probabilities and ranges. `CALM` is what healing returns to."""
+"""Probabilities and durations of faults. Healing returns to `CALM`."""
 
 from __future__ import annotations
 

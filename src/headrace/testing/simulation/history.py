@@ -1,19 +1,19 @@
-"""What the cluster promised, and the invariants that are checked whenever something moves.
+"""Records that the cluster committed and acknowledged, and the invariants that are checked at every change.
 
-The ghost: per partition of one topic id, the one sequence of records that was ever committed (below some replica's high
-watermark). A topic that is created again under its name has other ghosts.
+`ExpectedPartition` holds, for one partition of one topic id, the sequence of committed records (below the high
+watermark of some replica). A recreated topic has a new topic id, so it starts with an empty sequence.
 
 - Two replicas never commit different records at one offset.
-- What is acknowledged is committed, and on every member of the stored in-sync set at that moment.
-- A broker acknowledges only while its session with the store lives.
-- The leader's high watermark never passes what a member of the stored in-sync set, or an eligible replica, holds.
-- Whoever is stored as in sync or eligible holds everything committed, down to what was deleted on request.
-- A stored leader is in its in-sync set, and comes from the in-sync or eligible replicas before it, unless every one of
-  those has restarted uncleanly (then the last known leader may come back, and may lack what a power cut took), or the
-  topic allows unclean elections and none of them is alive.
-- A new leader holds everything committed, but for those cases, in which the ghost is cut back to what it holds.
-- The latest offset that a leader names never falls short of what is committed (KIP-207).
-- No log begins after what somebody asked to delete.
+- An acknowledged record is committed, and every member of the stored in-sync set has it at that moment.
+- A broker acknowledges only while its session with the store is alive.
+- The leader's high watermark is never above the log end offset of a stored in-sync or eligible leader replica.
+- Every stored in-sync or eligible leader replica has all committed records, except records deleted on request.
+- A stored leader is in the in-sync set. It was an in-sync or eligible leader replica before the election, with two
+  exceptions: all these replicas restarted uncleanly (the last known leader may then lead, and may lack records lost in
+  a power cut), or the topic allows unclean elections and none of these replicas is alive.
+- A new leader has all committed records. In the two exceptions the expected sequence is truncated to the new leader's.
+- The latest offset that a leader returns is never below the end of the committed records (KIP-207).
+- No log starts above the offset up to which a client asked to delete records.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ class InvariantBroken(AssertionError):
 
 @dataclass
 class ExpectedPartition:
-    """What was promised of one partition."""
+    """The committed and acknowledged records of one partition."""
 
     committed: list[Entry] = field(default_factory=list)
     acknowledged: dict[int, int] = field(default_factory=dict)  # offset → value
-    deleted_to: int = 0  # how far somebody asked to delete
-    may_lack: set[int] = field(default_factory=set)  # leader epochs of leaders that came back without being complete
-    excused_next: int | None = None  # such a leader, while it has yet to lead
-    excused: int = 0  # records that were lost that way
+    deleted_to: int = 0  # a client asked to delete the records below this offset
+    may_lack: set[int] = field(default_factory=set)  # epochs of leaders that may lack committed records
+    excused_next: int | None = None  # such a leader, elected but not leading yet
+    excused: int = 0  # records lost through such leaders
 
     def missing_in(self, log: SimulatedLog | None) -> int | None:
         """The first committed offset that this log should hold and does not."""
@@ -67,39 +67,39 @@ class ExpectedPartition:
 
 @dataclass
 class History:
-    """`log_of(broker, name)` and `session_lives(broker)` look into the simulated cluster; `stored` and `topic_id` into
-    the store, where a topic that is marked for deletion is gone."""
+    """`log_of(broker, name)` and `session_lives(broker)` read the simulated cluster. `stored` and `topic_id` read the
+    store; for them a topic that is marked for deletion does not exist."""
 
     log_of: Callable[[int, PartitionName], SimulatedLog | None]
     session_lives: Callable[[int], bool]
     stored: Callable[[PartitionName], PartitionInfo | None]
     topic_id: Callable[[str], uuid.UUID | None]
     say: Callable[[str], None]
-    # Told as well as raised: the real code survives faults of its parts, and would survive this one.
+    # Called in addition to raising, because the real code may catch the exception and continue.
     on_broken: Callable[[InvariantBroken], None] = lambda broken: None
-    ghosts: dict[PartitionKey, ExpectedPartition] = field(default_factory=dict)
-    damaged: set[int] = field(default_factory=set)  # brokers after a power cut, until the controller knows them anew
+    expected_partitions: dict[PartitionKey, ExpectedPartition] = field(default_factory=dict)
+    damaged: set[int] = field(default_factory=set)  # brokers after a power cut, until they are registered again
     registrations: dict[int, bool] = field(default_factory=dict)  # broker epoch → whether it was a clean start
-    allow_unclean: Collection[str] = ()  # topics
+    allow_unclean: Collection[str] = ()  # topics with unclean elections
     unclean_elections: int = 0
     acknowledgements: int = 0
     reads: int = 0
 
     @property
     def excused(self) -> int:
-        return sum(ghost.excused for ghost in self.ghosts.values())
+        return sum(expected.excused for expected in self.expected_partitions.values())
 
     def _fail(self, message: str) -> NoReturn:
         broken = InvariantBroken(message)
         self.on_broken(broken)
         raise broken
 
-    def ghost(self, topic_id: uuid.UUID | None, index: int) -> ExpectedPartition:
+    def expected(self, topic_id: uuid.UUID | None, index: int) -> ExpectedPartition:
         assert topic_id is not None
-        return self.ghosts.setdefault((topic_id, index), ExpectedPartition())
+        return self.expected_partitions.setdefault((topic_id, index), ExpectedPartition())
 
     def _current(self, topic: str, topic_id: uuid.UUID | None, index: int) -> PartitionInfo | None:
-        """The stored state, if it is that of this very topic."""
+        """The stored state, if the stored topic has this topic id."""
         return self.stored((topic, index)) if self.topic_id(topic) == topic_id else None
 
     def _held(self, broker: int, name: PartitionName, topic_id: uuid.UUID | None) -> SimulatedLog | None:
@@ -111,15 +111,15 @@ class History:
     def marked(self, log: SimulatedLog) -> None:
         """A replica's high watermark moved."""
         name = (log.topic, log.partition)
-        ghost = self.ghost(log.topic_id, log.partition)
+        expected = self.expected(log.topic_id, log.partition)
         info = self._current(log.topic, log.topic_id, log.partition)
         if (
             info is not None
-            and ghost.excused_next == log.broker == info.leader
+            and expected.excused_next == log.broker == info.leader
             and log.leader_epochs.latest == info.leader_epoch
         ):
-            self._cut_back(ghost, log)  # it commits in the very moment in which it starts to lead
-        committed = ghost.committed
+            self._cut_back(expected, log)  # it advances the high watermark as soon as it leads
+        committed = expected.committed
         for offset in range(min(log.checked_to, len(committed)), log.high_watermark):
             entry = log.entry(offset)
             if entry is None:
@@ -133,8 +133,8 @@ class History:
             else:
                 committed.append(entry)
         log.checked_to = max(log.checked_to, log.high_watermark)
-        if log.log_start_offset > ghost.deleted_to:
-            self._fail(f"broker {log.broker} {name} begins at {log.log_start_offset}, deleted is {ghost.deleted_to}")
+        if log.log_start_offset > expected.deleted_to:
+            self._fail(f"broker {log.broker} {name} begins at {log.log_start_offset}, deleted is {expected.deleted_to}")
         self._check_mark(log, name, info)
 
     def _check_mark(self, log: SimulatedLog, name: PartitionName, info: PartitionInfo | None) -> None:
@@ -149,7 +149,7 @@ class History:
                     f"{name}: the leader's mark {log.high_watermark} is past the end {end} of {which} replica {member}"
                 )
 
-    # ---- promises -------------------------------------------------------------------------------------------------
+    # ---- clients --------------------------------------------------------------------------------------------------
 
     def answered(self, broker_id: int, partition: Partition, first: int, values: list[int], code: ErrorCode) -> None:
         if code is not ErrorCode.none:
@@ -157,10 +157,10 @@ class History:
         name = (partition.topic, partition.index)
         if not self.session_lives(broker_id):
             self._fail(f"broker {broker_id} acknowledged {values} on {name} after its session had ended")
-        ghost = self.ghost(partition.topic_id, partition.index)
+        expected = self.expected(partition.topic_id, partition.index)
         info = self._current(partition.topic, partition.topic_id, partition.index)
         for offset, value in enumerate(values, first):
-            if offset >= len(ghost.committed) or ghost.committed[offset].value != value:
+            if offset >= len(expected.committed) or expected.committed[offset].value != value:
                 self._fail(f"{value} at {offset} of {name} was acknowledged but not committed")
             for member in () if info is None else info.isr:
                 held = self._held(member, name, partition.topic_id)
@@ -171,27 +171,27 @@ class History:
                         f"{value} at {offset} of {name} was acknowledged by {broker_id} "
                         f"in epoch {partition.leader_epoch}, but in-sync replica {member} does not hold it ({info})"
                     )
-            ghost.acknowledged[offset] = value
+            expected.acknowledged[offset] = value
         self.acknowledgements += len(values)
         self.say(f"ack {name} {first} {values} by {broker_id}")
 
     def deleting(self, partition: Partition, offset: int) -> None:
-        """Somebody asks to delete the records below `offset`."""
-        ghost = self.ghost(partition.topic_id, partition.index)
-        ghost.deleted_to = max(ghost.deleted_to, offset)
+        """A client asks to delete the records below `offset`."""
+        expected = self.expected(partition.topic_id, partition.index)
+        expected.deleted_to = max(expected.deleted_to, offset)
 
     def read(self, topic_id: uuid.UUID, index: int, offset: int, epoch: int, value: int) -> None:
-        ghost = self.ghost(topic_id, index)
-        if ghost.excused:
+        expected = self.expected(topic_id, index)
+        if expected.excused:
             return
-        if offset >= len(ghost.committed) or ghost.committed[offset] != Entry(epoch, value):
+        if offset >= len(expected.committed) or expected.committed[offset] != Entry(epoch, value):
             self._fail(f"a consumer read {value} at {offset} of partition {index}, which was never committed")
         self.reads += 1
 
     def latest_named(self, broker: int, partition: Partition, offset: int) -> None:
-        """A leader tells where the log ends. Whoever leads no more without knowing it may tell an old end."""
+        """A leader returned its latest offset. A replaced leader that does not know it yet may return an old one."""
         info = self._current(partition.topic, partition.topic_id, partition.index)
-        committed = self.ghost(partition.topic_id, partition.index).committed
+        committed = self.expected(partition.topic_id, partition.index).committed
         if info is not None and info.leader_epoch == partition.leader_epoch and offset < len(committed):
             self._fail(
                 f"broker {broker} says that {partition.topic}-{partition.index} ends at {offset}, "
@@ -205,34 +205,34 @@ class History:
         name = (partition.topic, partition.index)
         info = self._current(partition.topic, partition.topic_id, partition.index)
         if info is None or info.leader_epoch != partition.leader_epoch:
-            return  # it acts on an image that is already history; its followers will not follow
+            return  # it acts on an outdated cluster image; followers reject its epoch
         log = self._held(broker, name, partition.topic_id)
         assert log is not None, f"broker {broker} leads {name} with a log of another topic, or none"
-        ghost = self.ghost(partition.topic_id, partition.index)
-        good = ghost.missing_in(log)
-        end = len(ghost.committed)
+        expected = self.expected(partition.topic_id, partition.index)
+        good = expected.missing_in(log)
+        end = len(expected.committed)
         self.say(f"lead {name} {broker} epoch {partition.leader_epoch} end {log.log_end_offset} of {end}")
-        if good is not None and partition.leader_epoch not in ghost.may_lack:
+        if good is not None and partition.leader_epoch not in expected.may_lack:
             self._fail(
                 f"broker {broker} leads {name} in epoch {partition.leader_epoch} with a log of {log.log_end_offset}, "
-                f"which lacks the committed {ghost.committed[good]} at {good}"
+                f"which lacks the committed {expected.committed[good]} at {good}"
             )
-        self._cut_back(ghost, log)
+        self._cut_back(expected, log)
 
-    def _cut_back(self, ghost: ExpectedPartition, log: SimulatedLog) -> None:
-        """Whatever this leader lacks is lost, and counted."""
-        ghost.excused_next = None
-        good = ghost.missing_in(log)
+    def _cut_back(self, expected: ExpectedPartition, log: SimulatedLog) -> None:
+        """Removes and counts the committed records that this leader lacks: they are lost."""
+        expected.excused_next = None
+        good = expected.missing_in(log)
         if good is None:
             return
         log.checked_to = min(log.checked_to, good)
-        ghost.excused += len(ghost.committed) - good
-        del ghost.committed[good:]
-        for offset in [at for at in ghost.acknowledged if at >= good]:
-            del ghost.acknowledged[offset]
+        expected.excused += len(expected.committed) - good
+        del expected.committed[good:]
+        for offset in [at for at in expected.acknowledged if at >= good]:
+            del expected.acknowledged[offset]
 
     def storing(self, tree: Tree, ops: Sequence[Op], transaction_id: int) -> None:
-        """The store is about to take these operations."""
+        """Called before the store applies these operations."""
         unclean: set[int] = set()
         known = dict(self._accepted(tree))
         alive = {broker for broker, info in known.items() if not (info.fenced or info.shutting_down)}
@@ -255,7 +255,7 @@ class History:
         for name, states in _states_set(ops).items():
             topic_path = paths.topic(name[0])
             if paths.partition_state(*name) not in tree.nodes:
-                continue  # made in this very transaction: nobody holds anything yet
+                continue  # created in this transaction: no replica has records yet
             topic_data = next((op.data for op in reversed(ops) if isinstance(op, Set) and op.path == topic_path), None)
             old_topic = tree.nodes[topic_path].data
             state = decode_state(old_topic, name[1], tree.nodes[paths.partition_state(*name)].data)
@@ -278,47 +278,47 @@ class History:
         if (after.leader_epoch, after.partition_epoch) <= (before.leader_epoch, before.partition_epoch):
             self._fail(f"{name}: the stored state goes back from {before} to {after}")
         self.say(f"store {name} leader {after.leader} epoch {after.leader_epoch} isr {after.isr} elr {after.eligible}")
-        ghost = self.ghost(self.topic_id(name[0]), name[1])
+        expected = self.expected(self.topic_id(name[0]), name[1])
         if after.leader != NO_LEADER and after.leader_epoch != before.leader_epoch:
-            self._check_election(name, ghost, before, after, {*before.isr, *before.eligible} - unclean, alive)
+            self._check_election(name, expected, before, after, {*before.isr, *before.eligible} - unclean, alive)
 
     def _check_members(self, name: PartitionName, info: PartitionInfo) -> None:
         if not {*info.isr, *info.eligible} <= set(info.replicas):
             self._fail(f"{name}: in sync or eligible, but not a replica: {info}")
-        ghost = self.ghost(self.topic_id(name[0]), name[1])
-        if ghost.excused_next is not None:
-            return  # nobody knows yet what is left
+        expected = self.expected(self.topic_id(name[0]), name[1])
+        if expected.excused_next is not None:
+            return  # not known before the new leader leads
         for member in (*info.isr, *info.eligible):
-            missing = ghost.missing_in(self._held(member, name, self.topic_id(name[0])))
+            missing = expected.missing_in(self._held(member, name, self.topic_id(name[0])))
             if missing is not None and member not in self.damaged:
                 self._fail(f"{name}: {member} may lead without the committed record at {missing}: {info}")
 
     def _check_election(
         self,
         name: PartitionName,
-        ghost: ExpectedPartition,
+        expected: ExpectedPartition,
         before: PartitionInfo,
         after: PartitionInfo,
         fit: set[int],
         alive: set[int],
     ) -> None:
         if after.leader in fit:
-            if ghost.excused_next == after.leader:  # elected before, but it never heard of that
-                ghost.may_lack.add(after.leader_epoch)
+            if expected.excused_next == after.leader:  # elected before, but it never led in that epoch
+                expected.may_lack.add(after.leader_epoch)
             return
         done = before.is_reassigning and not after.is_reassigning and after.leader not in before.removing
         if done or (before.leader in after.isr and before.leader != after.leader):
-            return  # its leader lets it in, and leaves: whoever joins is asked to hold everything
+            return  # the old leader added it to the in-sync set; `_check_members` checks its log
         if name[0] in self.allow_unclean and not (fit & alive) - self.damaged:
             self.unclean_elections += 1
         elif fit:
             self._fail(f"{name}: {after.leader} was elected, though only {fit} may lead ({before})")
-        ghost.may_lack.add(after.leader_epoch)
-        ghost.excused_next = after.leader
+        expected.may_lack.add(after.leader_epoch)
+        expected.excused_next = after.leader
 
 
 def _states_set(ops: Sequence[Op]) -> dict[PartitionName, list[bytes]]:
-    """The states that a transaction stores: a partition may move more than once in it."""
+    """The states that a transaction stores. It may change a partition more than once."""
     found: dict[PartitionName, list[bytes]] = {}
     for op in ops:
         if isinstance(op, Set) and op.path.endswith("/state") and op.path.startswith(paths.TOPICS + "/"):

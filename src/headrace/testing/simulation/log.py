@@ -1,8 +1,7 @@
-"""A replica's log in memory: what `storage.log.Log` promises to replication, with a durable part and a part that is
-not.
+"""A replica's log in memory, with the interface of `storage.log.Log` that replication uses.
 
-A record is 20 bytes (offset, epoch, value), so that the real fetch path carries it as bytes. `power_cut` takes back
-what was not flushed; a killed process loses nothing, because the page cache stays.
+A record is 20 bytes (offset, epoch, value), so that the real fetch path carries it as bytes. `power_cut` removes
+records that were not flushed. A killed process loses nothing, because the page cache survives it.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ DISKS: Final = (0, 1)
 
 
 class Entry(NamedTuple):
-    """Compared by the thousand."""
+    """A tuple, because invariants compare thousands of entries."""
 
     epoch: int
     value: int
@@ -56,12 +55,12 @@ class _EpochsInMemory(LeaderEpochs):
 
 
 def encode(values: list[int]) -> bytearray:
-    """Records as a producer sends them: offset and epoch still open."""
+    """Records as a producer sends them, without offset and epoch."""
     return bytearray(b"".join(RECORD.pack(-1, -1, value) for value in values))
 
 
 class LogWatcher(Protocol):
-    """Who checks invariants: told of every moved mark, and of every new leadership."""
+    """Checks invariants. Called for every new high watermark and every new leader."""
 
     def marked(self, log: SimulatedLog) -> None: ...
     def led(self, broker: int, partition: Partition) -> None: ...
@@ -78,7 +77,7 @@ class SimulatedLog:
         watcher: LogWatcher | None = None,
     ) -> None:
         self.broker = broker
-        self.checked_to = 0  # the watcher's own mark
+        self.checked_to = 0  # the watcher has checked the records below this offset
         self._watcher = watcher
         self.topic = topic
         self.partition = partition
@@ -87,7 +86,7 @@ class SimulatedLog:
         self.entries: list[Entry] = []
         self.base_offset = 0
         self.durable_end = 0
-        self.directory = 0  # which of the broker's disks it lies on
+        self.directory = 0  # number of the broker's disk
         self.log_start_offset = 0
         self.high_watermark = 0
         self.offline_reason: str | None = None
@@ -151,7 +150,7 @@ class SimulatedLog:
                 self._watcher.marked(self)
 
     def advance_log_start(self, offset: int) -> None:
-        """What lies below is gone for readers; it is kept here, as a broker keeps the segment that holds it."""
+        """Readers no longer see the records below. They stay here, as in a real log until the segment is deleted."""
         if offset > self.log_start_offset:
             self.log_start_offset = offset
             self.leader_epochs.truncate_from_start(offset)
@@ -172,11 +171,11 @@ class SimulatedLog:
         self.durable_end = self.log_end_offset
 
     def restart(self, checkpointed_mark: int) -> None:
-        """The process came back: the mark is the one last checkpointed."""
+        """The process restarted: the high watermark comes from the last checkpoint."""
         self.high_watermark = max(self.log_start_offset, min(checkpointed_mark, self.log_end_offset))
 
     def power_cut(self, chance: random.Random) -> int:
-        """Lose some of what was not flushed. Gives how many records went."""
+        """Removes some records that were not flushed. Returns their number."""
         keep = chance.randint(max(self.durable_end, self.log_start_offset), self.log_end_offset)
         lost = self.log_end_offset - keep
         if lost:
@@ -185,13 +184,13 @@ class SimulatedLog:
 
 
 class SimulatedLogs:
-    """The log directories of one broker, two disks: they outlive the broker's process."""
+    """The log directories of one broker on two disks. They survive a restart of the broker."""
 
     def __init__(self, broker: int, watcher: LogWatcher) -> None:
         self._broker = broker
         self._watcher = watcher
         self._logs: dict[tuple[str, int], SimulatedLog] = {}
-        self.failed: set[int] = set()  # disks that give and take nothing any more
+        self.failed: set[int] = set()  # disks that can be neither read nor written
         self.strays: list[SimulatedLog] = []
         self._made = 0
 
@@ -221,7 +220,7 @@ class SimulatedLogs:
         self.delete(topic, partition, now_ms=now_ms)
 
     def fail(self, disk: int) -> list[SimulatedLog]:
-        """What lies on that disk can be neither read nor written. Gives the logs it takes along."""
+        """The logs on this disk can no longer be read or written. Returns them."""
         self.failed.add(disk)
         taken = [log for log in self.logs() if log.directory == disk]
         for log in taken:
@@ -229,7 +228,7 @@ class SimulatedLogs:
         return taken
 
     def replace_failed(self) -> bool:
-        """Empty disks in the place of failed ones, while the broker is down. Whether there were any."""
+        """Replaces failed disks by empty ones while the broker is down. Returns whether there were any."""
         failed, self.failed = self.failed, set()
         self._logs = {name: log for name, log in self._logs.items() if log.directory not in failed}
         return bool(failed)

@@ -1,6 +1,4 @@
-"""What a seed brings beside the faults that every run has: how large the cluster is, what is asked of it, what it
-allows.
-"""
+"""What a seed varies besides the faults of every run: cluster size, administration, settings."""
 
 from __future__ import annotations
 
@@ -11,17 +9,17 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class Modes:
     brokers: int = 3
-    moves_settings: bool = False  # somebody changes min.insync.replicas
-    disturbs_clocks: bool = False  # processes are frozen, clocks run fast and slow, the store hears without being heard
-    operates: bool = False  # replicas move, topics grow, go and come again, records are deleted
-    breaks_disks: bool = False  # disks fail under a running broker, and are replaced by empty ones
-    allows_unclean: bool = False  # one topic prefers a leader to its records
-    reads_from_followers: bool = False  # KIP-392
-    balances: bool = False  # leadership goes back to the preferred replicas by itself
+    moves_settings: bool = False  # the operator changes min.insync.replicas
+    disturbs_clocks: bool = False  # processes freeze, clocks run fast or slow, answers of the store are lost
+    operates: bool = False  # the operator reassigns replicas, adds partitions, recreates topics, deletes records
+    breaks_disks: bool = False  # disks of running brokers fail and are replaced by empty ones
+    allows_unclean: bool = False  # one topic allows unclean elections
+    reads_from_followers: bool = False  # consumers fetch from followers (KIP-392)
+    balances: bool = False  # the controller elects preferred leaders by itself
 
     @classmethod
     def drawn(cls, seed: int) -> Modes:
-        """A third of the seeds have nothing but faults: a bug shows best where little else happens."""
+        """A third of the seeds have only faults: a bug is easier to find if little else happens."""
         chance = random.Random(f"modes {seed}")
         if chance.random() < 0.34:
             return cls(reads_from_followers=chance.random() < 0.5)

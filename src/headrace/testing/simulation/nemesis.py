@@ -1,4 +1,4 @@
-"""What goes wrong in a simulated run: single faults, and short plays that hit a cluster where it is weakest."""
+"""Injects faults into a simulated run: single faults, and sequences of faults that are known to be dangerous."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Nemesis:
         disturbs_clocks: bool = False,
         breaks_disks: bool = False,
     ) -> None:
-        """`disturbs_clocks`: processes are frozen for a while, their clocks run fast or slow, and some are heard by the
-        store without hearing it. `breaks_disks`: a disk fails, and is later replaced by an empty one."""
+        """`disturbs_clocks`: processes freeze for a while, their clocks run fast or slow, and answers of the store to
+        some of them are lost. `breaks_disks`: disks fail and are later replaced by empty ones."""
         self.count = 0
         self._disturbs_clocks = disturbs_clocks
         self._breaks_disks = breaks_disks
@@ -39,7 +39,7 @@ class Nemesis:
         self._reboots = Reboots(cluster, names)
 
     async def break_things(self, for_s: float) -> None:
-        """One fault after another, drawn by weight."""
+        """Injects one fault after another, chosen at random by weight."""
         actions: list[tuple[int, Callable[[], Awaitable[None]]]] = [
             (4, self._kill_one),
             (2, self._power_cut_one),
@@ -77,7 +77,7 @@ class Nemesis:
         self._cluster.say(line)
 
     def _some_broker(self) -> int:
-        """Mostly the leader of some partition: that is where faults hurt."""
+        """A random broker. Mostly the leader of a partition, where a fault has the most effect."""
         info = self._cluster.stored(self._chance.choice(self._names))
         if info is not None and info.leader > 0 and self._chance.random() < 0.6:
             return info.leader
@@ -89,7 +89,7 @@ class Nemesis:
         await broker.kill()
 
     async def _kill_two_leaders(self) -> None:
-        """A leader, and the next one a moment after it took over: right then a new leader knows least."""
+        """Kills a leader, then the next one just after its election, before it has heard from its followers."""
         name = self._chance.choice(self._names)
         first = self._cluster.stored(name)
         if first is None or first.leader < 0:
@@ -113,7 +113,8 @@ class Nemesis:
                 return
 
     async def _kill_at_a_join(self) -> None:
-        """A follower falls behind, the leader changes, and the new one goes the moment that the follower is let in."""
+        """A follower falls behind, the leader changes, and the new leader dies when the follower joins the in-sync
+        set."""
         name = self._chance.choice(self._names)
         cluster = self._cluster
         before = cluster.stored(name)
@@ -141,9 +142,7 @@ class Nemesis:
                 return
 
     async def _stop_somehow(self, number: int) -> None:
-        """Killed or unplugged; the store may notice at once (a connection that was reset) or by the session's time-
-        out.
-        """
+        """Kill or power cut. The store ends the session at once (connection reset) or at its time-out."""
         broker = self._cluster.brokers[number]
         if self._chance.random() < 0.3:
             lost = await broker.power_cut(self._chance)
@@ -199,7 +198,7 @@ class Nemesis:
             self._cluster.network.cut.add((other, one))
 
     async def _part_leader(self) -> None:
-        """A leader and its followers lose each other for longer than a slow one is waited for; all see the store."""
+        """Cuts a leader off from its followers for longer than the replica lag time. All of them reach the store."""
         name = self._chance.choice(self._names)
         info = self._cluster.stored(name)
         if info is None or info.leader < 0:
@@ -217,7 +216,7 @@ class Nemesis:
         self._cluster.network.cut.add((broker, STORE_NODE))
 
     async def _freeze_one(self) -> None:
-        """Shorter than a session, or longer, or just until its place is given away."""
+        """For less or more than the session time-out, or until just after it."""
         broker = self._cluster.brokers[self._some_broker()]
         seconds = self._chance.choice((0.3, 1.0, 2.0, 2.9, 3.1, 3.5, 6.0))
         self._say(f"freeze {broker.id} for {seconds} s")
@@ -231,13 +230,13 @@ class Nemesis:
                 broker.freeze(self._chance.uniform(2.0, 5.0))
 
     async def _deafen_one(self) -> None:
-        """Its requests arrive and are done; no answer comes back, so it must think the worst."""
+        """The store executes the broker's requests, but the answers are lost."""
         broker = self._some_broker()
         self._say(f"{broker} does not hear the store")
         self._cluster.network.cut.add((STORE_NODE, broker))
 
     async def _cut_controller(self) -> None:
-        """The controller loses its session while leaders report to it, and is back before it has heard of that."""
+        """Cuts the controller off from the store while leaders send it requests, and reconnects it."""
         active = [broker for broker in self._cluster.up() if broker.controller.is_active]
         if not active:
             return
@@ -256,7 +255,7 @@ class Nemesis:
         network.cut.discard(slow)
 
     async def _fail_disk(self) -> None:
-        """One of its two: the broker goes on with what lies on the other."""
+        """Fails one of the two disks. The broker continues with the other."""
         broker = self._cluster.brokers[self._some_broker()]
         if broker.is_up and not broker.logs.failed:
             lost = broker.fail_disk(self._chance.choice(DISKS))
@@ -265,7 +264,7 @@ class Nemesis:
             self._say(f"a disk of {broker.id} fails, with {names}")
 
     async def _replace_disk(self) -> None:
-        """The broker comes back with an empty disk where one failed, or where a good one was."""
+        """Stops the broker and replaces a disk, failed or good, by an empty one."""
         broker = self._cluster.brokers[self._some_broker()]
         await broker.kill()
         if not broker.logs.failed:
@@ -303,7 +302,7 @@ class Nemesis:
                 return
 
     async def heal(self) -> None:
-        """Calm, whole links, the store up and every broker started."""
+        """Ends all faults: no delays, no cut links, the store is up, every broker runs."""
         self._say("heal")
         cluster = self._cluster
         cluster.network.faults = CALM

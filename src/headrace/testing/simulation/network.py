@@ -1,8 +1,7 @@
-"""Requests between brokers that may be delayed, overtaken, lost, doubled, or cut off one way.
+"""Requests between brokers that may be delayed, reordered, lost, duplicated or cut off in one direction.
 
-Harsher than TCP on purpose: requests of one connection may overtake each other and arrive twice. What holds here does
-not lean on the order that a connection happens to keep. A lost request or answer shows as a time-out, like a dead
-peer.
+Less reliable than TCP on purpose: requests of one connection may be reordered and may arrive twice, so that the tested
+code cannot rely on the order of a connection. A lost request or answer is a time-out, as with a dead peer.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from headrace.wire.apis import ApiKey
 from headrace.wire.entities import Entity
 from headrace.wire.replica_fetch import FetchAnswer, read_fetch_answer
 
-CLIENT: Final = 50  # the clients' end of a link
-# Requests of simulated clients are calls: values by name instead of the wire's fields.
+CLIENT: Final = 50  # node number of all clients in a link
+# Requests of simulated clients are calls with named values, not wire fields.
 Arguments: TypeAlias = dict[str, Any]
 Serve = Callable[[int, Arguments], Awaitable[Entity]]  # (api key, body) → answer
 
@@ -34,7 +33,7 @@ class SimulatedNetwork:
         self._held: dict[tuple[int, int], list[Callable[[], None]]] = {}
         self._chance = chance
         self._servers: dict[int, Serve] = {}
-        # What is on its way arrives, whatever happens to its sender.
+        # A sent message arrives even if its sender dies or freezes.
         self._outside = context_of(None)
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -47,7 +46,7 @@ class SimulatedNetwork:
     def connector(
         self, own: int, broker_of: Callable[[str, int], int]
     ) -> Callable[..., Awaitable[SimulatedConnection]]:
-        """In the place of `Connection.open` for broker `own`."""
+        """Replaces `Connection.open` for broker `own`."""
 
         async def open_connection(host: str, port: int, **_: object) -> SimulatedConnection:
             peer = broker_of(host, port)
@@ -64,7 +63,7 @@ class SimulatedNetwork:
         return self._chance.uniform(*self.faults.delay_s)
 
     def send(self, source: int, target: int, deliver: Callable[[], None]) -> None:
-        """One message: it arrives once, late, twice or never."""
+        """Sends one message. It arrives once, late, twice or never."""
         if (source, target) in self.cut or self._chance.random() < self.faults.message_lost:
             return
         held = self._held.get((source, target))
@@ -77,11 +76,11 @@ class SimulatedNetwork:
             loop.call_later(self.delay(), deliver, context=self._outside)
 
     def hold(self, source: int, target: int) -> None:
-        """What is sent from now on stays on its way until somebody lets it arrive."""
+        """Holds back messages that are sent from now on; see `taken_out`."""
         self._held[source, target] = []
 
     def taken_out(self, source: int, target: int) -> list[Callable[[], None]]:
-        """What was held back; calling one lets it arrive. What is sent from now on arrives by itself."""
+        """Ends `hold`. Returns the held messages; calling one delivers it."""
         return self._held.pop((source, target))
 
     def request(self, source: int, target: int, api_key: int, body: Arguments, answer: asyncio.Future[Entity]) -> None:
@@ -113,7 +112,7 @@ class SimulatedNetwork:
 
 
 class SimulatedConnection:
-    """What the fetchers and the controller's clients use of `client.connection.Connection`."""
+    """The part of `client.connection.Connection` that fetchers and the controller's clients use."""
 
     def __init__(self, network: SimulatedNetwork, own: int, peer: int) -> None:
         self.closed = False
@@ -141,7 +140,7 @@ class SimulatedConnection:
         self.abort()
 
     def abort(self) -> None:
-        """Whoever waits for an answer gets none."""
+        """Fails all outstanding requests."""
         self.closed = True
         for answer in self._waiting:
             if not answer.done():
@@ -149,7 +148,7 @@ class SimulatedConnection:
 
 
 class SimulatedChannel:
-    """What a fetcher uses of `replication.leader_channel`."""
+    """The part of `replication.leader_channel` that a fetcher uses."""
 
     def __init__(self, connection: SimulatedConnection) -> None:
         self._connection = connection
@@ -159,7 +158,7 @@ class SimulatedChannel:
         return self._connection.closed
 
     async def fetch(self, request: ReplicaFetch, timeout_s: float) -> FetchAnswer:
-        """As bytes, both ways: a request that is sent again later says what it said when it was made."""
+        """Request and answer are encoded, so that a duplicate that arrives later is unchanged."""
         frame = bytes(fetch_frame(0, "follower", request))
         answer: bytes = await self._connection.request(ApiKey.FETCH, {"frame": frame}, timeout=timeout_s)
         return read_fetch_answer(memoryview(answer))

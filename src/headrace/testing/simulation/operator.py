@@ -1,7 +1,7 @@
-"""What people ask of a running cluster while it breaks: replicas are moved, topics grow, go and come again, records
-are deleted, settings change.
+"""Administration of the cluster while faults happen: reassigns replicas, adds partitions, deletes and recreates topics,
+deletes records, changes settings.
 
-Draws of its own, so that the faults of a seed stay as they are.
+It has its own random generator, so that the faults of a seed do not depend on it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Operator:
     def __init__(
         self, seed: int, cluster: SimulatedCluster, names: list[PartitionName], topics: Sequence[NewTopic]
     ) -> None:
-        """`names` grows when topics do."""
+        """`names` gets each new partition."""
         self._chance = random.Random(f"operator {seed}")
         self._cluster = cluster
         self._names = names
@@ -69,7 +69,7 @@ class Operator:
             await self._ask(lambda c, n=name, k=change: c.change_configs([("topic", n, [k])]))  # type: ignore[misc]
 
     async def finish(self) -> None:
-        """Brokers and topics that were on their way from one life to the next are there again."""
+        """Starts brokers and creates topics that an interrupted operation left stopped or deleted."""
         for broker in self._cluster.brokers.values():
             if not broker.is_up:
                 broker.start()
@@ -81,7 +81,7 @@ class Operator:
             await asyncio.sleep(0.2)
 
     async def _ask(self, operation: Callable[[Controller], Awaitable[T]], timeout_s: float = 1.0) -> T | None:
-        """Whoever holds itself for the controller is asked; None when it refuses or does not answer in time."""
+        """Asks a broker that believes it is the controller. None if it refuses or does not answer in time."""
         for broker in self._cluster.up():
             if broker.controller.is_active:
                 with contextlib.suppress(Fault, TimeoutError):
@@ -104,7 +104,7 @@ class Operator:
         await self._reassign({name: self._chance.sample(sorted(self._cluster.brokers), count)})
 
     async def _change_factor(self) -> None:
-        """One replica becomes three, or three become fewer. Sometimes one that was just asked to come goes."""
+        """Changes the replication factor. Sometimes kills one of the new replicas soon after."""
         name = ("small", 0) if self._chance.random() < 0.6 else self._chance.choice(self._names)
         target = self._chance.sample(sorted(self._cluster.brokers), self._chance.choice((1, 2, 3, 3)))
         await self._reassign({name: target})
@@ -119,7 +119,7 @@ class Operator:
         await self._reassign(dict.fromkeys(moving))
 
     async def _drain(self) -> None:
-        """Nothing shall be left on one broker."""
+        """Moves all replicas away from one broker."""
         if len(self._cluster.brokers) < 4:
             return
         drained = self._chance.choice(sorted(self._cluster.brokers))
@@ -138,7 +138,7 @@ class Operator:
         await self._ask(lambda controller: controller.elect_leaders(Election.PREFERRED, None))
 
     async def _shut_down_in_turn(self) -> None:
-        """A clean stop, and back a little later."""
+        """Controlled shutdown, then a start soon after."""
         broker = self._cluster.brokers[self._chance.choice(sorted(self._cluster.brokers))]
         self._cluster.say(f"restart {broker.id}")
         await broker.shut_down()
@@ -152,7 +152,7 @@ class Operator:
         await self._ask(lambda controller: controller.create_topics([self._topics[name] for name in names]))
 
     async def _make_again(self) -> None:
-        """The same name, another topic. Some brokers hear of one or the other much later."""
+        """Deletes and recreates a topic. Some brokers learn of the deletion or the creation much later."""
         name = "again"
         self._cluster.say(f"delete {name}")
         await self._ask(lambda controller: controller.delete_topics([(name, None)]))

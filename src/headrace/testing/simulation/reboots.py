@@ -1,4 +1,4 @@
-"""Plays around brokers that are back, without their last records, before everyone knows that they were gone."""
+"""Faults in which a broker loses its last records and restarts before the cluster detects that it was down."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Reboots:
         return True
 
     async def _cut_power(self, broker: SimulatedBroker) -> int:
-        """At once noticed by the store."""
+        """Power cut whose lost session the store detects at once."""
         lost = await broker.power_cut(self._chance)
         if lost:
             self._cluster.history.damaged.add(broker.id)
@@ -43,8 +43,8 @@ class Reboots:
         return next((broker for broker in self._cluster.up() if broker.controller.is_active), None)
 
     async def bounce_follower(self) -> None:
-        """A follower is back without its tail before its leader noticed; what it said in its former life arrives when
-        it has left the set; the leader goes once it is let in again."""
+        """A follower loses records and restarts before its leader detects it. Its fetches from before the restart
+        arrive after it left the in-sync set. The leader dies when the follower is in sync again."""
         name = self._chance.choice(self._names)
         cluster = self._cluster
         before = cluster.stored(name)
@@ -81,7 +81,7 @@ class Reboots:
                 return
 
     async def bounce_joiner(self) -> None:
-        """A follower that is let in loses its tail, and is back, while the word of its joining is on its way."""
+        """A follower loses records and restarts while the leader's AlterPartition that adds it is in flight."""
         cluster = self._cluster
         name = self._chance.choice(self._names)
         info, controller = cluster.stored(name), self._controller()
@@ -122,8 +122,9 @@ class Reboots:
         return broker.is_up and known is not None and known.epoch == broker.member.epoch
 
     async def register_twice(self) -> None:
-        """A broker that lost its tail registers, and its session ends, before any controller has looked: what it says
-        of itself the second time must be no better. Then whoever else could lead goes."""
+        """A broker loses records and registers. Its session ends before a controller reads the registration, so it
+        registers again: the second registration must also say that the start was unclean. Then the other possible
+        leaders die."""
         cluster = self._cluster
         name = self._chance.choice(self._names)
         info, controller = cluster.stored(name), self._controller()

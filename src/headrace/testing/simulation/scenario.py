@@ -1,4 +1,4 @@
-"""One seeded run: load, then faults, then healing, then everything must converge and nothing promised be missing."""
+"""One seeded run: load, faults, healing. At the end all replicas must converge and have every acknowledged record."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ class Outcome:
 def run_seed(
     seed: int, modes: Modes | None = None, *, faulty_s: float = FAULTY_S, trace: list[str] | None = None
 ) -> Outcome:
-    """Raises InvariantBroken when a promise was broken. Without `modes` the seed draws them too. `trace` is filled as
-    the run goes, so that it is there when the run fails."""
+    """Raises InvariantBroken. Without `modes` the seed chooses them. The run appends to `trace`, so that the caller has
+    it when the run fails."""
     drawn = Modes.drawn(seed) if modes is None else modes
     with VirtualClock(), _Listening() as errors:
         return virtual_loop.run(lambda: _run(seed, drawn, faulty_s, trace if trace is not None else [], errors))
 
 
 class _Listening(logging.Handler):
-    """The real code tells of every lost connection, here thousands; what it calls an error is one, and ends the run."""
+    """Stops the run at the first logged error. The thousands of lost connections are logged below that level."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -64,7 +64,7 @@ class _Listening(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info is not None else None
-        # A store that is closed under a controller is that of a broker that was just killed.
+        # The store of a killed broker is closed while its controller still runs: no error.
         if error is not None and not isinstance(error, StoreFault) and not isinstance(error.__cause__, StoreFailed):
             self.heard(error)
 
@@ -96,7 +96,7 @@ class _Scenario:
         self._chance = self._cluster.chance
         self._next_value = 1
         self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._names: list[PartitionName] = []  # grows with the topics
+        self._names: list[PartitionName] = []  # the operator adds new partitions
         asyncio.get_running_loop().set_exception_handler(self._uncaught)
         self._cluster.history.on_broken = self._stop
         errors.heard = self._stop
@@ -152,7 +152,7 @@ class _Scenario:
         )
 
     async def _unless_broken(self, work: Awaitable[T]) -> T:
-        """Stops the run at the first broken invariant, wherever it was seen."""
+        """Stops the run at the first broken invariant, whichever task finds it."""
         task = asyncio.ensure_future(work)
         both: list[asyncio.Future[T] | asyncio.Future[None]] = [task, self._broken]
         await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
@@ -170,7 +170,7 @@ class _Scenario:
     # ---- load -----------------------------------------------------------------------------------------------------
 
     async def _ask_leader(self, name: PartitionName, api_key: int, body: Arguments) -> Entity:
-        """Ask whoever some broker believes to lead; clients know no better. None when there was no answer."""
+        """Sends a request to the leader that some broker names, which may be outdated. None without an answer."""
         up = self._cluster.up()
         if not up:
             return None
@@ -204,7 +204,8 @@ class _Scenario:
                 continue
             code, data, topic_id = answer
             if code is ErrorCode.offset_out_of_range:
-                # Deleted, or not there yet where it asked, or of a topic that is gone: it looks again from the start.
+                # The records were deleted, the replica does not have them yet, or the topic was recreated: restart at
+                # the log start offset.
                 info = self._cluster.stored(name)
                 log = None if info is None or info.leader < 0 else self._cluster.brokers[info.leader].logs.log(*name)
                 next_offset[name] = 0 if log is None else log.log_start_offset
@@ -213,7 +214,7 @@ class _Scenario:
                 next_offset[name] = at + 1
 
     async def _ask_latest(self) -> None:
-        """A consumer that starts at the end, over and over; most of all where leadership has just moved."""
+        """Asks for latest offsets again and again, mostly where the leader has just changed."""
         chance = random.Random(f"latest {self._seed}")
         while True:
             await asyncio.sleep(chance.uniform(0.02, 0.2))
@@ -251,7 +252,7 @@ class _Scenario:
         ]
         if found:
             return found
-        for offset, value in cluster.history.ghost(leader.topic_id, name[1]).acknowledged.items():
+        for offset, value in cluster.history.expected(leader.topic_id, name[1]).acknowledged.items():
             entry = leader.entry(offset)
             if offset >= leader.log_start_offset and (entry is None or entry.value != value):
                 raise InvariantBroken(f"{value} at {offset} of {name} was acknowledged and is lost")
@@ -281,6 +282,6 @@ def _topics(modes: Modes) -> list[NewTopic]:
     if modes.allows_unclean:
         topics[1] = NewTopic("fast", 1, 3, configs={MIN_INSYNC: "1", UNCLEAN: "true"})
     if modes.operates:
-        topics.append(NewTopic("small", 1, 1))  # one replica, until it gets more
-        topics.append(NewTopic("again", 1, 3, configs={MIN_INSYNC: "2"}))  # deleted and made anew
+        topics.append(NewTopic("small", 1, 1))  # one replica, until the operator adds more
+        topics.append(NewTopic("again", 1, 3, configs={MIN_INSYNC: "2"}))  # the operator deletes and recreates it
     return topics

@@ -1,7 +1,7 @@
-"""What a simulated broker answers: brokers' requests by the real handlers, clients' by the real partitions.
+"""Requests that a simulated broker serves: brokers' requests with the real handlers, clients' with the real partitions.
 
-A client's requests are simpler than the wire's: one partition, values instead of batches. What a consumer is told is
-noted for the history here, at the moment it is decided.
+Client requests are simpler than on the wire: one partition, values instead of batches. The server reports answers to
+clients to the history at the moment it decides them.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class SimulatedServer:
     # ---- brokers --------------------------------------------------------------------------------------------------
 
     async def _inner(self, api_key: int, version: int, body: Arguments) -> Entity:
-        """As bytes, there and back, by the broker's own table of handlers."""
+        """Encodes request and answer, and uses the broker's own handler table."""
         frame = bytes(codec.encode_request(api_key, version, 0, "broker", body)[4:])
         answer = await serve_forwarded(
             self._of_brokers,
@@ -91,7 +91,7 @@ class SimulatedServer:
         return codec.read_response(api_key, version, answer)[1]
 
     async def _fetch(self, frame: bytes) -> bytes:
-        """With the sessions of a broker: what a follower named once is remembered here."""
+        """Keeps fetch sessions, as a broker does."""
         header, at = codec.read_request_header(memoryview(frame)[4:])
         request = read_fetch_request(memoryview(frame)[4:], at, header.api_version)
         context = RequestContext(header, "", LISTENER, ANONYMOUS, UNRESTRICTED, self._partitions.monotonic_ms())
@@ -151,7 +151,7 @@ class SimulatedServer:
         return ErrorCode.none, offset
 
     async def _delete(self, topic: str, index: int, share: float, timeout_ms: int) -> tuple[ErrorCode, int]:
-        """That share of what is committed, oldest first."""
+        """Deletes this share of the committed records, oldest first."""
         try:
             partition = self._partitions.led(topic, index)
             start = partition.log_start_offset
@@ -164,5 +164,5 @@ class SimulatedServer:
 
 
 def brokers_handlers(controller: Controller, view: ClusterView) -> list[Handler]:
-    """What brokers ask the controller, over the wire or through the store."""
+    """Handlers of brokers' requests to the controller, over the wire or as fallback requests."""
     return [handler(controller, view) for handler in (AlterPartition, BrokerHeartbeat, AssignReplicasToDirs)]

@@ -1,15 +1,14 @@
-"""ZooKeeper as its clients see it: one order of writes, reads that may be old, sessions that end, connections that
-break.
+"""ZooKeeper as its clients see it: ordered writes, stale reads, sessions that expire, connections that break.
 
 The tree and its rules are the real ones (`coordination.core.tree`). Around it:
 
-- a write may be lost before it is applied, or applied and its answer lost (`ConnectionLost` both times);
-- a read may come from a server that lags, but never goes back behind what this session has seen;
-- requests of one session are applied in the order they were sent, answers may take any time;
+- a write may be lost before it is applied, or its answer may be lost after that (both raise `ConnectionLost`);
+- a read may come from a server that lags, but never shows an older state than this session has seen;
+- requests of one session are applied in the order they were sent; answers take any time;
 - a watch fires once, late;
-- a session ends when nothing was heard of it for its time-out. The client learns of it when it is connected again.
+- a session ends when the store got no heartbeat for the time-out. The client learns it when it reconnects.
 
-`lease_ends_at` counts from when the last answered sign of life was *sent*, so it ends no later than the session.
+`lease_ends_at` counts from when the last answered heartbeat was *sent*, so it ends no later than the session.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ from headrace.testing.simulation.virtual_loop import context_of
 
 T = TypeVar("T")
 
-STORE_NODE: Final = -100  # the store's end of a link, for cuts
+STORE_NODE: Final = -100  # node number of the store in a link
 _SNAPSHOTS_KEPT: Final = 30
 
 
@@ -70,11 +69,11 @@ class SimulatedZooKeeper:
         return not self.is_down and (broker, STORE_NODE) not in self.network.cut
 
     def reaches(self, broker: int) -> bool:
-        """Both ways. A broker that is only heard does not know it."""
+        """In both directions: a broker that gets no answers is not connected."""
         return self.hears(broker) and (STORE_NODE, broker) not in self.network.cut
 
     def restart(self) -> None:
-        """Back after an outage: sessions are durable, and their clocks start anew."""
+        """Restarts after an outage. Sessions are durable; their time-outs start again."""
         self.is_down = False
         now = asyncio.get_running_loop().time()
         for session in self._sessions.values():
@@ -145,7 +144,7 @@ class SimulatedZooKeeper:
 
 
 class SimulatedStore:
-    """One client: the `Store` of one broker process."""
+    """Client of the simulated ZooKeeper: the `Store` of one broker process."""
 
     def __init__(self, server: SimulatedZooKeeper, broker: int, session_timeout_s: float) -> None:
         self._server = server
@@ -170,7 +169,7 @@ class SimulatedStore:
         self._callbacks.append(callback)
 
     def _heartbeat(self) -> None:
-        """A sign of life, answered at once when the link is up; it also finds out that the session has ended."""
+        """Heartbeat, answered at once if the link is up. It also detects that the session has expired."""
         loop = asyncio.get_running_loop()
         pause = self.session_timeout / 3
         if self._server.reaches(self.broker):
@@ -208,7 +207,7 @@ class SimulatedStore:
             watch()
 
     def abandon(self) -> None:
-        """The process died: nothing is heard of this session any more."""
+        """The process died: it sends no more heartbeats for this session."""
         self._closed = True
         self._beat.cancel()
 

@@ -1,10 +1,10 @@
 """An asyncio event loop on virtual time: when nothing is ready, the clock jumps to the next timer.
 
-Everything on it runs in one thread and in an order that only depends on what the program does, so a run can be
-replayed. There is no I/O: code that waits for a socket or a thread would wait for ever, and is told so.
+All code runs in one thread, in an order that depends only on the program, so a run can be replayed. There is no I/O:
+code that waits for a socket or a thread gets `Deadlock`.
 
-What runs in a context that names an `OWNER` (a broker's process) can be frozen, as SIGSTOP does it: nothing of it runs
-until it is thawed, and then everything that came due meanwhile, in order, to find that the clock has jumped.
+Code whose context names an `OWNER` (a broker process) can be frozen, as with SIGSTOP: none of it runs until it is
+thawed. Then the calls that became due meanwhile run in order, and find that the clock has jumped.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Final, TypeVar
 
 T = TypeVar("T")
 
-# Whose process the running code belongs to; None for what stands outside (network, store, clients).
+# Broker process that the running code belongs to. None for network, store and clients.
 OWNER: ContextVar[int | None] = ContextVar("OWNER", default=None)
-# Some tasks say goodbye when they are cancelled, and wait for the answer.
+# Some tasks send a last request when they are cancelled, and wait for the answer.
 _ROUNDS_TO_END: Final = 5
 _END_WITHIN_S: Final = 30.0
 
@@ -34,7 +34,7 @@ class Deadlock(AssertionError):
 
 
 class _Jump:
-    """In the place of a selector: waiting costs virtual time only."""
+    """Replaces the selector: waiting advances virtual time only."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
@@ -51,7 +51,7 @@ class _Jump:
 
 
 class _Held:
-    """A call that belongs to a process; its handle says whether it was cancelled while the process was frozen."""
+    """A call of a process that can be frozen. Its handle says whether it was cancelled meanwhile."""
 
     __slots__ = ("args", "callback", "context", "handle")
 
@@ -78,7 +78,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             super().call_soon(self._run_owned, held, context=held.context)
 
     def end_all(self) -> None:
-        """Whatever still runs is ended here: what is left to the garbage collector would disturb the next run."""
+        """Ends all tasks that still run. If the garbage collector ended them, it would disturb the next run."""
         for owner in tuple(self._frozen):
             self.thaw(owner)
         for _ in range(_ROUNDS_TO_END):
@@ -127,7 +127,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
 
 def run(main: Callable[[], Coroutine[None, None, T]]) -> T:
-    """Run `main()` to its end on a loop of its own."""
+    """Runs `main()` to its end on a new loop."""
     loop = VirtualLoop()
     try:
         return loop.run_until_complete(main())
