@@ -270,7 +270,7 @@ class Broker:
         handing = asyncio.ensure_future(self.parts.gateway.controlled_shutdown(timeout=_HAND_OVER_WITHIN_S))
         try:
             if not await self._while_it_may_work(handing):
-                log.warning("leadership could not be handed over: ZooKeeper is away")
+                log.warning("leadership could not be handed over: ZooKeeper does not answer")
             elif not handing.result():
                 log.warning("stopping as leader of partitions without another in-sync replica")
             else:

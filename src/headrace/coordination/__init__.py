@@ -5,7 +5,9 @@
 `paths`               the layout of the nodes
 `embedded`            the store of a standalone broker, in two local files (`embedded_files`)
 `zookeeper_tls`       TLS to ZooKeeper, from the configuration
-`zookeeper`           the store on a ZooKeeper ensemble, by kazoo; `kazoo_faults` and `kazoo_log` translate for it
+`zookeeper_session`   one session with a ZooKeeper ensemble through kazoo, and its lease
+`zookeeper`           the store on that session; `kazoo_faults` translates kazoo's exceptions
+`kazoo_log`           limits the rate of kazoo's log messages
 `handshake`           limits how long kazoo waits for ZooKeeper's answer to a new connection
 `startup_retry`       repeats the first requests of a starting broker while the connection breaks
 `companion`           a process that ends the ZooKeeper session of a dead broker

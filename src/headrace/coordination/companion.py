@@ -1,14 +1,14 @@
-"""What is done when this broker's process dies: its ZooKeeper session is ended at once, by another process.
+"""The companion: a process that ends the ZooKeeper session of its broker as soon as the broker's process dies.
 
-ZooKeeper notices a dead client only when its session times out: six or eighteen seconds in which nobody leads what it
-led. That a process was killed, or crashed, is known much sooner, and for certain, on its own machine: the kernel closes
-its files. So a broker starts a small companion (this file, run by itself on nothing but the standard library) that
-holds the other end of a pipe, is told every session, and when the pipe ends without a farewell takes the session up and
-closes it. The broker's nodes are gone a moment later.
+ZooKeeper detects a dead broker only when its session times out. For those six to eighteen seconds the partitions that
+the broker led have no leader. The broker's own machine knows sooner that a process was killed or crashed: the kernel
+closes its files. So a broker starts a companion (this file, which imports only the standard library) that holds the
+other end of a pipe. The broker writes every session id to the pipe. When the pipe ends without the line `farewell`, the
+companion connects with that session and closes it. ZooKeeper then removes the broker's nodes at once.
 
-Nothing rests on it. A machine that loses its power, a companion that was killed too, an ensemble that does not answer:
-then the session ends by its timeout, as ever. It never acts for a process that lives: one that is frozen keeps its
-pipe.
+Correctness does not depend on the companion. After a power loss, if the companion was killed too, or if the ensemble
+does not answer, the session ends by its timeout. The companion never acts for a live process: a frozen broker keeps
+its end of the pipe open.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _PAUSE_S = 0.1
 
 
 class Companion:
-    """The broker's side. Starting the companion may fail; then there is none."""
+    """The broker's side. If the companion cannot be started, the broker runs without one."""
 
     def __init__(self, hosts: str, session_timeout: float, tls: ClientTls | None = None) -> None:
         self._hosts = hosts
@@ -45,8 +45,8 @@ class Companion:
         self._companion: subprocess.Popen[str] | None = None
 
     def start(self) -> str | None:
-        """Why there is no companion, or None."""
-        # A group of its own: what ends the broker by its group, Ctrl-C among it, leaves the companion to do its work.
+        """Returns None, or why the companion could not be started."""
+        # A process group of its own: a signal to the broker's group (Ctrl-C) must not end the companion.
         command = [sys.executable, "-I", "-S", __file__, self._hosts, str(self._timeout)]
         try:
             self._companion = subprocess.Popen(
@@ -60,44 +60,44 @@ class Companion:
             )
         except OSError as error:
             return str(error)
-        # By the pipe and not by the command line, which every user of the machine may read.
-        self._tell(json.dumps(None if self._tls is None else _told(self._tls)))
+        # Through the pipe, because every user of the machine can read the command line.
+        self._send(json.dumps(None if self._tls is None else _tls_settings(self._tls)))
         return None
 
     def session_is(self, session_id: int, password: bytes) -> None:
-        self._tell(f"{session_id} {password.hex()}")
+        self._send(f"{session_id} {password.hex()}")
 
     def withdraw(self) -> None:
-        """The broker ends its session itself."""
-        self._tell(FAREWELL)
+        """Stops the companion: the broker ends its session itself."""
+        self._send(FAREWELL)
         companion, self._companion = self._companion, None
         if companion is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 companion.wait(1.0)
 
-    def _tell(self, line: str) -> None:
+    def _send(self, line: str) -> None:
         if self._companion is None or self._companion.stdin is None:
             return
-        with contextlib.suppress(OSError, ValueError):  # it is gone: nothing rests on it
+        with contextlib.suppress(OSError, ValueError):  # the companion has died; the session then ends by its timeout
             self._companion.stdin.write(line + "\n")
             self._companion.stdin.flush()
 
 
-def _told(tls: ClientTls) -> dict[str, object]:
+def _tls_settings(tls: ClientTls) -> dict[str, object]:
     key = tls.material.key_pem + tls.material.chain_pem if tls.material is not None else b""
     return {"key": key.decode(), "trusted": tls.trusted_pem, "check_hostname": tls.check_hostname}
 
 
-def _context(told: dict[str, Any]) -> ssl.SSLContext:
-    """The companion's side of `_told`: it has the standard library only."""
+def _context(settings: dict[str, Any]) -> ssl.SSLContext:
+    """The TLS context from `_tls_settings`, in the companion, with the standard library only."""
     import ssl
 
-    context = ssl.create_default_context(cadata=told["trusted"])
+    context = ssl.create_default_context(cadata=settings["trusted"])
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    context.check_hostname = told["check_hostname"]
-    if told["key"]:
+    context.check_hostname = settings["check_hostname"]
+    if settings["key"]:
         with tempfile.NamedTemporaryFile("w") as file:  # readable by this user only
-            file.write(told["key"])
+            file.write(settings["key"])
             file.flush()
             context.load_cert_chain(file.name)
     return context
@@ -106,7 +106,7 @@ def _context(told: dict[str, Any]) -> ssl.SSLContext:
 def end_session(
     hosts: str, timeout_s: float, session_id: int, password: bytes, context: ssl.SSLContext | None = None
 ) -> bool:
-    """Takes the session up at one of the servers, and closes it. False when none answered while it could still live."""
+    """Connects to a server with this session and closes it. False if no server answered within the session timeout."""
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         for host in hosts.split(","):
@@ -116,7 +116,7 @@ def end_session(
                 with socket.create_connection(address, _ONE_TRY_S) as plain:
                     server = plain if context is None else context.wrap_socket(plain, server_hostname=address[0])
                     with server:
-                        _close_there(server, timeout_s, session_id, password)
+                        _close_session(server, timeout_s, session_id, password)
                     return True
             except (OSError, struct.error):
                 continue
@@ -124,13 +124,13 @@ def end_session(
     return False
 
 
-def _close_there(server: socket.socket, timeout_s: float, session_id: int, password: bytes) -> None:
+def _close_session(server: socket.socket, timeout_s: float, session_id: int, password: bytes) -> None:
     asked = struct.pack(">iqiqi", 0, 0, int(timeout_s * 1000), session_id, len(password)) + password + b"\0"
     server.sendall(struct.pack(">i", len(asked)) + asked)
     _, granted_ms = struct.unpack_from(">ii", _frame(server))
-    if granted_ms > 0:  # else it has ended already
+    if granted_ms > 0:  # else the session has ended already
         server.sendall(struct.pack(">iii", 8, 1, _CLOSE_SESSION))
-        with contextlib.suppress(OSError):  # the answer, or the server's hanging up
+        with contextlib.suppress(OSError):  # waits for the answer or the end of the connection
             _frame(server)
 
 
@@ -151,8 +151,8 @@ def main() -> None:
     hosts, timeout = sys.argv[1:]
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    told = json.loads(sys.stdin.readline() or "null")
-    context = None if told is None else _context(told)
+    settings = json.loads(sys.stdin.readline() or "null")
+    context = None if settings is None else _context(settings)
     session: tuple[int, bytes] | None = None
     for line in sys.stdin:
         words = line.split()

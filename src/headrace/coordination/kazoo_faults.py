@@ -27,7 +27,7 @@ _FAULTS: Final[dict[type[Exception], type[StoreFault]]] = {
     kazoo.OperationTimeoutError: ConnectionLost,
     kazoo.SessionExpiredError: SessionExpired,
 }
-# In a failed multi, every operation but the guilty one has one of these.
+# Results of the operations in a failed multi that did not cause the failure.
 BYSTANDERS: Final = (kazoo.RolledBackError, kazoo.RuntimeInconsistency)
 
 
@@ -37,7 +37,7 @@ def fault_of(error: Exception, path: str) -> StoreFault:
             return fault(f"{path}: {type(error).__name__}")
     if isinstance(error, kazoo.NoAuthError | kazoo.AuthFailedError):
         return StoreFailed(
-            f"{path}: ZooKeeper lets only others change it: zookeeper.digest.user and zookeeper.digest.password must "
-            "be those with which the nodes were made"
+            f"{path}: ZooKeeper denies access: zookeeper.digest.user and zookeeper.digest.password must name the "
+            "user that created the nodes"
         )
     return StoreFault(f"{path}: {type(error).__name__} {error}".rstrip())

@@ -1,4 +1,4 @@
-"""Waiting for a hint, but not for ever."""
+"""Waits for an event with a deadline."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import asyncio
 
 async def until(event: asyncio.Event, seconds: float | None) -> None:
     """Returns when `event` is set or the time is over. (`asyncio.wait_for` may swallow a cancellation that comes with
-    the event, and whoever cancels then waits for ever.)"""
+    the event; the canceller would then wait for ever.)"""
     try:
         async with asyncio.timeout(seconds):
             await event.wait()

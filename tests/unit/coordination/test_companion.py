@@ -30,7 +30,7 @@ async def live():
     store = ZooKeeperStore(sys.argv[1], session_timeout={SESSION_S})
     await store.connect({PATIENCE_S})
     await store.make_chroot()
-    store.leave_a_will()
+    store.start_companion()
     await store.create("/live", b"", ephemeral=True)
     print("ready", flush=True)
     await asyncio.to_thread(sys.stdin.readline)

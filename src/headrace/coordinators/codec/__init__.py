@@ -1,4 +1,4 @@
-"""Codecs of the coordinators' own records, in Kafka's formats, so that Kafka's tools read our logs and we read Kafka's.
+"""Codecs of the coordinators' records, in Kafka's formats: Kafka's tools read our logs and we read Kafka's.
 
 primitives     strings, arrays, ids, tagged fields
 offsets        OffsetCommit (0, 1)
@@ -8,6 +8,6 @@ share_groups   ShareGroup… (10–15)
 share_state    ShareSnapshot, ShareUpdate of `__share_group_state`
 transactions   TransactionLog of `__transaction_state`
 
-A key is `int16 type` + fields; a value is `int16 version` + fields. An encoder gives bytes, a decoder takes them and
-raises `UnreadableRecord` for what it does not know: a record of a newer Kafka is skipped, never guessed.
+A key is `int16 type` + fields; a value is `int16 version` + fields. An encoder returns bytes. A decoder raises
+`UnreadableRecord` for an unknown type or version, and the coordinator skips such a record of a newer Kafka.
 """

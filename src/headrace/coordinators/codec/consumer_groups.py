@@ -1,11 +1,11 @@
 """Consumer groups (KIP-848): record types 3 to 8 and 16, values of version 0.
 
- 3 ConsumerGroupMetadata           the group epoch and a hash of what its topics looked like
- 4 ConsumerGroupPartitionMetadata  only in logs of Kafka before 4.1: read over, and removed by a tombstone
- 5 ConsumerGroupMemberMetadata     what a member said about itself
+ 3 ConsumerGroupMetadata           the group epoch and a hash of its topics' metadata
+ 4 ConsumerGroupPartitionMetadata  only in logs of Kafka before 4.1: skipped, and removed by a tombstone
+ 5 ConsumerGroupMemberMetadata     subscription and address of a member
  6 ConsumerGroupTargetAssignmentMetadata  the epoch of the target
  7 ConsumerGroupTargetAssignmentMember    the target of one member
- 8 ConsumerGroupCurrentMemberAssignment   where a member stands on its way to the target
+ 8 ConsumerGroupCurrentMemberAssignment   partitions that a member owns or revokes now
 16 ConsumerGroupRegularExpression  the topics that an expression matched
 """
 

@@ -1,7 +1,8 @@
 """Committed offsets: OffsetCommitKey (types 0 and 1), OffsetCommitValue (versions 0–4; 4 is written).
 
 v0 offset, metadata, commit time · v1 expiry time · v2 without it · v3 leader epoch · v4 flexible, topic id (tag 0).
-This is the hot codec: one record per partition of every commit, and most of what is read when a group's shard loads.
+This codec is performance-critical: every commit writes one record per partition, and most records that a shard loads
+are offsets.
 """
 
 from __future__ import annotations

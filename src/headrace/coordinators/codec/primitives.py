@@ -1,4 +1,4 @@
-"""The small parts that Kafka's messages are made of, for records that kio has no schemas for."""
+"""Primitive types of Kafka's messages, for records that kio has no schemas for."""
 
 from __future__ import annotations
 

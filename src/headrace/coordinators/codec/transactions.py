@@ -1,10 +1,11 @@
 """Transactional ids: TransactionLogKey (version 0), TransactionLogValue (versions 0 and 1).
 
-Version 1 is flexible and carries, as tags: 0 the producer id before this one, 1 the next, 2 the transaction version of
-the client, 3 the next producer epoch. Kafka writes it from transaction.version 2 on (`flexible=True` here).
+Version 1 is flexible and carries these tags: 0 the previous producer id, 1 the next producer id, 2 the transaction
+version of the client, 3 the next producer epoch. Kafka writes it from transaction.version 2 on (`flexible=True` here).
 
-Kafka does not write the last producer epoch, so after a coordinator moved it takes a repeated InitProducerId for that
-of a fenced producer. Here it is a tag with a number far from Kafka's own: Kafka's readers skip tags they do not know.
+Kafka does not write the last producer epoch. A new Kafka coordinator therefore takes a repeated InitProducerId for the
+request of a fenced producer. Headrace writes that epoch as a tag with a number far from Kafka's own; Kafka's readers
+skip unknown tags.
 """
 
 from __future__ import annotations

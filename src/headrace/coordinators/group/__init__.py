@@ -1,6 +1,6 @@
-"""The group coordinator: who is in a group, what each member reads, and how far it has come.
+"""The group coordinator: the members of each group, their assignments and their committed offsets.
 
 core/        the state machines: pure, with time as an argument
 shard        all groups of one partition of `__consumer_offsets`; replays its records
-coordinator  what the handlers call
+coordinator  the interface for the handlers
 """

@@ -1,8 +1,8 @@
-"""The group coordinator as the handlers see it: one method per question, on the shard that the group's id belongs to.
+"""The group coordinator's interface for the handlers: one method per request, run on the shard of the group's id.
 
-Methods raise Fault (NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, INVALID_GROUP_ID, …); a handler makes it the answer
-of its API. Those that may have to wait for a commit give the reply, or a future of it; `settled` awaits either.
-Owned by the event loop.
+Methods raise Fault (NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, INVALID_GROUP_ID, …), which the handler translates
+to the error of its API. A method that may have to wait for a commit returns the reply or a future of it; `settled`
+awaits either. Owned by the event loop.
 """
 
 from __future__ import annotations

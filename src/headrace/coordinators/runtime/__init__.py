@@ -1,6 +1,6 @@
 """The coordinator runtime. In reading order:
 
-`result`    what an operation gives back: records, a reply, replies to others, timers
+`result`    result of an operation: records, a reply, replies to waiting callers, timers
 `log`       the port to the log under a shard, and its implementation on a led partition
 `internal_topic`   an internal topic as its coordinator uses it
 `timers`    timers of one shard, by key

@@ -1,8 +1,7 @@
-"""Who waits for which offset of a coordinator's log to be committed, in the order of the log.
+"""Replies that wait until an offset of a coordinator's log is committed, in the order of the log.
 
-One task waits for commits, however many wait: the first in the queue is always the next to be committed. Where records
-are committed as they are written (a broker alone) nobody waits and no task is made.
-Owned by the event loop.
+One task waits for commits, however many replies are queued: the first in the queue is always the next to be committed.
+If records are committed as they are written (replication factor 1) there is no task. Owned by the event loop.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Replaying a coordinator's log into its shard, in slices, so that others have their turn meanwhile."""
+"""Replays a coordinator's log into its shard, in slices, so that other tasks run in between."""
 
 from __future__ import annotations
 

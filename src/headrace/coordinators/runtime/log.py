@@ -1,7 +1,7 @@
-"""The log under one shard: a port of five verbs, and its implementation on a led partition.
+"""The log under one shard: a port of five methods, and its implementation on a led partition.
 
-The port keeps the runtime apart from replication: tests drive it with a log in memory, and the transaction, group and
-share coordinators all stand on the same few verbs.
+The port separates the runtime from replication. Tests use a log in memory. The transaction, group and share
+coordinators use the same port.
 """
 
 from __future__ import annotations

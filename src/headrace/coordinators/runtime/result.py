@@ -1,20 +1,20 @@
-"""What an operation on a coordinator's state gives back: records, a reply, answers to others, timers.
+"""Result of an operation on a coordinator's state: records, a reply, replies to waiting callers, timers.
 
 An operation is a function `(shard, now_ms) -> Result`. It decides and does not change durable state: the runtime writes
-the records as one batch and replays them, and only that replay changes the state. The reply leaves when the records are
-committed.
+the records as one batch and replays them, and only that replay changes the state. The runtime sends the reply when the
+records are committed.
 
-    reply     for the caller; DEFERRED when a later operation answers it (a join that waits for the others)
-    answers   (token, reply) for callers who were waiting; they too leave when the records are committed
+    reply     for the caller; DEFERRED when a later operation answers it (a join that waits for other members)
+    answers   (token, reply) for waiting callers; sent when the records are committed
     timers    set or cancelled at once, by key; a timer that fires is an operation like any other
-    then      what follows once the records are committed (error none) or are lost (error set); again a Result
+    then      continuation after the records are committed (error none) or lost (error set); returns a Result
     producer  (id, epoch) when the records belong to a transaction: they get a batch of their own
-    replay    False when the operation has already brought the memory to where its records lead: a classic group lives
-              in memory between two generations, and its record is only a picture of it for the next coordinator
-    atomic    False when the records need not stand or fall together (tombstones of what nobody needs any more): more
-              than fit in one batch are written in several
+    replay    False when the operation has already changed the memory: a classic group is in memory between two
+              generations, and its record is a snapshot for the next coordinator
+    atomic    False when the records need not be written together (tombstones of expired state): more than fit in one
+              batch are written in several
 
-Pure: no event loop here. A token is whatever the shell gave (a future there, a number in tests).
+Pure: no event loop here. A token is an opaque value of the caller (a future in the broker, a number in tests).
 """
 
 from __future__ import annotations

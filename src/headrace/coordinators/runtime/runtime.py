@@ -4,8 +4,8 @@
     view.subscribe(lambda old, new: runtime.follow(new))          # after `partitions` has followed the same image
     reply = await runtime.run(group_id, lambda shard, now_ms: shard.heartbeat(...))
 
-Loads a shard when this broker becomes leader of its partition (answering COORDINATOR_LOAD_IN_PROGRESS meanwhile), gives
-it up when leadership is lost (NOT_COORDINATOR). How one shard is run, and why, is told in `runtime_shard`.
+Loads a shard when this broker becomes leader of its partition (answering COORDINATOR_LOAD_IN_PROGRESS meanwhile), and
+unloads it when leadership is lost (NOT_COORDINATOR). `runtime.shard` describes how one shard runs.
 Owned by the event loop.
 """
 

@@ -1,18 +1,18 @@
-"""One partition of a coordinator's topic, hosted: its shard of state, what is being written, and who waits for it.
+"""One hosted partition of a coordinator's topic: its state, the records in progress, and the replies that wait for
+them.
 
-The picture. An operation is decided, its records are written as one batch and then replayed; the reply leaves when the
-high watermark has passed the batch. On a shard where several operations came in one turn of the event loop, those
-of a turn are replayed one after the other, so each sees what the one before it did, and their records are gathered and
-written at the end of the turn together: a thousand commits that arrive together cost a handful of appends.
+The runtime decides an operation, writes its records as one batch and replays them. It sends the reply when the high
+watermark has passed the batch. If several operations arrive in one turn of the event loop, it replays each one at once,
+so the next sees its result, and writes their records together at the end of the turn: a thousand commits that arrive
+together need a handful of appends.
 
-The good side of writing first, that a failed append changes nothing, is bought back differently while gathering:
-whether the log takes writes at all is asked before the operation, and when an append fails nevertheless (a disk error),
-the shard is thrown away and loaded again from what is on disk.
+With write-then-replay a failed append changes nothing. The gathered operations are replayed before they are written, so
+the runtime checks before each operation that the log accepts writes. If an append fails nevertheless (a disk error),
+the runtime discards the shard and loads it again from the disk.
 
-Invariants: durable state = replay of the log + the gathered records; a reply never leaves before its records are
-committed; records of one operation are in one batch.
-Owned by the event loop. Mirrors Kafka's CoordinatorRuntime; differs in having no snapshots: a reader waits until what
-it sees is committed instead.
+Invariants: durable state = replay of the log + the gathered records; a reply is never sent before its records are
+committed; records of one operation are in one batch. Owned by the event loop. Mirrors Kafka's CoordinatorRuntime but
+has no snapshots: a read waits until the state it sees is committed.
 """
 
 from __future__ import annotations

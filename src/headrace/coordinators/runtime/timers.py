@@ -1,8 +1,8 @@
 """Timers of one shard, by key.
 
-A heartbeat moves its member's deadline every few seconds and almost never lets it come. Cancelling and arming an
-event-loop timer each time would be the dearest part of a heartbeat, so a deadline that moves back is only written
-down; the armed timer, when it fires, looks at the deadline and goes to sleep again.
+A heartbeat moves its member's deadline every few seconds, and the deadline rarely passes. Cancelling and arming an
+event-loop timer each time would be the most expensive part of a heartbeat. So a later deadline is only stored. When the
+armed timer fires, it checks the deadline and arms itself again.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """Records of share groups (KIP-932): each record goes to one member at a time and is acknowledged. In reading order:
 
-`settings`            settings of the broker with those of the group laid over them
+`settings`            settings of the broker, overridden by those of the group
 `core`                share partitions, their durable state, sessions
-`reading`             which of the bytes read for a ShareFetch count
+`reading`             which batches of a read a ShareFetch returns
 `queues`              the share partitions that this broker leads: fetch, acknowledge, expiry of locks
-`consumption`         ShareFetch and ShareAcknowledge, free of wire versions
-`outbox`              changes of one share partition on their way to the share coordinator
-`persister`           reads and writes the state of a share partition wherever its coordinator is
+`consumption`         ShareFetch and ShareAcknowledge, without wire versions
+`outbox`              writes the changes of one share partition to the share coordinator
+`persister`           reads and writes the state of a share partition at its coordinator
 `state_coordinator`   the share coordinator: shards of `__share_group_state`
-`beginning`           initialises share partitions that a group has noted
+`beginning`           initialises the share partitions of a group
 `membership`          heartbeats of members
 `administration`      start offsets and deletion, for administrators
 

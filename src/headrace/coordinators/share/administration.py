@@ -1,4 +1,4 @@
-"""Where the queues of a share group stand, and how an administrator moves or removes them.
+"""Offsets of the share partitions of a group: describe, alter and delete them.
 
 Owned by the event loop.
 """

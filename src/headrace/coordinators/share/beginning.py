@@ -1,9 +1,9 @@
-"""Begins the queues that a share group has noted as beginning, and notes that they have begun.
+"""Initialises the share partitions that a share group has recorded as initialising, and records the result.
 
-The heartbeat of a joining member waits for it for a while, so that its first answer has partitions. Other heartbeats do
-not wait: their answer takes away the topics that the member gave up, and must not be late. What could not be begun in
-time, because the share coordinator moves, goes on in the background and is tried again with later heartbeats. A queue
-that is there already stays as it is. Owned by the event loop.
+The heartbeat of a joining member waits a short time for this, so that its first answer has partitions. Other heartbeats
+do not wait: their answer removes the topics that the member unsubscribed from, and must not be late. If the share
+coordinator is moving, initialisation continues in the background and later heartbeats repeat it. A share partition that
+is initialised already keeps its state. Owned by the event loop.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""ShareFetch and ShareAcknowledge, free of wire versions: sessions, long polls, and one answer per partition.
+"""ShareFetch and ShareAcknowledge, without wire versions: sessions, long polls, and one answer per partition.
 
-Acknowledgements come before the fetch they ride on. A fetch that finds nothing waits until a record arrives, is given
-back, or its time is up. A session lives on the connection that began it: when that closes, what its member still has is
-given back at once instead of when the locks run out. Owned by the event loop.
+Acknowledgements in a ShareFetch are processed before its fetch. A fetch that finds no record waits until one is
+produced or released, or until its time is over. A session belongs to the connection that began it. When that connection
+closes, the records that its member holds are released at once instead of when their locks expire. Owned by the event
+loop.
 """
 
 from __future__ import annotations

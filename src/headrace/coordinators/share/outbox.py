@@ -1,8 +1,8 @@
-"""What changed in one queue, on its way to the share coordinator: one write at a time, with all that has gathered.
+"""Writes the changes of one share partition to the share coordinator: one write at a time, with all gathered changes.
 
-One at a time, because a write carries how far the queue is: should an older one be tried again and land after a newer
-one, the queue would go back. A change that could not be written is taken back, and its records stay with whoever had
-them: dropping the queue instead would hand out what other members hold. Owned by the event loop.
+One at a time, because a write carries the start offset: if an older write were retried and arrived after a newer one,
+the start offset would go back. A change that cannot be written is reverted, and its member keeps the records. Unloading
+the share partition instead would deliver records that other members hold. Owned by the event loop.
 """
 
 from __future__ import annotations

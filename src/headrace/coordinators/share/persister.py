@@ -1,7 +1,8 @@
-"""Reads and writes the state of a queue wherever its share coordinator is: in this broker, or over the wire in another.
+"""Reads and writes the state of a share partition at its share coordinator: in this broker, or over the wire in
+another.
 
-A coordinator that moves is looked for again for some seconds, as every operation may be repeated: only a fetch, which
-has its own patience, hears at once that a state cannot be read yet. Owned by the event loop.
+While a coordinator moves, the persister retries for some seconds; every operation may be repeated. Only a fetch gets
+the error at once, because it has its own retries. Owned by the event loop.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The queues of the partitions that this broker leads: fetched from, acknowledged, given up when a lock is over.
+"""The share partitions that this broker leads: fetch, acknowledge, expiry of locks.
 
-A queue is loaded when somebody first fetches from it, and let go when nobody of its group is here any more, when the
-partition's leader changes, or when the share coordinator knows of another leader: what is durable is in its log, and
-loading it again is all it takes to be right. Owned by the event loop.
+A share partition is loaded on its first fetch. It is unloaded when its group has no session on this broker, when the
+partition's leader changes, or when the share coordinator knows a newer leader. That is safe, because the durable state
+is in the share coordinator's log. Owned by the event loop.
 """
 
 from __future__ import annotations

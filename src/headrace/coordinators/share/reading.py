@@ -1,4 +1,4 @@
-"""The bytes that were read for a share fetch: which batches they are, which of them count, which are sent."""
+"""The bytes that were read for a ShareFetch: their batches, and which of them are visible and sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The settings of share groups: the broker's, with a group's own laid over them."""
+"""Settings of share groups: the broker's, overridden by the group's own."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The share coordinator: keeps the state of queues in `__share_group_state`, for the leaders of their partitions.
+"""The share coordinator: keeps the state of share partitions in `__share_group_state`, for the leaders of their
+partitions.
 
-Old records of that topic are cut off by the coordinator itself (it is not compacted): everything before the oldest
-snapshot in use. Owned by the event loop.
+That topic is not compacted. The coordinator deletes the records before the oldest snapshot in use. Owned by the event
+loop.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The transaction coordinator as the handlers see it: one call per request, answers as data.
+"""The transaction coordinator's interface for the handlers: one call per request, errors as data.
 
-It runs the shards of `__transaction_state` that this broker leads, gives them fresh producer ids where they need one,
-and waits a moment where a client would only be told to ask again: while the markers of the transaction before are being
-written. Owned by the event loop.
+It runs the shards of `__transaction_state` that this broker leads and gives them new producer ids. While the markers of
+the previous transaction are being written, it waits a moment instead of answering CONCURRENT_TRANSACTIONS at once.
+Owned by the event loop.
 """
 
 from __future__ import annotations

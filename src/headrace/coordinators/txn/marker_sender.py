@@ -1,13 +1,12 @@
-"""The markers of prepared transactions, to wherever each partition is led, again and again until every one is written.
+"""Sends the markers of prepared transactions to the partition leaders, and repeats until every marker is written.
 
-On the broker that leads all partitions of a transaction itself, and alone, everything happens inside `begin`: the
-transaction is complete before the answer to EndTxn has left. Otherwise a task goes on with what is open: partitions led
-here are written directly, the others by WriteTxnMarkers to their leaders, and after each round the leaders are looked
-up afresh, since they may have moved.
+If this broker leads all partitions of a transaction with replication factor 1, `begin` does everything: the transaction
+is complete before the answer to EndTxn is sent. Otherwise a task continues: it writes directly to partitions led here
+and sends WriteTxnMarkers to other leaders. It looks up the leaders again after each round, because they may have moved.
 
-What ends a task: all markers written; the shard given up (`forget`); a partition that has seen a newer coordinator.
-A partition whose topic is gone needs no marker. Neither does one that refuses its epoch: only the end of this very
-transaction can have let that epoch or a higher one in.
+A task ends when all markers are written, when the shard is unloaded (`forget`), or when a partition has seen a newer
+coordinator. A partition of a deleted topic needs no marker. Neither does one that rejects the epoch: only the end of
+this transaction can have raised that epoch.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""End markers into the partitions that this broker leads, for its own coordinator and for others' WriteTxnMarkers.
+"""Writes transaction markers to the partitions that this broker leads, for its own coordinator and for WriteTxnMarkers.
 
 A marker for `__consumer_offsets` goes through the group coordinator, which then applies or drops the offsets of the
-transaction. Every marker also ends whatever verification of that producer is under way in the partition: what was
-verified belonged to the transaction that has just ended (see `verification`).
+transaction. Every marker also ends the verifications of that producer in the partition: they were for the transaction
+that has just ended (see `verification`).
 
-Markers are sent until they are acknowledged, so one may arrive twice, the second time perhaps when the producer's next
-transaction is open. In version 2 each end has an epoch of its own, so the log refuses the second one by its epoch
-(INVALID_PRODUCER_EPOCH). To the coordinator that means "it is there"; it is told so only when what is there is
-committed.
+A coordinator repeats a marker until it is acknowledged, so one may arrive twice, the second time perhaps during the
+producer's next transaction. In version 2 each end has an epoch of its own, so the log rejects the second one by its
+epoch (INVALID_PRODUCER_EPOCH). The coordinator takes that as "already written", so it gets that answer only when the
+first marker is committed.
 """
 
 from __future__ import annotations

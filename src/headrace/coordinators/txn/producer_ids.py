@@ -1,7 +1,7 @@
-"""Producer ids, unique in the cluster: taken from a block that the controller gave to this broker alone.
+"""Producer ids, unique in the cluster: allocated from a block that the controller gave to this broker alone.
 
-A block that is nearly used up is followed by the next one before it ends, so that taking an id almost never waits.
-What is left of a block when the broker stops is never used: an id may not be given out twice, gaps do no harm.
+The broker requests the next block before the current one is used up, so allocating an id almost never waits. The rest
+of a block is lost when the broker stops: gaps do no harm, and no id is allocated twice.
 """
 
 from __future__ import annotations

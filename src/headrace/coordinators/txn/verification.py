@@ -1,11 +1,11 @@
-"""Before a batch opens a transaction in a partition: ask the coordinator whether the partition belongs to it.
+"""Asks the coordinator, before a batch opens a transaction in a partition, whether the partition belongs to it.
 
-The produce handler asks for every transactional batch whose producer has no transaction open in the partition yet; the
-later ones are appended at once. A version 2 client (Produce ≥ 12, TxnOffsetCommit ≥ 5) leaves it to the partition
-leader to add the partition (`add`); for an older one the leader only verifies that the client did (KIP-890).
+The produce handler verifies every transactional batch whose producer has no open transaction in the partition; later
+batches are appended at once. For a version 2 client (Produce ≥ 12, TxnOffsetCommit ≥ 5) the partition leader adds the
+partition (`add`). For an older one the leader only verifies that the client added it (KIP-890).
 
-Guards see to it that an end of the transaction, or a change of leader, between question and append is noticed: the
-caller appends right after the await, before anything else can run.
+Guards detect an end of the transaction or a change of leader between the question and the append. The caller appends
+right after the await, before any other task can run.
 """
 
 from __future__ import annotations

@@ -1,14 +1,15 @@
-"""Verifications under way in the partitions led here, so that one cannot outlive the transaction it verified.
+"""Guards of the verifications in progress in the partitions led here: a verification is valid only for its transaction.
 
 The race: a leader asks whether its partition is in the transaction, the coordinator says yes, and before the batch is
-appended the transaction is ended and its marker written. Appended now, the batch would open a transaction that nobody
-ends, and the last stable offset would stand still for good. So a guard is taken before asking and must still be valid
-when appending; a marker that ends the very transaction makes it invalid. Mirrors Kafka's VerificationGuard (KIP-890).
+appended the transaction ends and its marker is written. The batch would then open a transaction that never ends, and
+the last stable offset would never advance again. So the leader takes a guard before it asks, and the guard must still
+be valid when it appends. The marker that ends this transaction makes it invalid. Mirrors Kafka's VerificationGuard
+(KIP-890).
 
-Which marker that is, epochs tell. A classic producer keeps its epoch, and asks only when the transaction before is
-over: any marker with its epoch ends the present one. A version 2 producer may come while the markers of the
-transaction before are still being written; those have its present epoch already, and only a higher one ends what it is
-about to begin.
+Epochs identify that marker. A classic producer keeps its epoch and asks only after the previous transaction is over:
+any marker with its epoch ends the current one. A version 2 producer may ask while the markers of the previous
+transaction are still being written. Those have its current epoch already, and only a higher epoch ends the new
+transaction.
 """
 
 from __future__ import annotations

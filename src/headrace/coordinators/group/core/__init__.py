@@ -1,14 +1,14 @@
 """Pure state machines of groups. In reading order:
 
-`effects`             what an operation asks for: records, answers, timers
+`effects`             results of an operation: records, answers, timers
 `settings`            the configuration values that groups depend on
 `classic`             classic groups: join, sync, heartbeat, leave, rebalance
 `consumer`            consumer groups (KIP-848), and their migration from and to classic groups
 `share`               members of share groups (KIP-932)
 `groups`              the groups of one partition by id, which the state machines share
-`heartbeat_messages`  what members of consumer and share groups send and get
+`heartbeat_messages`  heartbeats of consumer and share groups: request, answer, validation
 `offsets`             committed offsets
-`descriptions`        groups as administrators see them
+`descriptions`        answers of the describe and list requests
 `replay`              replays the records of `__consumer_offsets`
 `shard`               all groups of one partition of `__consumer_offsets`
 """

@@ -1,4 +1,4 @@
-"""Groups as administrators see them: DescribeGroups, ConsumerGroupDescribe, ListGroups."""
+"""Answers of DescribeGroups, ConsumerGroupDescribe and ListGroups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an operation on a group asks for, gathered while it decides."""
+"""Collects the results of an operation on a group: records, answers, timers."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The groups of one partition of `__consumer_offsets` by id, with the image and the settings that they depend on.
 
-The shard and the state machines of the protocols share it. Replayed records put groups here and take them away.
+The shard and the state machines of the protocols share it. Replayed records add and remove groups.
 """
 
 from __future__ import annotations

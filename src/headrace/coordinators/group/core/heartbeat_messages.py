@@ -1,7 +1,7 @@
-"""What members of consumer and share groups say in a heartbeat, what they hear, and the rules of what can be said.
+"""Heartbeats of consumer and share groups: requests, answers, and the validation of a request.
 
-The rules look at the request alone and are worded as Kafka words them; what depends on the group is checked where the
-group is known.
+The validation looks at the request alone, and its messages are Kafka's. Checks that depend on the group are in the
+state machine of the group.
 """
 
 from __future__ import annotations

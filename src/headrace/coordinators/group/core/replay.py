@@ -1,7 +1,7 @@
 """Replays the records of `__consumer_offsets` into groups and offsets: the only way their durable state changes.
 
-A record of an unknown type or version was written by a newer release: it is passed over, so that a downgrade loses what
-it cannot understand instead of refusing to start.
+A record of an unknown type or version was written by a newer release. It is skipped, so that a broker starts after a
+downgrade and loses only the state it cannot read.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The configuration that groups depend on, by the names that Kafka gives it."""
+"""Configuration values that groups depend on, under Kafka's names."""
 
 from __future__ import annotations
 

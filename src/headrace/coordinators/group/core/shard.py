@@ -1,8 +1,8 @@
 """All groups of one partition of `__consumer_offsets`: finds the group of a request, replays the records of the log.
 
-Owns the groups by id, of either kind, and their offsets. Requests of both protocols come in here and go to the state
-machine of the group they name; a group changes its kind here (`migration`).
-Pure: the runtime around it does the writing, waiting and timing.
+Owns the groups of every type by id, and their offsets. Requests of every protocol enter here and go to the state
+machine of their group; a group changes its type here (`migration`). Pure: the runtime does the writing, waiting and
+timing.
 """
 
 from __future__ import annotations

@@ -1,13 +1,15 @@
-"""How the records of one read are handed out: which, how many, and how often-returned ones are singled out.
+"""Acquisition: which records of one read a ShareFetch gets, how many, and how often-released ones are isolated.
 
-A fetch asks for a number of records and means it (`record_limit`), or as a wish (`batch_optimized`: whole portions and
-whole batches of the log, the last one rounds up; KIP-1206). New records become portions of about `batch_size`.
+A fetch asks for a number of records as a strict limit (`record_limit`) or as a target (`batch_optimized`: whole
+portions and whole batches of the log, the last one rounds up; KIP-1206). New records become portions of about
+`batch_size`.
 
-A record that crashes its readers would take its whole portion with it to the delivery limit. So from half of the limit
-on (and at least two) a portion goes out alone and in ever smaller parts, half, a quarter, …, and on its last delivery
-each record goes alone: those that are well are accepted, the bad one is given up by itself.
+A record that crashes its consumers would take its whole portion to the delivery limit. So from half of the limit on
+(and at least two deliveries) a portion is delivered alone and in ever smaller parts, half, a quarter, …, and on the
+last delivery each record alone: good records are accepted, and only the bad one is archived.
 
-Mirrors the acquisition of Kafka's SharePartition. One object serves one fetch of one queue; time is an argument.
+Mirrors the acquisition of Kafka's SharePartition. One object serves one fetch of one share partition; time is an
+argument.
 """
 
 from __future__ import annotations

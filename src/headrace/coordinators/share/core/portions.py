@@ -1,8 +1,8 @@
-"""What was handed out together: the portions of a queue, Kafka's in-flight batches.
+"""Portions of a share partition: records that were acquired together (Kafka's in-flight batches).
 
-A portion begins as whole batches of the log, as many as one fetch took, and stays together: given back, it goes out
-again as a whole, as long as nobody has said anything about a part of it. From then on its records are kept one by one.
-Portions never overlap; offsets that were handed out to nobody yet lie in none.
+A portion begins as whole batches of the log, as many as one fetch took. When released, it is delivered again as a
+whole, until a member acknowledges a part of it. From then on its records are kept one by one. Portions never overlap.
+Offsets that were never acquired are in no portion.
 """
 
 from __future__ import annotations

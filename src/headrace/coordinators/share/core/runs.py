@@ -1,4 +1,6 @@
-"""Offsets in runs: neighbours of one state are kept as one, so a queue costs what happens in it, not its length."""
+"""Runs of offsets with the same state: the memory of a share partition grows with its number of runs, not of
+records.
+"""
 
 from __future__ import annotations
 

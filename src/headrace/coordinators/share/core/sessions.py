@@ -1,4 +1,4 @@
-"""Share sessions: which partitions a member reads, remembered from one ShareFetch to the next.
+"""Share sessions: the partitions that a member reads, kept from one ShareFetch to the next.
 
 A session begins with epoch 0 and all partitions; later requests carry the next epoch and only what changes; epoch -1
 ends it. One per member and group.

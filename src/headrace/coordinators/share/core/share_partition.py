@@ -1,18 +1,19 @@
-"""One queue: a partition as one share group sees it. Which records are out, with whom, until when, how often.
+"""One share partition: a partition as one share group sees it. Which records are acquired, by which member, until when,
+how often.
 
-    start ≤ records in flight ≤ end                 below start: done with; above end: not yet looked at
+    start ≤ records in flight ≤ end                 below start: finished; above end: not read yet
     AVAILABLE ──acquire──► ACQUIRED ──accept──► ACKNOWLEDGED ┐
         ▲                     │ reject, or too often ──► ARCHIVED ├─ start moves over them
         └──release, lock over─┘                                   ┘
 
-A record is handed out to one member at a time; how often is counted; at the limit it is given up. Being out with a
-member is not durable: after a change of leader such records are available again (at least once). Accepting, rejecting
-and releasing are durable, and count when they are: what is asked for becomes a numbered change (`Changes`) that the
-caller writes down and then confirms (`done`) or takes back (`undone`). Until then nobody else gets those records and
-the start does not move over them; a change that was taken back leaves them with the member that had them.
+One member at a time acquires a record. Its deliveries are counted, and at the limit it is archived. Acquisition is not
+durable: after a change of leader acquired records are available again (at least once). Accept, reject and release are
+durable and take effect only then: a request becomes a numbered change (`Changes`) that the caller writes and then
+confirms (`done`) or reverts (`undone`). Until then no other member gets those records and the start offset does not
+move over them. After a revert the same member still holds them.
 
-Invariants: every offset in start…end has exactly one state; start never goes back; a record is acquired by at most one
-member. Mirrors Kafka's SharePartition; `handing_out` says who gets how much. Pure: time is an argument.
+Invariants: every offset in start…end has exactly one state; start never goes back; at most one member holds a record.
+Mirrors Kafka's SharePartition; `handing_out` decides how many records a fetch gets. Pure: time is an argument.
 """
 
 from __future__ import annotations

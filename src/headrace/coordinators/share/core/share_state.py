@@ -1,8 +1,8 @@
-"""The durable state of queues: one shard of `__share_group_state`, as Kafka's share coordinator keeps it.
+"""The durable state of share partitions: one shard of `__share_group_state`, as Kafka's share coordinator keeps it.
 
-A queue's state is a snapshot and the updates since then; after a number of updates a new snapshot is written, and what
-lies before the oldest snapshot in use can be cut off the log. Two epochs fence: the state epoch (the queue was begun
-anew by an administrator) and the leader epoch (another broker leads the partition now).
+The state of a share partition is a snapshot and the updates since then. After a number of updates the shard writes a
+new snapshot; records before the oldest snapshot in use can be deleted from the log. Two epochs fence: the state epoch
+(an administrator reset the share partition) and the leader epoch (another broker leads the partition now).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where a queue that nobody has read yet begins: `share.auto.offset.reset`."""
+"""Start offset of a new share partition: `share.auto.offset.reset`."""
 
 from __future__ import annotations
 

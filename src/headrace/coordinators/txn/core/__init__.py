@@ -1,6 +1,6 @@
 """The transaction state machine, pure: facts in, the next transaction and the answer out. In reading order:
 
-`transaction`      what is remembered of one transactional id, and which states may follow which
+`transaction`      the state of one transactional id, and its valid transitions
 `initialisation`   InitProducerId
 `membership`       which partitions belong to the open transaction
 `ending`           EndTxn, aborts by the coordinator, completion, expiry

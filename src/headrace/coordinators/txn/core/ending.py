@@ -1,10 +1,10 @@
 """How a transaction ends: EndTxn of both protocols, the coordinator's own aborts, completion, expiry.
 
-The answer to EndTxn leaves when "prepared" is in the log: from then on the outcome cannot change, markers are written
-to every partition and repeated until they are there, and then the transaction is complete.
+The coordinator answers EndTxn when the prepared state is in the log. From then on the outcome cannot change: the
+coordinator sends markers to every partition until all are written, and then completes the transaction.
 
-Version 2 raises the epoch with each end, so the epoch of a request tells a repeated one (epoch = ours − 1) from the
-end of the next transaction (epoch = ours). What follows where no transaction is open:
+Version 2 raises the epoch with each end, so the epoch distinguishes a repeated request (epoch = ours − 1) from
+the end of the next transaction (epoch = ours). Results when no transaction is open:
 
                    abort                     commit
                    repeated    present       repeated    present
@@ -13,8 +13,8 @@ end of the next transaction (epoch = ours). What follows where no transaction is
     CompleteCommit invalid     raise         same answer invalid state
 
 An abort without any partition is legal there, because the producer cannot know whether its first batch arrived.
-Between prepared and complete nothing is decided, whoever asks: the producer has its next epoch, or its next id, before
-the coordinator does, so that what looks fenced or unknown then may be right a moment later.
+Between prepared and complete every request gets CONCURRENT_TRANSACTIONS: the producer has its next epoch or id before
+the coordinator does, so a request that looks fenced or unknown may be valid a moment later.
 Mirrors Kafka's endTransaction and endTransactionWithTV1.
 """
 

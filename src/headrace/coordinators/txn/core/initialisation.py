@@ -1,11 +1,11 @@
-"""InitProducerId: a producer takes possession of a transactional id, and whoever held it before is fenced.
+"""InitProducerId: a producer takes over a transactional id, and the previous producer is fenced.
 
-Three callers look alike and must not be mixed up:
-- a new producer (no expected id and epoch): always wins, the epoch rises, the last epoch is forgotten;
+Three callers send similar requests and must be distinguished:
+- a new producer (no expected id and epoch): always wins; the epoch rises, the last epoch is dropped;
 - the present producer that recovers from an error (expected id and epoch are the present ones): the epoch rises and the
-  old one is remembered, because
-- the same request again, whose answer was lost (expected epoch is the remembered one), must get the same answer.
-Anyone else has been fenced. Mirrors Kafka's handleInitProducerId.
+  old one is kept, because
+- the same request again, whose answer was lost (expected epoch is the kept one), must get the same answer.
+Every other caller is fenced. Mirrors Kafka's handleInitProducerId.
 """
 
 from __future__ import annotations

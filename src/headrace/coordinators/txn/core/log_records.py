@@ -1,4 +1,4 @@
-"""Transactions as records of `__transaction_state`; the bytes are `coordinators.codec.transactions`'."""
+"""Transactions as records of `__transaction_state`, encoded by `coordinators.codec.transactions`."""
 
 from __future__ import annotations
 

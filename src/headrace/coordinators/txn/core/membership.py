@@ -1,8 +1,8 @@
-"""Which partitions belong to the open transaction: adding them, and telling a partition leader whether one does.
+"""Which partitions belong to the open transaction: adding them, and verifying one for its partition leader.
 
-Classic producers add partitions themselves (AddPartitionsToTxn v0–3, AddOffsetsToTxn); the leader of a partition then
-verifies that it was added before it lets the first batch of a transaction in, so that a batch delayed past the end of
-its transaction cannot open one that nobody will ever end (KIP-890). Version 2 producers leave the adding to the leader.
+Classic producers add partitions themselves (AddPartitionsToTxn v0–3, AddOffsetsToTxn). The partition leader verifies
+that the partition was added before it appends the first batch of a transaction. Otherwise a batch that is delayed past
+the end of its transaction would open one that never ends (KIP-890). For version 2 producers the leader adds partitions.
 """
 
 from __future__ import annotations

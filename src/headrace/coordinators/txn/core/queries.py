@@ -1,4 +1,4 @@
-"""ListTransactions: which transactions an administrator wants to see."""
+"""ListTransactions: the filters of an administrator."""
 
 from __future__ import annotations
 

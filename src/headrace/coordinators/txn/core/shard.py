@@ -1,12 +1,12 @@
 """All transactional ids of one partition of `__transaction_state`: requests and timers in, records and answers out.
 
-`replay` is the only thing that changes `transactions`. Every step that prepares an end asks, once its record is
-committed, for the markers of that transaction (`MarkerSender.begin`); loading asks for those that a crash left
-prepared. When all markers are written the sender comes back with `complete`.
+Only `replay` changes `transactions`. Every step that prepares an end starts, once its record is committed, the markers
+of that transaction (`MarkerSender.begin`); loading starts those of transactions that a crash left prepared. When all
+markers are written the sender calls `complete`.
 
-A prepared transaction whose commit could not be awaited (timeout, too few replicas) is still prepared: its record is in
-the log and may be committed at any moment. Its markers are held back until it is, because an outcome that could still
-be lost must not be shown to anyone.
+If the commit of a prepared transaction's record is not confirmed (timeout, too few replicas), the record is still in
+the log and may be committed at any moment. The coordinator sends its markers only after that, because an outcome that
+could still be lost must not become visible.
 """
 
 from __future__ import annotations

@@ -1,20 +1,19 @@
-"""What the coordinator remembers of one transactional id, and which states may follow which.
+"""The state of one transactional id, and its valid transitions.
 
     Empty ──► Ongoing ──► PrepareCommit ──► CompleteCommit ─┐
       ▲          │                                          ├──► Ongoing | Empty | (TV2) PrepareAbort | Dead
       │          └──────► PrepareAbort ───► CompleteAbort ──┘
       └── InitProducerId
 
-A `Transaction` is a value: an operation gives the next one, the log of `__transaction_state` makes it true, replaying
-that log gives it back. Kafka keeps a pending state beside it because there the memory changes after the log; here an
-operation sees what was appended before it, and its answer leaves after what it saw is committed, so none is needed.
-For the same reason PrepareEpochFence never rests: fencing an ongoing transaction goes straight to PrepareAbort with
-the higher epoch. Dead is the moment of expiry: it is written as a tombstone. Both names stay, for filters of
-ListTransactions.
+A `Transaction` is a value: an operation returns the next one, and replaying its record from `__transaction_state` makes
+it current. Kafka keeps a pending state beside it because there the memory changes after the log. Here an operation sees
+all records appended before it, and its answer is sent after they are committed, so there is no pending state. For the
+same reason PrepareEpochFence does not persist: fencing an ongoing transaction goes straight to PrepareAbort with the
+higher epoch. Dead means expired and is written as a tombstone. Both names stay, for filters of ListTransactions.
 
 Two protocols share the states. *Classic* (transaction version 0 and 1): the epoch changes only when a producer is
-initialised or fenced. *Version 2* (KIP-890): every end of a transaction raises the epoch, so that nothing that was
-delayed in the network can land in the next transaction; when epochs run out, the end hands over a new producer id.
+initialised or fenced. *Version 2* (KIP-890): every end of a transaction raises the epoch, so that a delayed request
+cannot reach the next transaction; when epochs run out, the answer to the end has a new producer id.
 
 Mirrors Kafka's TransactionMetadata (4.1 and later: one raise per server-side abort, KAFKA-19367).
 """

@@ -1,8 +1,8 @@
-"""The bytes that consumers of the classic protocol put into their subscriptions and get as assignments.
+"""Encoding of the subscriptions and assignments of classic consumers (ConsumerProtocolSubscription, …Assignment).
 
-The coordinator treats them as opaque, with three exceptions: which topics a group is subscribed to decides whether its
-offsets may be deleted or expire, and a group that changes between the classic and the consumer protocol is translated.
-Every version begins with the fields of version 0, so a newer one is read as far as it is known.
+The coordinator treats them as opaque except in three cases: offsets of a subscribed topic cannot be deleted, they do
+not expire, and a migration between the classic and the consumer protocol translates them. Every version begins with the
+fields of version 0, so the decoder reads the known fields of a newer version.
 """
 
 from __future__ import annotations

@@ -4,12 +4,12 @@
     Empty ───────────► PreparingRebalance ─────────► CompletingRebalance ─────────► Stable
       ▲                 │        ▲  ▲                        │                        │
       └─────────────────┘        │  └────────────────────────┘                        │
-        nobody left              └────────────────────────────────────────────────────┘   someone joins, leaves, dies
+        no member left           └────────────────────────────────────────────────────┘   a member joins, leaves or dies
 
-The group lives in memory; its record in the log is a picture taken when a generation has its assignment (or is empty),
-enough for another broker to go on from there. Who waits for an answer (a join, a sync) is kept as a token.
+The group is in memory. Its record in the log is a snapshot that is written when a generation has its assignment (or is
+empty); another broker can continue from it. A member that waits for an answer (a join, a sync) is kept as a token.
 
-Invariants: every member supports at least one protocol that all support; the leader is a member; a static instance id
+Invariants: at least one protocol is supported by every member; the leader is a member; a static instance id
 belongs to one member. Mirrors Kafka's ClassicGroup.
 """
 

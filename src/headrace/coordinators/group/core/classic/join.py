@@ -1,4 +1,4 @@
-"""JoinGroup of the classic protocol: who is let in, under which id, and whether that starts a rebalance."""
+"""JoinGroup of the classic protocol: admission of members, their ids, and whether the join starts a rebalance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What clients of the classic protocol ask and get, free of wire versions."""
+"""Requests and answers of the classic protocol, without wire versions."""
 
 from __future__ import annotations
 

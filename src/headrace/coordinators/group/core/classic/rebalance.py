@@ -1,11 +1,11 @@
-"""The rebalance of classic groups: how a generation ends and the next one begins, and the timers that hurry it.
+"""The rebalance of classic groups: how a generation ends, how the next one begins, and the timers for both.
 
-    prepare        ask everyone to rejoin; wait until all have, or the longest rebalance timeout is over
-    complete_join  drop who did not come, elect, choose the protocol, answer every join
-    propagate      hand the assignment (or an error) to everyone who waits for a sync
+    prepare        ask all members to rejoin; wait until all have, or the longest rebalance timeout is over
+    complete_join  remove members that did not rejoin, elect the leader, choose the protocol, answer every join
+    propagate      send the assignment (or an error) to every member that waits for a sync
 
-The first rebalance of an empty group waits a little (`group.initial.rebalance.delay.ms`, again for each late comer, at
-most a rebalance timeout in all), so that fifty members that start together make one generation and not fifty.
+The first rebalance of an empty group waits for `group.initial.rebalance.delay.ms`. Each later member extends the wait,
+up to one rebalance timeout in all. So fifty members that start together make one generation and not fifty.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""Server-side assignors (KIP-848): members and topics in, a target for every member out. Pure.
+"""Server-side assignors (KIP-848): members and topics in, a target assignment for every member out. Pure.
 
-uniform  balanced over everything a group reads: members of equal subscriptions differ by at most one partition; what a
-         member has stays with it as far as balance allows. Two ways, as in Kafka: one where all read the same (here),
-         one where they do not (`mixed_topics`)
-range    per topic, consecutive partitions to the members in order: topics with equally many partitions are assigned
-         alike, so that keys of joined topics meet in one member
+uniform  balances over all topics of the group: members with equal subscriptions differ by at most one partition, and a
+         member keeps its partitions as far as balance allows. As in Kafka there are two algorithms: one for equal
+         subscriptions (here), one for different ones (`mixed_subscriptions`)
+range    per topic, consecutive partitions to the members in order: topics with the same number of partitions get the
+         same assignment, so the same member reads a key of all joined topics
 
-Of several fair targets the one that Kafka would choose is chosen, so that a group finds itself the same on either.
+Among several balanced targets the assignors choose the one that Kafka chooses, so a group gets the same assignment on
+either.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Members of a consumer group that still speak the classic protocol (online migration, KIP-848).
+"""Members of a consumer group that still use the classic protocol (online migration, KIP-848).
 
-Such a member joins, syncs, beats and leaves as ever; behind that it is a member like the others, and the server
-assigns. Its generation is its member epoch; "rejoin" is how it is told to take the next step. Three timers stand in for
-what the new protocol says in one heartbeat: session, join (it was told to rejoin), sync (it rejoined and must fetch).
+Such a member sends JoinGroup, SyncGroup, Heartbeat and LeaveGroup. Otherwise it is a member like the others, and the
+server assigns its partitions. Its generation is its member epoch. REBALANCE_IN_PROGRESS asks it to take the next step.
+Three timers replace what the new protocol carries in one heartbeat: session, join (it must rejoin) and sync (it
+rejoined and must send SyncGroup).
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""A consumer group becomes a classic one: its last member with the new protocol is gone (`migration` decides)."""
+"""Converts a consumer group to a classic group after its last member with the new protocol has left (`migration`
+decides).
+"""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
-"""One consumer group of the new protocol (KIP-848): what its records say, and nothing more.
+"""One consumer group of the new protocol (KIP-848): the state in its records, and nothing more.
 
-Three epochs drive it. The *group epoch* rises when something that matters for assigning changes (a member, what it
-reads, the topics). The *assignment epoch* follows when a target has been computed for that epoch. Each *member epoch*
-follows when that member has given up what it must and so may take what the target gives it:
+Three epochs drive it. The *group epoch* rises when an input of the assignment changes (a member, its subscription, the
+topics). The *assignment epoch* follows when a target has been computed for that epoch. A *member epoch* follows when
+that member has revoked the partitions that the target takes from it:
 
     group epoch ≥ assignment epoch ≥ member epoch        Empty · Assigning · Reconciling · Stable
 
-State changes only by the `replay_…` methods. Who holds a partition, or has not yet given it back, is kept by partition
-(`holders`), so that nobody is given a partition that another may still be reading: the invariant of the protocol.
-Mirrors Kafka's ConsumerGroup.
+State changes only by the `replay_…` methods. `holders` maps each partition to the member that owns it or has not yet
+released it. Invariant of the protocol: a member gets a partition only when no other member may still read it. Mirrors
+Kafka's ConsumerGroup.
 """
 
 from __future__ import annotations

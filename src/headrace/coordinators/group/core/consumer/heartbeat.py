@@ -1,8 +1,8 @@
 """ConsumerGroupHeartbeat (KIP-848): one request to join, to stay, to change, to reconcile and to leave.
 
-Each heartbeat goes the same way: who is it, what does it say about itself, does that raise the group epoch, is the
-target behind that epoch, and one step of this member towards its target. Every answer is written down before it is
-given; nothing but the records changes the group.
+Each heartbeat takes the same steps: identify the member, update its subscription, raise the group epoch if that
+changed, compute a target if the old one is behind the epoch, and reconcile this member by one step. The records of a
+heartbeat are in the log before its answer is sent; only replayed records change the group.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The order in which Kafka meets the entries of a table: where it chooses between equals, it takes the first it meets.
+"""Iteration order of a Java HashMap. Kafka's assignors take the first of several equal candidates in this order.
 
 A Java HashMap is an array of buckets, doubled when it is three quarters full; a key's bucket is the low bits of its
-hash. Who chooses as Kafka does among equals has to walk in that order. Keys of one bucket keep the order they come in.
+hash. Keys of one bucket keep their insertion order. Our assignors iterate in the same order to make the same choices.
 """
 
 from __future__ import annotations

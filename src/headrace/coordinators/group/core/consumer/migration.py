@@ -1,8 +1,8 @@
-"""Online migration: a classic group becomes a consumer group when the first member of the new protocol joins it, and
-goes back when the last such member leaves (`group.consumer.migration.policy`).
+"""Online migration: a classic group becomes a consumer group when the first member with the new protocol joins, and a
+classic group again when the last such member leaves (`group.consumer.migration.policy`).
 
-Up: every classic member keeps its partitions and becomes a member that speaks the classic protocol, at the epoch that
-its generation was. Down: what each member was to have becomes its assignment, and a rebalance begins.
+Upgrade: every classic member keeps its partitions and becomes a member with the classic protocol; its generation
+becomes its epoch. Downgrade: the target of each member becomes its assignment, and a rebalance begins.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""The uniform assignor where members read different topics: what is free goes to those who have least, then partitions
-move from those who have most, topic by topic, until none of them evens anything out.
+"""The uniform assignor for members with different subscriptions. Unassigned partitions go to the members with the
+fewest partitions. Then partitions move away from the members with the most, topic by topic, until no move improves the
+balance.
 
-Topics with the most partitions for each of their readers come first. Within a topic its readers stand in a row by how
-much they have; partitions go out to the low end of the row and come in from its high end, a level at a time:
+Topics with the most partitions per subscriber come first. Within a topic its subscribers are sorted by their number of
+partitions. Members at the low end receive partitions and members at the high end give them, one level at a time:
 
-    ▁▁▂▂▄▄▆█     takers from the left, all of one level before the next; givers from the right
+    ▁▁▂▂▄▄▆█     receivers from the left, all of one level before the next; givers from the right
 
-Whom Kafka would choose is chosen (UniformHeterogeneousAssignmentBuilder), so that its choices between equals are ours.
+Ties are resolved as in Kafka's UniformHeterogeneousAssignmentBuilder, so both choose the same member.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""One step of a member towards its target (KIP-848): give up first, then take what is free.
+"""One step of a member towards its target (KIP-848): revoke first, then take the free partitions.
 
-    STABLE ──target moved──► UNREVOKED_PARTITIONS ──member says it let go──► STABLE or UNRELEASED_PARTITIONS
-                                                       others let go ──► STABLE
-A member's epoch rises only when it has given up everything that the target takes from it. Pure: the member that comes
-out is a new value; the caller writes it down.
+    STABLE ──target changes──► UNREVOKED_PARTITIONS ──member confirms──► STABLE or UNRELEASED_PARTITIONS
+                                               other members release ──► STABLE
+A member's epoch rises only when it has revoked everything that the target takes from it. Pure: returns a new member
+value, and the caller writes its record.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-r"""Regular expressions for subscriptions, matched in time that grows with the text and nothing else.
+r"""Regular expressions for subscriptions. Matching takes time linear in the text.
 
-A client sends the expression and the broker matches it, on its event loop, against every topic: a matcher that
-backtracks (Python's `re`) would let one client stop the broker with `(a+)+b`. Kafka uses RE2 for the same reason. This
-one compiles to a small automaton and follows all its states at once; the sets of states it meets are remembered, so
-after a few names a match costs a dictionary look-up per character. A topic matches when the whole name does.
+A client sends the expression and the broker matches it, on its event loop, against every topic. With a backtracking
+matcher (Python's `re`) one client could block the broker with `(a+)+b`. Kafka uses RE2 for the same reason. This module
+compiles to a small automaton and follows all its states at once. It caches the sets of states, so after a few names a
+match costs a dictionary look-up per character. A topic matches when the whole name does.
 
 Understood: literals, `.`, `[a-z]`, `[^…]`, `\d \D \w \W \s \S`, escapes, `( )`, `(?: )`, `(?P<name> )`, `|`, `* + ?`,
 `{m}`, `{m,}`, `{m,n}`, lazy variants (the same set of names), `^`, `$`, `\A`, `\z`, a leading `(?i)` and `\Q…\E`.
-Refused, as by RE2: back-references and look-around. Also refused: what expands to more than MAX_STATES.
+Refused, as by RE2: back-references and look-around. Also refused: expressions of more than MAX_STATES states.
 """
 
 from __future__ import annotations

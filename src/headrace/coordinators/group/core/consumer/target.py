@@ -1,7 +1,7 @@
-"""What a consumer group should look like: which topics its members read, and the target that follows from it.
+"""The subscribed topics of a consumer group, and its target assignment.
 
-Everything here is computed for the members as they will be once the records of the running operation are replayed, so
-it takes them as an argument instead of reading the group.
+The functions take the members as an argument instead of reading the group: they compute for the members as they will
+be after the records of the current operation are replayed.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Committed offsets of the groups of one shard, and those that wait for their transaction to end.
+"""Committed offsets of the groups of one shard, and transactional offsets until their transaction ends.
 
-An offset that was committed inside a transaction is kept beside the others until the transaction's marker arrives: a
-commit makes it count, an abort forgets it. Meanwhile a reader who asks for stable offsets is told to wait.
+An offset that was committed inside a transaction is pending until the transaction's marker arrives: a commit applies
+it, an abort drops it. Meanwhile a fetch that requires stable offsets gets UNSTABLE_OFFSET_COMMIT.
 
 Plain and transactional commits of one partition may interleave, and compaction may remove any but the last record of a
-key. So what counts is decided by the place of the record in the log, never by the order in which markers arrive.
-Mirrors Kafka's OffsetMetadataManager.
+key. So the record with the highest position in the log wins, in whatever order markers arrive. Mirrors Kafka's
+OffsetMetadataManager.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Requests about offsets, checked against the group they name."""
+"""OffsetCommit, OffsetFetch, OffsetDelete and TxnOffsetCommit, checked against their group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may commit, read and delete the offsets of a group, and when they expire."""
+"""Rules: which member may commit, fetch and delete the offsets of a group, and when they expire."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""One share group (KIP-932): its members and which partitions each is to read. Several may read the same one.
+"""One share group (KIP-932): its members and their assigned partitions. Several members may read the same partition.
 
-There is nothing to give up before something can be taken: who may have which record is the business of the queues. So a
-member moves to its target in one step. A target holds only initialised share partitions. State changes only by
-replay. Mirrors Kafka's ShareGroup.
+A member moves to its target in one step. It has no partition to revoke first, because the share partition decides which
+member gets a record. A target holds only initialised share partitions. State changes only by replay. Mirrors Kafka's
+ShareGroup.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ShareGroupHeartbeat (KIP-932): join, stay, change what is read, leave. Epoch 0 joins, -1 leaves.
+"""ShareGroupHeartbeat (KIP-932): join, stay, change the subscription, leave. Epoch 0 joins, -1 leaves.
 
 `simple_assignor` decides which member reads which partition. As in Kafka it assigns only share partitions that are
 initialised: a member that subscribes to a new topic first gets an answer without it, and gets the partitions with a

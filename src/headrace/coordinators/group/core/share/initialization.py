@@ -1,7 +1,8 @@
-"""Which partitions have a queue of a share group: the life of its record of type 15, as Kafka writes it.
+"""Which share partitions of a group are initialised: its record of type 15, as Kafka writes it.
 
-A queue is noted as beginning before the share coordinator is asked to begin it, and as going before it is asked to
-delete it: whoever coordinates the group next knows what is half done. Kafka's ShareGroupStatePartitionMetadata.
+The group records a share partition as initialising before it asks the share coordinator to initialise it, and as
+deleting before it asks to delete it. So the next group coordinator knows which operations to finish. Kafka's
+ShareGroupStatePartitionMetadata.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""The `simple` assignor of share groups: every partition has readers, every member has something to read.
+"""The `simple` assignor of share groups: every partition has readers, every member has partitions.
 
-Members share partitions, as a record goes to one of them anyway. With fewer partitions than members each partition is
-read by as many members as it takes to keep everybody busy; with more, each member reads several. What a member had
-before it keeps, as far as that is fair: a queue is loaded where its readers are.
+Several members may read one partition, because each record goes to one of them. With fewer partitions than members,
+several members read each partition so that every member has one. With more, each member reads several. A member keeps
+its partitions as far as that is balanced.
 
 Members that all subscribe to the same topics are balanced over all of their partitions, others topic by topic. Mirrors
-Kafka's SimpleAssignor; where it follows the order of hashes, this one goes by name and number.
+Kafka's SimpleAssignor; where Kafka follows the order of hashes, this one sorts by name and number.
 """
 
 from __future__ import annotations
