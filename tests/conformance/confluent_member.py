@@ -1,5 +1,7 @@
-"""A member of a group with confluent-kafka and the new protocol, which tells what it owns and reads: run by tests as
-`confluent_member.py TOPIC BOOTSTRAP GROUP`, in the words of tests/support/java/GroupMember.java.
+"""A confluent-kafka member of a consumer group (KIP-848) that prints its assignment and the records it reads.
+
+Tests run it as `confluent_member.py TOPIC BOOTSTRAP GROUP`. It prints the same lines as
+tests/support/java/GroupMember.java.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ def main() -> None:
             try:
                 consumer.commit(asynchronous=False)
             except KafkaException:
-                pass  # whoever has the partitions next reads these again
+                pass  # the next owner of the partitions reads these records again
     consumer.close()
 
 

@@ -1,4 +1,4 @@
-"""One broker for each file of conformance tests, a fresh topic name for each test."""
+"""Fixtures: one broker for each file of conformance tests, a new topic name for each test."""
 
 from __future__ import annotations
 

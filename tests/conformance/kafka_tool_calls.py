@@ -1,5 +1,5 @@
 # ruff: noqa: E501 (a command line is one line)
-"""The invocations in which our commands are held to Kafka's own: see test_kafka_tools.py."""
+"""Command lines that test_kafka_tools.py runs with our commands and with Kafka's own tools."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Call:
-    """One invocation. Where ours is meant to print something else, `meant` says why and `says` what, to the letter."""
+    """One command line. If our output differs on purpose, `meant` is the reason and `says` the exact output."""
 
     words: str
     stdin: str = ""
     meant: str = ""
     says: str | None = None
     files: dict[str, str] = field(default_factory=dict)
-    # Kafka prints some lists in the order of a hash map.
+    # Kafka prints some lists in hash-map order.
     any_order: bool = False
-    # Our exit code where Kafka's tool ends with another: mostly 1, where Kafka's says 0 after a failure.
+    # Our exit code where Kafka's differs. Mostly 1, where Kafka's tool exits with 0 after a failure.
     code: int | None = None
 
     @property
@@ -143,7 +143,7 @@ CALLS = [
     Call("kafka-share-groups --describe --group nobody", code=1),
     Call("kafka-share-groups --delete-offsets --group queue-{who} --topic counts"),
     Call("kafka-share-groups --delete --group queue-{who}"),
-    # flags and mistakes that the calls above leave out
+    # flags and mistakes that the calls above do not cover
     Call("kafka-topics --describe --under-min-isr-partitions"),
     Call("kafka-topics --describe --exclude-internal", any_order=True),
     Call("kafka-topics --list --topic missing"),

@@ -1,4 +1,4 @@
-"""How one invocation is run by our command and by Kafka's own, and what is masked before they are compared."""
+"""Runs one command line with our command and with Kafka's tool, and masks the output before the comparison."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def fill(bootstrap: str) -> None:
         try:
             consumer.commit(offsets=positions, asynchronous=False)
         except KafkaException as error:
-            # Apache Kafka has yet to make the topic of the positions.
+            # Apache Kafka has not created the offsets topic yet.
             if not error.args[0].retriable() and error.args[0].code() != KafkaError.NOT_COORDINATOR:
                 raise
             return False
@@ -94,7 +94,7 @@ def words_of(call: Call, who: str, bootstrap: str, directory: Path) -> list[str]
         files[name] = str(path)
     tool, *rest = call.words.split(" ")
     words = [word.replace("{who}", who).format(**files) if "{" in word else word for word in rest]
-    # Sub-commands come first, except in the two tools whose own options come before them.
+    # The subcommand comes first, except in the two tools whose own options come before it.
     options_first = tool in ("kafka-transactions", "kafka-features")
     head = 1 if words and not words[0].startswith("--") and not options_first else 0
     return [tool, *words[:head], "--bootstrap-server", bootstrap, *words[head:]]
@@ -108,7 +108,7 @@ def ours_started(words: list[str], stdin: str) -> Done:
 
 
 def ours_forked(programs: Programs, words: list[str], stdin: str) -> Done:
-    """The module that the script of this name starts, in a process forked from one that has loaded it."""
+    """Runs the module that the script of this name starts, in a process forked from one that has loaded it."""
     [module] = re.findall(r'/headrace-tool" (\w+) "\$@"', (ROOT / "bin" / f"{words[0]}.sh").read_text())
     done = programs.run(
         f"headrace.cli.kafka_tools.{module}", words[1:], stdin=stdin.encode(), env=os.environ, cwd=ROOT, timeout=60
@@ -121,30 +121,30 @@ def kafkas(kafka_tools: KafkaTools, words: list[str], stdin: str) -> Done:
 
 
 def masked(text: str) -> str:
-    """Ids, times and the names of what each tool made for itself; blanks and the order of a topic's settings; the table
-    of options after a wrong call and the stack trace after a failure."""
+    """Masks ids, times and the names that each tool created, blanks, the order of a topic's settings, the option
+    table after a wrong call and the stack trace after a failure."""
     text = re.sub(r"(?ms)^Option( \(\* = required\))? +Description\s*$.*", "", text)
     text = re.sub(r"(?m)^[\w.]+(Exception|Error)\b.*$|^\s+at [\w.$/<>]+\(.*$|^\s+\.\.\. \d+ more$", "", text)
     text = re.sub(r"(?m)^(Caused by|\s+Suppressed): .*$", "", text)
     text = re.sub(r"\b(\w+\.)+\w+Exception: ", "", text)
     text = re.sub(r"-(ours|theirs)\b", "-WHO", text)
     text = re.sub(r"Configs: (\S+)", lambda found: "Configs: " + ",".join(sorted(found[1].split(","))), text)
-    # Which of several options is named first follows a hash set of Kafka's.
+    # A hash set of Kafka's decides which of several options it names first.
     text = re.sub(r"\[[\w-]+\](, \[[\w-]+\])+", lambda found: ", ".join(sorted(found[0].split(", "))), text)
     text = re.sub(r'"logDir":"[^"]+"', '"logDir":"DIR"', text)
     text = re.sub(r"TopicId: [\w-]{22}", "TopicId: ID", text)
     text = re.sub(r"\b1[6-9]\d{11}\b", "TIME", text)
     text = re.sub(r"-?\d+ ms\b", "N ms", text)
-    # Of the features: Apache Kafka's counts what is written about the cluster, which goes on by itself.
+    # The epoch of the features: Apache Kafka counts the records of its metadata log, which grows by itself.
     text = re.sub(r"Epoch: \d+", "Epoch: N", text)
-    # How long a transaction has gone on: the cell after its start.
+    # Duration of a transaction: the cell after its start time.
     text = re.sub(r"(TIME\s+)\d+(\s*)$", r"\1N\2", text)
     lines = [re.sub(r"[ \t]+", " ", line).rstrip() for line in text.strip().splitlines()]
     return "\n".join(line for at, line in enumerate(lines) if line or (at and lines[at - 1]))
 
 
 def check(call: Call, bootstrap: str, kafka_tools: KafkaTools, programs: Programs, directory: Path) -> None:
-    """Kafka's tool and ours against the same broker end and print alike, or as the call says."""
+    """Kafka's tool and ours exit and print alike against the same broker, or as the call declares."""
     theirs = kafkas(kafka_tools, words_of(call, "theirs", bootstrap, directory), call.stdin)
     ours = ours_forked(programs, words_of(call, "ours", bootstrap, directory), call.stdin)
     if call.code is None:
@@ -153,7 +153,7 @@ def check(call: Call, bootstrap: str, kafka_tools: KafkaTools, programs: Program
         assert ours.code == call.code != theirs.code, (ours, theirs)
     expected, found = masked(theirs.out), masked(ours.out)
     if ours.code != 0 or call.says is not None:
-        # Some of Kafka's tools print a failure on standard output, ours always on standard error.
+        # Some of Kafka's tools print a failure on standard output. Ours always use standard error.
         expected, found = masked(theirs.out + theirs.err), masked(ours.out + ours.err)
     found = found.replace(str(directory), "DIRECTORY")
     if call.says is not None:

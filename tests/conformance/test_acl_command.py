@@ -1,4 +1,4 @@
-"""`headrace acl`: ACLs, roles, why a request is denied, and the least rights of programs."""
+"""`headrace acl`: ACLs, roles, the explanation of a denied request, and the minimal rights of programs."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_explain_names_super_users_denials_hosts_and_spellings(running: RunningB
     assert "has no operation CLUSTER_ACTION" in explained(running, "User:bob", "CLUSTER_ACTION", "topic/x-1")
 
 
-def test_roles(running: RunningBroker) -> None:
+def test_roles_are_listed_granted_and_revoked(running: RunningBroker) -> None:
     headrace(running, "add", "Role:analysts", "READ", "topic/sales")
     headrace(running, "role", "add", "analysts", "User:eve", "User:fay")
     [role] = json.loads(headrace(running, "role", "ls", "-o", "json"))
@@ -118,11 +118,11 @@ def test_rights_of_a_pipeline_come_from_its_files(running: RunningBroker) -> Non
         (("rm",), "does not remove every ACL"),
     ],
 )
-def test_mistakes_are_one_clear_sentence(running: RunningBroker, words: tuple[str, ...], message: str) -> None:
+def test_invalid_arguments_print_one_sentence(running: RunningBroker, words: tuple[str, ...], message: str) -> None:
     assert message in " ".join(headrace(running, *words, code=2).split())
 
 
-def test_what_the_broker_refuses_is_told_in_its_words(running: RunningBroker) -> None:
+def test_errors_of_the_broker_are_printed_with_their_message(running: RunningBroker) -> None:
     said = headrace(running, "add", "User:ann", "READ", "topic/x", "--host", "10.0.0.0/99", code=1)
     assert "is not a range of addresses" in said
     with broker() as plain:

@@ -1,4 +1,4 @@
-"""ACLs with other people's clients: confluent-kafka's AdminClient and Kafka's own kafka-acls; and what ACLs do."""
+"""ACLs with confluent-kafka's AdminClient and Kafka's kafka-acls, and the effect of ACLs on clients."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def topics_seen(client: AdminClient) -> set[str]:
 
 
 def written(running: RunningBroker, topic: str) -> str | None:
-    """The error of one record, or None."""
+    """Error of one produced record, or None."""
     errors: list[str] = []
     producer = Producer({"bootstrap.servers": running.bootstrap, "message.timeout.ms": 5000})
     producer.produce(topic, b"x", on_delivery=lambda error, _: errors.append(error.name()) if error else None)
@@ -100,7 +100,7 @@ def written(running: RunningBroker, topic: str) -> str | None:
     return errors[0] if errors else None
 
 
-def test_acls_rule_what_a_client_sees_and_writes_and_survive_a_restart(tmp_path: Path) -> None:
+def test_acls_limit_what_a_client_sees_and_writes_and_survive_a_restart(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with broker(OPEN_TO_THE_TEST, data_dir=data) as running:
         client = admin(running)

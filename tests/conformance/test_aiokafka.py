@@ -16,7 +16,7 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
 
 
 @pytest.mark.parametrize("codec", [None, "gzip", "snappy", "lz4", "zstd"])
-def test_records_come_back_as_they_went(bootstrap: str, topic: str, codec: str | None) -> None:
+def test_records_are_read_as_they_were_written(bootstrap: str, topic: str, codec: str | None) -> None:
     async def test() -> None:
         sent = [(f"k{n}".encode(), b"v" * (n % 300), (("h", b"1"),)) for n in range(300)]
         async with AIOKafkaProducer(
@@ -37,7 +37,7 @@ def test_records_come_back_as_they_went(bootstrap: str, topic: str, codec: str |
     run(test)
 
 
-def test_a_transaction_that_is_aborted_is_not_seen(bootstrap: str, topic: str) -> None:
+def test_records_of_an_aborted_transaction_are_not_read(bootstrap: str, topic: str) -> None:
     async def test() -> None:
         async with AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=topic) as producer:
             async with producer.transaction():

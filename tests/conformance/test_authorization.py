@@ -1,7 +1,7 @@
 """A broker with SASL users and ACLs: what clients without the rights cannot do, see or change.
 
-`tests/differential/test_authorization_answers.py` compares the answers of each API with Apache Kafka's. Here is what
-answers do not show: that a denied request leaves everything as it was.
+`tests/differential/test_authorization_answers.py` compares the answers of each API with Apache Kafka's. The tests here
+check the effects that answers do not show: a denied request changes nothing.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _produced(answer: Any) -> ErrorCode:
 
 
 def test_cve_2018_1288_a_client_cannot_fetch_as_a_replica(secured: Secured) -> None:
-    """A client that names a replica id would read what is not committed, and move the high watermark."""
+    """A client that could name a replica id would read uncommitted records and advance the high watermark."""
     secured.allow("ann", Operation.READ, ResourceType.TOPIC, "orders")
     as_client = secured.ask("ann", FETCH, 12, fetch_body("orders"))
     assert as_client["responses"][0]["partitions"][0]["error_code"] == ErrorCode.none
@@ -129,7 +129,7 @@ def test_a_hidden_topic_looks_like_one_that_does_not_exist(secured: Secured) -> 
     assert "nothing-here" not in secured.running.broker.parts.gateway.view.current.topics
 
 
-def test_quotas_are_those_of_the_user_that_logged_in(secured: Secured) -> None:
+def test_quotas_apply_to_the_authenticated_user(secured: Secured) -> None:
     for user in ("quick", "slow"):
         secured.allow(user, Operation.WRITE, ResourceType.TOPIC, "orders")
     entity = [{"entity_type": "user", "entity_name": "slow"}]
@@ -144,8 +144,8 @@ def test_quotas_are_those_of_the_user_that_logged_in(secured: Secured) -> None:
     assert throttled["quick"] == 0 < throttled["slow"]
 
 
-def test_records_of_a_topic_that_became_hidden_are_not_acknowledged(secured: Secured) -> None:
-    """A share session outlives the right to read its topics: each request is authorized again."""
+def test_share_acknowledge_is_denied_after_the_read_right_is_removed(secured: Secured) -> None:
+    """A share session can outlive the right to read its topics, so the broker authorizes each request again."""
     server = secured.server
     create_topic(server, "queue")
     for name, resource_type in (("workers", ResourceType.GROUP), ("queue", ResourceType.TOPIC)):
@@ -183,7 +183,7 @@ def test_records_of_a_topic_that_became_hidden_are_not_acknowledged(secured: Sec
         assert row["error_code"] == ErrorCode.topic_authorization_failed
 
 
-def test_denied_requests_are_records_of_the_audit_topic(secured: Secured) -> None:
+def test_denied_requests_are_written_to_the_audit_topic(secured: Secured) -> None:
     name = 'a"b\n\x1b[31m'
     body = {"key_type": 0, "coordinator_keys": [name]}
     assert secured.ask("bob", FIND_COORDINATOR, 4, body)["coordinators"][0]["error_code"] == GROUP_DENIED

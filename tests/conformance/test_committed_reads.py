@@ -1,9 +1,9 @@
-"""Readers of committed records on random logs of transactions: every range gives what other makes of consumers give.
+"""`read_committed` readers on random logs of transactions: every offset range gives what third-party consumers give.
 
-confluent-kafka (librdkafka) and aiokafka say which offsets of a log are visible, from every offset on.
-Then each of our readers reads every pair (start, end) of offsets and must give the visible offsets between them: the
-Spark source's partition reader, the wire client, `headrace consume`, the console consumer. `make fuzz` takes more seeds
-and reads every pair in small chunks as well.
+confluent-kafka (librdkafka) and aiokafka determine which offsets of a log are visible, from every start offset. Then
+each of our readers reads every pair (start, end) of offsets and must return the visible offsets between them: the Spark
+source's partition reader, the wire client, `headrace consume`, the console consumer. `make fuzz` uses more seeds and
+also reads every pair in small chunks.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ HOUR_MS = 3_600_000
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[RunningBroker]:
-    # Logs are compacted when a test says so, and not while it reads them.
+    # The tests start compaction themselves, so that it does not run during their reads.
     with broker({"log.cleaner.backoff.ms": "86400000"}) as started:
         yield started
 
@@ -55,7 +55,7 @@ def new_log(client: BlockingClient, topic: str, seed: int, headers: Headers = ()
 
 
 def compact(running: RunningBroker, topic: str, *, hours: int) -> None:
-    """Cleans everything below the last stable offset, as if it were this many hours later."""
+    """Compacts everything below the last stable offset, as if the clock were this many hours ahead."""
 
     def clean() -> None:
         log = running.broker.log_dirs.log(topic, 0)
@@ -81,11 +81,11 @@ def test_every_range_of_a_random_log(bootstrap: str, client: BlockingClient, top
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_every_range_of_a_random_log_that_was_compacted(
+def test_every_range_of_a_random_compacted_log(
     running: RunningBroker, bootstrap: str, client: BlockingClient, topic: str, seed: int
 ) -> None:
     log = new_log(client, topic, seed + 1000, cleanup_policy="compact", delete_retention_ms=str(HOUR_MS))
-    # The first round takes the records of aborted transactions away, a later one their markers.
+    # The first round removes the records of aborted transactions, a later round their markers.
     for hours in (0, 2, 4)[: 1 + seed % 3]:
         log.work(12)
         log.settle()
@@ -98,7 +98,7 @@ def test_every_range_of_a_random_log_that_was_compacted(
     assert_readers_agree(bootstrap, client, topic, visible, stable)
 
 
-def test_every_range_of_the_log_whose_rows_spark_skipped(bootstrap: str, client: BlockingClient, topic: str) -> None:
+def test_every_range_of_the_log_where_spark_skipped_rows(bootstrap: str, client: BlockingClient, topic: str) -> None:
     """10 committed, 10 aborted, 10 committed records of one producer, 10 plain ones, 10 in an open transaction."""
     log = new_log(client, topic, 0)
     producer = log.producers[0]
@@ -133,7 +133,7 @@ def console_consumer_output(
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_every_range_for_the_command_line(
+def test_every_range_with_the_command_line_consumers(
     bootstrap: str, client: BlockingClient, topic: str, seed: int, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     log = new_log(client, topic, seed + 2000)
@@ -142,13 +142,13 @@ def test_every_range_for_the_command_line(
     stable = log.settle()
     visible = truth(bootstrap, topic, stable)
     assert visible == log.visible(stable)
-    # Each read waits for what might still come: many at a time.
+    # Each read waits for further records, so many run at a time.
     consume = headrace_consume(bootstrap, topic)
     pairs = [(start, end) for start in range(stable + 1) for end in range(start, stable + 1)]
     with ThreadPoolExecutor(16) as pool:
         for (start, end), found in zip(pairs, pool.map(lambda pair: consume(*pair), pairs), strict=True):
             assert found == [offset for offset in visible if start <= offset < end], f"from {start} to {end}"
-    # The console consumer has no end: it stops after a number of records.
+    # The console consumer has no end offset. It stops after a number of records.
     for start in range(stable):
         expected = [offset for offset in visible if offset >= start]
         counts = range(1, len(expected) + 1) if is_long() or not start else [len(expected)]
@@ -157,7 +157,9 @@ def test_every_range_for_the_command_line(
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_every_dead_letter_goes_back_once(bootstrap: str, client: BlockingClient, topic: str, seed: int) -> None:
+def test_retry_sends_every_dead_letter_record_back_once(
+    bootstrap: str, client: BlockingClient, topic: str, seed: int
+) -> None:
     client.create_topic(topic, 1, replication_factor=1)
     log = new_log(client, topic + SUFFIX, seed + 3000, ((TOPIC_HEADER, topic.encode()),))
     sent_back = 0
@@ -178,9 +180,7 @@ def test_every_dead_letter_goes_back_once(bootstrap: str, client: BlockingClient
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_reader_of_the_demo_follows_a_log_that_grows(
-    bootstrap: str, client: BlockingClient, topic: str, seed: int
-) -> None:
+def test_demo_reader_follows_a_growing_log(bootstrap: str, client: BlockingClient, topic: str, seed: int) -> None:
     log = new_log(client, topic, seed + 4000)
     reader = TopicReader(bootstrap, topic)
     read: list[int] = []

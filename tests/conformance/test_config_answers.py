@@ -1,4 +1,4 @@
-"""Configuration over the wire, asked of Apache Kafka and of Headrace in the same words."""
+"""The same configuration requests to Apache Kafka and to Headrace give the same answers."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ CHANGES: list[tuple[str, str, str, Any]] = [
 ]
 
 
-def test_changes_are_taken_and_refused_alike(nodes: list[Node]) -> None:
+def test_config_changes_are_accepted_and_rejected_as_in_kafka(nodes: list[Node]) -> None:
     different = []
     for kind, name, key, change in CHANGES:
         only_checked = [outcome(admin, kind, name, key, change, only_check=True) for admin, _ in nodes]
@@ -104,11 +104,11 @@ def describe(admin: KafkaAdminClient, kind: str, name: str) -> dict[str, Any]:
     answer = admin.describe_configs([ConfigResource(kind, name)], include_synonyms=True, config_filter="all")
     entries: dict[str, Any] = answer[kind.lower()][name]
     for entry in entries.values():
-        entry.pop("documentation", None)  # ours is in our own words
+        entry.pop("documentation", None)  # Headrace has its own texts
     return entries
 
 
-def test_after_them_both_describe_the_same(nodes: list[Node]) -> None:
+def test_configs_are_described_as_in_kafka_after_the_changes(nodes: list[Node]) -> None:
     for kind, name, known in (("TOPIC", "t", TOPIC_KEYS), ("BROKER", "1", BROKER_KEYS), ("GROUP", "g", None)):
         apache, ours = (describe(admin, kind, name) for admin, _ in nodes)
         for entries in (apache, ours):
@@ -117,11 +117,11 @@ def test_after_them_both_describe_the_same(nodes: list[Node]) -> None:
                 chosen_by_the_node = entries[key]["config_source"] == "STATIC_BROKER_CONFIG" and key not in SETTINGS
                 if known is not None and (declared is None or declared.ours or chosen_by_the_node):
                     del entries[key]
-        # Where Headrace was started otherwise than the reference node, or stored its defaults otherwise, it may differ.
+        # Headrace may differ where its start settings or its stored defaults differ from those of the reference node.
         for key in set(apache) ^ set(ours) if kind == "BROKER" else ():
             apache.pop(key, None)
             ours.pop(key, None)
-        # The assignment intervals are settings of test brokers, whose groups form at once.
+        # Test brokers set the assignment intervals, so that groups form at once.
         intervals = ("consumer.assignment.interval.ms", "share.assignment.interval.ms")
         for key in ("listeners", *(intervals if kind == "GROUP" else ())):
             apache.pop(key, None)
@@ -129,11 +129,11 @@ def test_after_them_both_describe_the_same(nodes: list[Node]) -> None:
         assert ours == apache, kind
 
 
-def test_a_full_change_replaces_what_was_set(nodes: list[Node]) -> None:
+def test_alter_configs_replaces_all_settings(nodes: list[Node]) -> None:
     for admin, _ in nodes:
         resource = ConfigResource("TOPIC", "t", {"retention.ms": "5000"})
         admin.alter_configs([ConfigResource("TOPIC", "t", {"flush.ms": "7"})], incremental=True)
-        # The client itself repeats what is set, as the API asks of it.
+        # The client itself repeats the settings that stay, as the API requires.
         admin.alter_configs([resource], incremental=False)
     changed = [
         {
@@ -148,22 +148,22 @@ def test_a_full_change_replaces_what_was_set(nodes: list[Node]) -> None:
 
 
 def tool(address: str, *arguments: str) -> tuple[int, list[str]]:
-    """Kafka's own kafka-configs on the settings of all brokers: its exit code and what it printed, in order."""
+    """Exit code and sorted output of Kafka's kafka-configs for the cluster-wide broker settings."""
     where = ["--bootstrap-server", address, "--entity-type", "brokers", "--entity-default"]
     done = reference.run_tool("kafka.admin.ConfigCommand", *where, *arguments)
     return done.returncode, sorted(line for line in done.stdout.splitlines() if "=" in line and "Error" not in line)
 
 
-def test_settings_of_all_brokers_are_kept_and_shown_alike(nodes: list[Node]) -> None:
+def test_cluster_wide_settings_are_stored_and_described_as_in_kafka(nodes: list[Node]) -> None:
     for change in (
         "log.retention.ms=5000,message.max.bytes=2000000",
         "log.cleaner.threads=x",
-        "num.partitions=5",  # not while a broker runs
-        "listeners=PLAINTEXT://127.0.0.1:1",  # for each broker by its id only
+        "num.partitions=5",  # read-only while a broker runs
+        "listeners=PLAINTEXT://127.0.0.1:1",  # per-broker only
     ):
         apache, ours = (tool(address, "--alter", "--add-config", change)[0] for _, address in nodes)
         assert ours == apache, change
     apache_shows, ours_show = (tool(address, "--describe") for _, address in nodes)
     assert ours_show == apache_shows
-    # And min.insync.replicas, which a new cluster stores for all brokers.
+    # And min.insync.replicas, which a new cluster stores as a cluster-wide setting.
     assert len(ours_show[1]) == 3

@@ -1,4 +1,4 @@
-"""librdkafka through confluent-kafka: what its users do."""
+"""librdkafka through confluent-kafka: the operations of ordinary users."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def create(bootstrap: str, topic: str, partitions: int = 1, **configs: str) -> N
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("idempotent", [False, True])
-def test_records_come_back_as_they_went(bootstrap: str, topic: str, codec: str, idempotent: bool) -> None:
+def test_records_are_read_as_they_were_written(bootstrap: str, topic: str, codec: str, idempotent: bool) -> None:
     sent = [
         {
             "key": f"key-{n}".encode() if n % 3 else None,
@@ -99,7 +99,7 @@ def test_records_come_back_as_they_went(bootstrap: str, topic: str, codec: str, 
         assert message.timestamp() == (TIMESTAMP_CREATE_TIME, given["timestamp"])
 
 
-def test_a_topic_with_log_append_time_stamps_by_the_broker(bootstrap: str, topic: str) -> None:
+def test_broker_sets_timestamps_of_a_log_append_time_topic(bootstrap: str, topic: str) -> None:
     create(bootstrap, topic, message_timestamp_type="LogAppendTime")
     before = int(time.time() * 1000) - 1000
     produce_all(bootstrap, topic, [{"value": b"v", "timestamp": 5}])
@@ -109,7 +109,7 @@ def test_a_topic_with_log_append_time_stamps_by_the_broker(bootstrap: str, topic
     assert stamp >= before
 
 
-def test_records_near_the_size_limit_pass_and_beyond_it_are_refused(bootstrap: str, topic: str) -> None:
+def test_records_below_the_size_limit_are_accepted_and_larger_ones_rejected(bootstrap: str, topic: str) -> None:
     produce_all(bootstrap, topic, [{"value": b"x" * 999_000}])
     assert len(consume_all(bootstrap, topic, 1)[0].value()) == 999_000
     producer = Producer({"bootstrap.servers": bootstrap, "message.max.bytes": 10_000_000})
@@ -119,7 +119,7 @@ def test_records_near_the_size_limit_pass_and_beyond_it_are_refused(bootstrap: s
     assert [error.code() for error in errors] == [KafkaError.MSG_SIZE_TOO_LARGE]
 
 
-def test_a_large_record_passes_where_the_topic_allows_it(bootstrap: str, topic: str) -> None:
+def test_a_large_record_is_accepted_if_the_topic_allows_it(bootstrap: str, topic: str) -> None:
     create(bootstrap, topic, max_message_bytes="20000000")
     settings = {"message.max.bytes": 20_000_000}
     produce_all(bootstrap, topic, [{"value": bytes(range(256)) * 60_000}], **settings)
@@ -127,7 +127,7 @@ def test_a_large_record_passes_where_the_topic_allows_it(bootstrap: str, topic: 
     assert message.value() == bytes(range(256)) * 60_000
 
 
-def test_many_partitions_keep_their_own_order(bootstrap: str, topic: str) -> None:
+def test_each_of_many_partitions_keeps_its_order(bootstrap: str, topic: str) -> None:
     create(bootstrap, topic, partitions=50)
     sent = [{"key": str(n % 200).encode(), "value": str(n).encode()} for n in range(10_000)]
     produce_all(bootstrap, topic, sent)
@@ -140,7 +140,7 @@ def test_many_partitions_keep_their_own_order(bootstrap: str, topic: str) -> Non
         last[message.key()] = number
 
 
-def test_a_group_shares_a_topic_and_goes_on_where_it_stopped(bootstrap: str, topic: str) -> None:
+def test_a_group_shares_a_topic_and_resumes_at_its_committed_offsets(bootstrap: str, topic: str) -> None:
     create(bootstrap, topic, partitions=4)
     settings = {"bootstrap.servers": bootstrap, "group.id": f"g-{topic}", "auto.offset.reset": "earliest"}
 
@@ -158,13 +158,13 @@ def test_a_group_shares_a_topic_and_goes_on_where_it_stopped(bootstrap: str, top
     consumers = [Consumer(settings) for _ in range(2)]
     for consumer in consumers:
         consumer.subscribe([topic])
-    # Once the group stands, nothing is delivered twice.
+    # Once the group is stable, no record is delivered twice.
     assert drain(consumers, lambda _: [len(one.assignment()) for one in consumers] == [2, 2]) == []
     produce_all(bootstrap, topic, [{"key": str(n).encode(), "value": str(n).encode()} for n in range(400)])
     found = drain(consumers, lambda found: len(found) >= 400)
     assert {int(m.value()) for m in found} == set(range(400))
     for consumer in consumers:
-        consumer.close()  # commits what was delivered
+        consumer.close()  # commits the delivered offsets
     produce_all(bootstrap, topic, [{"value": b"new"}])
     again = Consumer(settings)
     again.subscribe([topic])
@@ -172,7 +172,7 @@ def test_a_group_shares_a_topic_and_goes_on_where_it_stopped(bootstrap: str, top
     again.close()
 
 
-def test_read_committed_hides_what_was_aborted(bootstrap: str, topic: str) -> None:
+def test_read_committed_hides_aborted_records(bootstrap: str, topic: str) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic})
     producer.init_transactions(20)
     for word, commit in (("one", True), ("two", False), ("three", True)):
@@ -204,7 +204,7 @@ def test_offsets_by_time_and_watermarks(bootstrap: str, topic: str) -> None:
     assert (latest.offset, newest.offset, newest.timestamp) == (10, 9, 10_000)
 
 
-def test_administration(bootstrap: str, topic: str) -> None:
+def test_admin_client_manages_topics_configs_and_records(bootstrap: str, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     create(bootstrap, topic, partitions=2, retention_ms="1000000")
     with pytest.raises(KafkaException) as refused:
@@ -236,7 +236,7 @@ def test_administration(bootstrap: str, topic: str) -> None:
         ("fine", {"retention.ms": "soon"}, KafkaError.INVALID_CONFIG),
     ],
 )
-def test_wrong_topics_are_refused_with_kafkas_code(
+def test_invalid_topics_are_rejected_with_kafkas_error_code(
     bootstrap: str, name: str, config: dict[str, str], code: int
 ) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
@@ -246,7 +246,7 @@ def test_wrong_topics_are_refused_with_kafkas_code(
     assert refused.value.args[0].str()
 
 
-def test_an_unknown_partition_is_an_error_of_the_client(bootstrap: str, topic: str) -> None:
+def test_an_unknown_partition_fails_in_the_client(bootstrap: str, topic: str) -> None:
     create(bootstrap, topic)
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "g"})
     with pytest.raises(KafkaException) as refused:

@@ -1,4 +1,4 @@
-"""What an acknowledgement is worth: a broker killed again and again under load, and a disk that fills up."""
+"""Acknowledged records survive: a broker is killed repeatedly under load, and a disk fills up."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PARTITIONS = 3
 
 
 class Load:
-    """An idempotent producer that numbers its records and remembers what was acknowledged."""
+    """An idempotent producer that numbers its records and remembers the acknowledged ones."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self.acknowledged: dict[tuple[int, int], int] = {}
@@ -87,7 +87,7 @@ def read_everything(bootstrap: str, topic: str) -> dict[tuple[int, int], int]:
     return found
 
 
-def test_every_acknowledged_record_outlives_every_kill(tmp_path: Path) -> None:
+def test_every_acknowledged_record_survives_every_kill(tmp_path: Path) -> None:
     chance = random.Random(50)
     with broker_process(data_dir=tmp_path / "data") as running:
         admin = AdminClient({"bootstrap.servers": running.bootstrap})
@@ -116,7 +116,7 @@ def test_every_acknowledged_record_outlives_every_kill(tmp_path: Path) -> None:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Path:
-    """A file system of 24 MB, where we may make one."""
+    """A file system of 24 MB, if this process may mount one."""
     directory = tmp_path / "disk"
     directory.mkdir()
     done = subprocess.run(
@@ -143,7 +143,7 @@ def produce_code(port: int, topic: str, records: bytes) -> int:
     return int(answer.responses[0].partition_responses[0].error_code)
 
 
-def test_a_full_disk_refuses_writes_keeps_reading_and_recovers(small_disk: Path) -> None:
+def test_broker_with_a_full_disk_rejects_writes_serves_reads_and_recovers(small_disk: Path) -> None:
     from headrace.records.builder import Record, build_batch
 
     (small_disk / "filler").write_bytes(b"x" * 8_000_000)

@@ -1,4 +1,4 @@
-"""Handlers ask for exactly the rights that they declare: every cell of the differential table, recorded."""
+"""Handlers check exactly the rights that they declare: every cell of the differential table, recorded."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.differential.secured_servers import SETTINGS, SecuredServer, jaas
 from tests.differential.test_authorization_answers import CELLS, SAME_SETTINGS, ask, prepare
 
 
-def test_each_handler_asks_for_the_rights_that_it_declares(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_handler_checks_exactly_its_declared_rights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: dict[int, set[tuple[Operation, ResourceType]]] = defaultdict(set)
     for name in ("may", "may_any", "filter"):
         original = getattr(RestrictedAccess, name)
@@ -46,6 +46,6 @@ def test_each_handler_asks_for_the_rights_that_it_declares(tmp_path: Path, monke
         undeclared[api_name(key)] = asked[key] - declared
         unused[api_name(key)] = declared - asked[key]
     assert not {name: rights for name, rights in undeclared.items() if rights}
-    # Needs a session, which ends with the connection: `test_authorization` has it.
+    # Needs a share session, which ends with its connection. `test_authorization` covers it.
     assert unused.pop(api_name(ApiKey.SHARE_ACKNOWLEDGE)) == {(Operation.READ, ResourceType.TOPIC)}
     assert not {name: rights for name, rights in unused.items() if rights}

@@ -1,4 +1,4 @@
-"""Delegation tokens: made by a user, used by clients through SCRAM, renewed and ended."""
+"""Delegation tokens: created by a user, used by clients through SCRAM, renewed and expired."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def by_token(served: SaslBroker, token: Any, mechanism: str = "SCRAM-SHA-256") -
     return login(served, token.token_id, password, mechanism=mechanism, by_token=True)
 
 
-def test_a_token_logs_its_owner_in_and_makes_no_tokens(served: SaslBroker) -> None:
+def test_a_token_authenticates_its_owner_and_cannot_create_tokens(served: SaslBroker) -> None:
     token = ask(served, login(served, "anna"), ApiKey.CREATE_DELEGATION_TOKEN, NEW)
     assert token.error_code is ErrorCode.none
     for mechanism in SCRAM:
@@ -64,7 +64,7 @@ def test_a_token_logs_its_owner_in_and_makes_no_tokens(served: SaslBroker) -> No
     assert token.token_id in [one.token_id for one in described.tokens]
 
 
-def test_wrong_and_ended_tokens_do_not_log_in(served: SaslBroker) -> None:
+def test_login_with_a_wrong_or_expired_token_fails(served: SaslBroker) -> None:
     anna = login(served, "anna")
     token = ask(served, anna, ApiKey.CREATE_DELEGATION_TOKEN, NEW)
     wrong = [
@@ -81,7 +81,7 @@ def test_wrong_and_ended_tokens_do_not_log_in(served: SaslBroker) -> None:
         ask(served, by_token(served, token), ApiKey.METADATA, {"topics": []})
 
 
-def test_others_neither_see_nor_end_a_token_unless_they_renew_it(served: SaslBroker) -> None:
+def test_only_owner_and_renewers_see_and_expire_a_token(served: SaslBroker) -> None:
     renewers = [{"principal_type": "User", "principal_name": "bert"}]
     hidden = ask(served, login(served, "anna"), ApiKey.CREATE_DELEGATION_TOKEN, NEW)
     shared = ask(served, login(served, "anna"), ApiKey.CREATE_DELEGATION_TOKEN, {**NEW, "renewers": renewers})
@@ -92,19 +92,19 @@ def test_others_neither_see_nor_end_a_token_unless_they_renew_it(served: SaslBro
     assert renewed.error_code is ErrorCode.none
 
 
-def test_an_anonymous_client_makes_no_tokens(served: SaslBroker) -> None:
+def test_an_anonymous_client_cannot_create_a_token(served: SaslBroker) -> None:
     answer = ask(served, None, ApiKey.CREATE_DELEGATION_TOKEN, NEW)
     assert answer.error_code is ErrorCode.delegation_token_request_not_allowed
 
 
-def test_without_a_secret_tokens_are_off() -> None:
+def test_tokens_are_disabled_without_a_secret_key() -> None:
     with sasl_broker() as without:
         answer = ask(without, login(without, "anna"), ApiKey.CREATE_DELEGATION_TOKEN, NEW)
         assert answer.error_code is ErrorCode.delegation_token_auth_disabled
 
 
 @pytest.mark.needs("kafka")
-def test_kafkas_own_tool_makes_a_token_that_logs_in(served: SaslBroker, tmp_path: Path) -> None:
+def test_login_with_a_token_of_kafkas_own_tool(served: SaslBroker, tmp_path: Path) -> None:
     properties = tmp_path / "client.properties"
     module = "org.apache.kafka.common.security.scram.ScramLoginModule required"
     head = "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-256\nsasl.jaas.config="
@@ -119,7 +119,7 @@ def test_kafkas_own_tool_makes_a_token_that_logs_in(served: SaslBroker, tmp_path
     assert listed.returncode == 0, listed.stdout + listed.stderr
 
 
-def test_our_tool_makes_shows_and_ends_a_token(served: SaslBroker, capsys: pytest.CaptureFixture[str]) -> None:
+def test_our_tool_creates_describes_and_expires_a_token(served: SaslBroker, capsys: pytest.CaptureFixture[str]) -> None:
     def tool(*words: str) -> str:
         async def ran() -> None:
             arguments = parse(delegation_tokens.OPTIONS, words)

@@ -1,4 +1,4 @@
-"""Consume, transform, produce: the output equals the input, in order, while client and broker are killed in between."""
+"""Consume, transform, produce: the output equals the input, in order, although client and broker are killed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def fill(bootstrap: str, records: int) -> dict[int, list[bytes]]:
 
 
 class Copier:
-    """The copying process, started again whenever it ends; `copied` counts what it says it has copied so far."""
+    """The copying process. It is restarted whenever it ends. `copied` is the number of records that it reported."""
 
     def __init__(self, bootstrap: str, size: int) -> None:
         self.command = [sys.executable, "-m", "tests.support.exactly_once_copy", bootstrap, "source", "target", "copy"]
@@ -59,7 +59,7 @@ class Copier:
 
 
 def committed_count(bootstrap: str) -> int:
-    """How far the copying group is, as far as it can be asked now."""
+    """Sum of the committed offsets of the copying group, or 0 if the broker does not answer."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "copy", "log_level": 0})
     try:
         places = [TopicPartition("source", index) for index in range(PARTITIONS)]
@@ -77,7 +77,7 @@ def copy_through_kills(running: BrokerProcess, records: int, size: int, seed: in
     sent = fill(running.bootstrap, records)
     copier = Copier(running.bootstrap, size)
     choice = random.Random(seed)
-    # Three kills each, spread over the copying: each strikes once the group has got that far.
+    # Three kills each, spread over the copy: a kill happens when the group has reached its position.
     strikes = sorted((choice.randrange(records * 8 // 10), who) for who in ("client", "broker") for _ in range(3))
     watch = Stopwatch()
     try:
@@ -121,7 +121,7 @@ def read_target(bootstrap: str) -> dict[int, list[bytes]]:
     return found
 
 
-def test_a_copy_with_client_and_broker_killed_is_exact(tmp_path: Path) -> None:
+def test_a_copy_is_exact_although_client_and_broker_are_killed(tmp_path: Path) -> None:
     records, size = (100_000, 750) if is_long() else (9_000, 150)
     with broker_process(data_dir=tmp_path / "data") as running:
         copy_through_kills(running, records, size, seed=7, patience=280 if is_long() else 120)

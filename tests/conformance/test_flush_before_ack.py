@@ -1,4 +1,4 @@
-"""`flush.before.ack`: an acknowledged record is on the leader's disk, at a price that writers share."""
+"""`flush.before.ack`: an acknowledged record is on the leader's disk, and concurrent writers share one fsync."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def create(running: RunningBroker, topic: str, **config: str) -> Log:
 
 
 @pytest.mark.parametrize("acks", ["1", "all"])
-def test_what_is_acknowledged_is_on_the_disk(running: RunningBroker, topic: str, acks: str) -> None:
+def test_acknowledged_records_are_on_the_disk(running: RunningBroker, topic: str, acks: str) -> None:
     log = create(running, topic, flush_before_ack="true")
     synced_at_ack: list[tuple[int, int]] = []
 
@@ -45,7 +45,7 @@ def test_what_is_acknowledged_is_on_the_disk(running: RunningBroker, topic: str,
     assert all(recovery_point > offset for offset, recovery_point in synced_at_ack)
 
 
-def test_by_default_the_disk_is_left_to_the_system(running: RunningBroker, topic: str) -> None:
+def test_by_default_the_broker_does_not_fsync_before_the_acknowledgement(running: RunningBroker, topic: str) -> None:
     log = create(running, topic)
     producer = Producer({"bootstrap.servers": running.bootstrap})
     producer.produce(topic, b"x")
@@ -53,7 +53,7 @@ def test_by_default_the_disk_is_left_to_the_system(running: RunningBroker, topic
     assert log.recovery_point == 0
 
 
-def test_writers_that_wait_together_share_one_fsync(
+def test_concurrent_writers_share_one_fsync(
     running: RunningBroker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = create(running, topic, flush_before_ack="true")
@@ -63,7 +63,7 @@ def test_writers_that_wait_together_share_one_fsync(
     def slow_flush() -> None:
         flushes.append(log.log_end_offset)
         if len(flushes) == 1:
-            assert held.wait(10)  # until everybody else has appended
+            assert held.wait(10)  # until all other writers have appended
         real()
 
     monkeypatch.setattr(log, "flush", slow_flush)
@@ -74,8 +74,8 @@ def test_writers_that_wait_together_share_one_fsync(
     while running.call(lambda: log.log_end_offset) < 10:
         for producer in producers:
             producer.poll(0.01)
-    assert all(len(producer) == 1 for producer in producers)  # nobody is answered before the disk
+    assert all(len(producer) == 1 for producer in producers)  # no writer has an answer before the fsync
     held.set()
     assert [producer.flush(60) for producer in producers] == [0] * 10
-    assert len(flushes) <= 2  # the one that was held, and one for all who came meanwhile
+    assert len(flushes) <= 2  # the blocked fsync, and one for all writers that came meanwhile
     assert log.recovery_point == 10

@@ -17,7 +17,7 @@ PROGRAM = Path(__file__).resolve().parents[2] / ".cache" / "franz-go" / "conform
 
 @pytest.fixture(scope="module")
 def checks(running: RunningBroker) -> dict[str, dict[str, Any]]:
-    # Go keeps what it has built, so only the first run compiles.
+    # Go caches its build, so only the first run compiles.
     PROGRAM.parent.mkdir(parents=True, exist_ok=True)
     built = subprocess.run(
         ["go", "build", "-o", str(PROGRAM), "."], cwd=SOURCE, capture_output=True, text=True, timeout=280, check=False
@@ -33,7 +33,7 @@ class TestFranzGo:
     def test_a_topic_is_created_once(self, checks: dict[str, dict[str, Any]]) -> None:
         assert checks["create"]["again"] is True
 
-    def test_records_of_every_codec_arrive(self, checks: dict[str, dict[str, Any]]) -> None:
+    def test_records_of_every_codec_are_read(self, checks: dict[str, dict[str, Any]]) -> None:
         assert checks["records"]["count"] == checks["records"]["values"] == 200
 
     def test_both_group_protocols_read_everything(self, checks: dict[str, dict[str, Any]]) -> None:

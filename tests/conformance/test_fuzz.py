@@ -1,4 +1,6 @@
-"""Random, truncated and mutated frames of every API: an error answer or a closed connection; nobody else notices."""
+"""Random, truncated and mutated frames of every API: the broker answers with an error or closes the connection,
+and other clients are not affected.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ GROWTH_LIMIT_KB = 150_000
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    # Waiting is not what is tested here: a mutated fetch may ask to wait for weeks.
+    # Short waits, because a mutated fetch may ask to wait for weeks.
     with broker_process(data_dir=tmp_path_factory.mktemp("fuzz") / "data") as running:
         yield running
 
@@ -58,7 +60,7 @@ class Client:
 
 
 def sample(schema: type[Any], chance: random.Random, depth: int = 0) -> dict[str, Any]:
-    """A request body with something in every field."""
+    """A request body with a value in every field."""
     body: dict[str, Any] = {}
     for field in dataclasses.fields(schema):
         kind = classify_field(field)
@@ -77,7 +79,7 @@ def sample(schema: type[Any], chance: random.Random, depth: int = 0) -> dict[str
         else:
             absent = is_optional(field) and kafka_type in ("string", "bytes", "records") and chance.random() < 0.2
             body[field.name] = None if absent else value(kafka_type, chance)
-    # Nothing here is about waiting.
+    # These tests do not test waits.
     for name in ("max_wait", "timeout", "session_timeout", "rebalance_timeout"):
         if name in body:
             body[name] = 10
@@ -107,7 +109,7 @@ def value(kafka_type: str, chance: random.Random) -> Any:
 
 
 def mutated(frame: bytes, chance: random.Random) -> bytes:
-    """The body changed somewhere; the length prefix is made right again, or wrong on purpose."""
+    """Mutates the body. The length prefix is corrected, or wrong on purpose."""
     body = bytearray(frame[4:])
     match chance.randrange(6):
         case 0:
@@ -147,7 +149,7 @@ def served(client: Client) -> dict[int, range]:
     }
 
 
-def test_mutated_requests_of_every_api_cost_at_most_their_connection(target: BrokerProcess) -> None:
+def test_mutated_requests_of_every_api_affect_only_their_connection(target: BrokerProcess) -> None:
     chance = random.Random(20261116)
     bystander = Client(target.port)
     ranges = served(bystander)
@@ -166,7 +168,7 @@ def test_mutated_requests_of_every_api_cost_at_most_their_connection(target: Bro
                 answer = client.read()
                 assert len(answer) >= 4
             except (ConnectionError, TimeoutError):
-                pass  # closed, or waits for the rest of a frame, or has nothing to answer (acks=0)
+                pass  # closed, or waits for the rest of a frame, or has no answer (acks=0)
             finally:
                 client.close()
         check_alive(bystander)
@@ -177,7 +179,7 @@ def test_mutated_requests_of_every_api_cost_at_most_their_connection(target: Bro
     assert "Traceback" not in log, log[log.index("Traceback") - 500 : log.index("Traceback") + 3000]
 
 
-def test_random_bytes_are_survived(target: BrokerProcess) -> None:
+def test_broker_survives_random_bytes(target: BrokerProcess) -> None:
     chance = random.Random(4711)
     bystander = Client(target.port)
     for _ in range(300):
@@ -193,7 +195,7 @@ def test_random_bytes_are_survived(target: BrokerProcess) -> None:
     check_alive(bystander)
 
 
-def test_huge_claims_take_no_memory(target: BrokerProcess) -> None:
+def test_claimed_lengths_of_gigabytes_allocate_no_memory(target: BrokerProcess) -> None:
     """A frame, an array, a string and a record batch that claim gigabytes."""
     bystander = Client(target.port)
     before = rss_kb(target)
@@ -214,7 +216,7 @@ def test_huge_claims_take_no_memory(target: BrokerProcess) -> None:
         client.close()
 
 
-def test_a_decompression_bomb_is_refused_without_being_opened_whole(target: BrokerProcess) -> None:
+def test_a_decompression_bomb_is_rejected_before_it_is_decompressed_completely(target: BrokerProcess) -> None:
     from headrace.records.compression import Codec
 
     bystander = Client(target.port)

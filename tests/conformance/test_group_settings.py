@@ -1,4 +1,4 @@
-"""Settings of groups that may change while a broker runs are followed without a restart."""
+"""A running broker applies changed dynamic group settings without a restart."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FIRST, SECOND = (base64.urlsafe_b64encode(bytes([n] * 16)).decode().rstrip("=") 
 
 
 def join(server: Server, group: str, member: str) -> tuple[int, int]:
-    """(member epoch, how many partitions it was given)"""
+    """(member epoch, number of assigned partitions)"""
     answer = server.ask(
         CONSUMER_GROUP_HEARTBEAT,
         1,
@@ -37,7 +37,7 @@ def join(server: Server, group: str, member: str) -> tuple[int, int]:
     return answer["member_epoch"], sum(len(t["partitions"]) for t in answer["assignment"]["topic_partitions"])
 
 
-def test_the_assignment_interval_follows_the_dynamic_setting() -> None:
+def test_a_changed_assignment_interval_takes_effect_without_a_restart() -> None:
     with broker({"group.consumer.assignment.interval.ms": "600000"}) as running:
         admin = AdminClient({"bootstrap.servers": running.bootstrap})
         admin.create_topics([NewTopic("orders", 4, 1)])["orders"].result(60)

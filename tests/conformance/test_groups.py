@@ -1,4 +1,6 @@
-"""Groups as their clients live them: rebalances while members come, go and die; restarts; both protocols at once."""
+"""Consumer groups with real clients: rebalances while members join, leave and die, broker restarts, and both
+protocols in one group.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ PROTOCOLS = {
     "cooperative": {"partition.assignment.strategy": "cooperative-sticky"},
     "consumer": {"group.protocol": "consumer"},
 }
-# So that a dead member is found in a moment; a group's own setting in the new protocol.
+# Short, so that the broker soon detects a dead member. In the new protocol it is a setting of the group.
 SETTINGS = {
     "group.min.session.timeout.ms": "1000",
     "group.consumer.min.session.timeout.ms": "1000",
@@ -51,7 +53,7 @@ def make_topic(bootstrap: str, topic: str, partitions: int, records: int) -> Non
 
 
 class Owners:
-    """Who reads which partition now, as the members' own callbacks say; two at one time is a failure."""
+    """Current owner of each partition, from the members' callbacks. Two owners at one time are a failure."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -81,7 +83,7 @@ class Owners:
 
 
 class Member(threading.Thread):
-    """Consumes and commits until it is told to leave."""
+    """Consumes and commits until the test stops it."""
 
     def __init__(self, name: str, bootstrap: str, topic: str, owners: Owners, seen: Counter[bytes], **conf: object):
         super().__init__(name=name, daemon=True)
@@ -172,7 +174,9 @@ def test_every_record_reaches_the_group_and_no_partition_has_two_readers(
 
 
 @pytest.mark.parametrize("protocol", ["range", "consumer"])
-def test_what_a_killed_member_had_goes_to_the_others(bootstrap: str, topic: str, protocol: str, tmp_path: Path) -> None:
+def test_partitions_of_a_killed_member_move_to_the_others(
+    bootstrap: str, topic: str, protocol: str, tmp_path: Path
+) -> None:
     make_topic(bootstrap, topic, partitions=4, records=100)
     script = tmp_path / "member.py"
     script.write_text(
@@ -201,10 +205,11 @@ def test_what_a_killed_member_had_goes_to_the_others(bootstrap: str, topic: str,
         process.wait(10)
 
 
-def test_a_group_moves_to_the_new_protocol_and_back_while_it_works(bootstrap: str, topic: str) -> None:
+def test_a_group_migrates_to_the_new_protocol_and_back_under_load(bootstrap: str, topic: str) -> None:
     make_topic(bootstrap, topic, partitions=4, records=200)
     owners, seen = Owners(), Counter[bytes]()
-    # Not the sticky ones: librdkafka leaves user data in assignments, and Kafka refuses to move such a group, too.
+    # Not the sticky assignors: librdkafka leaves user data in assignments, and Kafka refuses to migrate such a group,
+    # too.
     old = [Member(n, bootstrap, topic, owners, seen, **PROTOCOLS["range"]) for n in ("old-1", "old-2")]
     owners.wait_for_shares({"old-1": 2, "old-2": 2})
     new = Member("new", bootstrap, topic, owners, seen, **PROTOCOLS["consumer"])
@@ -227,7 +232,7 @@ def test_a_group_moves_to_the_new_protocol_and_back_while_it_works(bootstrap: st
 
 
 @pytest.mark.parametrize("protocol", sorted(PROTOCOLS))
-def test_a_static_member_that_restarts_finds_its_partitions(bootstrap: str, topic: str, protocol: str) -> None:
+def test_a_restarted_static_member_keeps_its_partitions(bootstrap: str, topic: str, protocol: str) -> None:
     make_topic(bootstrap, topic, partitions=4, records=20)
     owners, seen = Owners(), Counter[bytes]()
 
@@ -245,7 +250,7 @@ def test_a_static_member_that_restarts_finds_its_partitions(bootstrap: str, topi
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
-def test_groups_and_offsets_outlive_the_broker(tmp_path: Path, end: str) -> None:
+def test_groups_and_offsets_survive_a_broker_restart(tmp_path: Path, end: str) -> None:
     with broker_process({**SETTINGS, "offsets.topic.num.partitions": "5"}, data_dir=tmp_path / "data") as process:
         make_topic(process.bootstrap, "orders", partitions=2, records=50)
         conf = {
@@ -266,7 +271,7 @@ def test_groups_and_offsets_outlive_the_broker(tmp_path: Path, end: str) -> None
             )
             getattr(process, end)()
             process.start()
-            # The same member goes on in the same group: no error reaches it, and its commits land.
+            # The same member continues in the same group: it gets no error, and its commits succeed.
 
             def is_committed(consumer: Consumer = consumer) -> bool:
                 consumer.poll(0.1)
@@ -314,7 +319,7 @@ def tool(name: str, *arguments: str, ok: bool = True) -> str:
 
 @pytest.mark.needs("kafka")
 @pytest.mark.parametrize("protocol", ["range", "consumer"])
-def test_the_consumer_groups_tool_sees_resets_and_deletes(bootstrap: str, topic: str, protocol: str) -> None:
+def test_kafka_consumer_groups_describes_resets_and_deletes(bootstrap: str, topic: str, protocol: str) -> None:
     make_topic(bootstrap, topic, partitions=2, records=20)
     owners, seen = Owners(), Counter[bytes]()
     member = Member("reader", bootstrap, topic, owners, seen, **PROTOCOLS[protocol])
@@ -342,7 +347,7 @@ def test_the_consumer_groups_tool_sees_resets_and_deletes(bootstrap: str, topic:
 
 
 @pytest.mark.needs("kafka")
-def test_the_java_consumer_subscribes_by_expression_in_the_new_protocol(bootstrap: str, topic: str) -> None:
+def test_java_consumer_subscribes_with_a_regular_expression_in_the_new_protocol(bootstrap: str, topic: str) -> None:
     for name in ("eu", "us"):
         make_topic(bootstrap, f"{topic}-{name}", partitions=1, records=3)
     make_topic(bootstrap, f"other-{topic}", partitions=1, records=3)
@@ -355,7 +360,7 @@ def test_the_java_consumer_subscribes_by_expression_in_the_new_protocol(bootstra
 
 
 @pytest.mark.needs("kafka")
-def test_kafka_reads_the_groups_log_from_disk_and_from_the_topic(running: RunningBroker, topic: str) -> None:
+def test_kafka_reads_the_consumer_offsets_log_from_disk_and_from_the_topic(running: RunningBroker, topic: str) -> None:
     make_topic(running.bootstrap, topic, partitions=1, records=3)
     for protocol in ("range", "consumer"):
         owners = Owners()

@@ -1,6 +1,6 @@
 """One group, three clients: kafka-python's and aiokafka's members die by kill -9 under load, librdkafka's stays.
 
-Every record reaches somebody: a member that dies has committed only what it has already told.
+The group reads every record: a member that dies has committed only offsets of records that it has already printed.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def running() -> Iterator[RunningBroker]:
 
 
 class Outside:
-    """A member in a process of its own; what it prints it has read."""
+    """A member in a process of its own. It prints the records that it has read."""
 
     def __init__(self, client: str, bootstrap: str, topic: str, directory: Path, seen: set[int]) -> None:
         script = directory / f"member_of_{client}.py"
@@ -89,7 +89,7 @@ class Outside:
         self._reader.join(10)
 
 
-def test_every_record_is_read_though_members_of_other_clients_are_killed(
+def test_every_record_is_read_although_members_of_other_clients_are_killed(
     running: RunningBroker, bootstrap: str, topic: str, tmp_path: Path
 ) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})

@@ -1,4 +1,4 @@
-"""Java's Admin about classic groups: members removed by their instance ids, filters, and what it refuses."""
+"""Java's Admin client and classic groups: removal of members by instance id, list filters, and rejected requests."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def refused(admin: JavaProgram, line: str) -> str:
     return error.value.name
 
 
-def test_an_administrator_removes_static_members(admin: JavaProgram, bootstrap: str, topic: str) -> None:
+def test_admin_client_removes_static_members(admin: JavaProgram, bootstrap: str, topic: str) -> None:
     topics = AdminClient({"bootstrap.servers": bootstrap})
     for future in topics.create_topics([NewTopic(name, 2, 1) for name in ("t", "u")]).values():
         future.result(60)

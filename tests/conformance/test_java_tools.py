@@ -76,7 +76,7 @@ def test_console_producer_and_consumer(bootstrap: str, topic: str, codec: str) -
     assert found == lines
 
 
-def test_offsets_records_and_log_dirs(bootstrap: str, topic: str, tmp_path: Path) -> None:
+def test_tools_for_offsets_delete_records_and_log_dirs(bootstrap: str, topic: str, tmp_path: Path) -> None:
     server = ("--bootstrap-server", bootstrap)
     tool("org.apache.kafka.tools.ConsoleProducer", *server, "--topic", topic, stdin="a\nb\nc\nd\n")
     assert tool(f"{TOOLS}.GetOffsetShell", *server, "--topic", topic).strip() == f"{topic}:0:4"
@@ -111,7 +111,7 @@ def test_groups_are_listed_described_and_reset(bootstrap: str, topic: str) -> No
     assert group not in tool(command, *server, "--list").split()
 
 
-def test_perf_tools_move_their_records(bootstrap: str, topic: str) -> None:
+def test_perf_tools_produce_and_consume_all_records(bootstrap: str, topic: str) -> None:
     produced = tool(
         f"{TOOLS}.ProducerPerformance",
         "--topic", topic, "--num-records", "20000", "--record-size", "500", "--throughput", "-1",
@@ -138,7 +138,7 @@ def test_verifiable_producer_and_consumer_agree(bootstrap: str, topic: str) -> N
     assert sum(event["count"] for event in events if event["name"] == "records_consumed") == 1000
 
 
-def test_the_cluster_and_its_features_are_shown(bootstrap: str) -> None:
+def test_cluster_and_features_are_described(bootstrap: str) -> None:
     server = ("--bootstrap-server", bootstrap)
     assert "Cluster ID:" in tool(f"{TOOLS}.ClusterTool", "cluster-id", *server)
     features = tool(f"{TOOLS}.FeatureCommand", *server, "describe")
@@ -148,6 +148,6 @@ def test_the_cluster_and_its_features_are_shown(bootstrap: str) -> None:
     assert "UNKNOWN" not in versions
 
 
-def test_acls_say_that_security_is_off(bootstrap: str) -> None:
+def test_kafka_acls_reports_that_no_authorizer_is_configured(bootstrap: str) -> None:
     refused = tool("org.apache.kafka.tools.AclCommand", "--bootstrap-server", bootstrap, "--list", ok=False)
     assert "SecurityDisabledException" in refused

@@ -1,4 +1,6 @@
-"""Java's producer against Headrace: transaction.version 2, where every end of a transaction raises the epoch."""
+"""Java's producer against Headrace with transaction.version 2, where the end of each transaction increases the
+epoch.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +84,7 @@ def test_each_transaction_ends_with_a_higher_epoch(
     assert read_all(running.bootstrap, topic) == ["0a", "0b", "2a", "2b", "0c", "2c"]
 
 
-def test_a_transaction_without_records_ends_too(
+def test_a_transaction_without_records_can_end(
     running: RunningBroker, java: JavaProgram, topic: str, producer: str
 ) -> None:
     for end in ("commit", "abort"):
@@ -94,7 +96,7 @@ def test_a_transaction_without_records_ends_too(
     assert read_all(running.bootstrap, topic) == ["after"]
 
 
-def test_offsets_join_the_transaction_by_being_committed(
+def test_committing_offsets_adds_them_to_the_transaction(
     running: RunningBroker, java: JavaProgram, topic: str, producer: str
 ) -> None:
     consumer = Consumer({"bootstrap.servers": running.bootstrap, "group.id": topic})
@@ -121,7 +123,7 @@ def test_a_new_producer_of_the_same_id_fences_the_old(
     assert read_all(running.bootstrap, topic) == ["kept"]
 
 
-def test_a_producer_goes_on_after_its_transaction_timed_out(
+def test_a_producer_continues_after_its_transaction_timed_out(
     running: RunningBroker, java: JavaProgram, topic: str
 ) -> None:
     slow = open_producer(running, java, topic, transaction_timeout_ms="500")
@@ -133,7 +135,7 @@ def test_a_producer_goes_on_after_its_transaction_timed_out(
     assert read_all(running.bootstrap, topic) == []
 
 
-def test_when_epochs_run_out_the_producer_goes_on_under_a_new_id(
+def test_a_producer_gets_a_new_producer_id_when_its_epochs_are_exhausted(
     running: RunningBroker, java: JavaProgram, topic: str, producer: str
 ) -> None:
     java.ask(f"begin {producer}")
@@ -153,7 +155,7 @@ def test_when_epochs_run_out_the_producer_goes_on_under_a_new_id(
 
 
 def wear_out(running: RunningBroker, transactional_id: str) -> None:
-    """As if 32,765 producers had been here before."""
+    """Sets the producer epoch as if 32,765 producers had used the id before."""
     from dataclasses import replace
 
     from headrace.coordinators.runtime.result import Result
@@ -164,7 +166,7 @@ def wear_out(running: RunningBroker, transactional_id: str) -> None:
     running.call(lambda: runtime.submit(transactional_id, lambda shard, now: Result([record_of(worn)])))
 
 
-def test_a_marker_that_comes_twice_does_not_end_the_next_transaction(
+def test_a_repeated_marker_does_not_end_the_next_transaction(
     running: RunningBroker, java: JavaProgram, topic: str, producer: str
 ) -> None:
     java.ask(f"begin {producer}")
@@ -181,7 +183,7 @@ def test_a_marker_that_comes_twice_does_not_end_the_next_transaction(
     assert read_all(running.bootstrap, topic) == ["first", "second"]
 
 
-def test_kafkas_tools_see_list_describe_and_abort_transactions(
+def test_kafkas_tools_list_describe_and_abort_transactions(
     running: RunningBroker, java: JavaProgram, topic: str, producer: str
 ) -> None:
     def tool(*arguments: str) -> str:
@@ -220,7 +222,7 @@ def test_a_hanging_transaction_is_found_and_aborted_by_kafkas_tool(running: Runn
 
 
 def open_hanging_transaction(running: RunningBroker, topic: str, producer_id: int) -> None:
-    """A batch of a transaction that no coordinator knows, as brokers before KIP-890 could let in; two hours old."""
+    """A batch, two hours old, of a transaction that no coordinator knows. Brokers before KIP-890 could accept one."""
     from headrace.records.builder import Record, build_batch
 
     now_ms = time.time_ns() // 1_000_000

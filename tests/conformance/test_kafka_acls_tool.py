@@ -1,5 +1,5 @@
 # ruff: noqa: E501 (a command line is one line)
-"""Our kafka-acls beside Kafka's own, on a broker with an authorizer: the same lines, the same exit code."""
+"""Our kafka-acls and Kafka's own on a broker with an authorizer: the same lines, the same exit code."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_prints_what_kafkas_own_tool_prints(
     check(CALLS[number], running.bootstrap, kafka_tools, programs, tmp_path)
 
 
-def test_a_removal_asks_first(running: RunningBroker, programs: Programs) -> None:
+def test_a_removal_asks_for_confirmation(running: RunningBroker, programs: Programs) -> None:
     words = ["kafka-acls", "--bootstrap-server", running.bootstrap, "--topic", "asked"]
     assert ours_forked(programs, [*words, "--add", "--allow-principal", "User:ann"], "").code == 0
     refused = ours_forked(programs, [*words, "--remove"], "n\n")

@@ -1,4 +1,6 @@
-"""The files are Kafka's: its own tools and a real node read ours, and we read what a real node wrote."""
+"""Headrace uses Kafka's file formats: Kafka's tools and a real Kafka node read our files, and Headrace reads a
+real node's files.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 
 
 def fill(log: Log, batches: int = 300) -> None:
-    """All codecs, headers, nulls, seven transactional producers that commit, abort or stay open, three epochs."""
+    """All codecs, headers, nulls, three leader epochs, and seven transactional producers that commit, abort or
+    stay open.
+    """
     now_ms = int(time.time() * 1000) - 10_000
     sequences: dict[int, int] = {}
     for at in range(batches):
@@ -74,7 +78,7 @@ def fill(log: Log, batches: int = 300) -> None:
 def contents(
     log: Log, *, committed: bool
 ) -> list[tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]], int]]:
-    """What a consumer of this log must see: (offset, key, value, headers, timestamp)."""
+    """Records that a consumer of this log must see: (offset, key, value, headers, timestamp)."""
     aborted = log.aborted_transactions(0, log.log_end_offset)
     seen: list[Any] = []
     for batch in read_batches(log):
@@ -92,7 +96,7 @@ def contents(
 def consume(
     bootstrap: str, topic: str, expected: int | None, isolation: str
 ) -> list[tuple[int, bytes, bytes, list[tuple[str, bytes]], int]]:
-    """So many records and what follows them; without a number, all before the marker that ends the log."""
+    """Reads this number of records and what follows them. Without a number, all before the marker that ends the log."""
     consumer = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": unique("reader"), "isolation.level": isolation, "check.crcs": True}
     )
@@ -119,7 +123,7 @@ def consume(
         return is_done()
 
     wait_for(is_read, lambda: f"{expected} records of {topic}, {len(seen)} are read", poll=0)
-    # One more turn, to see that nothing follows.
+    # One more poll, to check that nothing follows.
     seen += [
         (m.offset(), m.key(), m.value(), list(m.headers() or []), m.timestamp()[1])
         for m in consumer.consume(10, timeout=0.5)
@@ -165,7 +169,8 @@ def test_dump_log_segments_reads_every_kind_of_file(
     done = reference.run_tool(DUMP, *options, "--files", ",".join(files))
     assert done.returncode == 0, done.stderr
     assert re.search(must_say, done.stdout)
-    # The tool counts every file from -1 and so remarks on each that begins later; any other remark is a complaint.
+    # The tool counts every file from offset -1 and so warns about each file that starts later. Any other warning is an
+    # error.
     remarks = re.sub(r"Non-consecutive offsets in \S+/0*(\d+)\.log\n  -1 is followed by \1\n", "", done.stderr)
     assert remarks == ""
     for complaint in ("Mismatches", "Non-consecutive", "should be", "out of order", "rror", "Invalid"):
@@ -203,14 +208,14 @@ def produce_everything(bootstrap: str) -> None:
     for turn in range(16):
         producer.begin_transaction()
         for at in range(60):
-            # Incompressible, or there would be no second segment to clean.
+            # Incompressible, otherwise there would be no second segment to compact.
             producer.produce("compacted", key=b"%d" % (at * turn % 41), value=os.urandom(1500) if at % 9 else None)
         producer.flush(60)
         producer.abort_transaction(30) if turn % 3 == 1 else producer.commit_transaction(30)
 
 
 def wait_for_compaction(log_dir: Path) -> None:
-    """Until Kafka's cleaner has been over the topic and says so."""
+    """Waits until Kafka's log cleaner reports that it has compacted the topic."""
     checkpoint = log_dir / "cleaner-offset-checkpoint"
     wait_for(lambda: re.search(r"^compacted 0 [1-9]", checkpoint.read_text(), re.MULTILINE), "Kafka's cleaner")
 
@@ -219,7 +224,7 @@ def wait_for_compaction(log_dir: Path) -> None:
 def node(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[tuple[reference.ReferenceKafka, dict[str, list[object]]]]:
-    """A node that has written its topics and stopped, with what its own consumers saw."""
+    """A Kafka node that has written its topics and stopped, with the records that its own consumers saw."""
     settings = {"log.cleaner.backoff.ms": "100"}
     kafka = reference.ReferenceKafka(tmp_path_factory.mktemp("kafka"), heap="512m", settings=settings)
     kafka.start()
@@ -242,7 +247,7 @@ def node(
 @pytest.mark.parametrize(
     ("clean", "lost"), [(True, ""), (True, "*/*.txnindex"), (False, "")], ids=["clean stop", "indexes lost", "crash"]
 )
-def test_we_open_what_a_real_node_wrote(
+def test_headrace_opens_the_logs_of_a_real_node(
     node: tuple[reference.ReferenceKafka, dict[str, list[object]]], tmp_path: Path, clean: bool, lost: str
 ) -> None:
     kafka, seen = node
@@ -278,10 +283,12 @@ def test_we_open_what_a_real_node_wrote(
     dirs.close()
 
 
-def test_a_broker_serves_a_real_nodes_directory(
+def test_headrace_serves_the_directory_of_a_real_node(
     node: tuple[reference.ReferenceKafka, dict[str, list[object]]], tmp_path: Path
 ) -> None:
-    """It refuses to serve it as it is, because the topics are in Kafka's own metadata log, and says what to do."""
+    """The broker refuses to start on it as it is, because the topics are in Kafka's metadata log, and says what
+    to do.
+    """
     kafka, seen = node
     copy = tmp_path / "logs"
     shutil.copytree(kafka.log_dir, copy)
@@ -303,7 +310,7 @@ def test_a_broker_serves_a_real_nodes_directory(
 
 
 @pytest.mark.parametrize("clean", [True, False], ids=["after a clean stop of ours", "after a crash of ours"])
-def test_a_real_node_serves_what_we_wrote(
+def test_a_real_node_serves_our_logs(
     node: tuple[reference.ReferenceKafka, dict[str, list[object]]], tmp_path: Path, clean: bool
 ) -> None:
     kafka, _ = node
@@ -322,7 +329,7 @@ def test_a_real_node_serves_what_we_wrote(
         (kafka.log_dir / ".kafka_cleanshutdown").unlink(missing_ok=True)
     meta = kafka.log_dir / "meta.properties"
     home = "headrace.store=zookeeper\nheadrace.store.since=2026-01-01T00:00:00Z\nheadrace.zookeeper.connect=h:1/c\n"
-    meta.write_text(meta.read_text() + home)  # keys of ours, which Kafka passes over
+    meta.write_text(meta.read_text() + home)  # config keys of Headrace, which Kafka ignores
     kafka.start()
     try:
         assert consume(kafka.bootstrap, "ours", len(everything), "read_uncommitted") == everything

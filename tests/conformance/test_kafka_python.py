@@ -9,7 +9,7 @@ from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, Ne
 
 
 @pytest.mark.parametrize("codec", [None, "gzip", "snappy", "lz4", "zstd"])
-def test_records_come_back_as_they_went(bootstrap: str, topic: str, codec: str | None) -> None:
+def test_records_are_read_as_they_were_written(bootstrap: str, topic: str, codec: str | None) -> None:
     if codec is not None and not getattr(kafka.codec, f"has_{codec}")():
         pytest.skip(f"kafka-python has no library for {codec} here")
     producer = KafkaProducer(bootstrap_servers=bootstrap, compression_type=codec, acks="all")
@@ -29,7 +29,7 @@ def test_records_come_back_as_they_went(bootstrap: str, topic: str, codec: str |
     consumer.close()
 
 
-def test_a_group_commits_and_goes_on(bootstrap: str, topic: str) -> None:
+def test_a_group_resumes_at_its_committed_offsets(bootstrap: str, topic: str) -> None:
     producer = KafkaProducer(bootstrap_servers=bootstrap)
     for n in range(20):
         producer.send(topic, str(n).encode())
@@ -51,7 +51,7 @@ def test_a_group_commits_and_goes_on(bootstrap: str, topic: str) -> None:
     producer.close()
 
 
-def test_administration(bootstrap: str, topic: str) -> None:
+def test_admin_client_manages_topics_and_configs(bootstrap: str, topic: str) -> None:
     admin = KafkaAdminClient(bootstrap_servers=bootstrap)
     admin.create_topics([NewTopic(topic, 3, 1)])
     (described,) = list(admin.describe_topics([topic]))

@@ -1,6 +1,6 @@
-"""A log directory with strays of ours is one that Apache Kafka opens and leaves as it is; its own strays are ours, too.
+"""Apache Kafka opens a log directory that contains our strays and does not change them. Headrace lists Kafka's strays.
 
-The layout was chosen by this: a directory with any other name makes Kafka refuse the whole log directory.
+This decided the layout: Kafka refuses a whole log directory that contains a directory with any other name.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ pytestmark = pytest.mark.skipif(not reference.available(), reason="Apache Kafka 
 
 
 def make_strays(log_dir: Path) -> None:
-    """A log that was set aside, and what recovery cut from another; the directory is stopped cleanly."""
+    """A cleanly stopped directory with a log that was set aside and with the bytes that recovery cut from another
+    log.
+    """
     dirs = LogDirs.open(StorageSettings([log_dir], node_id=1), now_ms=NOW_MS)
     precious = dirs.create("precious", 0, uuid.uuid4())
     append(precious, a_batch(100))
@@ -63,8 +65,8 @@ def test_kafka_opens_a_directory_with_strays_and_keeps_them(tmp_path: Path, clea
     assert sorted(stray.count_records() for stray in strays_in(kafka.log_dir)) == [5, 100]
 
 
-def test_kafkas_own_stray_is_listed_with_its_records(tmp_path: Path) -> None:
-    """Kafka, too, sets a log aside that belongs to no topic, in a directory with such a name."""
+def test_a_stray_of_kafka_is_listed_with_its_records(tmp_path: Path) -> None:
+    """Kafka, too, sets aside a log that belongs to no topic, in a directory with such a name."""
     kafka = reference.ReferenceKafka(tmp_path, heap="256m")
     kafka.format()
     dirs = LogDirs.open(StorageSettings([kafka.log_dir], node_id=1))

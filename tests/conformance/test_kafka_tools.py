@@ -1,7 +1,8 @@
-"""Our commands beside Kafka's own: the same invocation against the same Headrace broker prints the same thing.
+"""Our commands and Kafka's own tools: the same command line against the same Headrace broker prints the same output.
 
-Both are run on the same state one after the other. Where a command changes the state, each works on a topic or group
-of its own, named by `{who}`, and the name is masked. Differences that are meant are said beside the call.
+The test runs both on the same state, one after the other. If a command changes the state, each uses a topic or group of
+its own, whose name contains `{who}`, and the comparison masks the name. Intended differences are stated beside the
+call.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def test_prints_what_kafkas_own_tool_prints(
 @pytest.mark.parametrize(
     "options", ["", "--print-data-log", "--deep-iteration", "--skip-record-metadata --print-data-log"]
 )
-def test_files_are_dumped_as_kafkas_own_tool_dumps_them(
+def test_dump_log_prints_what_kafkas_own_tool_prints(
     options: str, running: RunningBroker, kafka_tools: KafkaTools, programs: Programs
 ) -> None:
     directory = running.data_dir / "orders-0"
@@ -83,7 +84,7 @@ def test_files_are_dumped_as_kafkas_own_tool_dumps_them(
         ),
     ],
 )
-def test_what_coordinators_keep_is_dumped_and_shown_as_kafkas_own_tools_do(
+def test_coordinator_records_are_dumped_and_formatted_as_by_kafkas_own_tools(
     topic: str,
     name: str,
     decoder: str,
@@ -104,14 +105,14 @@ def test_what_coordinators_keep_is_dumped_and_shown_as_kafkas_own_tools_do(
             --partition {log.parent.name.rpartition("-")[2]} --offset earliest --max-messages {count}
             --formatter {TOOLS}.consumer.{formatter}""".split()
         theirs, ours = kafkas(kafka_tools, shown, ""), ours_forked(programs, shown, "")
-        # Kafka's formatter prints no line ends between the documents.
+        # Kafka's formatter prints no newlines between the documents.
         assert ours.out.splitlines() == theirs.out.replace("}{", "}\n{").splitlines()
         assert name in ours.out
 
 
 @pytest.fixture(scope="module")
 def members(running: RunningBroker, kafka_tools: KafkaTools) -> None:
-    """A group of each kind that has had a member."""
+    """One group of each kind, each of which has had a member."""
     for protocol in ("classic", "consumer"):
         settings = {"group.id": f"{protocol}-members", "group.protocol": protocol, "enable.auto.commit": False}
         consumer = Consumer({"bootstrap.servers": running.bootstrap, "client.id": "one", **settings})
@@ -130,7 +131,7 @@ def _same_dump(words: list[str], kafka_tools: KafkaTools, programs: Programs) ->
     assert (ours.code, ours.out) == (theirs.code, theirs.out)
 
 
-def test_the_documents_word_count_line_prints_long_values(running: RunningBroker) -> None:
+def test_documented_console_consumer_command_prints_long_values(running: RunningBroker) -> None:
     """The console-consumer line of the documents, word for word."""
     java = "org.apache.kafka.common.serialization"
     words = f"""kafka-console-consumer --bootstrap-server {running.bootstrap} --topic counts --from-beginning
@@ -140,7 +141,7 @@ def test_the_documents_word_count_line_prints_long_values(running: RunningBroker
     assert ours_started(words, "").out == "all\t7\n"
 
 
-def test_the_old_broker_list_spelling_still_writes(running: RunningBroker) -> None:
+def test_producer_accepts_the_old_broker_list_option(running: RunningBroker) -> None:
     done = ours_started(
         ["kafka-console-producer", "--broker-list", running.bootstrap, "--topic", "old-spelling"], "one\ntwo\n"
     )
@@ -149,14 +150,14 @@ def test_the_old_broker_list_spelling_still_writes(running: RunningBroker) -> No
     assert ours_started(read, "").out == "old-spelling:0:2\n"
 
 
-def test_an_unreachable_broker_is_named(running: RunningBroker) -> None:
+def test_error_names_the_unreachable_broker(running: RunningBroker) -> None:
     done = ours_started(["kafka-topics", "--bootstrap-server", "127.0.0.1:1", "--list"], "")
     assert done.code == 1
     assert "127.0.0.1:1" in done.err
     assert "Traceback" not in done.err
 
 
-def test_a_broken_json_file_is_told_by_line_and_column(running: RunningBroker, tmp_path: Path) -> None:
+def test_error_names_line_and_column_of_invalid_json(running: RunningBroker, tmp_path: Path) -> None:
     file = tmp_path / "broken.json"
     file.write_text('{"partitions": [\n  {"topic": "orders", }\n]}')
     address = ["--bootstrap-server", running.bootstrap]
@@ -165,7 +166,7 @@ def test_a_broken_json_file_is_told_by_line_and_column(running: RunningBroker, t
     assert f"{file} line 2 column" in done.err
 
 
-def test_verifiable_tools_tell_what_was_acknowledged_and_read(running: RunningBroker) -> None:
+def test_verifiable_tools_report_acknowledged_and_read_records(running: RunningBroker) -> None:
     address = ["--bootstrap-server", running.bootstrap, "--topic", "verified"]
     written = ours_started(["kafka-verifiable-producer", *address, "--max-messages", "20"], "")
     events = [json.loads(line) for line in written.out.splitlines()]
@@ -176,10 +177,10 @@ def test_verifiable_tools_tell_what_was_acknowledged_and_read(running: RunningBr
 
 
 @pytest.mark.needs("kafka")
-def test_records_of_every_kind_of_group_are_dumped_alike(
+def test_records_of_every_group_type_are_dumped_as_by_kafkas_own_tool(
     kafka_tools: KafkaTools, programs: Programs, tmp_path: Path
 ) -> None:
-    """Kinds and fields that the groups above do not leave behind."""
+    """Record types and fields that the groups above do not leave behind."""
     topic, other = uuid.UUID(int=7 << 80), uuid.UUID(int=9 << 64)
     classic = consumer_groups.ClassicMemberMetadata(6000, (("range", b"\1\2"),))
     member = consumer_groups.MemberMetadata("i", "r", "c", "/h", ("a", "b"), "x.*", 5, "uniform", classic)

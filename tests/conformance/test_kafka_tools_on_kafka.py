@@ -1,4 +1,4 @@
-"""Our commands against Apache Kafka itself, beside its own; and a transaction that hangs, on both brokers."""
+"""Our commands and Kafka's own tools against Apache Kafka, and a hanging transaction on both brokers."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from tests.support.programs import Programs
 
 pytestmark = pytest.mark.needs("kafka", "openssl")
 PRODUCE = 0
-# Nobody asks the coordinator, so that a transaction can be left hanging on purpose.
+# Partition verification is off, so that the test can leave a transaction hanging.
 SETTINGS = {"num.partitions": "1", "transaction.partition.verification.enable": "false"}
 
 
 def _some() -> list[Call]:
-    """The first of every command, and all that speak of features: Kafka has more of them than we."""
+    """The first call of every command, and all calls about features: Kafka has more features than Headrace."""
     chosen = []
     for tool, calls in groupby(sorted(CALLS, key=_tool), _tool):
-        # Some need no broker at all.
+        # Some calls need no broker.
         alike = [c for c in calls if c.says is None and "version-mapping" not in c.words and "-depend" not in c.words]
         chosen += alike if tool == "kafka-features" else alike[:3]
     return chosen
@@ -47,11 +47,11 @@ def _tool(call: Call) -> str:
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    """Apache Kafka: the address where it speaks plain text, and the one where it speaks TLS."""
+    """Apache Kafka: its PLAINTEXT address and its SSL address."""
     internal = ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic")
     few = {f"{name}.num.partitions": "2" for name in internal}
     settings = SETTINGS | KEEPS_OLD_RECORDS | few
-    # The calls speak of broker 0.
+    # The calls name broker 0.
     kafka = ReferenceKafka(tmp_path_factory.mktemp("kafka"), settings=settings, heap="256m", node_id=0)
     certificates = Certificates(kafka.directory / "certificates").make()
     tls = f"127.0.0.1:{free_port()}"
@@ -82,7 +82,7 @@ def programs() -> Iterator[Programs]:
 
 
 @pytest.mark.parametrize("call", _some(), ids=lambda call: call.name[:70])
-def test_against_apache_kafka_ours_prints_what_its_own_prints(
+def test_prints_what_kafkas_own_tool_prints_against_apache_kafka(
     call: Call, apache: str, kafka_tools: KafkaTools, programs: Programs, tmp_path: Path
 ) -> None:
     check(call, apache, kafka_tools, programs, tmp_path)
@@ -98,7 +98,7 @@ def bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 async def _leave_hanging(bootstrap: str, topic: str, producer_id: int) -> None:
-    """A transactional batch of an hour ago that no coordinator knows."""
+    """A transactional batch, one hour old, of a transaction that no coordinator knows."""
     an_hour_ago = time.time_ns() // 1_000_000 - 3_600_000
     batch = build_batch(
         [Record(None, b"x", timestamp_ms=an_hour_ago)],
@@ -112,7 +112,7 @@ async def _leave_hanging(bootstrap: str, topic: str, producer_id: int) -> None:
     async with ClusterClient(bootstrap, client_id="test", timeout=30) as client:
         topics = [{"name": topic, "partition_data": [partition]}]
         watch = Stopwatch()
-        # Apache Kafka answers that a topic is made before its leader knows.
+        # Apache Kafka answers CreateTopics before the leader knows the topic.
         while code := await _produced(client, {**body, "topic_data": topics}):
             assert code is ErrorCode.not_leader_or_follower
             assert not watch.has_run(PATIENCE_S)
@@ -124,7 +124,9 @@ async def _produced(client: ClusterClient, body: dict[str, object]) -> ErrorCode
     return ErrorCode(answer.responses[0].partition_responses[0].error_code)
 
 
-def test_a_hanging_transaction_is_found_and_ended(bootstrap: str, kafka_tools: KafkaTools, programs: Programs) -> None:
+def test_a_hanging_transaction_is_found_and_aborted(
+    bootstrap: str, kafka_tools: KafkaTools, programs: Programs
+) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for future in admin.create_topics([NewTopic(f"hangs-{who}", 1) for who in ("ours", "theirs")]).values():
         future.result(60)
@@ -132,11 +134,11 @@ def test_a_hanging_transaction_is_found_and_ended(bootstrap: str, kafka_tools: K
         asyncio.run(_leave_hanging(bootstrap, f"hangs-{who}", producer_id))
 
     def both(*words: str) -> str:
-        """What ours prints, which is what Kafka's prints."""
+        """Output of our command, which equals that of Kafka's."""
         call = ["kafka-transactions", "--bootstrap-server", bootstrap, *words]
         ours = ours_forked(programs, [word.replace("WHO", "ours") for word in call], "")
         theirs = kafkas(kafka_tools, [word.replace("WHO", "theirs") for word in call], "")
-        # Kafka's goes by the order of hash maps.
+        # Kafka's order depends on hash maps.
         assert sorted(masked(ours.out).split()) == sorted(masked(theirs.out).split()), (ours, theirs)
         assert ours.code == theirs.code, (ours, theirs)
         assert ours.code == 0
@@ -151,7 +153,7 @@ def test_a_hanging_transaction_is_found_and_ended(bootstrap: str, kafka_tools: K
     assert "None" in both("describe-producers", "--topic", "hangs-ours", "--partition", "0")
 
 
-def test_the_doctor_knows_kafkas_tls_and_plain_listeners_apart(
+def test_doctor_distinguishes_ssl_and_plaintext_listeners_of_kafka(
     secured: tuple[str, str], programs: Programs, tmp_path: Path
 ) -> None:
     plain, tls = secured

@@ -18,7 +18,7 @@ PLACE = Path(__file__).resolve().parents[2] / ".cache" / "kafkajs"
 
 @pytest.fixture(scope="module")
 def project() -> Path:
-    """The script with its dependency installed, once per lock file."""
+    """The script with its dependency, which is installed once per lock file."""
     lock = (SOURCE / "package-lock.json").read_bytes()
     stamp = PLACE / ".installed"
     if not stamp.exists() or stamp.read_bytes() != lock:
@@ -45,14 +45,14 @@ class TestKafkajs:
         assert checks["create"]["created"] is True
         assert checks["create"]["again"] is False
 
-    def test_records_arrive_whole_in_order_and_by_key(self, checks: dict[str, dict[str, Any]]) -> None:
+    def test_records_are_read_complete_in_order_and_by_key(self, checks: dict[str, dict[str, Any]]) -> None:
         records = checks["records"]
         assert records["count"] == records["values"] == 100
         assert records["inOrder"]
         assert records["keysStay"]
         assert records["header"] in ("0", "1")
 
-    def test_offsets_and_groups_are_seen_by_its_admin_client(self, checks: dict[str, dict[str, Any]]) -> None:
+    def test_its_admin_client_reads_offsets_and_groups(self, checks: dict[str, dict[str, Any]]) -> None:
         assert checks["offsets"]["total"] == 100
         assert checks["committed"]["total"] == 100
         assert checks["group"] == {"check": "group", "state": "Empty", "protocolType": "consumer"}

@@ -1,4 +1,4 @@
-"""kcat (an older librdkafka): the shell's way to produce and consume."""
+"""kcat (an older librdkafka): produce and consume from the shell."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def kcat(bootstrap: str, *arguments: str, stdin: str = "") -> str:
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_lines_come_back(bootstrap: str, topic: str, codec: str) -> None:
+def test_produced_lines_are_consumed(bootstrap: str, topic: str, codec: str) -> None:
     lines = "".join(f"key{n}:value {n}\n" for n in range(500))
     kcat(bootstrap, "-P", "-t", topic, "-K:", "-z", codec, "-H", "source=test", stdin=lines)
     found = kcat(bootstrap, "-C", "-t", topic, "-e", "-q", "-J").splitlines()

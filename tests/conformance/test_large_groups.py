@@ -1,4 +1,4 @@
-"""Two hundred members in one group, fifty more at once, fifty gone in one request: each time one generation for all."""
+"""A group of 200 members, 50 more join at once, 50 leave in one request: each change causes one new generation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Member:
         self.assignment = b""
 
     def join_body(self) -> dict[str, Any]:
-        # As much as a cooperative consumer says of itself, and a little more.
+        # As large as the metadata of a cooperative consumer, and a little more.
         return {
             "group_id": self.group,
             "session_timeout": 45_000,
@@ -52,7 +52,7 @@ class Member:
 
 
 def all_ask(members: Sequence[Member], api: int, version: int, bodies: Sequence[dict[str, Any]]) -> list[Any]:
-    """Everybody asks before anybody hears."""
+    """Sends all requests before it reads the first answer."""
     for member, body in zip(members, bodies, strict=True):
         member.client.send(api, version, body)
     return [member.client.receive(api, version) for member in members]
@@ -67,7 +67,7 @@ def get_ids(members: Sequence[Member]) -> None:
 
 
 def make_generation(members: Sequence[Member]) -> int:
-    """Everybody joins, the leader gives each member what it alone gets; the generation that all are in."""
+    """All members join, and the leader gives each its own assignment. Returns the generation of all members."""
     joined = all_ask(members, JOIN, JOIN_VERSION, [m.join_body() for m in members])
     assert {int(answer.error_code) for answer in joined} == {0}
     (generation,) = {answer.generation_id for answer in joined}
@@ -89,7 +89,7 @@ def beats(members: Sequence[Member]) -> set[int]:
     return {int(a.error_code) for a in all_ask(members, BEAT, BEAT_VERSION, [m.body() for m in members])}
 
 
-def test_two_hundred_members_are_one_generation(bootstrap: str) -> None:
+def test_each_change_of_a_group_of_two_hundred_causes_one_generation(bootstrap: str) -> None:
     members = [Member(bootstrap, "large") for _ in range(200)]
     patient_find(members[0].client, "large")
     get_ids(members)
@@ -100,7 +100,7 @@ def test_two_hundred_members_are_one_generation(bootstrap: str) -> None:
     for member in more:
         member.client.send(JOIN, JOIN_VERSION, member.join_body())
     while beats(members) != {REBALANCE}:
-        pass  # the newcomers' requests are on their way
+        pass  # the JoinGroup requests of the new members are on their way
     joined = all_ask(members, JOIN, JOIN_VERSION, [m.join_body() for m in members])
     joined += [member.client.receive(JOIN, JOIN_VERSION) for member in more]
     assert {(int(a.error_code), a.generation_id) for a in joined} == {(0, 2)}

@@ -1,4 +1,4 @@
-"""What happens by itself in a running broker: retention, compaction, settings that change without a restart."""
+"""Background work of a running broker: retention, compaction, and settings that change without a restart."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_retention_by_time_spares_the_active_segment(busy: RunningBroker, admin:
     assert watermarks(busy, topic)[1] == 300
 
 
-def test_the_first_look_for_old_records_comes_after_the_initial_delay(tmp_path: Path, topic: str) -> None:
+def test_the_first_retention_check_runs_after_the_initial_delay(tmp_path: Path, topic: str) -> None:
     with broker(data_dir=tmp_path / "data") as running:
         producer = Producer({"bootstrap.servers": running.bootstrap})
         producer.produce(topic, b"of 2023", timestamp=1_700_000_000_000)
@@ -144,7 +144,7 @@ def test_compaction_keeps_the_last_value_of_each_key(busy: RunningBroker, admin:
 
 
 def test_the_topic_of_committed_offsets_stays_small(topic: str) -> None:
-    """A consumer commits for years; what stays is its last offset."""
+    """However often a consumer commits, only its last offset stays."""
     one_partition = {"offsets.topic.num.partitions": "1", "offsets.topic.segment.bytes": "1048576"}
     with broker(SETTINGS | one_partition | {"log.cleaner.min.cleanable.ratio": "0.01"}) as running:
         create(AdminClient({"bootstrap.servers": running.bootstrap}), topic)
@@ -161,14 +161,14 @@ def test_the_topic_of_committed_offsets_stays_small(topic: str) -> None:
                         total += path.stat().st_size
                 return total
 
-            # Of 3.2 million: the segment in use, and one record.
+            # Of 3.2 million commits: the active segment, and one record.
             wait_for(lambda: stored() < 1_100_000, lambda: f"compaction, {stored()} bytes are stored")
             assert consumer.committed([TopicPartition(topic, 0)], 10)[0].offset == 799
         finally:
             consumer.close()
 
 
-def test_a_topics_setting_counts_at_once(busy: RunningBroker, admin: AdminClient, topic: str) -> None:
+def test_a_changed_topic_setting_takes_effect_at_once(busy: RunningBroker, admin: AdminClient, topic: str) -> None:
     create(admin, topic)
     assert produce(busy, topic, [(None, b"x" * 5000)]) == []
     alter(admin, ResourceType.TOPIC, topic, "max.message.bytes", "1000")
@@ -177,7 +177,7 @@ def test_a_topics_setting_counts_at_once(busy: RunningBroker, admin: AdminClient
     assert produce(busy, topic, [(None, b"x" * 5000)]) == []
 
 
-def test_a_brokers_setting_counts_at_once_for_topics_that_do_not_say_otherwise(
+def test_a_changed_broker_setting_takes_effect_at_once_for_topics_without_an_override(
     busy: RunningBroker, admin: AdminClient, topic: str
 ) -> None:
     create(admin, topic)
@@ -192,7 +192,7 @@ def test_a_brokers_setting_counts_at_once_for_topics_that_do_not_say_otherwise(
     assert produce(busy, topic, [(None, b"x" * 5000)]) == []
 
 
-def test_a_deleted_topic_is_gone_and_can_be_made_anew(busy: RunningBroker, admin: AdminClient, topic: str) -> None:
+def test_a_deleted_topic_can_be_created_again(busy: RunningBroker, admin: AdminClient, topic: str) -> None:
     create(admin, topic)
     assert produce(busy, topic, [(None, b"old")] * 5) == []
     admin.delete_topics([topic])[topic].result(60)
@@ -202,15 +202,17 @@ def test_a_deleted_topic_is_gone_and_can_be_made_anew(busy: RunningBroker, admin
     assert [message.value() for message in read_all(busy, topic)] == [b"new"]
 
 
-def test_what_was_written_is_there_after_a_restart(tmp_path: Path, topic: str) -> None:
+def test_records_are_readable_after_a_restart(tmp_path: Path, topic: str) -> None:
     for round_number in range(3):
         with broker(data_dir=tmp_path / "data") as running:
             assert produce(running, topic, [(b"k", str(round_number).encode())]) == []
             assert [int(message.value()) for message in read_all(running, topic)] == list(range(round_number + 1))
 
 
-def test_a_record_that_comes_right_behind_a_long_poll_wakes_it(busy: RunningBroker, admin: AdminClient) -> None:
-    """Both requests are read in one turn of the loop, from two connections: the poll has not had its first step yet."""
+def test_a_record_that_arrives_right_after_a_long_poll_completes_it(busy: RunningBroker, admin: AdminClient) -> None:
+    """The broker reads both requests in one iteration of the event loop, from two connections: the fetch has not
+    run its first step yet.
+    """
     create(admin, "right-behind")
     batch = build_batch([Record(key=None, value=b"v", timestamp_ms=time.time_ns() // 1_000_000)])
     partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000, "log_start_offset": -1}

@@ -1,4 +1,4 @@
-"""A broker with two disks of which one fails: the other serves on, and what was on the first is back after a repair."""
+"""A broker with two disks of which one fails: it serves the other disk, and the failed one again after a repair."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def until_all_take(port: int, topics: list[str]) -> None:
     wait_for(none_left, lambda: f"a broker that takes records for {left}")
 
 
-def test_a_disk_that_fails_takes_only_its_partitions_along(tmp_path: Path) -> None:
+def test_a_failed_disk_takes_only_its_own_partitions_offline(tmp_path: Path) -> None:
     bad, good = tmp_path / "bad", tmp_path / "good"
     bad.mkdir()
     settings = {"log.dirs": f"{bad},{good}", "replica.high.watermark.checkpoint.interval.ms": "100"}
@@ -43,12 +43,13 @@ def test_a_disk_that_fails_takes_only_its_partitions_along(tmp_path: Path) -> No
         until_all_take(running.port, TOPICS)
         lost = [topic for topic in TOPICS if (bad / f"{topic}-0").exists()]
         assert len(lost) == 2, "the emptiest directory is chosen"
-        # From now on nothing can be written below the directory any more.
+        # From now on the broker cannot write below the directory.
         subprocess.run(["mount", "-t", "tmpfs", "-o", "ro,size=1m", "tmpfs", str(bad)], check=True)
         try:
             wait_for(lambda: produce_code(running.port, lost[0], BATCH) != 0, "the directory to go offline")
             for topic in TOPICS:
-                # KAFKA_STORAGE_ERROR until the controller knows, then NOT_LEADER_OR_FOLLOWER: nobody leads.
+                # KAFKA_STORAGE_ERROR until the controller knows, then NOT_LEADER_OR_FOLLOWER, because the partition has
+                # no leader.
                 assert produce_code(running.port, topic, BATCH) in ((56, 6) if topic in lost else (0,))
             tool = [str(ROOT / "bin" / "kafka-log-dirs.sh"), "--bootstrap-server", running.bootstrap, "--describe"]
             told = subprocess.run(tool, capture_output=True, text=True, check=True).stdout

@@ -1,8 +1,8 @@
-"""Groups of Java's classic consumer and of kafkajs under load, members joining, leaving and dying by kill -9.
+"""Groups of Java's classic consumer and of kafkajs under load, while members join, leave and die by kill -9.
 
-Every record is read at least once, and no partition is read by two members at one time. Takes minutes:
-`HEADRACE_EFFORT=long pytest -s tests/conformance/test_members_that_die.py` prints what happened (with `HEADRACE_SEED=1`
-other things do).
+The group reads every record at least once, and no two members read one partition at the same time. Takes minutes:
+`HEADRACE_EFFORT=long pytest -s tests/conformance/test_members_that_die.py` prints the events. `HEADRACE_SEED=1` draws
+other events.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def java_member(
 def play(
     bootstrap: str, topic: str, start: Start, steps: int, *, static: bool = False, late: frozenset[int] = frozenset()
 ) -> str:
-    """Somebody dies, leaves or comes at every step; gives what happened, or fails."""
+    """At every step a member dies, leaves or joins. Returns the events, or fails."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(60)
     choice = random.Random(f"{os.environ.get('HEADRACE_SEED', '0')}-{steps}")
@@ -111,16 +111,16 @@ def play(
         for place in range(MEMBERS):
             come(place)
         for _ in range(steps):
-            # A step begins when the group has found itself after the last: everyone reads, or has nothing to read.
+            # A step begins when the group is stable after the last one: every member reads, or has no partition.
             wait_for_members(lambda: all(each.has_partitions for each in alive.values()), alive)
-            time.sleep(choice.uniform(0, 0.5))  # at any moment of what goes on then
+            time.sleep(choice.uniform(0, 0.5))  # at a random moment of the next rebalance
             place = choice.randrange(MEMBERS)
             if place not in alive:
                 come(place)
                 continue
             go(place, choice.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGTERM]))
             if static or len(alive) < 2 or choice.random() < 0.3:
-                come(place)  # a static one within its session
+                come(place)  # a static member returns within its session timeout
         load.stop()
         members = [*ended, *alive.values()]
         wait_for_members(lambda: load.acknowledged <= values_read(members), alive)
@@ -159,7 +159,7 @@ LONG = pytest.mark.skipif(not is_long(), reason="minutes of processes that come 
 @LONG
 @pytest.mark.needs("kafka")
 @pytest.mark.parametrize("kind", [*ASSIGNORS, "static range", "static cooperative-sticky", "slow cooperative-sticky"])
-def test_members_of_java(bootstrap: str, topic: str, tmp_path: Path, kind: str) -> None:
+def test_java_members_die_under_load(bootstrap: str, topic: str, tmp_path: Path, kind: str) -> None:
     static, slow = kind.startswith("static"), kind.startswith("slow")
     start = java_member(bootstrap, topic, tmp_path, kind.split(" ")[-1], static=static, slow=slow)
     late = frozenset({0}) if slow else frozenset[int]()
@@ -169,7 +169,7 @@ def test_members_of_java(bootstrap: str, topic: str, tmp_path: Path, kind: str) 
 
 @LONG
 @pytest.mark.needs("node", "npm")
-def test_members_of_kafkajs(bootstrap: str, topic: str, tmp_path: Path, project: Path) -> None:
+def test_kafkajs_members_die_under_load(bootstrap: str, topic: str, tmp_path: Path, project: Path) -> None:
     shutil.copy(SOURCE / "member.js", PLACE / "member.js")
 
     def start(place: int, number: int) -> MemberProcess:
@@ -182,7 +182,9 @@ def test_members_of_kafkajs(bootstrap: str, topic: str, tmp_path: Path, project:
 
 @LONG
 @pytest.mark.needs("kafka")
-def test_a_second_process_with_the_same_instance_id_ends_the_first(bootstrap: str, topic: str, tmp_path: Path) -> None:
+def test_a_second_process_with_the_same_instance_id_fences_the_first(
+    bootstrap: str, topic: str, tmp_path: Path
+) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(60)
     start = java_member(bootstrap, topic, tmp_path, "range", static=True)
@@ -196,7 +198,7 @@ def test_a_second_process_with_the_same_instance_id_ends_the_first(bootstrap: st
     assert not (tmp_path / "0.1.err").read_text()
 
 
-def test_the_watch_sees_what_must_not_be() -> None:
+def test_the_watch_reports_violations() -> None:
     def story(member: str, *lines: tuple[int, str, int, int]) -> list[Told]:
         return [Told(at, what, member, partition, value) for at, what, partition, value in lines]
 

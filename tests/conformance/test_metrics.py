@@ -1,4 +1,4 @@
-"""A running broker shows what it does, under the names that dashboards for Kafka know."""
+"""Metrics of a running broker, under the names that dashboards for Kafka use."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def scrape(running: RunningBroker) -> tuple[set[str], Samples]:
     return names, samples
 
 
-def test_every_metric_of_the_reference_page_is_there(running: RunningBroker) -> None:
+def test_every_metric_of_the_reference_page_is_exported(running: RunningBroker) -> None:
     names, _ = scrape(running)
     for metric in CATALOGUE.values():
         assert (metric.name.removesuffix("_total") if metric.kind is Kind.COUNTER else metric.name) in names
@@ -66,7 +66,7 @@ def test_traffic_logs_and_requests_are_counted(running: RunningBroker, topic: st
     consumer.close()
 
 
-def test_without_metrics_listen_nothing_listens() -> None:
+def test_without_metrics_listen_the_broker_opens_no_metrics_port() -> None:
     with broker() as quiet:
         assert quiet.broker.metrics is not None
         assert quiet.broker.metrics.endpoint.port == 0

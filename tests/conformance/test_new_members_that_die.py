@@ -1,8 +1,8 @@
-"""Groups with members of the new protocol (KIP-848) under load, of Java and confluent-kafka, alone and beside classic
-ones, while members join, leave and die by kill -9; also a group that moves to the new protocol and back meanwhile.
+"""Groups with members of the new protocol (KIP-848), of Java and confluent-kafka, alone and beside classic members.
 
-Every record is read at least once, and no partition is read by two members at one time. Takes minutes:
-`HEADRACE_EFFORT=long pytest -s tests/conformance/test_new_members_that_die.py`, which prints what happened.
+Members join, leave and die by kill -9 under load. One group also migrates to the new protocol and back. The group reads
+every record at least once, and no two members read one partition at the same time. Takes minutes:
+`HEADRACE_EFFORT=long pytest -s tests/conformance/test_new_members_that_die.py` prints the events.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def confluent_member(bootstrap: str, topic: str, directory: Path) -> Start:
 @LONG
 @pytest.mark.needs("kafka")
 @pytest.mark.parametrize("kind", ["uniform", "range", "beside range", "beside cooperative-sticky", "over and back"])
-def test_members_of_java(bootstrap: str, topic: str, tmp_path: Path, kind: str) -> None:
+def test_java_members_die_under_load(bootstrap: str, topic: str, tmp_path: Path, kind: str) -> None:
     assignor = kind if kind in ("uniform", "range") else "uniform"
     new = java_member(bootstrap, topic, tmp_path, assignor, new_protocol=True)
     start = new
@@ -57,7 +57,7 @@ def test_members_of_java(bootstrap: str, topic: str, tmp_path: Path, kind: str) 
         old = java_member(bootstrap, topic, tmp_path, "cooperative-sticky")
 
         def start(place: int, number: int) -> MemberProcess:
-            """Those who come first and last speak the classic protocol."""
+            """The first and the last members use the classic protocol."""
             return (new if 4 <= number < 10 else old)(place, number)
 
     told = play(bootstrap, topic, start, rounds(short=6, long=24 if kind == "over and back" else 14))
@@ -65,14 +65,14 @@ def test_members_of_java(bootstrap: str, topic: str, tmp_path: Path, kind: str) 
 
 
 @LONG
-def test_members_of_confluent_kafka(bootstrap: str, topic: str, tmp_path: Path) -> None:
+def test_confluent_kafka_members_die_under_load(bootstrap: str, topic: str, tmp_path: Path) -> None:
     told = play(bootstrap, topic, confluent_member(bootstrap, topic, tmp_path), rounds(short=6, long=20))
     print(f"\nconfluent-kafka, KIP-848: {told}")
 
 
 @LONG
 @pytest.mark.needs("kafka")
-def test_members_of_both_clients(bootstrap: str, topic: str, tmp_path: Path) -> None:
+def test_members_of_both_clients_die_under_load(bootstrap: str, topic: str, tmp_path: Path) -> None:
     java = java_member(bootstrap, topic, tmp_path, "uniform", new_protocol=True)
     confluent = confluent_member(bootstrap, topic, tmp_path)
     told = play(

@@ -1,4 +1,4 @@
-"""Clients log in with signed tokens: librdkafka and kafka-python, with keys from a file and from an address."""
+"""Clients log in with signed tokens: librdkafka and kafka-python, with keys from a file and from a URL."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def provider(*, redirect_to: str | None = None) -> Iterator[tuple[str, list[str]
         server.server_close()
 
 
-def test_keys_come_from_an_allowed_address_only_and_once(tmp_path: Path) -> None:
+def test_keys_are_loaded_once_and_only_from_an_allowed_url(tmp_path: Path) -> None:
     with provider() as (url, asked):
         with pytest.raises(CannotStart, match="is not allowed"), broker(signed(url)):
             pass
@@ -130,17 +130,17 @@ def test_a_redirect_is_not_followed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("url", ["http://169.254.169.254/keys", "ftp://host/keys", "https://idp.example/keys"])
-def test_cve_2025_27817_an_address_that_is_not_allowed_stops_the_start(url: str) -> None:
+def test_cve_2025_27817_broker_does_not_start_with_a_url_that_is_not_allowed(url: str) -> None:
     with pytest.raises(CannotStart, match=r"sasl\.oauthbearer\.jwks\.endpoint\.url"), broker(signed(url)):
         pass
 
 
-def test_oauthbearer_without_keys_stops_the_start() -> None:
+def test_broker_does_not_start_with_oauthbearer_without_keys() -> None:
     with pytest.raises(CannotStart, match="must be set"), broker(settings()):
         pass
 
 
-def test_unsecured_tokens_only_when_they_are_named() -> None:
+def test_unsecured_tokens_are_accepted_only_if_configured() -> None:
     text = jwt.encode({"sub": "anna", "exp": 2**31, "iat": 0}, "", "none")
     with broker(settings(**{"sasl.server.callback.handler.class": UNSECURED})) as running:
         assert logs_in(SaslBroker(running), text)

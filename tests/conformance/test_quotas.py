@@ -1,4 +1,4 @@
-"""Clients that take more than their quota are told to wait, and wait whether they listen or not."""
+"""The broker throttles clients that exceed their quota, whether or not they obey the throttle time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from headrace.testing import RunningBroker, broker
 from tests.support.clock import Stopwatch, wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
-# Two samples of a second instead of eleven: what was used is forgotten sooner, and so the tests are short.
+# Two samples of one second instead of eleven: the broker forgets usage sooner, so the tests are short.
 QUICK = {
     "quota.window.num": "2",
     "quota.window.size.seconds": "1",
@@ -54,7 +54,7 @@ def set_quota(running: RunningBroker, *entity: str, **quotas: float) -> None:
 
 
 def produce(running: RunningBroker, topic: str, client_id: str, count: int) -> tuple[Stopwatch, list[float]]:
-    """(a stopwatch that started with the first record, waits that the broker told)"""
+    """(a stopwatch that started with the first record, throttle times in the answers)"""
     waits: list[float] = []
     settings = {
         "bootstrap.servers": running.bootstrap,
@@ -73,7 +73,7 @@ def produce(running: RunningBroker, topic: str, client_id: str, count: int) -> t
     return watch, waits
 
 
-def test_a_producer_over_its_quota_is_slowed_down_and_others_are_not(running: RunningBroker, topic: str) -> None:
+def test_only_the_producer_above_its_quota_is_throttled(running: RunningBroker, topic: str) -> None:
     set_quota(running, "--entity-type", "clients", "--entity-name", "slow", producer_byte_rate=100_000)
     _, no_waits = produce(running, topic, "fast", 300)
     watch, waits = produce(running, topic, "slow", 300)
@@ -83,7 +83,7 @@ def test_a_producer_over_its_quota_is_slowed_down_and_others_are_not(running: Ru
     assert running.broker.parts.metering.throttled["produce"] > 0
 
 
-def test_a_consumer_over_its_quota_gets_everything_later(running: RunningBroker, topic: str) -> None:
+def test_a_consumer_above_its_quota_reads_everything_later(running: RunningBroker, topic: str) -> None:
     set_quota(running, "--entity-type", "clients", "--entity-name", "reader", consumer_byte_rate=100_000)
     produce(running, topic, "writer", 300)
     waits: list[float] = []
@@ -110,16 +110,16 @@ def test_a_consumer_over_its_quota_gets_everything_later(running: RunningBroker,
     assert max(waits) > 0
 
 
-def test_changes_of_topics_beyond_the_quota_are_refused(running: RunningBroker, topic: str) -> None:
+def test_topic_changes_above_the_quota_are_rejected(running: RunningBroker, topic: str) -> None:
     set_quota(running, "--entity-type", "users", "--entity-default", controller_mutation_rate=1)
     try:
         with closing(KafkaAdminClient(bootstrap_servers=running.bootstrap)) as admin:
-            admin.create_topics([NewTopic(f"{topic}-a", 40, 1)])  # a bucket of two, now 38 seconds in debt
+            admin.create_topics([NewTopic(f"{topic}-a", 40, 1)])  # a bucket of two mutations, now 38 seconds in debt
             with pytest.raises(ThrottlingQuotaExceededError):
                 admin.create_topics([NewTopic(f"{topic}-b", 3, 1)])
     finally:
         set_quota(running, "--entity-type", "users", "--entity-default", controller_mutation_rate=1000)
-    # The debt is paid at the new rate. The first client would wait as long as the broker has told it.
+    # The debt is paid at the new rate. The first client would wait for the throttle time that the broker gave it.
     with closing(KafkaAdminClient(bootstrap_servers=running.bootstrap)) as admin:
         assert f"{topic}-b" not in admin.list_topics()
         wait_for(lambda: _creates(admin, NewTopic(f"{topic}-b", 1, 1)), "the debt to be paid")
@@ -133,16 +133,16 @@ def _creates(admin: KafkaAdminClient, topic: NewTopic) -> bool:
     return True
 
 
-def test_connections_beyond_the_quota_of_an_address_are_closed(running: RunningBroker) -> None:
+def test_connections_above_the_quota_of_an_address_are_closed(running: RunningBroker) -> None:
     set_quota(running, "--entity-type", "ips", "--entity-name", "127.0.0.1", connection_creation_rate=3)
     try:
         opened = [socket.create_connection((running.host, running.port), timeout=60) for _ in range(12)]
-        # A broker says nothing unasked: what can be read is the end of a connection.
+        # A broker sends nothing unasked, so a read can only return the end of the connection.
         ended, _, _ = select.select(opened, [], [], 5)
         assert ended
         assert len(ended) < len(opened)
         for connection in opened:
             connection.close()
     finally:
-        time.sleep(2)  # so that this very command gets its connection
+        time.sleep(2)  # so that this command gets its connection
         set_quota(running, "--entity-type", "ips", "--entity-name", "127.0.0.1", connection_creation_rate=100_000)

@@ -1,5 +1,5 @@
-"""The README's tour works as written, on both brokers that it names: each block is run, and what a terminal shows is
-compared with what stands below the command.
+"""The README's tour works as written on both brokers that it names. The test runs each block and compares the
+output with the one below the command.
 """
 
 from __future__ import annotations
@@ -31,14 +31,16 @@ def at_a_terminal(command: str, address: str) -> tuple[int | None, str]:
 
 
 def ordered_by_key(text: str) -> list[str]:
-    """Records of one key come in order; those of different keys lie in partitions, which come in any order."""
+    """Records of one key are in order. Records of different keys are in different partitions, which come in any
+    order.
+    """
     lines = text.strip("\n").splitlines()
     return sorted(lines, key=lambda line: line.partition("\t")[0] if "\t" in line else "")
 
 
 @pytest.fixture
 def headrace_start(tmp_path: Path) -> Iterator[str]:
-    """The command that the tour names, with a port of this test."""
+    """The command of the tour, with a port of this test."""
     assert "`.venv/bin/headrace start --data data`" in TOUR
     port = free_port()
     words = [sys.executable, "-m", "headrace.cli", "start", "--data", "data", "--listen", f"127.0.0.1:{port}"]
@@ -55,7 +57,7 @@ def headrace_start(tmp_path: Path) -> Iterator[str]:
 
 @pytest.fixture
 def make_run_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The broker that `make run` starts, by the function that starts it there; without Spark beside it."""
+    """The broker of `make run`, started by the same function, without Spark."""
     monkeypatch.setattr(demo, "_USUAL_PORT", free_port())
     with demo.embedded_broker(tmp_path / "data" / "broker") as address:
         yield address
@@ -63,7 +65,7 @@ def make_run_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
 
 @pytest.fixture
 def make_run(tmp_path: Path) -> Iterator[str]:
-    """All that `make run` starts, at a terminal."""
+    """Everything that `make run` starts, on a terminal."""
     if not is_long():
         pytest.skip("starts Spark (HEADRACE_EFFORT=long)")
     assert "exec $(BIN)/headrace demo wordcount --data data" in (ROOT / "Makefile").read_text()
@@ -92,7 +94,7 @@ def test_the_tour_prints_what_the_readme_shows(broker: str, request: pytest.Fixt
         assert ordered_by_key(shown) == ordered_by_key(step.prints), f"{step.command}\n{shown}"
 
 
-def test_the_producer_in_python_writes(headrace_start: str) -> None:
+def test_the_python_producer_writes_records(headrace_start: str) -> None:
     from confluent_kafka import Consumer
 
     exec(moved(python_block("confluent_kafka"), headrace_start), {})
@@ -104,7 +106,7 @@ def test_the_producer_in_python_writes(headrace_start: str) -> None:
     assert (message.error(), message.key(), message.value()) == (None, b"ann", b"scone")
 
 
-def test_the_test_in_python_passes(tmp_path: Path) -> None:
+def test_the_python_test_passes(tmp_path: Path) -> None:
     shown = python_block("def test_orders")
     assert shown.count("...") == 1
     (tmp_path / "test_orders.py").write_text(shown.replace("...", "assert kafka.bootstrap.startswith('127.0.0.1:')"))
@@ -113,11 +115,11 @@ def test_the_test_in_python_passes(tmp_path: Path) -> None:
     assert "1 passed" in done.stdout, done.stdout + done.stderr
 
 
-def test_the_two_commands_come_first() -> None:
+def test_the_readme_starts_with_the_two_commands() -> None:
     opening = README.split("## ")[0]
     assert re.findall(r"^make (\w+)", opening, re.MULTILINE) == ["run", "test"]
 
 
-def test_every_link_in_the_readme_leads_somewhere() -> None:
+def test_every_link_in_the_readme_has_a_target() -> None:
     for target in re.findall(r"\]\((?!http)([^)#]+)\)", README):
         assert (ROOT / target).exists(), target

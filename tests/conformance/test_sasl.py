@@ -1,4 +1,4 @@
-"""Clients log in with PLAIN and SCRAM, unchanged: confluent-kafka, kafka-python, aiokafka, Kafka's own tools, ours."""
+"""Unchanged clients log in with PLAIN and SCRAM: confluent-kafka, kafka-python, aiokafka, Kafka's tools and ours."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def served() -> Iterator[SaslBroker]:
 
 
 def error_of(settings: dict[str, str]) -> tuple[int, str]:
-    """What librdkafka says of a login that fails."""
+    """Error that librdkafka reports for a failed login."""
     errors: list[KafkaError] = []
     client = Producer({**settings, "error_cb": errors.append})
     with pytest.raises(KafkaException):
@@ -46,7 +46,7 @@ def error_of(settings: dict[str, str]) -> tuple[int, str]:
 def test_confluent_kafka_writes_and_reads(served: SaslBroker, mechanism: str) -> None:
     topic = unique("t")
     producer = Producer(served.settings(mechanism))
-    producer.produce(topic, b"x" * 900_000)  # larger than a frame before the login may be
+    producer.produce(topic, b"x" * 900_000)  # larger than the frame limit before the login
     assert producer.flush(PATIENCE_S) == 0
     group = {"group.id": topic, "auto.offset.reset": "earliest"}
     consumer = Consumer({**served.settings(mechanism), **group})
@@ -163,7 +163,7 @@ def test_kafkas_own_tools_log_in(served: SaslBroker, mechanism: str, tmp_path: P
     assert "SaslAuthenticationException" in with_password("wrong")
 
 
-def test_a_name_with_commas_and_quotes_logs_in(served: SaslBroker) -> None:
+def test_a_user_name_with_commas_and_quotes_can_log_in(served: SaslBroker) -> None:
     for name in ('o"neil, jr=1', "zoë", "a/b/../c%2F"):
         served.set_password(name, PASSWORD, "SCRAM-SHA-256")
         admin = AdminClient(served.settings("SCRAM-SHA-256", name))
@@ -171,7 +171,7 @@ def test_a_name_with_commas_and_quotes_logs_in(served: SaslBroker) -> None:
 
 
 @pytest.mark.parametrize("mechanism", SCRAM)
-def test_a_changed_password_counts_at_once_and_a_removed_user_is_gone(served: SaslBroker, mechanism: str) -> None:
+def test_a_changed_password_and_a_removed_user_take_effect_at_once(served: SaslBroker, mechanism: str) -> None:
     from confluent_kafka.admin import UserScramCredentialDeletion
 
     user = unique("user")

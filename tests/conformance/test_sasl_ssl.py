@@ -1,4 +1,4 @@
-"""TLS and a login together: the login names the client, not its certificate."""
+"""SASL_SSL: the principal comes from the SASL login, not from the TLS certificate."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def principals(broker: RunningBroker) -> set[str]:
     return {connection.principal for connection in broker.broker.connections.connections}
 
 
-def test_clients_log_in_through_tls_and_the_login_names_them(broker: RunningBroker, authority: Authority) -> None:
+def test_the_sasl_login_over_tls_determines_the_principal(broker: RunningBroker, authority: Authority) -> None:
     chosen = settings(broker, authority)
     producer = Producer(chosen)
     failures: list[object] = []
@@ -87,7 +87,9 @@ def test_a_certificate_without_a_login_is_not_enough(broker: RunningBroker, auth
         AdminClient(only_tls).list_topics(timeout=3)
 
 
-def test_silence_after_the_handshake_is_closed_at_the_deadline(broker: RunningBroker, authority: Authority) -> None:
+def test_a_silent_connection_after_the_handshake_is_closed_at_the_deadline(
+    broker: RunningBroker, authority: Authority
+) -> None:
     context = ssl.create_default_context(cafile=str(authority.certificate))
     watch = Stopwatch()
     with (

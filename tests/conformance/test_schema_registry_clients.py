@@ -1,4 +1,4 @@
-"""Unchanged clients of Confluent's schema registry, against ours and a broker of ours."""
+"""Unchanged clients of Confluent's schema registry, against our registry and broker."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_avro_serializer_registers_and_a_newer_reader_decodes(
     assert latest.schema.schema_str == ORDER_1
 
 
-def test_an_incompatible_avro_producer_is_stopped_with_the_reason(client: Any, topic: str) -> None:
+def test_an_incompatible_avro_schema_is_rejected_with_the_reason(client: Any, topic: str) -> None:
     client.register_schema(f"{topic}-value", Schema(ORDER_1, "AVRO"))
     broken = ORDER_1.replace('"long"', '"string"')
     with pytest.raises(SchemaRegistryError, match=r"string at path '/fields/0/type' cannot read .* long") as raised:
@@ -104,7 +104,7 @@ def test_an_incompatible_avro_producer_is_stopped_with_the_reason(client: Any, t
     assert client.get_versions(f"{topic}-value") == [1]
 
 
-def test_every_call_of_the_client_finds_what_it_registered(client: Any, topic: str) -> None:
+def test_every_lookup_of_the_client_finds_the_registered_schema(client: Any, topic: str) -> None:
     subject = f"{topic}-value"
     first = client.register_schema(subject, Schema(ORDER_1, "AVRO"))
     second = client.register_schema(subject, Schema(ORDER_2, "AVRO"))
@@ -126,14 +126,14 @@ def test_every_call_of_the_client_finds_what_it_registered(client: Any, topic: s
     assert raised.value.error_code == 40401
 
 
-def test_levels_of_a_subject_are_set_and_read(client: Any, topic: str) -> None:
+def test_compatibility_levels_of_a_subject_are_set_and_read(client: Any, topic: str) -> None:
     assert client.get_compatibility() == "BACKWARD"
     client.set_compatibility(topic, "FULL_TRANSITIVE")
     assert client.get_config(topic).compatibility_level == "FULL_TRANSITIVE"
     assert client.get_compatibility(topic) == "FULL_TRANSITIVE"
 
 
-def test_avro_references_metadata_and_rules_come_back(client: Any, topic: str) -> None:
+def test_avro_references_metadata_and_rules_are_stored(client: Any, topic: str) -> None:
     client.register_schema(f"{topic}-item", Schema('{"type":"enum","name":"shop.Item","symbols":["A","B"]}', "AVRO"))
     order = '{"type":"record","name":"Order","namespace":"shop","fields":[{"name":"item","type":"shop.Item"}]}'
     rule = Rule("check", None, RuleKind.CONDITION, RuleMode.WRITE, "CEL", None, None, "true", None, None, False)
@@ -196,7 +196,7 @@ def order_class() -> Any:
         pass
     file = FileDescriptorProto(name="shop/registrytest.proto", package="shop.registrytest", syntax="proto3")
     file.dependency.append("google/protobuf/timestamp.proto")
-    Timestamp()  # the default pool then knows its file
+    Timestamp()  # so that the default pool has its file
     order = file.message_type.add(name="Order")
     order.field.add(name="id", number=1, type=3, label=1)
     order.field.add(name="items", number=2, type=11, type_name=".shop.registrytest.Order.Item", label=3)

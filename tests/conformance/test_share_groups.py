@@ -1,4 +1,4 @@
-"""Share groups as Kafka's own client and tool use them (KIP-932): a topic as a queue."""
+"""Share groups (KIP-932) with Kafka's own client and tool."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def offsets(bootstrap: str, group: str) -> dict[str, tuple[str, str]]:
     return {row[2]: (row[3], row[4]) for row in rows}
 
 
-def test_records_are_accepted_released_and_refused(bootstrap: str, topic: str) -> None:
+def test_records_are_accepted_released_and_rejected(bootstrap: str, topic: str) -> None:
     group = f"s-{topic}"
     make_topic(bootstrap, topic)
     from_the_start(bootstrap, group, **{"share.delivery.count.limit": "3"})
@@ -121,7 +121,7 @@ def test_several_consumers_share_one_partition_and_get_each_record_once(bootstra
     assert all(shares), "one consumer took everything"
 
 
-def test_an_administrator_moves_and_deletes_queues(bootstrap: str, topic: str) -> None:
+def test_admin_client_alters_and_deletes_share_group_offsets(bootstrap: str, topic: str) -> None:
     group, server = f"s-{topic}", ("--bootstrap-server", bootstrap)
     make_topic(bootstrap, topic)
     from_the_start(bootstrap, group)
@@ -138,7 +138,7 @@ def test_an_administrator_moves_and_deletes_queues(bootstrap: str, topic: str) -
 
 
 @pytest.mark.needs("javac")
-def test_a_member_says_for_each_record_what_becomes_of_it(bootstrap: str, topic: str) -> None:
+def test_a_member_acknowledges_each_record_separately(bootstrap: str, topic: str) -> None:
     group = f"s-{topic}"
     make_topic(bootstrap, topic, partitions=1)
     from_the_start(bootstrap, group)
@@ -160,7 +160,7 @@ def test_a_member_says_for_each_record_what_becomes_of_it(bootstrap: str, topic:
     assert offsets(bootstrap, group) == {"0": ("4", "0")}
 
 
-def test_aborted_records_are_handed_to_nobody(bootstrap: str, topic: str) -> None:
+def test_aborted_records_are_not_delivered(bootstrap: str, topic: str) -> None:
     group = f"s-{topic}"
     make_topic(bootstrap, topic, partitions=1)
     from_the_start(bootstrap, group, **{"share.isolation.level": "read_committed"})
@@ -181,7 +181,7 @@ def test_aborted_records_are_handed_to_nobody(bootstrap: str, topic: str) -> Non
     assert {lag for _, lag in offsets(bootstrap, group).values()} == {"0"}, "nothing is left for anybody"
 
 
-def test_a_changed_isolation_counts_from_the_next_record_on(bootstrap: str, topic: str) -> None:
+def test_a_changed_isolation_level_applies_from_the_next_record(bootstrap: str, topic: str) -> None:
     group = f"s-{topic}"
     make_topic(bootstrap, topic, partitions=1)
     admin = AdminClient({"bootstrap.servers": bootstrap})
@@ -216,9 +216,7 @@ def test_a_changed_isolation_counts_from_the_next_record_on(bootstrap: str, topi
         consumer.close()
 
 
-def test_a_consumer_that_changes_its_subscription_reads_nothing_more_of_the_old_topic(
-    bootstrap: str, topic: str
-) -> None:
+def test_a_consumer_reads_no_more_of_a_topic_after_it_unsubscribes(bootstrap: str, topic: str) -> None:
     """Also while the assignment interval delays the next target: here it is the longest that a group may set."""
     old, new, group = f"{topic}-old", f"{topic}-new", f"s-{topic}"
     for name in (old, new):
@@ -241,7 +239,7 @@ def test_a_consumer_that_changes_its_subscription_reads_nothing_more_of_the_old_
         until_it_has({old})
         consumer.subscribe([new])
         until_it_has(set())
-        # A fetch of the old topic that was under way may still bring a record; the next one must not.
+        # A fetch of the old topic that was in flight may still return a record. The next one must not.
         for number in range(20):
             produce(bootstrap, old, 1, first=number)
             if not consumer.poll(0.7):
@@ -265,12 +263,13 @@ def next_value(consumer: ShareConsumer) -> bytes | None:
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
-def test_queues_outlive_the_broker(tmp_path: Path, end: str) -> None:
+def test_share_partitions_survive_a_broker_restart(tmp_path: Path, end: str) -> None:
     with broker_process(data_dir=tmp_path / "data") as process:
         make_topic(process.bootstrap, "jobs", partitions=1)
         from_the_start(process.bootstrap, "workers")
         produce(process.bootstrap, "jobs", 30)
-        # Some are done before the broker ends, the others afterwards; at least once, and none that was done.
+        # Some records are acknowledged before the broker stops, the others afterwards. Each is delivered at least once,
+        # and never again after its acknowledgement.
         first = consume(process.bootstrap, "jobs", "workers", "--max-messages", "10", timeout_ms=10_000)
         assert len(first) >= 10
         done = int(offsets(process.bootstrap, "workers")["0"][0])
@@ -282,7 +281,7 @@ def test_queues_outlive_the_broker(tmp_path: Path, end: str) -> None:
         assert offsets(process.bootstrap, "workers") == {"0": ("30", "0")}
 
 
-def test_kafka_reads_the_queues_log(running: RunningBroker, bootstrap: str, topic: str) -> None:
+def test_kafka_reads_the_share_group_state_log(running: RunningBroker, bootstrap: str, topic: str) -> None:
     group = f"s-{topic}"
     make_topic(bootstrap, topic, partitions=1)
     from_the_start(bootstrap, group)

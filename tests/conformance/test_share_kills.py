@@ -1,5 +1,7 @@
-"""Java members of a share group killed under load, and the broker too: every record is accepted, none is with two
-members at one time, none comes again once it was accepted, and deliveries are counted.
+"""Java members of a share group are killed under load, and the broker too.
+
+Every record is accepted, no two members hold one record at the same time, no accepted record is delivered again, and
+the delivery counts are right.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ pytestmark = [
 ]
 
 LOCK_MS = 8_000
-# What two processes may write down in another order than it happened.
+# Two processes may log events in another order than they happened, by at most this time.
 SLACK_MS = 300
 PARTITIONS, ROUNDS, ROUND_SECONDS = 3, 3, 12.0
 
@@ -80,7 +82,7 @@ def produce_until(stop: threading.Event, bootstrap: str) -> None:
 
 
 @pytest.mark.parametrize("kill_broker", [False, True], ids=["members", "members and broker"])
-def test_records_survive_their_readers(tmp_path: Path, kill_broker: bool) -> None:
+def test_every_record_is_accepted_although_members_are_killed(tmp_path: Path, kill_broker: bool) -> None:
     settings = {"group.share.min.record.lock.duration.ms": "1000"}
     with broker_process(settings, data_dir=tmp_path / "data") as process:
         make_topic(process.bootstrap, "jobs", PARTITIONS)
@@ -117,17 +119,17 @@ def test_records_survive_their_readers(tmp_path: Path, kill_broker: bool) -> Non
 class Delivery:
     got: Told
     member: Member
-    # What became of it with this member: what it was about to say, and whether it heard that this counts; when.
+    # Outcome at this member: the acknowledgement that it was about to send, whether the broker confirmed it, and when.
     then: dict[str, int] = field(default_factory=dict)
 
     @property
     def over_ms(self) -> float:
-        """From when on somebody else may have it."""
+        """Time from which another member may acquire the record."""
         return min([self.got.at_ms + LOCK_MS, self.member.killed_at_ms, *self.then.values()])
 
 
 def wait_until_all_is_accepted(bootstrap: str) -> None:
-    """As long as something is: members that were killed keep their partitions until their sessions are over (45 s)."""
+    """Waits while records are missing: killed members keep their partitions until their sessions time out (45 s)."""
     stood, since_move = offsets(bootstrap, "workers"), Stopwatch()
     while {lag for _, lag in stood.values()} != {"0"}:
         stands = offsets(bootstrap, "workers")

@@ -1,4 +1,6 @@
-"""A share session lives on its connection: when that goes, what the member had taken is given back at once."""
+"""A share session is bound to its connection: when the connection closes, the broker releases the member's
+records at once.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ INCREMENTAL_ALTER_CONFIGS, GROUP = 44, 32
 
 @pytest.fixture(scope="module")
 def queue() -> Iterator[RunningBroker]:
-    # Locks that outlast the test by far: only the end of a session gives records back.
+    # Record locks that last far longer than the test, so only the end of a session releases records.
     with broker({"group.share.record.lock.duration.ms": "60000", "group.share.max.size": "2"}) as running:
         admin = AdminClient({"bootstrap.servers": running.bootstrap})
         admin.create_topics([NewTopic("jobs", 1, 1)])["jobs"].result(60)
@@ -41,7 +43,7 @@ def begun(running: RunningBroker, group: str, member: str) -> Client:
 def take(
     client: Client, group: str, member: str, epoch: int, wait_ms: int = 0, **more: int
 ) -> list[tuple[int, int, int]]:
-    """(first, last, delivery count) of what was handed out."""
+    """(first, last, delivery count) of the acquired records."""
     asked = client.ask(3, 12, {"topics": [{"topic_id": None, "name": "jobs"}], "allow_auto_topic_creation": False})
     partitions = [{"partition_index": 0, "acknowledgement_batches": []}] if epoch == 0 else []
     topics = [{"topic_id": asked.topics[0].topic_id, "partitions": partitions}] if partitions else []
@@ -61,7 +63,7 @@ def start_at_the_beginning(client: Client, group: str) -> None:
     client.ask(INCREMENTAL_ALTER_CONFIGS, 1, {"resources": [resource], "validate_only": False})
 
 
-def test_records_of_a_member_whose_connection_closed_go_to_another_at_once(queue: RunningBroker) -> None:
+def test_records_of_a_closed_connection_are_delivered_to_another_member_at_once(queue: RunningBroker) -> None:
     producer = Producer({"bootstrap.servers": queue.bootstrap})
     for number in range(3):
         producer.produce("jobs", f"r{number}")
@@ -82,7 +84,7 @@ def test_records_of_a_member_whose_connection_closed_go_to_another_at_once(queue
     second.close()
 
 
-def test_a_session_that_began_anew_elsewhere_outlives_the_old_connection(queue: RunningBroker) -> None:
+def test_a_session_reopened_on_another_connection_survives_the_old_connection(queue: RunningBroker) -> None:
     old, new = begun(queue, "t", FIRST), begun(queue, "t", FIRST)
     take(old, "t", FIRST, 0)
     take(new, "t", FIRST, 0)
@@ -95,7 +97,7 @@ def test_a_session_that_began_anew_elsewhere_outlives_the_old_connection(queue: 
     new.close()
 
 
-def test_a_fetch_in_no_mode_is_refused_and_a_batch_of_nothing_holds_a_record(queue: RunningBroker) -> None:
+def test_an_unknown_acquire_mode_is_rejected_and_batch_size_zero_acquires_whole_records(queue: RunningBroker) -> None:
     client = begun(queue, "m", FIRST)
     start_at_the_beginning(client, "m")
     assert int(share_fetch(client, "m", FIRST, 0, topics=[], share_acquire_mode=7).error_code) == 42
@@ -108,7 +110,7 @@ def test_a_fetch_in_no_mode_is_refused_and_a_batch_of_nothing_holds_a_record(que
     client.close()
 
 
-def test_an_error_of_one_partition_waits_for_the_records_of_the_others(queue: RunningBroker) -> None:
+def test_a_share_fetch_with_an_error_in_one_partition_waits_for_the_others(queue: RunningBroker) -> None:
     client = begun(queue, "e", FIRST)
     asked = client.ask(3, 12, {"topics": [{"topic_id": None, "name": "jobs"}], "allow_auto_topic_creation": False})
 
@@ -126,14 +128,14 @@ def test_an_error_of_one_partition_waits_for_the_records_of_the_others(queue: Ru
     client.close()
 
 
-def test_a_full_group_refuses_and_topics_that_grow_or_go_are_followed(queue: RunningBroker) -> None:
+def test_a_full_group_rejects_members_and_follows_added_partitions_and_deleted_topics(queue: RunningBroker) -> None:
     admin = AdminClient({"bootstrap.servers": queue.bootstrap})
     admin.create_topics([NewTopic("grows", 1, 1), NewTopic("stays", 1, 1)])["stays"].result(60)
     client = Client(queue.bootstrap)
     both = {"subscribed_topic_names": ["grows", "stays"]}
 
     def assigned(wanted: int) -> None:
-        """Heartbeats until so many partitions are the member's."""
+        """Sends heartbeats until the member has this number of partitions."""
 
         def has_them() -> bool:
             nonlocal epoch

@@ -1,4 +1,4 @@
-"""Kafka Streams and Kafka Connect, unchanged, with their exactly-once guarantees on."""
+"""Unchanged Kafka Streams and Kafka Connect, with their exactly-once guarantees enabled."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def create(running: RunningBroker, *topics: str, partitions: int = 2) -> None:
 
 
 def updates(running: RunningBroker, topic: str) -> dict[str, list[int]]:
-    """Every count that was ever shown for a word, in order."""
+    """Every count that the topology emitted for a word, in order."""
     consumer = Consumer(
         {
             "bootstrap.servers": running.bootstrap,
@@ -63,7 +63,7 @@ def updates(running: RunningBroker, topic: str) -> dict[str, list[int]]:
     return found
 
 
-def test_the_word_count_of_kafka_streams_counts_each_word_once(running: RunningBroker, tmp_path: Path) -> None:
+def test_kafka_streams_word_count_counts_each_word_once(running: RunningBroker, tmp_path: Path) -> None:
     create(running, "lines", "counts")
     producer = Producer({"bootstrap.servers": running.bootstrap})
 
@@ -86,7 +86,8 @@ def test_the_word_count_of_kafka_streams_counts_each_word_once(running: RunningB
         wait_for_count(300)
         write(300)
     finally:
-        # Killed in the middle of its work: what it had not committed is done again, and shown once.
+        # The application is killed in the middle of its work: it repeats uncommitted work, and the output shows each
+        # result once.
         first.kill()
     with JavaProgram("WordCount", *arguments, heap="256m"):
         wait_for_count(600)
@@ -102,7 +103,7 @@ def test_the_word_count_of_kafka_streams_counts_each_word_once(running: RunningB
 
 
 class ConnectWorker:
-    """One distributed worker with exactly-once source support; `call` speaks to its REST door."""
+    """One distributed worker with exactly-once source support. `call` calls its REST API."""
 
     def __init__(self, running: RunningBroker, directory: Path) -> None:
         directory.mkdir()
@@ -125,7 +126,7 @@ class ConnectWorker:
             "exactly.once.source.support": "enabled",
             "listeners": f"http://127.0.0.1:{self.port}",
             "plugin.discovery": "service_load",
-            # The worker falls silent: the sooner the group notices, the sooner its successor has the tasks.
+            # The worker is frozen. The sooner the group notices, the sooner the other worker gets the tasks.
             "session.timeout.ms": "6000",
             "heartbeat.interval.ms": "1000",
             "scheduled.rebalance.max.delay.ms": "0",
@@ -156,7 +157,9 @@ class ConnectWorker:
         self.insist("POST", "/connectors", {"name": name, "config": config})
 
     def insist(self, method: str, path: str, body: Any = None) -> None:
-        """Until it is taken: a worker refuses while it starts, and while its group rebalances or has no leader."""
+        """Retries until a worker accepts: it rejects calls while it starts, and while its group rebalances or has
+        no leader.
+        """
         problem: Exception | None = None
 
         def is_taken() -> bool:
@@ -199,7 +202,7 @@ class ConnectWorker:
         self.process.wait()
 
 
-def test_kafka_connect_carries_a_file_through_a_topic_exactly_once(running: RunningBroker, tmp_path: Path) -> None:
+def test_kafka_connect_copies_a_file_through_a_topic_exactly_once(running: RunningBroker, tmp_path: Path) -> None:
     create(running, "letters", partitions=1)
     source, target = tmp_path / "in.txt", tmp_path / "out.txt"
     lines = [f"line {number}" for number in range(400)]
@@ -208,18 +211,18 @@ def test_kafka_connect_carries_a_file_through_a_topic_exactly_once(running: Runn
     try:
         create_copy(workers[0], source, target)
         workers[0].wait_for_lines(target, 100)
-        # The first falls silent, the file grows, and a second goes on where the last transaction ended.
+        # The first worker is frozen, the file grows, and a second worker continues after the last transaction.
         workers[0].pause()
         append(source, lines[100:200])
         workers.append(ConnectWorker(running, tmp_path / "second"))
         workers[1].wait_for_lines(target, 200)
-        # The first wakes up and would write what it believes to be its own: its producer was fenced.
+        # The first worker resumes and tries to write. Its producer was fenced.
         workers[0].resume()
         workers[0].wait_for_any_of("ProducerFencedException", "InvalidProducerEpochException")
         assert copied(running) == lines[:200]
         if is_long():
-            # Then the second dies. To Connect, on Apache Kafka too, the fenced task has failed and stays with the first
-            # worker, so nobody is given it anew: it is restarted by hand, and the first goes on alone.
+            # Then the second worker dies. To Connect, on Apache Kafka too, the fenced task has failed and stays
+            # assigned to the first worker. So the test restarts it, and the first worker continues alone.
             workers[1].kill()
             append(source, lines[200:300])
             workers[0].insist("POST", "/connectors/reads/tasks/0/restart")

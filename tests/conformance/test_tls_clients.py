@@ -1,4 +1,4 @@
-"""Clients as they are, over TLS: with a certificate of the broker only, and with one of the client's."""
+"""Unchanged clients over TLS: with a broker certificate only, and with a client certificate too."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from headrace.testing.in_process import broker as running_broker
 from tests.support.certificates import Authority, Issued
 
 COUNT = 200
-# Larger than what a socket takes at once, and than a piece that is encrypted at once.
+# Larger than a socket accepts at once, and larger than a TLS record.
 LARGE = bytes(range(256)) * 3000
 
 
@@ -43,7 +43,9 @@ def broker(request: pytest.FixtureRequest, authority: Authority) -> Iterator[Run
         yield running
 
 
-def test_openssl_sees_tls_1_3_and_the_chain(broker: RunningBroker, authority: Authority, erin: Issued) -> None:
+def test_openssl_reports_tls_1_3_and_the_certificate_chain(
+    broker: RunningBroker, authority: Authority, erin: Issued
+) -> None:
     trust = ["-CAfile", str(authority.certificate), "-verify_return_error"]
     shown = ["-cert", str(erin.certificate), "-key", str(erin.private_key)]
     done = subprocess.run(
@@ -58,7 +60,7 @@ def test_openssl_sees_tls_1_3_and_the_chain(broker: RunningBroker, authority: Au
     assert "Verification: OK" in done.stderr
 
 
-def test_confluent_kafka(broker: RunningBroker, authority: Authority, erin: Issued) -> None:
+def test_confluent_kafka_writes_and_reads(broker: RunningBroker, authority: Authority, erin: Issued) -> None:
     settings = {
         "bootstrap.servers": broker.bootstrap,
         "security.protocol": "SSL",
@@ -87,7 +89,7 @@ def test_confluent_kafka(broker: RunningBroker, authority: Authority, erin: Issu
     assert found == [*(str(number).encode() for number in range(COUNT)), LARGE]
 
 
-def test_kafka_python(broker: RunningBroker, authority: Authority, erin: Issued) -> None:
+def test_kafka_python_writes_and_reads(broker: RunningBroker, authority: Authority, erin: Issued) -> None:
     settings = {
         "bootstrap_servers": broker.bootstrap,
         "security_protocol": "SSL",
@@ -111,7 +113,7 @@ def test_kafka_python(broker: RunningBroker, authority: Authority, erin: Issued)
     assert found[-1] == LARGE and len(found) == COUNT + 1
 
 
-def test_aiokafka(broker: RunningBroker, authority: Authority, erin: Issued) -> None:
+def test_aiokafka_writes_and_reads(broker: RunningBroker, authority: Authority, erin: Issued) -> None:
     context = ssl.create_default_context(cafile=str(authority.certificate))
     context.load_cert_chain(erin.certificate, erin.private_key)
 
@@ -141,7 +143,7 @@ def test_aiokafka(broker: RunningBroker, authority: Authority, erin: Issued) -> 
 
 
 @pytest.mark.needs("kcat")
-def test_kcat(broker: RunningBroker, authority: Authority, erin: Issued) -> None:
+def test_kcat_writes_and_reads(broker: RunningBroker, authority: Authority, erin: Issued) -> None:
     options = ["-X", "security.protocol=SSL", "-X", f"ssl.ca.location={authority.certificate}"]
     options += ["-X", f"ssl.certificate.location={erin.certificate}", "-X", f"ssl.key.location={erin.private_key}"]
     kcat = ["kcat", "-b", broker.bootstrap, *options]
@@ -152,7 +154,7 @@ def test_kcat(broker: RunningBroker, authority: Authority, erin: Issued) -> None
     assert done.stdout == "one\ntwo\n"
 
 
-def test_a_client_without_a_certificate_is_served_only_where_none_is_required(
+def test_a_client_without_a_certificate_is_served_only_if_none_is_required(
     broker: RunningBroker, authority: Authority
 ) -> None:
     context = ssl.create_default_context(cafile=str(authority.certificate))

@@ -1,4 +1,6 @@
-"""Certificates change while a broker runs: by their file and by IncrementalAlterConfigs. Live connections stay."""
+"""A running broker changes its certificate, by a new file and by IncrementalAlterConfigs, and keeps open
+connections.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ def broker(authority: Authority) -> Iterator[RunningBroker]:
 
 
 def shown(broker: RunningBroker) -> str:
-    """The certificate that a new connection sees."""
+    """The certificate that the broker shows to a new connection."""
     return ssl.get_server_certificate((broker.host, broker.port), timeout=10)
 
 
@@ -57,7 +59,9 @@ def alter(broker: RunningBroker, authority: Authority, name: str, value: str) ->
         future.result(30)
 
 
-def test_a_new_file_is_taken_and_live_connections_stay(broker: RunningBroker, authority: Authority) -> None:
+def test_broker_loads_a_new_certificate_file_and_keeps_open_connections(
+    broker: RunningBroker, authority: Authority
+) -> None:
     delivered: list[object] = []
     producer = Producer(client(broker, authority))
     producer.produce("t", b"before", on_delivery=lambda error, _: delivered.append(error))
@@ -91,7 +95,7 @@ def spoil_by_removal(authority: Authority) -> None:
 @pytest.mark.parametrize(
     "spoil", [spoil_with_another_name, spoil_with_fewer_hosts, spoil_with_garbage, spoil_by_removal]
 )
-def test_a_file_that_does_not_fit_is_refused_and_the_old_certificate_stays(
+def test_broker_rejects_an_invalid_certificate_file_and_keeps_the_old_one(
     broker: RunningBroker, authority: Authority, spoil: Callable[[Authority], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     before = shown(broker)
@@ -103,7 +107,7 @@ def test_a_file_that_does_not_fit_is_refused_and_the_old_certificate_stays(
     wait_for(lambda: shown(broker) != before, "a certificate that fits")
 
 
-def test_incremental_alter_configs_takes_another_file_and_refuses_what_does_not_fit(
+def test_incremental_alter_configs_changes_the_file_and_rejects_invalid_ones(
     broker: RunningBroker, authority: Authority
 ) -> None:
     before = shown(broker)
@@ -128,7 +132,7 @@ def test_incremental_alter_configs_takes_another_file_and_refuses_what_does_not_
     ("days", "begins_in_days", "words"),
     [(-1, -3, "expired on"), (100, 2, "is not valid before"), (5, -1, "expires in")],
 )
-def test_a_certificate_that_is_not_valid_is_served_with_a_warning_and_a_metric(
+def test_broker_serves_a_certificate_outside_its_validity_with_a_warning_and_a_metric(
     authority: Authority, days: float, begins_in_days: float, words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     issued = authority.issue("broker", days=days, begins_in_days=begins_in_days)

@@ -1,9 +1,9 @@
-"""Java's producer goes on while `transaction.version` is lowered to 1 and raised to 2, here as on Apache Kafka.
+"""Java's producer continues while `transaction.version` changes to 1 and back to 2, on Headrace and on Apache Kafka.
 
-A client learns the level when it connects: one that keeps its connections stays with the protocol it has begun with,
-and is served; one that connects again changes over, also with the level changed in the middle of a transaction. Either
-way every transaction is whole: committed ones are seen once and in order, aborted ones are not. Takes two minutes:
-`HEADRACE_EFFORT=long pytest tests/conformance/test_transaction_version_changes.py`.
+A client learns the level when it connects. A client that keeps its connections continues with its first protocol, and
+the broker serves it. A client that reconnects uses the new level, even in the middle of a transaction. In both cases
+every transaction is atomic: consumers read committed records once and in order, and no aborted records. Takes two
+minutes: `HEADRACE_EFFORT=long pytest tests/conformance/test_transaction_version_changes.py`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ pytestmark = [
 ]
 PARTITIONS = 3
 IDLE = {"connections.max.idle.ms": "1000"}
-# Long enough to be closed for being idle: Headrace looks for such connections every five seconds, Kafka more often.
+# Long enough for the broker to close an idle connection: Headrace checks every five seconds, Kafka more often.
 SILENCE_S = 6.5
 
 
@@ -50,7 +50,7 @@ def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 
 
 class Work:
-    """Transactions of one producer: a record to every partition and an offset; each third is aborted."""
+    """Transactions of one producer: a record to every partition and an offset. Every third is aborted."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
@@ -83,7 +83,7 @@ class Work:
         return int(dict(zip(told[0].split(), told[1].split(), strict=False))["ProducerEpoch"])
 
     def check(self) -> None:
-        """The markers of the last transaction may still be on their way: what must be there may come in a moment."""
+        """Waits for the records, because the markers of the last transaction may still be on their way."""
         expected = [str(number) for _ in range(PARTITIONS) for number in self.committed], self.committed[-1]
 
         def found() -> tuple[list[str], int]:
@@ -115,7 +115,7 @@ def tool(bootstrap: str, name: str, *arguments: str) -> str:
 
 
 def set_level(bootstrap: str, level: int) -> None:
-    """Also when it is there already, which the tool calls an error."""
+    """Succeeds also if the level is already set, which the tool reports as an error."""
     if f"FinalizedVersionLevel: {level}" in next(
         line for line in tool(bootstrap, "FeatureCommand", "describe").splitlines() if "transaction.version" in line
     ):
@@ -142,7 +142,7 @@ def test_a_producer_that_keeps_its_connections_is_served_at_every_level(work: Wo
             enough.set()
     writer.result()
     work.check()
-    # It has never heard of the other level: each end of a transaction raised the epoch.
+    # The producer never saw the other level: each end of a transaction increased the epoch.
     assert work.epoch >= work.begun
 
 
@@ -157,7 +157,7 @@ def wait_for_more(work: Work, writer: Future[None], count: int) -> None:
     wait_for(are_begun, lambda: f"{wanted} transactions, and there are {work.begun}")
 
 
-def test_a_producer_that_connects_again_changes_over(work: Work) -> None:
+def test_a_producer_that_reconnects_uses_the_new_level(work: Work) -> None:
     for _ in range(rounds(short=1, long=3)):
         for level in (1, 2):
             work.transaction(level_meanwhile=level)
@@ -167,7 +167,9 @@ def test_a_producer_that_connects_again_changes_over(work: Work) -> None:
 
 
 def follow(work: Work, level: int) -> None:
-    """Lets the broker close what is idle, until the epoch rises with every transaction (level 2) or stays (level 1)."""
+    """Lets the broker close idle connections until the epoch increases with every transaction (level 2) or stays
+    (level 1).
+    """
 
     def follows() -> bool:
         time.sleep(SILENCE_S)

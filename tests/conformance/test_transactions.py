@@ -1,4 +1,4 @@
-"""Transactions as the Python clients make them: all or nothing, in order, and only for the producer in possession."""
+"""Transactions with the Python clients: atomic, in order, and only for the producer with the current epoch."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def send(producer: Producer, topic: str, *values: str) -> None:
     assert producer.flush(60) == 0
 
 
-def test_committed_records_are_seen_and_aborted_ones_are_not(running: RunningBroker, topic: str) -> None:
+def test_committed_records_are_read_and_aborted_ones_are_not(running: RunningBroker, topic: str) -> None:
     producer = transactional_producer(running.bootstrap, topic)
     for number in range(6):
         producer.begin_transaction()
@@ -56,9 +56,7 @@ def test_committed_records_are_seen_and_aborted_ones_are_not(running: RunningBro
     assert len(everything) == 30
 
 
-def test_an_open_transaction_is_invisible_and_holds_back_what_comes_after_it(
-    running: RunningBroker, topic: str
-) -> None:
+def test_an_open_transaction_hides_its_records_and_all_later_ones(running: RunningBroker, topic: str) -> None:
     producer = transactional_producer(running.bootstrap, topic)
     producer.begin_transaction()
     send(producer, topic, "open")
@@ -70,7 +68,7 @@ def test_an_open_transaction_is_invisible_and_holds_back_what_comes_after_it(
     assert read_all(running.bootstrap, topic) == ["open", "after"]
 
 
-def test_a_second_producer_of_the_same_id_fences_the_first_and_ends_its_transaction(
+def test_a_second_producer_of_the_same_id_fences_the_first_and_aborts_its_transaction(
     running: RunningBroker, topic: str
 ) -> None:
     first = transactional_producer(running.bootstrap, topic)
@@ -86,7 +84,7 @@ def test_a_second_producer_of_the_same_id_fences_the_first_and_ends_its_transact
     assert read_all(running.bootstrap, topic) == ["of the second"]
 
 
-def test_a_transaction_that_runs_too_long_is_aborted_for_its_producer(running: RunningBroker, topic: str) -> None:
+def test_a_transaction_is_aborted_after_its_timeout(running: RunningBroker, topic: str) -> None:
     slow = transactional_producer(running.bootstrap, topic, timeout_ms=1_000)
     slow.begin_transaction()
     send(slow, topic, "too late")
@@ -99,12 +97,12 @@ def test_a_transaction_that_runs_too_long_is_aborted_for_its_producer(running: R
     assert read_all(running.bootstrap, topic) == ["plain"]
 
 
-def test_a_timeout_above_the_brokers_maximum_is_refused(running: RunningBroker, topic: str) -> None:
+def test_a_timeout_above_the_maximum_of_the_broker_is_rejected(running: RunningBroker, topic: str) -> None:
     with pytest.raises(KafkaException, match=r"INVALID_TRANSACTION_TIMEOUT|timeout"):
         transactional_producer(running.bootstrap, topic, timeout_ms=900_001)
 
 
-def test_offsets_count_only_when_their_transaction_commits(running: RunningBroker, topic: str) -> None:
+def test_offsets_take_effect_only_when_their_transaction_commits(running: RunningBroker, topic: str) -> None:
     group = f"group-{topic}"
     consumer = Consumer({"bootstrap.servers": running.bootstrap, "group.id": group, "enable.auto.commit": False})
     place = TopicPartition(topic, 0)
@@ -125,7 +123,7 @@ def test_offsets_count_only_when_their_transaction_commits(running: RunningBroke
     consumer.close()
 
 
-def test_a_transaction_of_offsets_alone_commits(running: RunningBroker, topic: str) -> None:
+def test_a_transaction_with_offsets_only_commits(running: RunningBroker, topic: str) -> None:
     consumer = Consumer({"bootstrap.servers": running.bootstrap, "group.id": topic})
     producer = transactional_producer(running.bootstrap, topic)
     producer.begin_transaction()
@@ -174,8 +172,8 @@ def test_aiokafka_commits_aborts_and_is_fenced(running: RunningBroker, topic: st
     assert asyncio.run(scenario()) == [b"one", b"two"]
 
 
-def test_the_first_group_of_a_cluster_may_commit_its_first_offsets_in_a_transaction() -> None:
-    """Clients add the offsets before they look for the group's coordinator, so before its topic exists."""
+def test_the_first_group_of_a_cluster_can_commit_its_first_offsets_in_a_transaction() -> None:
+    """Clients add the offsets before they look up the group coordinator, so before its topic exists."""
 
     async def scenario(bootstrap: str) -> None:
         producer = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id="first")

@@ -1,4 +1,6 @@
-"""Requests that come late, twice, or whose answers are lost: no torn, no lost, no aborted-visible transaction."""
+"""Requests that arrive late or twice, and lost answers: transactions stay atomic, none is lost, no aborted record
+is visible.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ def create(bootstrap: str) -> None:
 
 @pytest.mark.needs("kafka")
 @pytest.mark.needs("javac")
-def test_java_transactions_survive_late_doubled_and_unanswered_requests() -> None:
+def test_java_transactions_survive_late_duplicate_and_unanswered_requests() -> None:
     count = rounds(short=120, long=2_000)
     mishaps = {
         PRODUCE: Fates(late=0.05, twice=0.2, unanswered=0.02, longest=0.08),
@@ -42,7 +44,9 @@ def test_java_transactions_survive_late_doubled_and_unanswered_requests() -> Non
 
 
 def test_classic_transactions_survive_late_and_unanswered_requests() -> None:
-    """Without copies of EndTxn: that a late one can end the next transaction is why version 2 came to be (KIP-890)."""
+    """Without duplicates of EndTxn: that a late one can end the next transaction is the reason for version 2
+    (KIP-890).
+    """
     count = rounds(short=100, long=2_000)
     mishaps = {
         PRODUCE: Fates(late=0.1, unanswered=0.03, longest=0.05),

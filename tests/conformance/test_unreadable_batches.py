@@ -1,4 +1,6 @@
-"""Batches whose records cannot be read: a topic can refuse them, and every client reads on once they are taken out."""
+"""Batches with unreadable records: a topic can reject them, and every client reads on after an operator removed
+them.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,7 @@ def fresh_batch(count: int, codec: Codec = Codec.NONE) -> bytearray:
 
 
 @pytest.mark.parametrize("where", ["topic", "broker"])
-def test_a_topic_or_all_of_them_can_validate_records_and_the_setting_changes_while_the_broker_runs(where: str) -> None:
+def test_validation_of_records_can_be_set_per_topic_and_cluster_wide_at_run_time(where: str) -> None:
     with broker() as running:
         topic, server = unique("t"), Server("headrace", running.port)
         admin = create(running.bootstrap, topic)
@@ -80,8 +82,10 @@ def test_a_topic_or_all_of_them_can_validate_records_and_the_setting_changes_whi
 
 
 @pytest.mark.needs("kafka")
-def test_what_is_refused_is_what_kafka_refuses(tmp_path: Path) -> None:
-    """Kafka opens every batch. Where it fails inside (UNKNOWN_SERVER_ERROR), Headrace calls the record invalid."""
+def test_batches_are_rejected_as_in_kafka(tmp_path: Path) -> None:
+    """Kafka decompresses every batch. Where it fails internally (UNKNOWN_SERVER_ERROR), Headrace answers
+    INVALID_RECORD.
+    """
     topic = unique("t")
     with broker() as running, reference.ReferenceKafka(tmp_path, heap="256m") as node:
         headrace, apache = Server("headrace", running.port), Server("kafka", node.port)
@@ -143,8 +147,8 @@ READERS: list[Callable[[str, str, int], list[int]]] = [by_librdkafka, by_kafka_p
 
 
 @pytest.mark.needs("kafka")
-def test_every_client_reads_on_after_the_batches_were_taken_out(tmp_path: Path) -> None:
-    """Batches in the middle, two in a row, and the last one of the log; then the topic is written on."""
+def test_every_client_reads_on_after_the_batches_were_removed(tmp_path: Path) -> None:
+    """Removes batches in the middle, two in a row, and the last one of the log. Then producers write more records."""
     sequence: list[bytes | bytearray] = []
     expected: list[int] = []
     end = 0
