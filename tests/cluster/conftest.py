@@ -1,4 +1,4 @@
-"""What fault tests share: a topic of the test's own on a cluster that is whole."""
+"""Fixtures of the fault tests: a topic of the test's own on a healthy cluster."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def topic(cluster: RunningCluster, request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def templates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Templates]:
-    """Brokers' directories and nodes to copy, on a ZooKeeper server of the module's own."""
+    """Broker directories and ZooKeeper nodes to copy, on a ZooKeeper server of the module's own."""
     directory = tmp_path_factory.mktemp("templates")
     with ZooKeeperServer(directory / "zookeeper") as server:
         made = Templates(server, directory)

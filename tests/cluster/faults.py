@@ -1,4 +1,4 @@
-"""What every fault test ends with, the damages done to files, and the faults that are drawn at random."""
+"""The check that ends every fault test, damage to files, and faults that are drawn at random."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.cluster import RunningCluster
 from tests.support.network import STORE
 
 MIN_ACKED = 300
-# Of one load: clients that lock themselves up are rare, or it is not the clients.
+# Limit for one load. Client deadlocks are rare, so more of them would point to another cause.
 MAX_LOCKED_UP = 5
 
 
@@ -68,12 +68,12 @@ def set_config(cluster: RunningCluster, topic: str, **values: str) -> None:
         for name, value in values.items()
     ]
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=entries)
-    admin = cluster.admin()  # must live until the answer
+    admin = cluster.admin()  # must stay alive until the answer
     admin.incremental_alter_configs([resource])[resource].result(60)
 
 
 def cut_newest_segments(data_dir: Path, topic: str) -> None:
-    """The last third of each partition's newest segment is gone, in the middle of a batch."""
+    """Removes the last third of each partition's newest segment, in the middle of a batch."""
     cut = 0
     for directory in data_dir.glob(f"{topic}-*"):
         newest = max(directory.glob("*.log"))
@@ -85,7 +85,7 @@ def cut_newest_segments(data_dir: Path, topic: str) -> None:
 
 
 def flip_newest_segments(data_dir: Path, topic: str) -> None:
-    """One byte in the middle of each partition's newest segment is another one."""
+    """Changes one byte in the middle of each partition's newest segment."""
     flipped = 0
     for directory in data_dir.glob(f"{topic}-*"):
         newest = max(directory.glob("*.log"))
@@ -97,11 +97,11 @@ def flip_newest_segments(data_dir: Path, topic: str) -> None:
     assert flipped > 0, "there was nothing to flip"
 
 
-# ---- drawn at random: each leaves the cluster broken, `RunningCluster.heal` mends it
+# ---- drawn at random: each leaves the cluster broken, `RunningCluster.heal` repairs it
 
 
 def kill_all(cluster: RunningCluster, *_: object) -> None:
-    """SIGKILL to all before any is waited for."""
+    """Sends SIGKILL to all before it waits for any."""
     for broker in cluster.brokers.values():
         if broker.process is not None:
             broker.process.kill()
@@ -173,7 +173,7 @@ def _cut(cluster: RunningCluster, broker: int, others: list[int], chance: random
 
 
 def lose_tail(cluster: RunningCluster, topic: str, chance: random.Random) -> None:
-    """Only while the others are whole: what is damaged everywhere cannot be kept."""
+    """Only while the other replicas are healthy: records that are damaged on every replica cannot survive."""
     cluster.wait_in_sync(topic)
     broker = cluster.brokers[chance.choice(cluster.others(cluster.leader(topic)))]
     broker.kill()

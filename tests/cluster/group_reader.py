@@ -1,10 +1,10 @@
-"""A member of a group in a process of its own, librdkafka's: group_reader.py BOOTSTRAP TOPIC. Told line by line:
+"""A librdkafka group member in a process of its own: group_reader.py BOOTSTRAP TOPIC. It prints these lines:
 
     read PARTITION OFFSET VALUE
-    alive       librdkafka's main thread did its work: it makes its statistics every second, brokers or no brokers
+    alive       librdkafka's main thread works: it emits statistics every second, with or without brokers
     tick        this process has run for another second
 
-Ticks without "alive" are a client that is locked up in itself (`supervised_reader`). The end of the input ends it.
+Ticks without "alive" show a deadlocked client (`supervised_reader`). The program stops at the end of its input.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""What clients were promised and what they got, and the anomalies that must never be.
+"""History of acknowledgements and reads, and the checker that counts anomalies.
 
-Every record has a value of its own: which producer wrote it, and its number there. So each anomaly can be counted:
+Every record has a unique value: its producer and a number. So the checker can count each anomaly:
 
 acked_lost           acknowledged, but not in the log at the end
 acked_elsewhere      acknowledged at one offset, found at another
-doubled              written once by an idempotent producer, there more than once
-disordered           a producer's records in one partition in another order than it sent them
-read_then_gone       some consumer read it at an offset where the log now has something else, or nothing
-undelivered          acknowledged, but never given to the group that reads everything
+doubled              written once by an idempotent producer, in the log more than once
+disordered           a producer's records are in one partition in another order than it sent them
+read_then_gone       a consumer read it at an offset where the log now has another record, or none
+undelivered          acknowledged, but never delivered to the group that reads everything
 torn_transactions    some records of a transaction are visible and others not, or an aborted one is
 """
 
@@ -41,7 +41,7 @@ class Place(NamedTuple):
 @dataclass
 class Transaction:
     values: list[Value] = field(default_factory=list)
-    committed: bool | None = None  # None: the outcome is not known to the client
+    committed: bool | None = None  # None: the client does not know the outcome
 
 
 @dataclass
@@ -50,7 +50,7 @@ class History:
     reads: list[tuple[Place, Value]] = field(default_factory=list)
     delivered: set[Value] | None = None  # None: no group took part
     transactions: list[Transaction] = field(default_factory=list)
-    # What the log holds at the end, partition by partition, in order of offsets.
+    # Content of the log at the end, per partition, in offset order.
     final: dict[int, list[tuple[int, Value]]] = field(default_factory=dict)
 
 

@@ -1,4 +1,4 @@
-"""Clients under whom the cluster breaks: idempotent producers, a group that reads all, and a record of it."""
+"""Load for fault tests: idempotent producers, a group that reads everything, and the history of both."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _QUIET = {"log_level": 0, "socket.timeout.ms": 6000, "topic.metadata.refresh.int
 
 
 class Load:
-    """Starts with the `with` block; `finish` stops the producers and gives the whole history. With `spread`, records go
-    to so many partitions in turn, else by key."""
+    """Starts with the `with` block. `finish` stops the producers and returns the history. With `spread`, records
+    go to this number of partitions in turn, otherwise by key."""
 
     def __init__(
         self, cluster: RunningCluster, topic: str, *, producers: int = 2, rate: int = 400, spread: int | None = None
@@ -61,12 +61,12 @@ class Load:
 
     @property
     def parts(self) -> tuple[Load, ...]:
-        """The loads that it is made of, each with a history of its own."""
+        """The loads that this one combines, each with its own history."""
         return (self,)
 
     @property
     def locked_up(self) -> int:
-        """How many clients of the group were replaced because they had locked themselves up (`supervised_reader`)."""
+        """Number of group clients that were replaced because of a deadlock (`supervised_reader`)."""
         return self._group.replaced
 
     @property
@@ -74,18 +74,18 @@ class Load:
         return len(self.history.acked)
 
     def wait_for_acks(self, more: int) -> float:
-        """Until that many more are acknowledged; how long it took."""
+        """Waits until this many more records are acknowledged. Returns the duration."""
         watch, target = Stopwatch(), self.acked + more
         wait_for(lambda: self.acked >= target, f"{more} more acknowledgements")
         return watch.seconds
 
     def listen(self) -> None:
-        """From now on `silence_s` is counted."""
+        """Starts to measure `silence_s`."""
         with self._lock:
             self._silence_s = 0.0
 
     def silence_s(self) -> float:
-        """The longest that any partition was without an acknowledgement since `listen`, ended by one on each."""
+        """The longest time without an acknowledgement on any partition since `listen`, up to one on each."""
         with self._lock:
             before = dict(self._acks_of)
         wait_for(
@@ -139,7 +139,7 @@ class Load:
         return answered
 
     def _acknowledged(self, value: Value, place: Place) -> None:
-        """Under the lock."""
+        """The caller holds the lock."""
         self.longest_gap_s = max(self.longest_gap_s, self._since_ack.seconds)
         self._since_ack.restart()
         partition = place.partition
@@ -174,16 +174,16 @@ class Load:
             thread.join(100)
 
     def finish(self) -> History:
-        """After healing: stop writing, let the group read to the end, then read everything once more by itself."""
+        """After healing: stops writing, lets the group read to the end, then reads the whole log itself."""
         self.stop_writing()
         self._cluster.wait_in_sync(self._topic)
         history = self.history
         assert history.delivered is not None
         delivered = history.delivered
         replaced = -1
-        while replaced != self.locked_up:  # whoever replaces a client that locked itself up has as much time
+        while replaced != self.locked_up:  # the replacement of a deadlocked client has as much time
             replaced = self.locked_up
-            with contextlib.suppress(AssertionError):  # the checker names what is missing
+            with contextlib.suppress(AssertionError):  # the checker names the missing records
                 wait_for(lambda: history.acked.keys() <= delivered, "the group to read everything")
         self._read_enough()
         self._reader.join(60)
@@ -192,7 +192,7 @@ class Load:
 
 
 class JavaLoad(Load):
-    """The same by Apache Kafka's Java clients, in a process of their own."""
+    """The same load with Apache Kafka's Java clients, in a process of their own."""
 
     def __init__(self, cluster: RunningCluster, topic: str, *, rate: int = 400) -> None:
         super().__init__(cluster, topic, producers=1)
@@ -201,7 +201,7 @@ class JavaLoad(Load):
 
     def _produce(self, name: str) -> None:
         self._stop.wait()
-        with contextlib.suppress(OSError, ValueError):  # it ended already
+        with contextlib.suppress(OSError, ValueError):  # it has already ended
             self._program.tell("stop")
         if not self._flushed.wait(90):
             self.failed.append("java: not everything was answered within 90 s")
@@ -227,7 +227,7 @@ class JavaLoad(Load):
 
 
 class LoadOfBoth(Load):
-    """librdkafka's clients, and the Java clients beside them."""
+    """Load from librdkafka's clients and from the Java clients."""
 
     def __init__(self, cluster: RunningCluster, topic: str, *, rate: int = 400) -> None:
         super().__init__(cluster, topic, rate=rate)
@@ -250,7 +250,7 @@ class LoadOfBoth(Load):
 
     def wait_for_acks(self, more: int) -> float:
         took = super().wait_for_acks(more)
-        if self._java.acked:  # it is under way
+        if self._java.acked:  # it is in progress
             self._java.wait_for_acks(more // 4)
         return took
 
@@ -260,12 +260,12 @@ class LoadOfBoth(Load):
 
 
 def client_load(cluster: RunningCluster, topic: str) -> Load:
-    """From both kinds of clients where there is time, and Apache Kafka's jars."""
+    """Uses both kinds of clients if the effort is long and Apache Kafka's jars are available."""
     return (LoadOfBoth if is_long() and kafka.available() and shutil.which("javac") else Load)(cluster, topic)
 
 
 def read_all(cluster: RunningCluster, topic: str) -> dict[int, list[tuple[int, Value]]]:
-    """Every partition from its start to its end, by a consumer without a group."""
+    """Reads every partition from start to end, with a consumer without a group."""
     consumer = Consumer(
         {
             "bootstrap.servers": cluster.bootstrap,

@@ -1,15 +1,15 @@
-"""A group's reader that is replaced when its client is locked up in itself, and only then.
+"""A group reader that is replaced if its client deadlocks, and only then.
 
-librdkafka 2.16.0 can lock itself up when it takes leave of a broker that it has just asked where an epoch ended
-(its issue 5476): one thread holds a partition's lock and waits for the client's, another the other way round. Such a
-client reads nothing more, whatever the brokers do. That must not pass for records that were not delivered, and records
-that are not delivered must not pass for it. So the one sign that counts is given by the process itself
-(`group_reader`): it runs, and for so many of its own seconds the main thread of its client has done nothing. A client
-that waits for brokers, one whose brokers give it nothing, and one whose process or machine stands still show no such
-sign: they are left as they are, and what they do not read is counted as not delivered.
+librdkafka 2.16.0 can deadlock when it removes a broker to which it has just sent OffsetForLeaderEpoch (its issue 5476):
+one thread holds a partition's lock and waits for the client's, another the other way round. Such a client reads nothing
+more, whatever the brokers do. The test must not count this as undelivered records, and must not hide undelivered
+records behind it. So only one sign counts, and the process itself (`group_reader`) gives it: the process runs, and for
+a number of its own seconds the main thread of its client has done nothing. A client that waits for brokers, one that
+gets no records, and one whose process or machine is stopped do not show this sign. They are not replaced, and records
+that they do not read count as undelivered.
 
-The replacement is another process in the same group. It reads on from what was committed, once the session of the one
-that was killed has ended. How many were replaced is told, and bounded by whoever concludes.
+The replacement is another process in the same group. It reads on from the committed offsets when the session of the
+killed process has ended. `Load` reports the number of replacements, and the final check limits it.
 """
 
 from __future__ import annotations
@@ -22,13 +22,15 @@ from pathlib import Path
 from typing import Final
 
 PROGRAM: Final = Path(__file__).with_name("group_reader.py")
-# Of the reader's own seconds. The statistics come every second, late by some on an overloaded machine.
+# In seconds of the reader's own clock. The statistics come every second, some seconds late on an overloaded machine.
 LOCKED_UP_AFTER_TICKS: Final = 20
 _ENDS_WITHIN_S: Final = 20
 
 
 class SupervisedReader:
-    """`run` hands over what the group reads, in its caller's thread, until `end`. `command`: what tells it."""
+    """`run` passes on the records that the group reads, in its caller's thread, until `end`. `command` starts the
+    reader.
+    """
 
     def __init__(self, command: Sequence[str], *, ticks: int = LOCKED_UP_AFTER_TICKS) -> None:
         self.replaced = 0
@@ -48,7 +50,7 @@ class SupervisedReader:
         return self._process.pid
 
     def run(self, read: Callable[[int, int, bytes], None]) -> None:
-        """`read(partition, offset, value)` for every record."""
+        """Calls `read(partition, offset, value)` for every record."""
         while (process := self._begin()) is not None:
             locked_up = self._follow(process, read)
             if locked_up:
@@ -59,7 +61,7 @@ class SupervisedReader:
                 raise RuntimeError(f"the group's reader ended by itself with code {process.returncode}")
 
     def end(self) -> None:
-        """The reader leaves its group; what it told until then is still handed over."""
+        """The reader leaves its group. Records that it printed before are still passed on."""
         self._ended.set()
         with self._lock:
             process = self._process
@@ -82,7 +84,7 @@ class SupervisedReader:
             return self._process
 
     def _follow(self, process: subprocess.Popen[str], read: Callable[[int, int, bytes], None]) -> bool:
-        """Whether it had to be given up. Returns at the end of what it tells."""
+        """Whether the reader deadlocked. Returns at the end of its output."""
         assert process.stdout is not None
         silent_ticks = 0
         with process.stdout:

@@ -1,7 +1,7 @@
-"""ACLs on a cluster: every broker follows them at once, and they outlive restarts and an absence of ZooKeeper.
+"""ACLs on a cluster: every broker applies them at once, and they survive restarts and an outage of ZooKeeper.
 
-CVE-2024-27309 (Kafka lost ACLs of a resource after one of several was removed) is a row here: on every broker, after a
-restart of all brokers, and after ZooKeeper was away.
+Covers CVE-2024-27309 (Kafka lost ACLs of a resource after one of several was removed): on every broker, after a restart
+of all brokers, and after an outage of ZooKeeper.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def of_user(user: str) -> AclBindingFilter:
 
 
 def ask(port: int, user: str, api_key: int, version: int, body: Mapping[str, Any]) -> Any:
-    """One request to this very broker, after a login with PLAIN."""
+    """Sends one request to this broker, after a login with PLAIN."""
     with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as client:
         for key, number, content in (
             (17, 1, {"mechanism": "PLAIN"}),
@@ -97,7 +97,7 @@ def errors(cluster: RunningCluster, *users: str) -> dict[tuple[int, str], int]:
 
 
 def wait_until_only(cluster: RunningCluster, *allowed: str) -> None:
-    """On every broker, exactly these users may describe the topic."""
+    """Checks that on every broker exactly these users may describe the topic."""
     expected = {user: OK if user in allowed else TOPIC_DENIED for user in USERS[1:]}
 
     def as_expected() -> bool:
@@ -107,7 +107,7 @@ def wait_until_only(cluster: RunningCluster, *allowed: str) -> None:
     wait_for(as_expected, lambda: f"only {allowed} to be allowed, not {errors(cluster, *expected)}")
 
 
-def test_a_removed_acl_is_gone_on_every_broker_within_a_second_and_the_others_hold(cluster: RunningCluster) -> None:
+def test_every_broker_drops_a_removed_acl_within_a_second_and_keeps_the_others(cluster: RunningCluster) -> None:
     client = admin(cluster)
     client.create_topics([NewTopic("orders", 3, 3)])["orders"].result(PATIENCE_S)
     for done in client.create_acls([read("ann"), read("bob"), read("cem")]).values():
@@ -129,8 +129,8 @@ def test_acls_survive_a_restart_of_every_broker(cluster: RunningCluster) -> None
     wait_until_only(cluster, "ann", "cem")
 
 
-def test_acls_hold_while_zookeeper_is_away_and_after_it_is_back(cluster: RunningCluster) -> None:
-    """What is denied stays denied at every moment: before, while and after the store is away."""
+def test_acls_apply_during_and_after_a_zookeeper_outage(cluster: RunningCluster) -> None:
+    """Denied requests stay denied at every moment: before, during and after the outage."""
     cluster.zookeeper.stop()
     assert set(errors(cluster, "bob", "dan").values()) == {TOPIC_DENIED}
     cluster.zookeeper.start()
@@ -144,7 +144,7 @@ def test_acls_hold_while_zookeeper_is_away_and_after_it_is_back(cluster: Running
     wait_until_only(cluster, "ann", "cem")
 
 
-def test_acls_that_another_program_writes_to_zookeeper_are_adopted(cluster: RunningCluster) -> None:
+def test_brokers_apply_acls_that_another_program_writes_to_zookeeper(cluster: RunningCluster) -> None:
     """As kafka-acls of Kafka 3 does with `--authorizer-properties zookeeper.connect=…`."""
     zookeeper = KazooClient(cluster.zookeeper.connect)
     zookeeper.start()

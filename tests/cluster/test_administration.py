@@ -1,6 +1,6 @@
-"""Administration of a cluster whose controller changes, and by Kafka's own tools with all brokers and with one down.
+"""Administration of a cluster whose controller changes, and with Kafka's tools with all brokers and with one down.
 
-Only in `make chaos`; what decides is tested on virtual time in `tests/unit/controller/test_controller_turnover.py`.
+Runs only in `make chaos`. `tests/unit/controller/test_controller_turnover.py` tests the decisions on virtual time.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ pytestmark = [
     ),
 ]
 
-# What Java's clients wait for an answer.
+# Request timeout of Java's clients.
 CLIENT_SECONDS = 30
 FINE = {
     ErrorCode.none,
     ErrorCode.no_reassignment_in_progress,
     ErrorCode.broker_id_not_registered,
-    ErrorCode.preferred_leader_not_available,  # it is the one that went
+    ErrorCode.preferred_leader_not_available,  # this one was stopped
 }
 RETRIABLE = {ErrorCode.request_timed_out, ErrorCode.not_controller}
 
@@ -52,7 +52,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster
 
 
 def requests(turn: int) -> list[tuple[int, dict[str, Any]]]:
-    """One of each kind that is the controller's."""
+    """One request of each kind that the controller serves."""
     wait_ms = CLIENT_SECONDS * 1000
     topic = {"name": f"n{turn}", "num_partitions": 1, "replication_factor": 2, "assignments": [], "configs": []}
     growth = {"name": "t", "count": 4 + turn, "assignments": None}
@@ -76,7 +76,7 @@ def requests(turn: int) -> list[tuple[int, dict[str, Any]]]:
 
 
 def codes_in(answer: Any) -> list[ErrorCode]:
-    """The error code of an answer and of every row in it."""
+    """The error codes of an answer and of every row in it."""
     if isinstance(answer, tuple | list):
         return [code for row in answer for code in codes_in(row)]
     own = [ErrorCode(answer.error_code)] if hasattr(answer, "error_code") else []
@@ -98,10 +98,10 @@ async def ask_all(address: str, turn: int) -> list[tuple[int, list[ErrorCode]]]:
 
 
 @pytest.mark.parametrize(("turn", "how"), [(1, "pause"), (2, "kill"), (3, "stop")])
-def test_every_request_for_the_controller_ends_in_time_while_it_changes(
+def test_every_controller_request_ends_in_time_while_the_controller_changes(
     cluster: RunningCluster, turn: int, how: str
 ) -> None:
-    """At a broker that is not the controller; frozen, killed or stopped right before."""
+    """Sent to a broker that is not the controller, right after the controller was frozen, killed or stopped."""
     controller = controller_of(cluster)
     asked = cluster.brokers[cluster.others(controller)[0]]
     getattr(cluster.brokers[controller], how)()
@@ -114,7 +114,7 @@ def test_every_request_for_the_controller_ends_in_time_while_it_changes(
 
 
 @pytest.mark.needs("kafka")
-def test_kafkas_tools_move_replicas_and_leaders_also_with_a_broker_down(
+def test_kafkas_tools_move_replicas_and_leaders_with_and_without_a_broker_down(
     cluster: RunningCluster, tmp_path: Path
 ) -> None:
     cluster.create_topic("moved", 2, {"min.insync.replicas": "1"}, replicas=2)
@@ -154,7 +154,7 @@ def test_kafkas_tools_move_replicas_and_leaders_also_with_a_broker_down(
         assert "PreferredLeaderNotAvailableException" in said
         assert '"broker":2' in tool("LogDirsCommand", "--describe", "--topic-list", "moved")
         assert "moved:1:" in tool("GetOffsetShell", "--topic", "moved")
-        # A broker that is down is still a member: its replicas catch up when it is back.
+        # A stopped broker is still registered: its replicas catch up when it returns.
         assert "Created topic wide" in tool("TopicCommand", "--create", "--topic", "wide", "--replication-factor", "3")
         assert "only 3 broker(s) are registered" in tool(
             "TopicCommand", "--create", "--topic", "wider", "--replication-factor", "4", code=1

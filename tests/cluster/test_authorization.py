@@ -1,4 +1,4 @@
-"""A cluster with SASL and ACLs: a broker forwards requests of its clients, and the controller authorizes them."""
+"""A cluster with SASL and ACLs: brokers forward requests of clients, and the controller authorizes them."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ def test_a_forwarded_request_has_the_rights_of_its_client(servers: list[SecuredS
     assert {name for name in names if not name.startswith("__")} == {f"ann-{n}" for n in range(len(servers))}
 
 
-def test_clients_do_not_pass_as_brokers(servers: list[SecuredServer]) -> None:
-    """An Envelope that names another principal, and the other requests of brokers."""
+def test_clients_cannot_send_broker_requests(servers: list[SecuredServer]) -> None:
+    """An Envelope that names another principal, and the other requests that only brokers may send."""
     topic = {"name": "forged", "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
     inner = codec.encode_request(
         CREATE_TOPICS, 7, 1, "x", {"topics": [topic], "timeout": 30_000, "validate_only": False}
@@ -98,7 +98,7 @@ def test_clients_do_not_pass_as_brokers(servers: list[SecuredServer]) -> None:
     assert "forged" not in {row["name"] for row in _metadata(servers[0])["topics"]}
 
 
-def test_brokers_replicate_as_their_own_user(servers: list[SecuredServer]) -> None:
+def test_brokers_replicate_with_their_own_user(servers: list[SecuredServer]) -> None:
     assert _create(servers[0], ADMIN, "replicated") in (ErrorCode.none, ErrorCode.topic_already_exists)
     _allow(servers[0], "bob", Operation.WRITE, ResourceType.TOPIC, "replicated")
     codes: set[int] = set()

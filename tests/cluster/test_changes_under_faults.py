@@ -1,6 +1,6 @@
-"""The cluster is changed while it breaks: topics made and deleted, replicas moved, partitions added, groups rebalanced.
+"""Changes to a cluster under faults: topics created and deleted, replicas moved, partitions added, groups rebalanced.
 
-All tests share three brokers and clean up after themselves; those that are only in `make chaos` say so.
+All tests share three brokers and clean up after themselves. Tests that run only in `make chaos` say so.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster
 def reassign(
     cluster: RunningCluster, directory: Path, targets: dict[tuple[str, int], list[int]], *options: str
 ) -> None:
-    """By kafka-reassign-partitions.sh; does not wait for the end."""
+    """Starts kafka-reassign-partitions.sh and does not wait for the end."""
     file = directory / "move.json"
     rows = [{"topic": t, "partition": p, "replicas": replicas} for (t, p), replicas in targets.items()]
     file.write_text(json.dumps({"version": 1, "partitions": rows}))
@@ -65,8 +65,8 @@ def replicas_of(cluster: RunningCluster, topic: str) -> dict[int, list[int]]:
         return {}
 
 
-def test_the_controller_is_killed_while_topics_come_and_go(cluster: RunningCluster) -> None:
-    """A topic whose creation was answered is there, one whose deletion was answered is not, on all brokers."""
+def test_controller_killed_while_topics_are_created_and_deleted(cluster: RunningCluster) -> None:
+    """After an answered creation the topic exists, after an answered deletion it does not, on all brokers."""
     stop, made, gone = threading.Event(), set[str](), set[str]()
 
     def come_and_go() -> None:
@@ -101,7 +101,7 @@ def test_the_controller_is_killed_while_topics_come_and_go(cluster: RunningClust
         wait_for(lambda client=client: not gone & client.list_topics(timeout=5).topics.keys(), "those gone to go")
     for name in made:
         cluster.wait_in_sync(name)
-    # Nothing half-made stays: every name can be used again.
+    # No partial topic stays: every name can be used again.
     for name in sorted(gone)[:3]:
         cluster.create_topic(name, 2)
     admin = cluster.admin()
@@ -110,7 +110,7 @@ def test_the_controller_is_killed_while_topics_come_and_go(cluster: RunningClust
 
 
 @only_long
-def test_one_replica_becomes_three_while_the_target_and_the_controller_die(
+def test_reassignment_to_three_replicas_while_target_and_controller_are_killed(
     cluster: RunningCluster, tmp_path: Path
 ) -> None:
     cluster.create_topic("alone", 3, {"min.insync.replicas": "1"}, replicas=1)
@@ -126,7 +126,7 @@ def test_one_replica_becomes_three_while_the_target_and_the_controller_die(
         wait_for(lambda: set(map(tuple, replicas_of(cluster, "alone").values())) == {(1, 2, 3)}, "three replicas")
         cluster.wait_in_sync("alone")
         load.wait_for_acks(100)
-        # Two of three go again, then back to three.
+        # Down to one replica, then back to three.
         reassign(cluster, tmp_path, {("alone", p): [h] for p, h in holders.items()})
         wait_for(lambda: all(len(r) == 1 for r in replicas_of(cluster, "alone").values()), "one replica each")
         reassign(cluster, tmp_path, {("alone", p): [h, *cluster.others(h)] for p, h in holders.items()})
@@ -136,7 +136,7 @@ def test_one_replica_becomes_three_while_the_target_and_the_controller_die(
 
 
 @only_long
-def test_a_follower_that_stutters_and_partitions_that_are_added(cluster: RunningCluster, topic: str) -> None:
+def test_partitions_are_added_while_a_follower_is_repeatedly_frozen(cluster: RunningCluster, topic: str) -> None:
     with client_load(cluster, topic) as load:
         admin = cluster.admin()
         follower = cluster.brokers[cluster.others(cluster.leader(topic))[0]]
@@ -153,7 +153,7 @@ def test_a_follower_that_stutters_and_partitions_that_are_added(cluster: Running
 
 
 @only_long
-def test_leader_and_coordinator_die_together_in_a_transaction(cluster: RunningCluster, topic: str) -> None:
+def test_leader_and_coordinator_killed_together_during_a_transaction(cluster: RunningCluster, topic: str) -> None:
     from tests.cluster.test_transactions_across_brokers import transaction_partition
 
     coordinator_first = transactional_producer(cluster.bootstrap, "together", wait=60)
@@ -180,7 +180,7 @@ def test_leader_and_coordinator_die_together_in_a_transaction(cluster: RunningCl
     assert sorted(read_all(cluster.bootstrap, topic, wait=60)) == sorted(f"kept {number}" for number in range(30))
 
 
-def test_the_coordinator_dies_in_the_middle_of_a_rebalance(cluster: RunningCluster, topic: str) -> None:
+def test_coordinator_killed_during_a_rebalance(cluster: RunningCluster, topic: str) -> None:
     from headrace.kernel.ids import coordinator_partition
     from headrace.testing.in_process import TEST_SETTINGS
 
@@ -226,7 +226,7 @@ def test_the_coordinator_dies_in_the_middle_of_a_rebalance(cluster: RunningClust
     cluster.wait_in_sync(topic)
 
 
-def test_a_data_directory_in_use_is_refused(cluster: RunningCluster) -> None:
+def test_broker_refuses_a_data_directory_in_use(cluster: RunningCluster) -> None:
     taken = cluster.brokers[1]
     command = [sys.executable, "-m", "headrace.cli", "start", "--data", str(taken.data_dir), "--listen", "127.0.0.1:0"]
     command += [f"--set={key}={value}" for key, value in taken.settings.items() if key != "broker.id"]

@@ -1,6 +1,6 @@
-"""Two things at once: faults that meet changes, and faults that meet faults.
+"""Faults combined with changes, and faults combined with other faults.
 
-The cluster lies in network namespaces, so that brokers can be parted. Only in `make chaos`.
+The brokers run in network namespaces, so that tests can cut the links between them. Runs only in `make chaos`.
 """
 
 from __future__ import annotations
@@ -70,11 +70,11 @@ def offsets(cluster: RunningCluster, parts: list[TopicPartition], which: OffsetS
     return {p.partition: future.result(60).offset for p, future in found.items()}
 
 
-# ---- in-sync sets
+# ---- in-sync replicas
 
 
-def test_one_replica_becomes_enough_while_it_is_alone(cluster: RunningCluster, topic: str) -> None:
-    """The others were eligible to lead as long as nothing could be committed without them."""
+def test_min_insync_replicas_is_lowered_while_one_replica_is_in_sync(cluster: RunningCluster, topic: str) -> None:
+    """The other replicas were eligible leaders as long as nothing could be committed without them."""
     with client_load(cluster, topic) as load:
         alone = cluster.leader(topic)
         others = cluster.others(alone)
@@ -86,18 +86,18 @@ def test_one_replica_becomes_enough_while_it_is_alone(cluster: RunningCluster, t
         cluster.brokers[alone].kill()
         for other in others:
             cluster.brokers[other].start()
-        time.sleep(cluster.session_timeout_s + 2)  # long enough to elect somebody who may not be
+        time.sleep(cluster.session_timeout_s + 2)  # long enough for the election of a leader that must not lead
         cluster.heal()
         cluster.wait_in_sync(topic)
         load.wait_for_acks(100)
         conclude(cluster, load, topic=topic)
 
 
-# ---- logs that shrink from below
+# ---- log start offsets that advance
 
 
-def test_records_are_deleted_while_a_follower_is_away(cluster: RunningCluster, topic: str) -> None:
-    """It comes back with an end that lies before everybody's start, begins anew there, and then leads."""
+def test_records_are_deleted_while_a_follower_is_down(cluster: RunningCluster, topic: str) -> None:
+    """The follower returns with a log end before the leader's log start, starts over there, and then leads."""
     with client_load(cluster, topic) as load:
         load.wait_for_acks(200)
         away = cluster.others(cluster.leader(topic))[0]
@@ -123,8 +123,8 @@ def test_records_are_deleted_while_a_follower_is_away(cluster: RunningCluster, t
         assert offsets(cluster, parts, OffsetSpec.earliest()) == starts
 
 
-def test_compaction_goes_on_while_a_follower_is_away(cluster: RunningCluster, topic: str) -> None:
-    """Keys that were deleted while it was away stay deleted when it returns, catches up and leads."""
+def test_compaction_continues_while_a_follower_is_down(cluster: RunningCluster, topic: str) -> None:
+    """Keys that were deleted while the follower was down stay deleted when it returns, catches up and leads."""
     set_config(
         cluster,
         topic,
@@ -175,8 +175,8 @@ def test_compaction_goes_on_while_a_follower_is_away(cluster: RunningCluster, to
 # ---- sizes and speeds
 
 
-def test_batches_larger_than_a_follower_asks_for(cluster: RunningCluster, topic: str) -> None:
-    """Far above replica.fetch.max.bytes: the first batch of an answer always comes whole."""
+def test_followers_replicate_batches_larger_than_their_fetch_limit(cluster: RunningCluster, topic: str) -> None:
+    """Far above replica.fetch.max.bytes: the first batch of an answer is always complete."""
     large = f"{topic}-large"
     cluster.create_topic(large, 1, {"max.message.bytes": "4000000"})
     producer = Producer(
@@ -198,11 +198,13 @@ def test_batches_larger_than_a_follower_asks_for(cluster: RunningCluster, topic:
         conclude(cluster, load, topic=topic)
 
 
-# ---- readers
+# ---- consumers
 
 
-def test_readers_in_another_rack_while_leaders_die(cluster: RunningCluster, net: Network, topic: str) -> None:
-    """They read from followers, whose high watermark is behind, and never see what is gone later."""
+def test_consumers_in_another_rack_read_correctly_while_leaders_die(
+    cluster: RunningCluster, net: Network, topic: str
+) -> None:
+    """The consumers read from followers, whose high watermark lags, and never see records that are lost later."""
     seen: dict[tuple[int, int], bytes] = {}
     moved: list[object] = []
     stop = threading.Event()

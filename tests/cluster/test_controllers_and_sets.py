@@ -1,6 +1,7 @@
-"""Controllers, leaders and in-sync sets driven hard: frozen and let go, parted, killed in turn, changed meanwhile.
+"""Controllers, leaders and in-sync replicas under heavy faults: frozen and resumed, isolated, killed in turn,
+reconfigured.
 
-The cluster lies in network namespaces, so that brokers can be parted. Only in `make chaos`.
+The brokers run in network namespaces, so that tests can cut the links between them. Runs only in `make chaos`.
 """
 
 from __future__ import annotations
@@ -55,13 +56,13 @@ def net(cluster: RunningCluster) -> Iterator[Network]:
     cluster.network.mend()
 
 
-def test_a_controller_wakes_up_after_another_was_elected(cluster: RunningCluster, topic: str) -> None:
-    """It believes for a moment that it is the controller, with a picture of the past."""
+def test_a_frozen_controller_resumes_after_another_was_elected(cluster: RunningCluster, topic: str) -> None:
+    """For a moment it believes that it is the controller, with an outdated cluster image."""
     with client_load(cluster, topic) as load:
         for turn in range(3):
             old = controller_of(cluster)
             cluster.brokers[old].pause()
-            time.sleep(cluster.session_timeout_s + 1.5)  # the fault: silence for that long
+            time.sleep(cluster.session_timeout_s + 1.5)  # the fault: frozen for that long
             name = f"{topic}-{turn}"
             awake = ",".join(cluster.brokers[other].bootstrap for other in cluster.others(old))
             admin = AdminClient({"bootstrap.servers": awake, "log_level": 0})
@@ -81,12 +82,13 @@ def test_a_controller_wakes_up_after_another_was_elected(cluster: RunningCluster
 
 
 @pytest.mark.parametrize("way", ["both", "unheard", "deaf"])
-def test_the_controller_and_one_broker_do_not_hear_each_other(
+def test_broker_reaches_an_unreachable_controller_through_zookeeper(
     cluster: RunningCluster, net: Network, topic: str, way: str
 ) -> None:
-    """Both reach ZooKeeper and the third broker: nobody is dead, and yet they cannot talk.
+    """Both reach ZooKeeper and the third broker, so both are alive, but they cannot reach each other.
 
-    What the one needs of the controller goes through ZooKeeper: it leads on without it, and its clients make topics.
+    The broker sends its requests to the controller through ZooKeeper: it continues to lead, and its clients create
+    topics.
     """
     with client_load(cluster, topic) as load:
         controller = controller_of(cluster)
@@ -114,8 +116,8 @@ def in_sync(cluster: RunningCluster, topic: str) -> set[tuple[int, ...]]:
     return {tuple(sorted(p.isrs)) for p in cluster.metadata(topic).values()}
 
 
-def test_two_restart_uncleanly_in_turn_with_one_replica_enough(cluster: RunningCluster, topic: str) -> None:
-    """min.insync.replicas=1: what one replica holds is acknowledged, and it alone may lead then."""
+def test_two_brokers_restart_uncleanly_in_turn_with_min_insync_replicas_1(cluster: RunningCluster, topic: str) -> None:
+    """min.insync.replicas=1: records on one replica are acknowledged, and only that replica may lead then."""
     set_config(cluster, topic, min_insync_replicas="1")
     with client_load(cluster, topic) as load:
         for _ in range(3):
@@ -124,11 +126,12 @@ def test_two_restart_uncleanly_in_turn_with_one_replica_enough(cluster: RunningC
                 cluster.brokers[other].kill()
             wait_for(lambda one=leader: in_sync(cluster, topic) == {(one,)}, "one to be alone")
             load.wait_for_acks(100)
-            # The only one that has everything goes, before anybody else is back in sync.
+            # The only replica with all records stops before another one is in sync again.
             cluster.brokers[leader].kill()
             for other in cluster.others(leader):
                 cluster.brokers[other].start()
-            time.sleep(cluster.session_timeout_s + 1)  # the fault: long enough to elect somebody who may not be
+            # the fault: long enough for the election of a leader that must not lead
+            time.sleep(cluster.session_timeout_s + 1)
             assert {p.leader for p in cluster.metadata(topic).values()} <= {-1, leader}
             cluster.heal()
             cluster.wait_in_sync(topic)
@@ -142,7 +145,7 @@ def stands_still(load: Load) -> bool:
     return load.acked == before
 
 
-def test_min_insync_changes_while_replicas_come_and_go(cluster: RunningCluster, topic: str) -> None:
+def test_min_insync_replicas_changes_while_replicas_leave_and_return(cluster: RunningCluster, topic: str) -> None:
     with client_load(cluster, topic) as load:
         for enough in ("3", "1", "2"):
             set_config(cluster, topic, min_insync_replicas=enough)
@@ -160,7 +163,7 @@ def test_min_insync_changes_while_replicas_come_and_go(cluster: RunningCluster, 
 
 
 @pytest.mark.needs("kafka", "javac")
-def test_the_new_leader_dies_too_under_both_clients(cluster: RunningCluster, topic: str) -> None:
+def test_the_new_leader_dies_too_under_load_of_both_clients(cluster: RunningCluster, topic: str) -> None:
     with JavaLoad(cluster, topic) as java, Load(cluster, topic) as load:
         first = cluster.leader(topic)
         cluster.brokers[first].kill()
@@ -168,15 +171,17 @@ def test_the_new_leader_dies_too_under_both_clients(cluster: RunningCluster, top
         second = cluster.leader(topic)
         cluster.brokers[first].start()
         cluster.brokers[second].pause()
-        time.sleep(cluster.session_timeout_s + 2)  # the fault: silence for that long
+        time.sleep(cluster.session_timeout_s + 2)  # the fault: frozen for that long
         cluster.brokers[second].resume()
         load.wait_for_acks(100)
         java.wait_for_acks(100)
         conclude(cluster, load, java, topic=topic)
 
 
-def test_a_throttled_move_meets_kills_and_growth(cluster: RunningCluster, topic: str, tmp_path: Path) -> None:
-    """From one replica to three, too slowly to get there: brokers die meanwhile, and partitions must wait."""
+def test_throttled_reassignment_with_kills_and_added_partitions(
+    cluster: RunningCluster, topic: str, tmp_path: Path
+) -> None:
+    """From one replica to three, too slowly to finish: brokers die meanwhile, and new partitions must wait."""
     set_config(cluster, topic, min_insync_replicas="1")
     with client_load(cluster, topic) as load:
         load.wait_for_acks(200)
@@ -188,10 +193,10 @@ def test_a_throttled_move_meets_kills_and_growth(cluster: RunningCluster, topic:
         reassign(cluster, tmp_path, three, "--throttle", "1000")
 
         def grow(partitions: int) -> None:
-            admin = cluster.admin()  # kept until the answer is there
+            admin = cluster.admin()  # kept until the answer arrives
             admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(60)
 
-        grow(4)  # as Kafka does; with as many replicas as the others are getting
+        grow(4)  # as Kafka does: with as many replicas as the others are getting
         cluster.brokers[controller_of(cluster)].kill()
         load.wait_for_acks(50)
         cluster.heal()
@@ -207,9 +212,9 @@ def test_a_throttled_move_meets_kills_and_growth(cluster: RunningCluster, topic:
 
 
 @pytest.mark.needs("kafka", "javac")
-def test_transactions_while_brokers_are_parted_and_killed(cluster: RunningCluster, net: Network, topic: str) -> None:
-    """Committed readers see whole transactions, by both versions of the protocol, whatever leaders and coordinators
-    do."""
+def test_transactions_while_brokers_are_isolated_and_killed(cluster: RunningCluster, net: Network, topic: str) -> None:
+    """`read_committed` consumers see complete transactions, with both protocol versions, whatever happens to
+    leaders and coordinators."""
     stop = threading.Event()
     loads = [TransactionLoad(name, cluster.bootstrap, topic, 3, seed=at) for at, name in enumerate(("java", "classic"))]
     patient = ["retry.backoff.ms=50", "delivery.timeout.ms=60000", "request.timeout.ms=15000"]

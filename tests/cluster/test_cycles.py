@@ -1,7 +1,8 @@
-"""Killed and back, hundreds of times, with figures: `make chaos CYCLES=200` (docs/reliability.md has the last ones).
+"""Brokers are killed and restarted hundreds of times: `make chaos CYCLES=200` (docs/reliability.md has the last
+figures).
 
-A cycle is: kill -9 of a broker drawn at random, its restart, and its return to the in-sync sets, under load all the
-while. Every eighth cycle kills all three at the same moment. The history of the whole run is checked at the end.
+A cycle kills a random broker with kill -9, restarts it and waits until it is in sync again, under load all the time.
+Every eighth cycle kills all three brokers at once. The test checks the history of the whole run at the end.
 """
 
 from __future__ import annotations
@@ -46,14 +47,14 @@ def told(what: str, silences: Sequence[float]) -> None:
 
 
 @pytest.mark.parametrize("cluster", [1500], indirect=True, ids=["session-1.5s"])
-def test_kill_cycles(cluster: RunningCluster, topic: str) -> None:
+def test_no_record_is_lost_in_kill_cycles(cluster: RunningCluster, topic: str) -> None:
     chance = random.Random(SEED)
     alone: list[float] = []
     machine: list[float] = []
     together: list[float] = []
     with Load(cluster, topic, rate=200) as load:
         for cycle in range(1, CYCLES + 1):
-            # In turn the process alone, and as if its machine had died: then its session has to time out.
+            # In turn the process alone, and a crash of its machine: then its ZooKeeper session has to time out.
             one, is_machine = (alone, False) if cycle % 2 else (machine, True)
             for silences, everyone in ((one, False), (together, True)):
                 if everyone and cycle % 8:
@@ -78,7 +79,7 @@ def test_kill_cycles(cluster: RunningCluster, topic: str) -> None:
 
 
 @pytest.mark.parametrize("cluster", [ASKED_SESSION_S * 1000], indirect=True, ids=["session-6s"])
-def test_how_long_writes_stand_still(cluster: RunningCluster, topic: str) -> None:
+def test_duration_of_write_outages(cluster: RunningCluster, topic: str) -> None:
     killed: list[float] = []
     machine: list[float] = []
     restarted: list[float] = []
@@ -90,7 +91,7 @@ def test_how_long_writes_stand_still(cluster: RunningCluster, topic: str) -> Non
             (killed if turn % 2 else machine).append(load.silence_s())
             cluster.heal()
             cluster.wait_in_sync(topic)
-            # The brokers in turn: the third restart ends a rolling one.
+            # The brokers in turn: the third restart completes a rolling one.
             load.listen()
             broker = cluster.brokers[1 + turn % 3]
             assert broker.stop() == 0

@@ -1,5 +1,5 @@
-"""A topic that is deleted while one of its brokers is away: the others delete its logs, the broker that returns sets
-its own aside, and a new topic of that name is in sync on all of them.
+"""A topic is deleted while one of its brokers is down: the other brokers delete their logs, the returning broker
+sets its own log aside, and a new topic of that name is in sync on all brokers.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def records_set_aside(cluster: RunningCluster, number: int, topic: str) -> int:
 
 
 @pytest.mark.parametrize("made_again", [False, True], ids=["deleted", "deleted and created again"])
-def test_a_broker_that_was_away_sets_the_log_of_a_deleted_topic_aside(
+def test_a_broker_that_was_down_sets_aside_the_log_of_a_deleted_topic(
     cluster: RunningCluster, topic: str, made_again: bool
 ) -> None:
     produce(cluster, topic, 300)

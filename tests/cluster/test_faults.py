@@ -1,9 +1,9 @@
-"""Three broker processes and a real ZooKeeper under load, while they are killed, frozen, cut off, filled and damaged.
+"""Three broker processes and a real ZooKeeper under load, while they are killed, frozen, isolated, filled and damaged.
 
-Every send, acknowledgement and read is recorded; afterwards the counts of lost, moved, doubled, disordered, vanished
-and undelivered records must be zero, and the replicas must hold the same bytes. A run that acknowledged too little is
-void. Where network namespaces can be made, each broker has one, and links are cut by dropping their packets; one broker
-has a small disk that can be filled.
+The test records every send, acknowledgement and read. Afterwards the counts of lost, moved, duplicate, reordered,
+vanished and undelivered records must be zero, and the replicas must be byte-for-byte equal. A run with too few
+acknowledgements is void. If network namespaces are available, each broker has one, and the test cuts links by dropping
+their packets. One broker has a small disk that the test can fill.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tests.support.small_disk import SmallDisk
 CHAOS_S = 60 * float(os.environ.get("MINUTES") or (5 if is_long() else 0.3))
 SEED = int(os.environ.get("CHAOS_SEED") or 1)
 SMALL = 3  # the broker with the small disk
-WAYS = ["both", "unheard", "deaf"]  # unheard: what it says does not arrive; deaf: what is said to it does not
+WAYS = ["both", "unheard", "deaf"]  # unheard: its packets do not arrive; deaf: it gets none
 
 pytestmark = [
     pytest.mark.chaos,
@@ -66,7 +66,7 @@ def net(cluster: RunningCluster) -> Iterator[Network]:
 
 
 @pytest.mark.needs("kafka", "javac")
-def test_leader_killed_then_all_under_both_clients(cluster: RunningCluster, topic: str) -> None:
+def test_leader_then_all_brokers_killed_under_load_of_both_clients(cluster: RunningCluster, topic: str) -> None:
     """Load from librdkafka and from the Java clients at once."""
     with JavaLoad(cluster, topic) as java, Load(cluster, topic) as load:
         leader = cluster.leader(topic)
@@ -100,14 +100,14 @@ def test_leader_frozen_longer_than_its_session(cluster: RunningCluster, topic: s
     with client_load(cluster, topic) as load:
         leader = cluster.leader(topic)
         cluster.brokers[leader].pause()
-        time.sleep(cluster.session_timeout_s + 2)  # the fault itself: silence for that long
+        time.sleep(cluster.session_timeout_s + 2)  # the fault itself: frozen for that long
         load.wait_for_acks(50)
         cluster.brokers[leader].resume()
         load.wait_for_acks(100)
         conclude(cluster, load, topic=topic)
 
 
-def test_zookeeper_killed_and_back(cluster: RunningCluster, topic: str) -> None:
+def test_zookeeper_killed_and_restarted(cluster: RunningCluster, topic: str) -> None:
     with client_load(cluster, topic) as load:
         cluster.zookeeper.kill()
         time.sleep(cluster.session_timeout_s + 1)  # longer than any lease
@@ -136,7 +136,7 @@ def test_leader_cut_from_zookeeper(cluster: RunningCluster, net: Network, topic:
     with client_load(cluster, topic) as load:
         leader = cluster.leader(topic)
         net.cut(leader, [STORE], incoming=way != "unheard", outgoing=way != "deaf")
-        # It must have stopped serving by its own clock before another leads, which the history checks.
+        # The leader must stop serving by its own clock before another one leads. The history checks this.
         wait_for(lambda: cluster.leader(topic) != leader, "another leader")
         load.wait_for_acks(100)
         net.mend()
@@ -148,7 +148,7 @@ def test_leader_cut_from_zookeeper(cluster: RunningCluster, net: Network, topic:
 @pytest.mark.needs("ip", "nft")
 @pytest.mark.parametrize("way", WAYS if is_long() else ["both", "unheard"])
 def test_leader_cut_from_its_followers(cluster: RunningCluster, net: Network, topic: str, way: str) -> None:
-    """ZooKeeper sees everybody, so nobody is dead; the leader itself must notice that nobody follows it any more."""
+    """ZooKeeper sees all brokers, so none is dead. The leader itself must notice that no follower fetches."""
     with client_load(cluster, topic) as load:
         leader = cluster.leader(topic)
         net.cut(leader, cluster.others(leader), incoming=way != "unheard", outgoing=way != "deaf")
@@ -162,7 +162,7 @@ def test_leader_cut_from_its_followers(cluster: RunningCluster, net: Network, to
 @needs_network
 @pytest.mark.needs("ip", "nft")
 @pytest.mark.skipif(not is_long(), reason="long: make chaos")
-def test_a_broker_cut_from_everybody(cluster: RunningCluster, net: Network, topic: str) -> None:
+def test_a_broker_cut_from_all_others(cluster: RunningCluster, net: Network, topic: str) -> None:
     with client_load(cluster, topic) as load:
         leader = cluster.leader(topic)
         net.cut(leader, [network.CLIENTS, STORE, *cluster.others(leader)])
@@ -175,7 +175,7 @@ def test_a_broker_cut_from_everybody(cluster: RunningCluster, net: Network, topi
 # ---- disks
 
 
-def test_a_replica_that_lost_its_tail(cluster: RunningCluster, topic: str) -> None:
+def test_a_replica_recovers_after_it_lost_its_newest_records(cluster: RunningCluster, topic: str) -> None:
     with client_load(cluster, topic) as load:
         load.wait_for_acks(200)
         leader = cluster.leader(topic)
@@ -185,7 +185,7 @@ def test_a_replica_that_lost_its_tail(cluster: RunningCluster, topic: str) -> No
         broker.start()
         load.wait_for_acks(50)
         cluster.wait_in_sync(topic)
-        # The one that lost records and got them back takes over from the one that kept them.
+        # The broker that lost records and got them back takes over from the one that kept them.
         cluster.brokers[leader].kill()
         load.wait_for_acks(100)
         cluster.brokers[leader].start()
@@ -193,7 +193,7 @@ def test_a_replica_that_lost_its_tail(cluster: RunningCluster, topic: str) -> No
 
 
 @pytest.mark.skipif(not is_long(), reason="long: make chaos")
-def test_a_replica_with_a_flipped_byte(cluster: RunningCluster, topic: str) -> None:
+def test_a_replica_recovers_from_a_flipped_byte(cluster: RunningCluster, topic: str) -> None:
     with client_load(cluster, topic) as load:
         load.wait_for_acks(200)
         broker = cluster.brokers[cluster.others(cluster.leader(topic))[0]]
@@ -206,8 +206,10 @@ def test_a_replica_with_a_flipped_byte(cluster: RunningCluster, topic: str) -> N
 
 
 @needs_disk
-def test_a_full_disk(cluster: RunningCluster, topic: str) -> None:
-    """It leads a third of the partitions and follows the rest; all are written on, and it comes back with room."""
+def test_a_broker_with_a_full_disk_recovers(cluster: RunningCluster, topic: str) -> None:
+    """The broker leads a third of the partitions and follows the rest. Producers write to all, and it returns
+    when there is space.
+    """
     with client_load(cluster, topic) as load:
         assert any(info.leader == SMALL for info in cluster.metadata(topic).values())
         disk = SmallDisk(cluster.data_dir(SMALL))

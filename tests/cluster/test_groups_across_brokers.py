@@ -1,4 +1,6 @@
-"""Groups and queues over three brokers that are killed in turn: coordinators move, members and offsets stay."""
+"""Consumer groups and share groups on three brokers that are killed in turn: coordinators move, members and
+offsets survive.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ def coordinator_of(cluster: RunningCluster, group: str) -> int:
 
 
 class Reader(threading.Thread):
-    """One member that commits what it has read; keeps what it saw and what was committed, in order."""
+    """A member that commits the offsets of the records it has read. It keeps the records and the commits, in order."""
 
     def __init__(self, bootstrap: str, group: str, protocol: str) -> None:
         super().__init__(daemon=True)
@@ -58,12 +60,12 @@ class Reader(threading.Thread):
             try:
                 done = self._consumer.commit(asynchronous=False)
             except KafkaException:
-                continue  # a coordinator on its way; the next commit says more
+                continue  # the coordinator is moving; the next commit covers more
             self.committed.append({p.partition: p.offset for p in done or () if p.offset >= 0})
         self._consumer.close()
 
 
-def test_groups_of_both_protocols_outlive_their_coordinators(tmp_path: Path) -> None:
+def test_groups_of_both_protocols_survive_their_coordinators(tmp_path: Path) -> None:
     with RunningCluster(tmp_path) as cluster:
         cluster.create_topic("t", PARTITIONS)
         stop = threading.Event()
@@ -124,7 +126,7 @@ def test_groups_of_both_protocols_outlive_their_coordinators(tmp_path: Path) -> 
             asker.close()
 
 
-def test_queues_outlive_their_leaders_and_coordinators(tmp_path: Path) -> None:
+def test_share_groups_survive_their_leaders_and_coordinators(tmp_path: Path) -> None:
     with RunningCluster(
         tmp_path,
         settings={

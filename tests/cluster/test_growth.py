@@ -1,7 +1,7 @@
-"""Growing, moving and shrinking a cluster while clients use it, with Apache Kafka's own tools.
+"""A cluster grows, moves partitions and shrinks while clients use it, with Apache Kafka's own tools.
 
-A fourth broker joins under load, partitions move to it, a broker is drained and leaves: clients see retries, never an
-error, and nothing is lost. A broker that stood alone becomes the first of a cluster and keeps what it holds.
+A fourth broker joins under load, partitions move to it, a broker is drained and leaves: clients retry but get no error,
+and no record is lost. A standalone broker becomes the first broker of a cluster and keeps its data.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def tool(name: str, cluster: RunningCluster, *arguments: str) -> str:
 
 
 def move(cluster: RunningCluster, directory: Path, targets: dict[tuple[str, int], list[int]], *options: str) -> None:
-    """Reassigns by Kafka's tool and waits, by its own check, until it is done."""
+    """Reassigns with Kafka's tool and waits until the tool's verification succeeds."""
     file = directory / "move.json"
     rows = [{"topic": t, "partition": p, "replicas": replicas} for (t, p), replicas in targets.items()]
     file.write_text(json.dumps({"version": 1, "partitions": rows}))
@@ -63,7 +63,9 @@ def move(cluster: RunningCluster, directory: Path, targets: dict[tuple[str, int]
     wait_for(done, "the reassignment")
 
 
-def test_a_broker_joins_takes_partitions_and_another_leaves(cluster: RunningCluster, tmp_path: Path) -> None:
+def test_a_broker_joins_and_takes_over_partitions_and_another_one_leaves(
+    cluster: RunningCluster, tmp_path: Path
+) -> None:
     cluster.create_topic("grows", 6)
     cluster.wait_in_sync("grows")
     with client_load(cluster, "grows") as load:
@@ -74,7 +76,7 @@ def test_a_broker_joins_takes_partitions_and_another_leaves(cluster: RunningClus
         move(cluster, tmp_path, targets, "--throttle", "50000000")
         replicas = {p: set(info.replicas) for p, info in cluster.metadata("grows").items()}
         assert all(held == set(stay) for held in replicas.values()), replicas
-        # The group's offsets live there too: the whole of the internal topic moves.
+        # The group's offsets are on that broker too, so the whole internal topic moves.
         offsets = {("__consumer_offsets", p): stay for p in cluster.metadata("__consumer_offsets")}
         move(cluster, tmp_path, offsets)
         load.wait_for_acks(100)
@@ -85,7 +87,7 @@ def test_a_broker_joins_takes_partitions_and_another_leaves(cluster: RunningClus
         assert load.longest_gap_s < 10, f"writes stood still for {load.longest_gap_s:.1f} s"
 
 
-def test_leadership_returns_to_the_preferred_replicas_on_request(cluster: RunningCluster) -> None:
+def test_preferred_leader_election_on_request(cluster: RunningCluster) -> None:
     cluster.create_topic("preferred", 3)
     cluster.wait_in_sync("preferred")
     first = min(cluster.brokers)
@@ -106,7 +108,7 @@ def test_leadership_returns_to_the_preferred_replicas_on_request(cluster: Runnin
     )
 
 
-def test_a_throttled_reassignment_goes_slowly_is_listed_and_can_be_cancelled(
+def test_a_throttled_reassignment_is_slow_is_listed_and_can_be_cancelled(
     cluster: RunningCluster, tmp_path: Path
 ) -> None:
     holders = sorted(cluster.brokers)[:2]
@@ -120,7 +122,7 @@ def test_a_throttled_reassignment_goes_slowly_is_listed_and_can_be_cancelled(
     file = tmp_path / "move.json"
     moved = {"topic": "slow", "partition": 0, "replicas": [holders[0], third]}
     file.write_text(json.dumps({"version": 1, "partitions": [moved]}))
-    # Four megabytes at a hundred kilobytes a second: it is on its way for longer than this test.
+    # Four megabytes at a hundred kilobytes a second: the move takes longer than this test.
     tool(REASSIGN, cluster, "--reassignment-json-file", str(file), "--execute", "--throttle", "100000")
     listed = tool(REASSIGN, cluster, "--list")
     assert "slow-0: " in listed
@@ -131,7 +133,7 @@ def test_a_throttled_reassignment_goes_slowly_is_listed_and_can_be_cancelled(
     wait_for(lambda: not (cluster.data_dir(third) / "slow-0").exists(), "the started copy to go")
 
 
-def test_topics_are_described_alike_through_every_broker(cluster: RunningCluster) -> None:
+def test_every_broker_describes_topics_alike(cluster: RunningCluster) -> None:
     cluster.create_topic("seen", 4)
     cluster.wait_in_sync("seen")
     told = {
@@ -147,7 +149,7 @@ def test_topics_are_described_alike_through_every_broker(cluster: RunningCluster
     assert sorted(row["broker"] for row in described["brokers"]) == sorted(cluster.brokers)
 
 
-def test_a_broker_that_stood_alone_becomes_the_first_of_a_cluster(tmp_path: Path) -> None:
+def test_a_standalone_broker_becomes_the_first_of_a_cluster(tmp_path: Path) -> None:
     alone = BrokerProcess({"broker.id": "1"}, tmp_path / "first")
     producer = Producer({"bootstrap.servers": alone.bootstrap, "log_level": 0})
     for number in range(500):

@@ -1,4 +1,4 @@
-"""The checker finds what it is there to find: one hand-made bad history per anomaly."""
+"""The history checker finds each anomaly in a bad history that was written by hand."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def good() -> History:
     )
 
 
-def test_a_good_history_has_none() -> None:
+def test_a_good_history_has_no_anomalies() -> None:
     assert not check(good())
 
 
-def test_an_unacknowledged_record_may_be_there_or_not() -> None:
+def test_an_unacknowledged_record_may_be_in_the_log_or_not() -> None:
     history = good()
     history.transactions = []
     history.final[0].append((2, C))
@@ -77,7 +77,7 @@ def _aborted_visible(history: History) -> None:
         (_aborted_visible, "torn_transactions"),
     ],
 )
-def test_each_anomaly_is_found_and_named(damage: object, anomaly: str) -> None:
+def test_the_checker_finds_and_names_each_anomaly(damage: object, anomaly: str) -> None:
     history = good()
     damage(history)  # type: ignore[operator]
     counts = check(history).counts

@@ -1,4 +1,4 @@
-"""`replica.lag.time.max.ms` of a topic: a stalled follower leaves the in-sync set of that topic, and of no other."""
+"""`replica.lag.time.max.ms` of a topic: a stalled follower leaves the in-sync replicas of that topic only."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.needs("zookeeper")
 
 LAG = "replica.lag.time.max.ms"
 LEADER = 1
-# Longer than the test: what leaves a set leaves it for its lag, not because ZooKeeper ended the session.
+# Longer than the test, so that a replica leaves because of its lag and not because its ZooKeeper session ended.
 LONG = {LAG: "300000", "zookeeper.session.timeout.ms": "60000"}
 
 
@@ -37,7 +37,7 @@ def in_sync(cluster: RunningCluster, topic: str) -> set[int]:
 
 
 def stall(cluster: RunningCluster, follower: int, *topics: str) -> None:
-    """The follower stops; records come that it does not fetch."""
+    """Freezes the follower and writes records that it does not fetch."""
     cluster.brokers[follower].pause()
     producer = Producer({"bootstrap.servers": cluster.brokers[LEADER].bootstrap, "acks": 1})
     for topic in topics:
@@ -45,7 +45,7 @@ def stall(cluster: RunningCluster, follower: int, *topics: str) -> None:
     assert producer.flush(60) == 0
 
 
-def test_a_stalled_follower_leaves_only_the_topic_with_the_short_time(cluster: RunningCluster) -> None:
+def test_a_stalled_follower_leaves_the_isr_of_the_topic_with_the_short_lag_time_only(cluster: RunningCluster) -> None:
     create(cluster, "short", {LAG: "1000"})
     create(cluster, "long", {})
     admin = cluster.admin()

@@ -1,6 +1,6 @@
-"""What machines do to a broker without killing it: clocks that jump, disks that stall, turn read-only or are replaced.
+"""Machine faults that do not kill a broker: clocks that jump, disks that stall, become read-only or are replaced.
 
-Under load, with the history checked and the replicas compared as in `test_faults`. Only in `make chaos`.
+Under load, with the history checked and the replicas compared as in `test_faults`. Runs only in `make chaos`.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ def as_before(shims: dict[int, SystemShim]) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("hours", [36, -0.8], ids=["forwards", "backwards"])
-def test_the_clock_of_a_leader_jumps(
+def test_no_record_is_lost_when_the_clock_of_a_leader_jumps(
     cluster: RunningCluster, shims: dict[int, SystemShim], topic: str, hours: float
 ) -> None:
-    """By less than the retention time, which is counted in that clock, and not so far back that today's records come
-    from its future (message.timestamp.after.max.ms, an hour); then it is set right again."""
+    """The clock jumps by less than the retention time, and not so far back that the broker rejects current
+    records as future ones (message.timestamp.after.max.ms, an hour). Then it is corrected."""
     with client_load(cluster, topic) as load:
         load.wait_for_acks(100)
         leader = cluster.leader(topic)
@@ -83,7 +83,7 @@ def test_the_clock_of_a_leader_jumps(
         cluster.wait_in_sync(topic)
         shims[leader].set()
         load.wait_for_acks(300)
-        # Restarted with a clock that is wrong again.
+        # Restarts with a wrong clock again.
         shims[leader].set(clock_s=-0.5 * HOUR_S)
         cluster.brokers[leader].kill()
         cluster.heal()
@@ -92,7 +92,7 @@ def test_the_clock_of_a_leader_jumps(
         conclude(cluster, load, topic=topic)
 
 
-def test_flushes_of_a_follower_then_of_the_leader_stall(
+def test_no_record_is_lost_when_flushes_stall(
     cluster: RunningCluster, shims: dict[int, SystemShim], topic: str
 ) -> None:
     with client_load(cluster, topic) as load:
@@ -110,10 +110,10 @@ def test_flushes_of_a_follower_then_of_the_leader_stall(
 
 
 @pytest.mark.needs("kafka", "javac")
-def test_a_disk_turns_read_only_and_is_replaced_by_an_empty_one(
+def test_a_disk_becomes_read_only_and_is_replaced_by_an_empty_one(
     cluster: RunningCluster, disk: FailingDisk, topic: str
 ) -> None:
-    """Its broker has no other: it stops, others lead, and it returns with nothing but what it copies."""
+    """Its broker has no other disk: it stops, other brokers lead, and it returns and copies everything."""
     with JavaLoad(cluster, topic) as java, Load(cluster, topic) as load:
         load.wait_for_acks(200)
         broker = cluster.brokers[WITH_DISK]
@@ -128,7 +128,7 @@ def test_a_disk_turns_read_only_and_is_replaced_by_an_empty_one(
         disk.replace()
         broker.start()
         cluster.wait_in_sync(topic)
-        # The one that had lost everything takes over.
+        # The broker that had lost everything takes over.
         for number in cluster.others(WITH_DISK):
             cluster.brokers[number].kill()
             cluster.heal()
@@ -141,7 +141,9 @@ def test_a_disk_turns_read_only_and_is_replaced_by_an_empty_one(
 def test_the_leader_dies_while_an_emptied_follower_catches_up(
     cluster: RunningCluster, disk: FailingDisk, topic: str
 ) -> None:
-    """Replaced while it was stopped, in order or not: an empty disk is never taken for a whole one."""
+    """The disk is replaced while the broker is stopped, cleanly or not. The broker must not treat an empty disk
+    as a complete one.
+    """
     with client_load(cluster, topic) as load:
         for in_order in (True, False):
             load.wait_for_acks(300)
@@ -151,7 +153,7 @@ def test_the_leader_dies_while_an_emptied_follower_catches_up(
             broker.start()
             victim = next(n for n in cluster.others(WITH_DISK) if cluster.leader(topic) == n)
             cluster.brokers[victim].kill()
-            time.sleep(cluster.session_timeout_s + 1)  # the fault: long enough that somebody else must lead
+            time.sleep(cluster.session_timeout_s + 1)  # the fault: long enough that another broker must lead
             cluster.heal()
             cluster.wait_in_sync(topic)
         load.wait_for_acks(100)

@@ -1,8 +1,8 @@
-"""Faults where a broker leads hundreds of partitions: what is done for each of them adds up on one event loop.
+"""Faults with hundreds of partitions per broker: the work per partition adds up on one event loop.
 
-Six hundred partitions with three replicas each are written while brokers are killed, frozen and restarted. Every
-partition must be written again, and none may have lost anything. `PARTITIONS=1000` takes more of them
-(docs/reliability.md has the figures).
+Producers write to 600 partitions with three replicas each while brokers are killed, frozen and restarted. Every
+partition must become writable again, and none may lose a record. `PARTITIONS=1000` uses more (docs/reliability.md has
+the figures).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from tests.support.effort import is_long
 
 PARTITIONS = int(os.environ.get("PARTITIONS") or 600)
 TOPIC = "many"
-# To one partition. A client that sends one partition per request, five requests at a time, falls behind for good where
-# two loaded cores answer each after 20 ms.
+# To one partition. A client that sends one partition per request, five requests at a time, falls behind if two loaded
+# cores need 20 ms for each answer.
 SECONDS_BETWEEN_WRITES = 3
 
 pytestmark = [
@@ -74,7 +74,7 @@ FAULTS: tuple[Callable[[RunningCluster], None], ...] = (
 )
 
 
-def test_every_partition_is_written_again(cluster: RunningCluster) -> None:
+def test_every_partition_becomes_writable_again(cluster: RunningCluster) -> None:
     with Load(cluster, TOPIC, producers=1, rate=PARTITIONS // SECONDS_BETWEEN_WRITES, spread=PARTITIONS) as load:
         load.wait_for_acks(2 * PARTITIONS)
         for fault in FAULTS:

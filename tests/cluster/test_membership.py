@@ -1,4 +1,6 @@
-"""A cluster as production has it: three ZooKeepers, a chroot, guarded nodes, racks; and who may not join it."""
+"""A cluster as in production: three ZooKeeper servers, a chroot, nodes with ACLs, racks; and brokers that may not
+join it.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, ensemble: ZooKeeperEnsembl
         yield running
 
 
-def test_nodes_lie_under_the_chroot_and_only_the_cluster_changes_them(
+def test_nodes_are_under_the_chroot_and_writable_by_the_cluster_only(
     cluster: RunningCluster, ensemble: ZooKeeperEnsemble
 ) -> None:
     somebody = KazooClient(hosts=ensemble.connect)
@@ -82,7 +84,7 @@ def test_nodes_lie_under_the_chroot_and_only_the_cluster_changes_them(
         somebody.close()
 
 
-def test_the_ensembles_leader_dies_and_nobody_notices(
+def test_clients_notice_no_death_of_the_zookeeper_leader(
     cluster: RunningCluster, ensemble: ZooKeeperEnsemble, topic: str
 ) -> None:
     with client_load(cluster, topic) as load:
@@ -96,10 +98,10 @@ def test_the_ensembles_leader_dies_and_nobody_notices(
 
 
 @pytest.mark.skipif(not is_long(), reason="long: make chaos")
-def test_the_ensemble_is_restarted_server_by_server(
+def test_rolling_restart_of_the_zookeeper_ensemble(
     cluster: RunningCluster, ensemble: ZooKeeperEnsemble, topic: str
 ) -> None:
-    """As for an upgrade of ZooKeeper, and a broker dies in the middle of it."""
+    """As in an upgrade of ZooKeeper. A broker dies in the middle of it."""
     with client_load(cluster, topic) as load:
         for turn, server in enumerate(ensemble.servers):
             server.stop()
@@ -115,7 +117,7 @@ def test_the_ensemble_is_restarted_server_by_server(
 
 
 @pytest.mark.skipif(not is_long(), reason="long: make chaos")
-def test_without_a_majority_of_the_ensemble_nothing_is_acknowledged_and_nothing_lost(
+def test_without_a_zookeeper_majority_no_record_is_acknowledged_and_none_is_lost(
     cluster: RunningCluster, ensemble: ZooKeeperEnsemble, topic: str
 ) -> None:
     with client_load(cluster, topic) as load:
@@ -135,7 +137,7 @@ def test_without_a_majority_of_the_ensemble_nothing_is_acknowledged_and_nothing_
         conclude(cluster, load, topic=topic)
 
 
-def test_leadership_returns_by_itself(cluster: RunningCluster, topic: str) -> None:
+def test_leadership_returns_to_the_preferred_leader_automatically(cluster: RunningCluster, topic: str) -> None:
     cluster.brokers[2].stop()
     assert all(info.leader != 2 for info in cluster.metadata(topic).values())
     cluster.brokers[2].start()
@@ -173,7 +175,7 @@ def test_a_consumer_reads_from_the_replica_in_its_rack(cluster: RunningCluster, 
 
 
 class _Lines:
-    """A logger as librdkafka's binding wants it."""
+    """A logger in the form that librdkafka's binding expects."""
 
     def __init__(self, into: list[str]) -> None:
         self._into = into
@@ -182,13 +184,15 @@ class _Lines:
         self._into.append(line % arguments if arguments else line)
 
 
-def test_more_replicas_than_brokers_are_refused_with_both_numbers(cluster: RunningCluster) -> None:
+def test_a_replication_factor_above_the_number_of_brokers_is_rejected_with_both_numbers(
+    cluster: RunningCluster,
+) -> None:
     with pytest.raises(KafkaException, match=r"factor of 4 .* only 3 broker") as refused:
         cluster.create_topic("wide", 1, replicas=4)
     assert refused.value.args[0].name() == "INVALID_REPLICATION_FACTOR"
 
 
-def test_an_id_that_is_in_use_is_refused_and_its_holder_named(cluster: RunningCluster, tmp_path: Path) -> None:
+def test_a_broker_id_in_use_is_refused_and_its_holder_named(cluster: RunningCluster, tmp_path: Path) -> None:
     code, said = start(cluster, tmp_path / "another", "broker.id=2")
     assert code == 1
     assert f"broker.id=2 is already used by the broker at {cluster.brokers[2].bootstrap}" in said
@@ -205,13 +209,13 @@ def test_a_directory_of_another_cluster_is_refused(cluster: RunningCluster, tmp_
     assert "Traceback" not in said
 
 
-def test_feature_levels_move_for_all_brokers_at_once(cluster: RunningCluster) -> None:
+def test_feature_levels_change_on_all_brokers_at_once(cluster: RunningCluster) -> None:
     before = finalized(cluster)
     assert len(set(before.values())) == 1 and levels(before)["group.version"] == 1
     say = features(cluster, "downgrade", "--feature", "group.version=0", "--dry-run")
     assert "group.version can be downgraded to 0" in say
     assert finalized(cluster) == before
-    if is_long():  # another controller's term: what was finalized is stored
+    if is_long():  # the term of another controller: finalized levels are stored
         cluster.brokers[controller_of(cluster)].kill()
         cluster.heal()
         wait_for(lambda: levels(finalized(cluster)) == levels(before), "the same levels under another controller")
@@ -223,10 +227,10 @@ def test_feature_levels_move_for_all_brokers_at_once(cluster: RunningCluster) ->
     wait_for(lambda: levels(finalized(cluster)) == levels(before), "every broker to show the level of before")
 
 
-def test_a_broker_that_cannot_do_the_finalized_levels_does_not_join(
+def test_a_broker_that_does_not_support_the_finalized_levels_cannot_join(
     cluster: RunningCluster, ensemble: ZooKeeperEnsemble, tmp_path: Path
 ) -> None:
-    """As if a newer release had finalized it: all that an old one sees of that is the number."""
+    """As if a newer release had finalized it: an older broker sees only the number."""
     store = KazooClient(hosts=f"{ensemble.connect}/orders/eu", auth_data=[("digest", "headrace:secret")])
     store.start(timeout=15)
     path = paths.feature("metadata.version")
@@ -245,7 +249,7 @@ def test_a_broker_that_cannot_do_the_finalized_levels_does_not_join(
 
 @pytest.mark.needs("kafka")
 @pytest.mark.skipif(not is_long(), reason="long: make chaos")
-def test_kafkas_tool_moves_the_levels(cluster: RunningCluster) -> None:
+def test_kafka_features_changes_the_levels(cluster: RunningCluster) -> None:
     def tool(*words: str) -> str:
         command = java_command("org.apache.kafka.tools.FeatureCommand", "--bootstrap-server", cluster.bootstrap, *words)
         return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stdout
@@ -261,7 +265,7 @@ def test_kafkas_tool_moves_the_levels(cluster: RunningCluster) -> None:
 
 
 def features(cluster: RunningCluster, *words: str, code: int = 0) -> str:
-    """kafka-features.sh."""
+    """Runs kafka-features.sh."""
     command = [sys.executable, "-m", "headrace.cli.kafka_tools.features", "--bootstrap-server", cluster.bootstrap]
     done = subprocess.run([*command, *words], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == code, done.stderr
@@ -272,7 +276,7 @@ Told = dict[int, tuple[frozenset[tuple[str, int]], int]]
 
 
 def finalized(cluster: RunningCluster) -> Told:
-    """What each broker's ApiVersions says: levels, and their epoch."""
+    """Feature levels and their epoch in each broker's ApiVersions answer."""
 
     async def ask(broker: BrokerProcess) -> tuple[frozenset[tuple[str, int]], int]:
         host, _, port = broker.bootstrap.rpartition(":")
@@ -289,13 +293,13 @@ def finalized(cluster: RunningCluster) -> Told:
 
 
 def levels(told: Told) -> dict[str, int]:
-    """Of a cluster whose brokers all say the same; nothing while they do not."""
+    """Feature levels that all brokers report, or nothing while they differ."""
     different = {one for one, _ in told.values()}
     return dict(different.pop()) if len(different) == 1 else {}
 
 
 def start(cluster: RunningCluster, directory: Path, *settings: str) -> tuple[int, str]:
-    """A broker that should not get far: its exit code and what it says."""
+    """Starts a broker that must fail: its exit code and its message."""
     all_settings = [f"{key}={value}" for key, value in cluster.brokers[1].settings.items() if key != "broker.id"]
     command = [sys.executable, "-m", "headrace.cli", "start", "--data", str(directory), "--listen", "127.0.0.1:0"]
     command += [f"--set={setting}" for setting in (*all_settings, *settings)]
@@ -305,7 +309,7 @@ def start(cluster: RunningCluster, directory: Path, *settings: str) -> tuple[int
 
 @pytest.mark.needs("kafka")
 @pytest.mark.skipif(not is_long(), reason="long: make chaos")
-def test_kafkas_tool_finds_the_replicas_alike(cluster: RunningCluster, topic: str) -> None:
+def test_kafka_replica_verification_finds_equal_replicas(cluster: RunningCluster, topic: str) -> None:
     with Load(cluster, topic) as load:
         load.wait_for_acks(300)
         conclude(cluster, load, topic=topic)
@@ -313,7 +317,7 @@ def test_kafkas_tool_finds_the_replicas_alike(cluster: RunningCluster, topic: st
     tool = subprocess.Popen(
         java_command("org.apache.kafka.tools.ReplicaVerificationTool", *options), stdout=subprocess.PIPE, text=True
     )
-    try:  # it goes on for ever
+    try:  # it runs for ever
         assert tool.stdout is not None
         lines = []
         for line in tool.stdout:

@@ -1,5 +1,7 @@
 """Random damage to a broker's small files, random interruptions of its move to ZooKeeper, then any start: no record is
-gone. The enumeration of states is in test_starts.py; this looks for what it does not think of."""
+lost.
+
+test_starts.py enumerates the states. This test searches for states that are missing there."""
 
 from __future__ import annotations
 
@@ -47,13 +49,15 @@ def damage(chance: random.Random, file: Path) -> str:
 
 
 def small_files(place: Place) -> list[Path]:
-    """Those that name the owner and the topics. (A log whose partition.metadata names another topic is set aside.)"""
+    """Files that name the owner and the topics. (A log whose partition.metadata names another topic is set aside.)"""
     found = [place.data / "meta.properties", *sorted((place.data / ".coordination").glob("[cjs]*"))]
     return [file for file in found if file.exists()]
 
 
 @pytest.mark.parametrize("seed", range(rounds(short=12, long=400)))
-def test_damage_to_a_small_file_is_refused_or_costs_nothing(templates: Templates, seed: int) -> None:
+def test_a_broker_with_a_damaged_small_file_refuses_to_start_or_loses_no_record(
+    templates: Templates, seed: int
+) -> None:
     chance = random.Random(seed)
     place = templates.place()
     template = chance.choice(sorted(RIGHT))
@@ -83,8 +87,8 @@ def test_damage_to_a_small_file_is_refused_or_costs_nothing(templates: Templates
 
 
 @pytest.mark.parametrize("seed", range(rounds(short=3, long=60)))
-def test_a_broker_that_is_killed_while_it_moves_to_zookeeper_has_all_records(templates: Templates, seed: int) -> None:
-    """SIGKILL at a random moment of the start, again and again; then it is let through."""
+def test_a_broker_killed_during_its_move_to_zookeeper_keeps_all_records(templates: Templates, seed: int) -> None:
+    """SIGKILL at a random moment of the start, repeatedly. Then the start may finish."""
     chance = random.Random(seed)
     place = templates.place()
     place.take("lone")

@@ -1,7 +1,7 @@
 """Three instances of the schema registry on one topic: concurrent registrations, a killed leader, a paused leader.
 
-One schema has one id, one id one schema; an instance that has answered finds what it answered; a fresh instance reads
-everything that was answered.
+Each schema has one id and each id one schema. An instance finds every schema that it has confirmed. A new instance
+reads every schema that any instance has confirmed.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def schema(number: int) -> str:
 
 
 class Client(threading.Thread):
-    """Registers schemas one after the other; an instance that fails is left for the next."""
+    """Registers schemas one after the other. If an instance fails, it uses the next."""
 
     def __init__(self, urls: list[str], first: int, numbers: list[int]) -> None:
         super().__init__(daemon=True)
@@ -98,7 +98,7 @@ class Client(threading.Thread):
             if status != 200:
                 return False
             self.answers.append((number, answer["id"]))
-            # What an instance has answered, it finds.
+            # An instance finds the schemas that it has confirmed.
             found, _ = ask(url, "GET", f"/schemas/ids/{answer['id']}")
             if found != 200:
                 self.unreadable.append(answer["id"])
@@ -127,11 +127,11 @@ def checked(clients: list[Client], running: RunningBroker) -> None:
 
 
 @pytest.mark.chaos
-def test_a_killed_leader_loses_nothing_and_no_id_is_given_twice(running: RunningBroker) -> None:
+def test_a_killed_leader_loses_no_schema_and_no_id_is_assigned_twice(running: RunningBroker) -> None:
     count = rounds(short=240, long=10_000)
     with instances(running, 3) as three:
         urls = [each.url for each in three]
-        # Each schema is sent by two clients, through different instances.
+        # Two clients send each schema, through different instances.
         clients = [Client(urls, index, list(range(1 + index // 2, count, 3))) for index in range(6)]
         for each in clients:
             each.start()
@@ -144,7 +144,7 @@ def test_a_killed_leader_loses_nothing_and_no_id_is_given_twice(running: Running
 
 
 @pytest.mark.chaos
-def test_a_leader_that_wakes_after_its_successor_cannot_write(running: RunningBroker) -> None:
+def test_a_resumed_old_leader_cannot_write(running: RunningBroker) -> None:
     with instances(running, 2) as (first, second):
         status, answer = ask(first.url, "POST", "/subjects/a/versions", {"schema": schema(1)})
         assert (status, answer["id"]) == (200, 1)

@@ -1,4 +1,4 @@
-"""A cluster whose brokers log in to each other, and whose users are the same on every broker."""
+"""A cluster whose brokers log in to each other and share one set of users."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_replication_and_users_across_brokers(cluster: RunningCluster) -> None:
     for broker in cluster.brokers.values():
         wait_for(lambda address=broker.bootstrap: is_known_to(address), f"anna logs in to {broker.bootstrap}")
 
-    # Longer than two sessions: clients and brokers renew theirs, and no write fails.
+    # Longer than two sessions: clients and brokers reauthenticate, and no write fails.
     failed: list[object] = []
     producer = Producer(
         {
@@ -120,7 +120,7 @@ def test_users_survive_a_restart_of_the_cluster(cluster: RunningCluster) -> None
     wait_for(logs_in, "anna logs in after the restart")
 
 
-def test_a_broker_with_another_password_does_not_join_the_replicas(cluster: RunningCluster) -> None:
+def test_a_broker_with_a_wrong_password_cannot_replicate(cluster: RunningCluster) -> None:
     broker = cluster.brokers[3]
     broker.stop()
     name = "listener.name.plaintext.plain.sasl.jaas.config"

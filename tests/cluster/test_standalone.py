@@ -1,6 +1,6 @@
-"""`headrace log standalone`: a broker serves alone again, with its topics from ZooKeeper or made from its logs.
+"""`headrace log standalone`: a broker becomes standalone again, with its topics from ZooKeeper or from its logs.
 
-After it, every record and the groups' offsets are there, and nothing was deleted.
+Afterwards every record and the groups' offsets are available, and no file was deleted.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def settings_of(broker: RunningBroker, topic: str = TOPIC) -> dict[str, str]:
 
 
 def serves_all(place: Place, broker_id: int | None = None) -> dict[str, str]:
-    """Twice, with an ordinary producer each time. Gives the settings of the topic."""
+    """Starts it twice, with an ordinary producer each time. Returns the settings of the topic."""
     found: dict[str, str] = {}
     for number in range(2):
         broker = place.start(alone=True, broker_id=broker_id)
@@ -109,7 +109,7 @@ def batches(directory: Path) -> list[Any]:
     [(moved, LONE_ID), (moved_by_an_earlier_release, LONE_ID), (moved_but_not_put_away, LONE_ID), (member, MEMBER_ID)],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_the_state_comes_back_from_zookeeper(
+def test_the_state_is_copied_from_zookeeper(
     templates: Templates, state: Callable[[Place], None], broker_id: int
 ) -> None:
     place = templates.place()
@@ -124,7 +124,7 @@ def test_the_state_comes_back_from_zookeeper(
     broker = place.start(alone=True, broker_id=broker_id)
     assert settings_of(broker, "made-in-the-cluster")["retention.ms"] == "-1"
     broker.stop()
-    # The nodes in ZooKeeper are out of date now, and no start uses them.
+    # The nodes in ZooKeeper are now out of date, and no start uses them.
     with pytest.raises(
         CannotStart, match=r"was moved away \(.*data on .*: start that broker without zookeeper.connect"
     ):
@@ -135,8 +135,8 @@ def test_the_state_comes_back_from_zookeeper(
     broker.stop()
 
 
-def test_an_interrupted_return_is_run_again(templates: Templates) -> None:
-    """Stopped after ZooKeeper was told, before the store had its name."""
+def test_an_interrupted_command_can_be_run_again(templates: Templates) -> None:
+    """Stopped after the write to ZooKeeper and before the new store was renamed."""
     place = templates.place()
     moved(place)
     before = shutil.copytree(place.data, place.directory / "before")
@@ -149,7 +149,7 @@ def test_an_interrupted_return_is_run_again(templates: Templates) -> None:
     serves_all(place)
 
 
-def test_a_cluster_of_several_brokers_does_not_come_along(templates: Templates) -> None:
+def test_a_cluster_of_several_brokers_is_refused(templates: Templates) -> None:
     place, other = templates.place(), templates.place()
     member(place)
     other.chroot = place.chroot
@@ -169,7 +169,7 @@ def test_a_cluster_of_several_brokers_does_not_come_along(templates: Templates) 
     place.start(alone=False, broker_id=MEMBER_ID).stop()
 
 
-def test_another_clusters_ensemble_is_refused(templates: Templates) -> None:
+def test_the_ensemble_of_another_cluster_is_refused(templates: Templates) -> None:
     place = templates.place()
     moved(place)
     place.copy_nodes("other")
@@ -207,7 +207,7 @@ KEPT, MADE = "123456", "1048588"
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_topics_are_made_from_the_logs_where_no_store_knows_them(
+def test_topics_are_created_from_the_logs_if_no_store_has_them(
     templates: Templates, state: Callable[[Place], None], broker_id: int, message_bytes: str | None
 ) -> None:
     place = templates.place()
@@ -227,10 +227,10 @@ def test_topics_are_made_from_the_logs_where_no_store_knows_them(
     assert {path.relative_to(place.directory) for path in place.directory.rglob("*.log")} >= files
 
 
-def test_a_directory_that_leaves_its_cluster_without_the_state_has_a_cluster_id_of_its_own(
+def test_a_directory_without_the_state_of_its_cluster_gets_a_new_cluster_id(
     templates: Templates,
 ) -> None:
-    """So that the logs, which go different ways from now on, are never mixed."""
+    """So that the logs, which diverge from now on, are never mixed."""
     place = templates.place()
     member(place)
     done = stand_alone(place)
@@ -241,8 +241,8 @@ def test_a_directory_that_leaves_its_cluster_without_the_state_has_a_cluster_id_
         place.start(alone=False, broker_id=MEMBER_ID)
 
 
-def test_producer_ids_that_were_given_out_do_not_come_again(templates: Templates) -> None:
-    """A second producer of the same id would be taken for the first, and its records for duplicates."""
+def test_assigned_producer_ids_are_not_assigned_again(templates: Templates) -> None:
+    """The broker would take a second producer with the same id for the first, and its records for duplicates."""
     place = templates.place()
     lone_without_store(place)
     stand_alone(place)
@@ -254,7 +254,7 @@ def test_producer_ids_that_were_given_out_do_not_come_again(templates: Templates
     assert last > 10**15
 
 
-def test_logs_of_two_topics_of_one_name_are_left(templates: Templates) -> None:
+def test_logs_of_two_topics_with_one_name_are_not_restored(templates: Templates) -> None:
     place = templates.place()
     lone_without_store(place)
     other = templates.directories["member"] / f"{TOPIC}-0"
@@ -266,7 +266,7 @@ def test_logs_of_two_topics_of_one_name_are_left(templates: Templates) -> None:
     )
 
 
-def test_the_command_asks_tells_and_refuses_a_directory_in_use(templates: Templates) -> None:
+def test_the_command_asks_reports_and_refuses_a_directory_in_use(templates: Templates) -> None:
     place = templates.place()
     lone_without_store(place)
 
@@ -289,7 +289,7 @@ def test_the_command_asks_tells_and_refuses_a_directory_in_use(templates: Templa
     broker.stop()
 
 
-def test_the_example_of_the_help_brings_the_topics_back(templates: Templates) -> None:
+def test_the_example_in_the_help_restores_the_topics(templates: Templates) -> None:
     place = templates.place()
     moved(place)
     [example] = [line for line in examples(dict(commands())["log standalone"]) if "--zookeeper" in line]

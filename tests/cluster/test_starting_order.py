@@ -1,4 +1,4 @@
-"""A broker and its ZooKeeper start in any order: a server accepts connections before it serves, and may lose them."""
+"""A broker and its ZooKeeper start in any order: a server accepts connections before it serves, and may drop them."""
 
 from __future__ import annotations
 
@@ -31,12 +31,13 @@ pytestmark = [pytest.mark.needs("zookeeper"), pytest.mark.chaos]
 
 
 @pytest.mark.timeout(3600)
-def test_a_broker_that_starts_together_with_its_zookeeper_serves(tmp_path: Path) -> None:
+def test_a_broker_that_starts_together_with_zookeeper_serves(tmp_path: Path) -> None:
     """`HEADRACE_ROUNDS=200 pytest tests/cluster/test_starting_order.py -k together` starts 200 pairs."""
     moments = random.Random()
     for number in range(rounds(short=3, long=200)):
         server = ZooKeeperServer(tmp_path / f"zookeeper-{number}", tick_ms=500)
-        # The server listens about a second after its launch; the broker's first attempt falls before, into and after.
+        # The server listens about a second after its launch. The broker's first attempt is before, during and after
+        # that moment.
         late = threading.Timer(moments.uniform(0, 1.5), server.launch)
         late.start()
         chroot = "/headrace" if number % 2 else ""
@@ -62,7 +63,7 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperSer
 
 @pytest.fixture(scope="module")
 def stood_alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The data of a broker whose state moves to ZooKeeper with its next start."""
+    """Data of a broker that moves its state to ZooKeeper at its next start."""
     directory = tmp_path_factory.mktemp("alone")
     with broker(data_dir=directory):
         pass
@@ -72,7 +73,7 @@ def stood_alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("cut", Cut)
 @pytest.mark.parametrize("before", ["new", "stood alone"])
-def test_a_start_goes_on_when_zookeeper_loses_any_one_of_its_requests(
+def test_a_start_succeeds_when_zookeeper_drops_any_one_request(
     before: str, cut: Cut, zookeeper: ZooKeeperServer, stood_alone: Path, tmp_path: Path
 ) -> None:
     step = rounds(short=9, long=1)
@@ -97,9 +98,7 @@ def test_a_start_goes_on_when_zookeeper_loses_any_one_of_its_requests(
 
 
 @pytest.mark.parametrize("hangs_up", [True, False])
-def test_a_port_that_accepts_and_never_serves_is_named_after_the_connection_timeout(
-    hangs_up: bool, tmp_path: Path
-) -> None:
+def test_error_names_a_port_that_accepts_but_never_serves(hangs_up: bool, tmp_path: Path) -> None:
     held: list[Any] = []
 
     def accept(listening: socket.socket) -> None:
@@ -126,7 +125,7 @@ def test_a_port_that_accepts_and_never_serves_is_named_after_the_connection_time
 
 
 @pytest.mark.parametrize("unanswered", [1, 2])
-def test_a_start_goes_on_when_zookeeper_never_answers_its_first_connections(
+def test_a_start_succeeds_when_zookeeper_never_answers_its_first_connections(
     unanswered: int, zookeeper: ZooKeeperServer, tmp_path: Path
 ) -> None:
     with SilentProxy(zookeeper.port) as proxy, ThreadPoolExecutor(1) as pool:
@@ -139,7 +138,7 @@ def test_a_start_goes_on_when_zookeeper_never_answers_its_first_connections(
         watch.at_most(17, because="kazoo alone waits for 18 s, the session timeout, and the start ends then")
 
 
-def test_a_session_survives_a_first_connection_that_zookeeper_does_not_answer_after_a_cut(
+def test_a_session_survives_an_unanswered_first_reconnection(
     zookeeper: ZooKeeperServer,
 ) -> None:
     async def cut_and_come_back(proxy: SilentProxy) -> tuple[int, int]:
@@ -162,7 +161,7 @@ def test_a_session_survives_a_first_connection_that_zookeeper_does_not_answer_af
     assert after == before
 
 
-def test_a_broker_waits_for_a_zookeeper_that_comes_late(tmp_path: Path) -> None:
+def test_a_broker_waits_for_a_zookeeper_that_starts_later(tmp_path: Path) -> None:
     server = ZooKeeperServer(tmp_path / "zookeeper")
     late = threading.Timer(3, server.launch)
     late.start()

@@ -1,10 +1,10 @@
-"""Every way to start a broker on a log directory, right and wrong: no record is gone afterwards.
+"""Every way to start a broker on a log directory, right and wrong: no record is lost.
 
-A row of the table is a state of the directories and of ZooKeeper; its columns are the ways to start: alone or with
-ZooKeeper, with the broker id of the directory or with another. An outcome is `SERVES` (with all records), or the words
-of the sentence with which the broker refuses. A refused start changes no file and no node. After every cell the
-directory is started right, an ordinary producer writes to the topic (and would create it), and all records are read
-back. docs/durability.md has the same table in words.
+A row of the table is a state of the directories and of ZooKeeper. Its columns are the ways to start: standalone or with
+ZooKeeper, with the broker id of the directory or with another. An outcome is `SERVES` (with all records), or words of
+the error message with which the broker refuses. A refused start changes no file and no node. After every cell the test
+starts the directory in the right way, an ordinary producer writes to the topic (and would create it), and a consumer
+reads all records. docs/durability.md has the same table in words.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ ALONE, WITH_ZOOKEEPER = True, False
 
 
 class Row(NamedTuple):
-    """`alone` and `broker_id` are the right way to start; the outcomes are those of COLUMNS."""
+    """`alone` and `broker_id` are the right way to start. The outcomes are in the order of COLUMNS."""
 
     state: Callable[[Place], None]
     alone: bool
@@ -150,10 +150,10 @@ def test_no_start_loses_a_record(templates: Templates, row: Row) -> None:
         _try(place, outcome, alone=alone, broker_id=row.broker_id if own_id else OTHER)
         if outcome != SERVES:
             place.repair()
-        # What served may have moved the state to another store.
+        # A start that served may have moved the state to another store.
         now_alone = alone if outcome == SERVES else row.alone
         written = (*RECORDS, b"by the first start") if outcome == SERVES else RECORDS
-        # In turn with the id in the settings and with that of the directory.
+        # In turn with the id in the settings and with the id of the directory.
         broker = place.start(alone=now_alone, broker_id=row.broker_id if own_id else None)
         produce(broker.bootstrap, b"by the right start")
         assert records(broker.bootstrap) == (*written, b"by the right start")
@@ -174,11 +174,11 @@ def _try(place: Place, outcome: str, *, alone: bool, broker_id: int) -> None:
     assert place.contents() == before, "a refused start changes nothing"
 
 
-# --- cells that are no table -----------------------------------------------------------------------------------------
+# --- cases outside the table -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("alone", "broker_id"), [(True, 0), (True, 7), (False, 1), (False, 7), (False, None)])
-def test_a_fresh_directory_serves_with_any_id(templates: Templates, alone: bool, broker_id: int | None) -> None:
+def test_an_empty_directory_serves_with_any_id(templates: Templates, alone: bool, broker_id: int | None) -> None:
     place = templates.place()
     for number in range(3):
         broker = place.start(alone=alone, broker_id=broker_id)
@@ -187,7 +187,7 @@ def test_a_fresh_directory_serves_with_any_id(templates: Templates, alone: bool,
         broker.stop()
 
 
-def test_an_id_that_a_live_broker_has_leaves_a_fresh_directory_as_it_is(templates: Templates) -> None:
+def test_a_start_with_the_id_of_a_live_broker_leaves_an_empty_directory_unchanged(templates: Templates) -> None:
     place, second = templates.place(), templates.place()
     place.take("member")
     holder = place.start(alone=False, broker_id=MEMBER_ID)
@@ -202,8 +202,10 @@ def test_an_id_that_a_live_broker_has_leaves_a_fresh_directory_as_it_is(template
     holder.stop()
 
 
-def test_a_fresh_directory_under_the_id_of_a_stopped_broker_takes_nothing_from_the_other(templates: Templates) -> None:
-    """A replaced disk looks the same, so it serves; the records are in the directory that it is not."""
+def test_an_empty_directory_with_the_id_of_a_stopped_broker_keeps_the_other_directory_intact(
+    templates: Templates,
+) -> None:
+    """A replaced disk looks the same, so the broker serves. The records stay in the other directory."""
     place, second = templates.place(), templates.place()
     place.take("member")
     second.chroot = place.chroot
@@ -218,7 +220,7 @@ def test_a_fresh_directory_under_the_id_of_a_stopped_broker_takes_nothing_from_t
 
 
 def _deleted_through_another_broker(place: Place) -> None:
-    """While the broker that holds the log is away."""
+    """While the broker that holds the log is down."""
     place.take("member")
     other = place.templates.place()
     other.chroot = place.chroot
@@ -228,7 +230,7 @@ def _deleted_through_another_broker(place: Place) -> None:
 
 
 def _deleted_and_its_log_put_back(place: Place) -> None:
-    """The store is newer than the log: somebody restored logs from a copy."""
+    """The store is newer than the log: an operator restored logs from a copy."""
     place.take("lone")
     broker = place.start(alone=True, broker_id=LONE_ID)
     delete_topic(broker.bootstrap, TOPIC)
@@ -240,7 +242,7 @@ def _deleted_and_its_log_put_back(place: Place) -> None:
     ("state", "alone", "broker_id"),
     [(_deleted_through_another_broker, False, MEMBER_ID), (_deleted_and_its_log_put_back, True, LONE_ID)],
 )
-def test_the_log_of_a_topic_that_was_deleted_meanwhile_is_set_aside(
+def test_the_log_of_a_topic_deleted_meanwhile_is_set_aside(
     templates: Templates, state: Callable[[Place], None], alone: bool, broker_id: int
 ) -> None:
     place = templates.place()
@@ -258,8 +260,10 @@ def test_the_log_of_a_topic_that_was_deleted_meanwhile_is_set_aside(
     broker.stop()
 
 
-def test_log_directories_inside_each_other_are_refused(templates: Templates) -> None:
-    """`node-1` in a log directory has the name of a partition: a topic's deletion would delete the other broker."""
+def test_nested_log_directories_are_refused(templates: Templates) -> None:
+    """`node-1` in a log directory has the name of a partition: a topic deletion would delete the other broker's
+    data.
+    """
     around, inside = templates.place(), templates.place()
     around.copy_files("lone", around.data)
     inside.data = around.data / "node-1"
@@ -283,7 +287,7 @@ def test_log_directories_inside_each_other_are_refused(templates: Templates) -> 
     broker.stop()
 
 
-def test_a_directory_with_the_name_of_a_partition_that_holds_no_log_is_left_alone(templates: Templates) -> None:
+def test_a_directory_with_a_partition_name_but_no_log_is_not_touched(templates: Templates) -> None:
     place = templates.place()
     place.take("lone")
     kept = place.data / "backup-2026" / "notes"
@@ -294,7 +298,7 @@ def test_a_directory_with_the_name_of_a_partition_that_holds_no_log_is_left_alon
     assert records(broker.bootstrap) == (*RECORDS, b"more")
     broker.stop()
     assert [path.name for path in (place.data / "backup-2026").rglob("*")] == ["notes", "important"]
-    # Nor does a topic of that name write into it.
+    # A topic of that name does not write into it either.
     (place.data / "backup-2026").rename(place.data / "backup-0")
     broker = place.start(alone=True, broker_id=LONE_ID)
     create_topic(broker.bootstrap, "backup")
@@ -303,9 +307,9 @@ def test_a_directory_with_the_name_of_a_partition_that_holds_no_log_is_left_alon
     assert (place.data / "backup-0" / "notes" / "important").read_text() == "do not delete"
 
 
-def test_a_journal_that_lost_its_end_in_a_crash_costs_a_restoration(templates: Templates) -> None:
-    """After a kill the last entries of a journal cannot be told from a torn write. The topics they name are missing, so
-    their logs are set aside; with the whole journal they go back to their place."""
+def test_logs_are_restored_after_a_crash_truncated_the_journal(templates: Templates) -> None:
+    """After a kill the broker cannot distinguish the last entries of a journal from a torn write. Their topics
+    are missing, so the broker sets their logs aside. With the complete journal the logs are restored."""
     place = templates.place()
     place.take("lone")
     (place.data / STORE / "closed").unlink()
@@ -316,7 +320,7 @@ def test_a_journal_that_lost_its_end_in_a_crash_costs_a_restoration(templates: T
     assert records(broker.bootstrap) == (b"new",)
     broker.stop()
     place.restore("lone", STORE)
-    place.start(alone=True, broker_id=LONE_ID).stop()  # the new topic's log is set aside in its turn
+    place.start(alone=True, broker_id=LONE_ID).stop()  # the new topic's log is set aside in turn
     strays = {stray.count_records(): stray for stray in strays_in(place.data) if stray.topic == TOPIC}
     assert strays.keys() == {len(RECORDS), 1}
     restore(strays[len(RECORDS)], None)

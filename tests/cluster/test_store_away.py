@@ -1,4 +1,4 @@
-"""Brokers whose ZooKeeper is not there: they wait for it with a bound, and they can always be stopped."""
+"""Brokers without ZooKeeper: they wait for it with a time limit, and they can always be stopped."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ pytestmark = [
     ),
 ]
 
-# By its own clocks a stop takes five seconds without the store, and half a session more when the store is only silent;
-# the rest is for machines that are busy.
+# A stop takes five seconds without the store, and half a session more if the store does not answer. The rest is for
+# busy machines.
 STOPS_WITHIN_S = 30
 CLEAN_MARK = ".kafka_cleanshutdown"
 
@@ -43,7 +43,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster
 
 @pytest.mark.parametrize("how", ["killed", *(["silent"] if is_long() else [])])
 def test_all_brokers_stop_cleanly_without_zookeeper(cluster: RunningCluster, how: str) -> None:
-    """One of them is the controller, which has nobody to ask for its own controlled shutdown."""
+    """One of them is the controller, which cannot ask another broker for its own controlled shutdown."""
     silent = how == "silent"
     name = f"kept-{how}"
     cluster.create_topic(name, 3, replicas=2)
@@ -61,7 +61,7 @@ def test_all_brokers_stop_cleanly_without_zookeeper(cluster: RunningCluster, how
 
 
 def ending(brokers: Sequence[BrokerProcess]) -> list[tuple[int, str]]:
-    """SIGTERM to all at once: each one's exit code, and what was said on the way."""
+    """Sends SIGTERM to all at once. Returns each exit code and the output."""
     before = [len(broker.output) for broker in brokers]
     processes = []
     for broker in brokers:
@@ -74,7 +74,7 @@ def ending(brokers: Sequence[BrokerProcess]) -> list[tuple[int, str]]:
     return [(code, broker.output[at:]) for code, broker, at in zip(codes, brokers, before, strict=True)]
 
 
-def test_start_waits_for_zookeeper_and_gives_up_with_a_sentence(tmp_path: Path) -> None:
+def test_start_waits_for_zookeeper_and_fails_with_an_error_message(tmp_path: Path) -> None:
     watch = Stopwatch()
     with starting(tmp_path, free_port(), wait_ms=1500) as process:
         _, said = process.communicate(timeout=60)
@@ -84,7 +84,7 @@ def test_start_waits_for_zookeeper_and_gives_up_with_a_sentence(tmp_path: Path) 
     assert "Traceback" not in said
 
 
-def test_start_goes_on_when_zookeeper_comes(tmp_path: Path) -> None:
+def test_start_continues_when_zookeeper_appears(tmp_path: Path) -> None:
     port = free_port()
     with starting(tmp_path, port, wait_ms=60_000) as process:
         first = told(process)
@@ -128,7 +128,7 @@ def starting(directory: Path, zookeeper_port: int, *, wait_ms: int) -> Iterator[
 
 
 def told(process: subprocess.Popen[str]) -> str:
-    """The first line about ZooKeeper."""
+    """The first line about ZooKeeper in the output."""
     assert process.stderr is not None
     for line in process.stderr:
         if "ZooKeeper" in line:
@@ -137,7 +137,7 @@ def told(process: subprocess.Popen[str]) -> str:
 
 
 @pytest.mark.parametrize("when", ["starting", "without ZooKeeper", *(["twice"] if is_long() else [])])
-def test_ctrl_c_ends_a_development_cluster_in_every_state(tmp_path: Path, when: str) -> None:
+def test_ctrl_c_stops_a_development_cluster_in_every_state(tmp_path: Path, when: str) -> None:
     command = [sys.executable, "-m", "headrace.cli", "up", "--brokers", "2", "--port", "0", "--zookeeper-port", "0"]
     process = subprocess.Popen([*command, "--data", str(tmp_path)], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None

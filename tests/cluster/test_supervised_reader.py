@@ -1,4 +1,4 @@
-"""A group's reader is replaced when its client is locked up in itself, and for no other reason."""
+"""A group reader is replaced if its client deadlocks, and for no other reason."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ STANDS_STILL = "alive\n" + LAST
 
 
 def teller(*stories: Path) -> list[str]:
-    """A program that tells the first story that is still there, takes it away, and waits for the end of its input; a
-    locked up client would not end even then."""
+    """A program that prints the first file that exists, deletes it, and waits for the end of its input. A
+    deadlocked client does not stop even then."""
     program = (
         "import pathlib, sys, time\n"
         "story = next(p for p in map(pathlib.Path, sys.argv[1:]) if p.exists())\n"
@@ -59,25 +59,25 @@ def followed(tmp_path: Path, *stories: str) -> tuple[SupervisedReader, list[byte
     return reader, seen
 
 
-def test_a_client_that_is_locked_up_is_replaced_in_its_group(tmp_path: Path) -> None:
+def test_a_deadlocked_client_is_replaced_in_its_group(tmp_path: Path) -> None:
     reader, seen = followed(tmp_path, LOCKED_UP, LOCKED_UP, READS_NOTHING)
     assert reader.replaced == 2
     assert seen == [b"p/0", b"p/0", b"p/9"]
 
 
 @pytest.mark.parametrize("story", [READS_NOTHING, LATE_BUT_ALIVE, STANDS_STILL])
-def test_a_client_that_is_given_nothing_is_left_as_it_is(tmp_path: Path, story: str) -> None:
+def test_a_client_without_records_is_not_replaced(tmp_path: Path, story: str) -> None:
     reader, _ = followed(tmp_path, story, LAST)
     assert reader.replaced == 0
 
 
-def test_a_client_that_ends_by_itself_is_no_reader() -> None:
+def test_a_client_that_exits_by_itself_is_an_error() -> None:
     reader = SupervisedReader([sys.executable, "-c", "raise SystemExit(3)"])
     with pytest.raises(RuntimeError, match="code 3"):
         reader.run(lambda *_: None)
 
 
-def test_a_client_without_any_broker_is_alive() -> None:
+def test_a_client_without_brokers_is_not_deadlocked() -> None:
     command = [sys.executable, str(PROGRAM), f"127.0.0.1:{free_port()}", "t"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None and process.stdout is not None
@@ -90,7 +90,7 @@ PTRACE_SEIZE, PTRACE_INTERRUPT, WALL = 0x4206, 0x4207, 0x40000000
 
 
 def main_thread_of_client(pid: int) -> int:
-    """librdkafka names its threads."""
+    """Finds the thread by the name that librdkafka gives it."""
     for task in Path(f"/proc/{pid}/task").iterdir():
         if (task / "comm").read_text().strip() == "rdk:main":
             return int(task.name)
@@ -98,7 +98,7 @@ def main_thread_of_client(pid: int) -> int:
 
 
 def stop_for_good(thread: int) -> None:
-    """That thread alone, as a lock that never comes would; the process lives on."""
+    """Stops that thread alone, like a lock that is never released. The process continues."""
     trace = ctypes.CDLL(None, use_errno=True).ptrace
     trace.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p]
     for request in (PTRACE_SEIZE, PTRACE_INTERRUPT):
@@ -108,7 +108,7 @@ def stop_for_good(thread: int) -> None:
 
 
 @pytest.mark.skipif(not is_long() or sys.platform != "linux", reason="long: a session must end; Linux stops one thread")
-def test_a_real_client_whose_main_thread_stands_still_is_replaced() -> None:
+def test_a_real_client_with_a_stopped_main_thread_is_replaced() -> None:
     with broker_process() as broker:
         producer = Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0})
         reader = SupervisedReader([sys.executable, str(PROGRAM), broker.bootstrap, "t"], ticks=TICKS)

@@ -1,4 +1,4 @@
-"""A cluster whose brokers talk through TLS and show certificates to each other."""
+"""A cluster whose brokers use TLS and authenticate each other with certificates."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> I
         "inter.broker.listener.name": "PLAINTEXT",
         "ssl.client.auth": "required",
     }
-    # Every form of a store, among brokers that talk to each other.
+    # Every keystore format, among brokers that connect to each other.
     of_brokers = {
         1: broker.properties(),
         2: broker.properties()
@@ -60,7 +60,7 @@ def client(cluster: RunningCluster, authority: Authority) -> dict[str, str]:
     }
 
 
-def test_records_are_replicated_and_survive_the_leader(cluster: RunningCluster, authority: Authority) -> None:
+def test_records_are_replicated_over_tls_and_survive_the_leader(cluster: RunningCluster, authority: Authority) -> None:
     settings = client(cluster, authority)
     admin = AdminClient(settings)
     admin.create_topics([NewTopic("orders", 3, 3, config={"min.insync.replicas": "2"})])["orders"].result(PATIENCE_S)

@@ -1,4 +1,4 @@
-"""Transactions over three brokers that are killed in turn: coordinators, partition leaders and groups all move."""
+"""Transactions on three brokers that are killed in turn: coordinators, partition leaders and groups all move."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.needs("java"), pytest.mark.needs("kafka"), pytest.mark
 PARTITIONS = 4
 
 
-def test_a_transaction_outlives_its_coordinator(tmp_path: Path) -> None:
+def test_a_transaction_survives_its_coordinator(tmp_path: Path) -> None:
     with RunningCluster(tmp_path) as cluster:
         cluster.create_topic("t", PARTITIONS)
         producer = transactional_producer(cluster.bootstrap, "outlives", wait=60)
@@ -46,7 +46,7 @@ def transaction_partition(transactional_id: str) -> int:
     return coordinator_partition(transactional_id, int(TEST_SETTINGS["transaction.state.log.num.partitions"]))
 
 
-def test_no_transaction_is_torn_while_brokers_are_killed_and_silenced_in_turn(tmp_path: Path) -> None:
+def test_transactions_stay_atomic_while_brokers_are_killed_and_frozen_in_turn(tmp_path: Path) -> None:
     kills = rounds(short=2, long=12)
     choice = random.Random(17)
     stop = threading.Event()
@@ -68,7 +68,7 @@ def test_no_transaction_is_torn_while_brokers_are_killed_and_silenced_in_turn(tm
                 wait_for_progress(java, classic)
                 victim = cluster.brokers[choice.choice(sorted(cluster.brokers))]
                 if choice.random() < 0.3:
-                    # Silent for longer than its session: it comes back believing that it still leads.
+                    # Frozen for longer than its session: it resumes and believes that it still leads.
                     victim.pause()
                     time.sleep(2 * SESSION_TIMEOUT_MS / 1000)
                     victim.resume()
@@ -87,7 +87,7 @@ def test_no_transaction_is_torn_while_brokers_are_killed_and_silenced_in_turn(tm
 
 
 def wait_for_progress(*loads: TransactionLoad, transactions: int = 3) -> None:
-    """A broker that is back, and producers that go on committing: otherwise the kills only add up."""
+    """Waits until the broker has returned and producers commit again. Otherwise the effects of the kills add up."""
     goals = [load.committed + transactions for load in loads]
     wait_for(
         lambda: all(load.committed >= goal for load, goal in zip(loads, goals, strict=True)),
@@ -97,7 +97,7 @@ def wait_for_progress(*loads: TransactionLoad, transactions: int = 3) -> None:
 
 
 def read_stable(bootstrap: str) -> list[str]:
-    """What a reader of committed records sees once no transaction is open any more."""
+    """Records that a `read_committed` consumer sees when no transaction is open."""
 
     def none_open() -> bool:
         return high_watermarks(bootstrap, "read_committed") == high_watermarks(bootstrap, "read_uncommitted")
