@@ -1,4 +1,4 @@
-"""How a pipeline reaches its brokers, written once in its configuration:
+"""The brokers of a pipeline and the credentials for them, set once in its configuration:
 
     headrace.bootstrap.servers: "kafka:9093"
     headrace.kafka.security.protocol: "SASL_SSL"
@@ -6,9 +6,9 @@
     headrace.kafka.sasl.username: "orders"
     headrace.kafka.sasl.password: "$ORDERS_PASSWORD"        # from the environment
 
-Whatever follows `headrace.kafka.` is a setting of a Kafka client under Kafka's own name. The run uses them for its
-progress, its consumer groups and its moves; definition files get them as options of the source and the sink from
-`broker_options`.
+The name after `headrace.kafka.` is Kafka's name of a client setting. The runner uses these settings to publish
+progress, commit offsets and reset flows. Definition files get them from `broker_options` as options of the source and
+the sink.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ def kafka_settings(configuration: Mapping[str, str]) -> dict[str, str]:
 
 
 def in_configuration(settings: Mapping[str, str]) -> dict[str, str]:
-    """The other way round: Kafka's names as a pipeline's configuration has them."""
+    """The inverse of `kafka_settings`: Kafka's names with the prefix `headrace.kafka.`."""
     return {f"{KAFKA}{name}": value for name, value in settings.items()}
 
 
 def as_options(bootstrap: str, settings: Mapping[str, str]) -> dict[str, str]:
-    """For `format("headrace")` and `format("kafka")`."""
+    """Options for `format("headrace")` and `format("kafka")`."""
     return {"kafka.bootstrap.servers": bootstrap, **{f"kafka.{name}": value for name, value in settings.items()}}
 
 
 def broker_options(spark: SparkSession) -> dict[str, str]:
-    """For definition files: `spark.readStream.format("headrace").options(**broker_options(spark))`."""
+    """Options for definition files: `spark.readStream.format("headrace").options(**broker_options(spark))`."""
     configuration = spark.conf.getAll
     return as_options(configuration.get(BOOTSTRAP, _DEFAULT), kafka_settings(configuration))
 

@@ -1,7 +1,7 @@
-"""The door Spark comes in by: `format("headrace")` for reading and writing, batch and stream.
+"""The data source class behind `format("headrace")`: batch and stream, reading and writing.
 
-Spark finds this class by itself through the top-level module `pyspark_headrace`. Options are checked here, on the
-driver, before a query starts; readers and writers carry only plain dataclasses to the executors.
+Spark finds this class through the top-level module `pyspark_headrace`. The class checks options on the driver before a
+query starts. Readers and writers send only plain dataclasses to the executors.
 """
 
 from __future__ import annotations

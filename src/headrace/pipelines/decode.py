@@ -1,4 +1,4 @@
-"""Bytes to columns without a row that kills the query.
+"""Decodes bytes to columns. A row that cannot be decoded becomes a dead letter and does not fail the query.
 
     events = decode(df, "user string, amount double")                 # JSON
     events = decode(df, avro_schema_text, format="avro")              # Avro, by fastavro
@@ -102,7 +102,7 @@ def _struct(schema: str | StructType) -> StructType:
     try:
         return StructType.fromDDL(schema)
     except Exception as error:
-        # Boundary to Spark's parser: its Java trace must not reach the user.
+        # Boundary to Spark's parser: the user must not see its Java stack trace.
         raise OptionError(f"schema {schema!r} cannot be read: write it like 'user string, amount double'") from error
 
 
@@ -151,7 +151,7 @@ def _ddl(kind: object) -> str:
 
 
 def _avro_to_json(schema: str) -> Callable[[Column], Column]:
-    """A UDF from Avro bytes to (json, error). Bytes with the registry's five-byte prefix are opened too."""
+    """A UDF from Avro bytes to (json, error). Also accepts bytes with the schema registry's five-byte prefix."""
 
     @f.udf("json string, error string")
     def open_avro(data):  # type: ignore[no-untyped-def]  # Spark warns about hints it cannot read
@@ -167,7 +167,7 @@ def _avro_to_json(schema: str) -> Callable[[Column], Column]:
             try:
                 row = fastavro.schemaless_reader(stream, parsed, None)
             except Exception as error:
-                # Boundary to the bytes of one record: whatever fastavro makes of them, they must not end the query.
+                # Boundary to the bytes of one record: fastavro may raise any exception, and none may fail the query.
                 problem = f"not AVRO of the schema: {type(error).__name__}: {error}"[:300]
                 continue
             if stream.read(1) == b"":

@@ -1,8 +1,8 @@
-"""What a pipeline tells its user.
+"""Errors that a pipeline reports to its user.
 
 PipelineError          one readable sentence: the thing, its value, the way out
 ├── OptionError        an option of format("headrace"), a pipeline file or a connector that cannot be used
-└── DataLossError      records that were to be read are no longer there, and failOnDataLoss is on
+└── DataLossError      records that the query should read no longer exist, and failOnDataLoss is on
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _PYTHON_ERROR: Final = re.compile(r"^(?!org\.|java\.|py4j\.|Caused by)([A-Za-z_]
 
 
 def readable(error: object) -> str:
-    """The sentence of a failure: in a Python trace the last line, which names the exception."""
+    """The message of a failure. In a Python traceback this is the last line, which names the exception."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     ours = [line for line in lines if line.startswith("headrace.") and ": " in line]
     if ours:

@@ -1,13 +1,13 @@
-"""Writing to a topic inside `foreachBatch`: for a query that does more with its batches than to write them once.
+"""Exactly-once writes to a topic inside `foreachBatch`, for a query that does more with a batch than write it once.
 
     counts.writeStream.outputMode("update").foreachBatch(to_topic("counts", {"topic": "word-counts", ...})).start()
 
-A query that only writes is better served by `task_sink`. `foreachBatch` hands every batch over as an ordinary
-DataFrame; written with a name of its own (`transactionalIdPrefix`), its tasks use the same ledger as a stream's, so a
-batch that Spark repeats is still written once.
+For a query that only writes, `task_sink` is faster. `foreachBatch` gets every batch as an ordinary DataFrame. Each
+write has its own name (`transactionalIdPrefix`) and its tasks use the ledger of the stream writer, so a batch that
+Spark repeats is written once.
 
-The rows go through `mapInArrow` and not through `frame.write`, which would ask Python three times per batch (for the
-data source, for its writer, for the commit) what it has been told once here.
+The rows go through `mapInArrow` and not through `frame.write`, which would call Python three times per batch: for the
+data source, for its writer and for the commit.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 
 def to_topic(name: str, options: Mapping[str, str]) -> Callable[[DataFrame, int], None]:
-    """The function for `foreachBatch`. `name` must differ between the writes of one query."""
+    """Returns the function for `foreachBatch`. Each write of a query needs its own `name`."""
     settled = {"transactionalIdPrefix": name, **options}
     made: list[HeadraceWriter] = []
 
     def write(frame: DataFrame, _batch_id: int) -> None:
-        # The batch id reaches the tasks with the job's local properties, as it does for a stream writer.
+        # Tasks get the batch id from the job's local properties, as for a stream writer.
         from headrace.pipelines.sink.writer import HeadraceWriter
 
         if not made:
@@ -38,9 +38,9 @@ def to_topic(name: str, options: Mapping[str, str]) -> Callable[[DataFrame, int]
         try:
             frame.mapInArrow(writing(made[0]), WRITTEN).collect()
         except Exception as error:
-            # Boundary to Spark, which tells a stop from a failure by this text, so that one passes unchanged. A failure
-            # is cut to its sentence: Spark searches the text with a pattern that overflows the JVM's stack on a long
-            # trace.
+            # Boundary to Spark, which recognises a stop by this text, so a stop passes unchanged. A failure is cut to
+            # its message, because Spark searches the text with a pattern that overflows the JVM's stack on a long
+            # traceback.
             if "Interrupted" in str(error):
                 raise
             raise PipelineError(readable(error)) from None

@@ -1,8 +1,8 @@
-"""The options of `format("headrace")`: names, defaults and rules of Spark's own Kafka connector, so that only the
-format changes; plus the few of ours, which the connector has no word for.
+"""The options of `format("headrace")`: names, defaults and rules of Spark's own Kafka connector, so that a user changes
+only the format, plus a few options that the connector lacks.
 
-Every option is declared once below; an unknown one is refused with the nearest name. Spark hands options over in lower
-case, so they are compared that way.
+Every option is declared once below. An unknown option is an error that suggests the nearest name. Names are compared in
+lower case, because Spark passes them in lower case.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ _SINK_OPTIONS: Final = (
     "transactionalIdPrefix",
     "ledgerTopic",
 )
-# What Spark itself puts among the options of a query.
+# Options that Spark itself adds to a query.
 _SPARK_OPTIONS: Final = ("path", "checkpointLocation", "queryName", "outputMode", "trigger", "backend")
 _ENDING: Final = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
-# The connector manages these itself; giving them means that something else was expected than what happens.
+# The connector sets these itself. A user who sets one expects a behaviour that the connector does not have.
 _FORBIDDEN: Final = {
     "kafka.auto.offset.reset": "use startingOffsets",
     "kafka.key.deserializer": "keys are read as bytes: cast or decode them in the query",
@@ -73,14 +73,14 @@ _FORBIDDEN: Final = {
     "kafka.enable.auto.commit": "the checkpoint keeps the position, not the broker",
     "kafka.interceptor.classes": "Java classes cannot be loaded here",
 }
-# What lies in the processor's caches is decoded faster: 2 to 4 MB took a fifth less CPU per row than 8 MB.
+# Data in the processor's caches is decoded faster: 2 to 4 MB took a fifth less CPU per row than 8 MB.
 _FETCH_BYTES: Final = 4 << 20
 _DURATION: Final = re.compile(r"(\d+)\s*(us|ms|s|m|min|h|d)?\Z")
 _UNIT_SECONDS: Final = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 class Options(dict[str, str]):
-    """Spark's options under their proper spelling, whatever case they came in."""
+    """Spark's options under their documented spelling, accepted in any case."""
 
     def __init__(self, given: Mapping[str, str], known: Iterable[str]) -> None:
         known = [*known, *_SPARK_OPTIONS]
@@ -131,7 +131,7 @@ class Options(dict[str, str]):
 
 @dataclass(frozen=True)
 class Cluster:
-    """Which brokers, and how to prove oneself to them. Hashable: workers keep one client per cluster."""
+    """Brokers, and credentials for them. Hashable, because workers keep one client per cluster."""
 
     bootstrap: str
     security: ClientSecurity
@@ -154,7 +154,7 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Subscription:
-    """Which partitions: named topics, a pattern over topic names, or partitions by number. Exactly one is set."""
+    """Partitions to read: topics, a pattern of topic names, or partition numbers. Exactly one field is set."""
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None

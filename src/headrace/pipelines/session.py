@@ -1,9 +1,9 @@
-"""A Spark session that starts fast on a laptop and unchanged on a cluster.
+"""Creates a Spark session that starts fast on a laptop and runs unchanged on a cluster.
 
-`local[*]` gets the settings measured to matter there: few shuffle partitions, C1 code only (a short job never warms C2
-up), a checkpoint file manager without the double rename (trigger 225 → 127 ms), Unix sockets to Python's workers, the
-driver bound to the loopback, a shared class archive. A cluster (`spark://`, `yarn`, `k8s://`) gets none of the local
-ones. Whatever the caller sets wins.
+`local[*]` gets settings that made a measured difference: few shuffle partitions, only the C1 compiler (a short job
+never warms up C2), a checkpoint file manager without the double rename (trigger 225 → 127 ms), Unix sockets to Python
+workers, the driver bound to loopback, a shared class archive. A cluster (`spark://`, `yarn`, `k8s://`) gets none of
+these. The caller's settings take precedence.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _EVERYWHERE: Final = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.python.worker.reuse": "true",
     "spark.sql.streaming.stopTimeout": "60s",
-    # Adaptive execution may merge a shuffle's tasks by the cores at hand: a batch repeated after an executor was lost
-    # would be cut otherwise, and the exactly-once ledger counts by task.
+    # Adaptive execution may merge shuffle tasks depending on the available cores. A batch that is repeated after an
+    # executor was lost would then have other tasks, and the exactly-once ledger depends on the tasks.
     "spark.sql.adaptive.streaming.stateless.enabled": "false",
 }
 _LOCAL: Final = {
@@ -43,13 +43,13 @@ _LOCAL: Final = {
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
 }
-# Start-up and short jobs are what a local session is for; a long heavy job wants the full compiler.
+# A local session runs short jobs. A long, heavy job needs the full compiler.
 _QUICK_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
-# When a query with foreachBatch is stopped or fails, Spark searches the Python traceback with a pattern that recurses
-# for every character: a stack of 1 MB overflows at 2,000 of them, and StackOverflowError hides the reason. 16 MB bear
-# 20,000; stacks are reserved, not used.
+# When a query with foreachBatch stops or fails, Spark searches the Python traceback with a pattern that recurses for
+# every character. A stack of 1 MB overflows at 2,000 characters, and StackOverflowError hides the reason. 16 MB are
+# enough for 20,000. The memory is only reserved, not used.
 _DEEP_STACKS: Final = "-Xss16m"
-# Spark's sockets are named ".<uuid>.sock" in the folder given; the system takes paths of 107 bytes, some of 103.
+# Spark names its sockets ".<uuid>.sock" in this directory. Socket paths are limited to 107 bytes, on some systems 103.
 _LONGEST_SOCKET_FOLDER: Final = 103 - len("/.01234567-89ab-cdef-0123-456789abcdef.sock")
 _QUIET_LOGGERS: Final = """status = error
 rootLogger.level = {level}
@@ -80,7 +80,8 @@ def settings_for(
     chosen = dict(_EVERYWHERE)
     if is_local(master):
         chosen |= _LOCAL
-        # Tables have paths of their own; Spark would leave an empty folder in every working directory.
+        # Our tables have explicit paths. Without this Spark creates an empty warehouse directory in the working
+        # directory.
         chosen["spark.sql.warehouse.dir"] = str(cache_dir() / "warehouse")
         chosen["spark.driver.extraJavaOptions"] = f"{_QUICK_JVM if quick_start else '-Xshare:auto'} {_DEEP_STACKS}"
         chosen["spark.ui.enabled"] = str(ui).lower()
@@ -94,9 +95,9 @@ def settings_for(
 
 
 def _unix_sockets() -> dict[str, str]:
-    """Spark sends a worker its task in several small writes and leaves Nagle's algorithm on: over TCP the second waits
-    until the worker's kernel acknowledges the first, 40 ms later, in every micro-batch. A Unix socket does not wait.
-    Spark asks no secret there, so the folder is for this user only."""
+    """Spark sends a task to a worker in several small writes with Nagle's algorithm on. Over TCP the second write waits
+    40 ms for the acknowledgement of the first, in every micro-batch. A Unix socket does not wait. Spark requires no
+    secret on it, so only this user may open the directory."""
     if os.name != "posix" or len(os.fsencode(folder := _socket_folder())) > _LONGEST_SOCKET_FOLDER:
         return {}
     return {"spark.python.unix.domain.socket.enabled": "true", "spark.python.unix.domain.socket.dir": folder}
@@ -107,7 +108,7 @@ def _socket_folder() -> str:
     folder, owner = tempfile.mkdtemp(prefix="headrace-"), os.getpid()
 
     def remove() -> None:
-        # Not at the end of a process that was forked from this one.
+        # Not when a forked child process ends.
         if os.getpid() == owner:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -116,11 +117,12 @@ def _socket_folder() -> str:
 
 
 def _class_archive() -> str:
-    """JVM flags for a shared class archive (session 6.5 → 2.8 s): written by the first session, used by later ones."""
+    """JVM flags for a shared class archive (session start 6.5 → 2.8 s). The first session writes it, later ones use
+    it."""
     directory = cache_dir()
     java = find_java()
     if java.version < 19:
-        # Before JDK 19 there is no archive that writes itself; made by hand it costs more than it is worth here.
+        # JDKs before 19 cannot write the archive automatically, and making it by hand is not worth the effort here.
         archive = directory / f"spark-classes-{java.version}.jsa"
         if archive.exists():
             return f"-XX:SharedArchiveFile={archive}"
@@ -149,11 +151,11 @@ def spark_session(
     backend: str = "python",
 ) -> SparkSession:
     """A classic session (no Spark Connect). `master` is local[*] unless given here or by SPARK_MASTER; `backend="jvm"`
-    brings Spark's own connector along (see `connector_jars`)."""
+    adds Spark's own connector (see `connector_jars`)."""
     master = master or os.environ.get("SPARK_MASTER") or "local[*]"
     java = find_java()
     os.environ["JAVA_HOME"] = str(java.home)
-    # Workers must be this very Python, with this very Headrace.
+    # Workers must use the same Python and the same Headrace as the driver.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     os.environ.pop("SPARK_REMOTE", None)
@@ -163,7 +165,7 @@ def spark_session(
     chosen = settings_for(master, settings, ui=ui, quick_start=quick_start)
     log_flag = f"-Dlog4j2.configurationFile={_log_settings(log_level).as_uri()}"
     chosen["spark.driver.extraJavaOptions"] = f"{chosen.get('spark.driver.extraJavaOptions', '')} {log_flag}".strip()
-    # PySpark repeats every analysis error as one long JSON line beside the exception that says it.
+    # PySpark also logs every analysis error as one long JSON line, in addition to the exception.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     from pyspark.sql import SparkSession
 

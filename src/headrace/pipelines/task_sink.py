@@ -1,13 +1,12 @@
-"""Rows written to topics by the very tasks that make them, in append and in update mode.
+"""Tasks of a query write their rows to topics themselves, in append and update mode.
 
     written_by_tasks(counts, {"topic": "word-counts", ...}).outputMode("update").option("checkpointLocation", …).start()
 
-A sink written in Python costs every micro-batch two more trips to Python, one that makes its writer and one that
-commits it, although here the tasks themselves have committed by then; and Spark offers it no update mode.
-`foreachBatch` gives update mode, for a call into the driver's Python, a second plan and a collect per batch. So the
-rows are written in the query's own plan: `mapInArrow` with the stream writer of `sink.writer`, whose one line per
-task ends in Spark's sink that keeps nothing. Slots, ledger and fencing are those of `format("headrace")`: its ledger
-is continued, whichever way a query wrote before.
+A Python sink costs every micro-batch two more calls to Python, to create its writer and to commit, although the tasks
+have already committed by then. Spark gives it no update mode either. `foreachBatch` has update mode, but costs a call
+into the driver's Python, a second plan and a collect per batch. So this module writes the rows in the query's own plan:
+`mapInArrow` with the stream writer of `sink.writer`. It returns one row per task, which goes to Spark's no-op sink.
+Slots, ledger and fencing are those of `format("headrace")`, so a query may change between the two ways of writing.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ class SlotWriter(Protocol):
 
 
 def written_by_tasks(frame: DataFrame, options: Mapping[str, str]) -> DataStreamWriter:
-    """What is left to say about the query: its output mode, its checkpoint, its trigger. `options` are the sink's."""
+    """Returns a stream writer that still needs output mode, checkpoint and trigger. `options` are those of the sink."""
     from headrace.pipelines.sink.writer import HeadraceStreamWriter
 
     return frame.mapInArrow(writing(HeadraceStreamWriter(options, frame.schema)), WRITTEN).writeStream.format("noop")
 
 
 def writing(writer: SlotWriter) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """For `mapInArrow`: writes a task's rows and says what became of them, in the columns of `WRITTEN`."""
+    """For `mapInArrow`: writes a task's rows and returns the result in the columns of `WRITTEN`."""
 
     def write(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa

@@ -1,4 +1,4 @@
-"""Connectors: pipelines that a YAML file or a command describes without code. In reading order:
+"""Connectors: pipelines without code, described by a YAML file or a command. In reading order:
 
 `connector`      a connector file: source, SELECT, target
 `sources`        topic, directory, table, changes of a database

@@ -1,7 +1,8 @@
-"""`format("headrace_cdc")`: every insert, update and delete of a database's tables, as a stream.
+"""`format("headrace_cdc")`: change data capture. Reads every insert, update and delete of database tables as a stream.
 
-Offsets are positions in the database's own change log (see `change_logs`). The log is only allowed to forget what
-Spark's checkpoint has left behind, so a restart reads on where it stopped, and a repeated batch reads the same changes.
+Offsets are positions in the database's own change log (see `change_logs`). The source releases changes only after Spark
+has committed them to its checkpoint. So a restart continues where it stopped, and a repeated batch reads the same
+changes.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _ROW: Final = (
 )
 
 
-# The columns of the source, in order.
+# Columns of the source, in order.
 ChangeRow: TypeAlias = tuple[str, str, str, str | None, str | None, int, int, datetime.datetime]
 
 
@@ -54,7 +55,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         return {"position": self.log.prepare()}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        # A first run must have its slot or triggers before "now" is looked up.
+        # The first run must create the slot or the triggers before it reads the current position.
         self.log.prepare()
         self._stop_at = self.log.latest()
 
@@ -67,7 +68,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         return {"position": self.log.latest()}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
-        # One task: changes have an order, and a slot has one reader.
+        # One task, because changes are ordered and a slot has one reader.
         return [] if start == end else [InputPartition((start["position"], end["position"]))]
 
     def read(self, partition: InputPartition) -> Iterator[ChangeRow]:

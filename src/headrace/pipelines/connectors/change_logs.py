@@ -1,8 +1,7 @@
-"""Where a database writes down its changes: PostgreSQL's logical slot, SQLite's trigger table.
+"""Change logs of databases: PostgreSQL's logical replication slot, a trigger table in SQLite.
 
-A change log offers three things: how far it goes (`latest`), the changes in (start, end] — the same ones each time it
-is asked — and `forget`, which lets the database drop what has been taken. Positions are integers: an LSN, a sequence
-number.
+A change log has three operations: `latest` returns its end; reading (start, end] returns the same changes each time;
+`forget` lets the database delete changes that were processed. Positions are integers: an LSN or a sequence number.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ _BEGIN_ANEW: Final = "Copy the tables, then start with a storage of its own (or 
 
 class ChangeLog(Protocol):
     def prepare(self) -> int:
-        """Makes the database keep its changes from now on; the position before the first."""
+        """Makes the database keep its changes from now on. Returns the position before the first change."""
 
     def latest(self) -> int: ...
 
     def check(self, start: int) -> None:
-        """Raises DataLossError when the log no longer has everything after `start`."""
+        """Raises DataLossError if the log no longer has all changes after `start`."""
 
     def changes(self, start: int, end: int) -> Iterator[Change]: ...
 
@@ -69,7 +68,7 @@ class PostgresChanges:
         return lsn_from_text(lsn)
 
     def check(self, start: int) -> None:
-        # A slot that was dropped is made again by `prepare`, and knows nothing of what came between.
+        # `prepare` creates a dropped slot again. The new slot lacks the changes made in between.
         with self.database.connect() as connection:
             query = "SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = %s"
             found = connection.execute(query, (self.slot,)).fetchone()
@@ -89,7 +88,7 @@ class PostgresChanges:
                 for change in decoder.feed(data):
                     if not start < change.lsn <= end:
                         continue
-                    # With a full replica identity every column is marked as key: the catalogue knows the real one.
+                    # With a full replica identity every column is marked as key. The catalogue has the real key.
                     if change.table not in keys:
                         keys[change.table] = tuple(self.database.primary_key(connection, change.table)) or change.key
                     yield replace(change, key=keys[change.table])
@@ -105,7 +104,7 @@ class PostgresChanges:
 
 @dataclass(frozen=True)
 class SqliteChanges:
-    """Triggers on the tables write every change into a table of their own, in the same transaction."""
+    """Triggers on the tables write every change into a separate table, in the same transaction."""
 
     database: Database
     tables: tuple[str, ...]
@@ -140,7 +139,7 @@ class SqliteChanges:
             ("delete", sides["OLD"], "NULL"),
         ):
             name = quoted(f"_headrace_{table}_{operation}")
-            # Made anew: the table may have got columns since.
+            # Created again, because the table may have new columns.
             connection.execute(f"DROP TRIGGER IF EXISTS {name}")
             connection.execute(
                 f"CREATE TRIGGER {name} AFTER {operation.upper()} ON {quoted(table)} BEGIN "

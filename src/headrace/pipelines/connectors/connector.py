@@ -8,8 +8,8 @@
     to:
       parquet: {path: lake/orders}
 
-A connector runs as a pipeline of one flow (and one for its dead letters), so restarts, progress, consumer group and
-exactly once are those of `runner`. Sources are in `sources`, targets in `targets`.
+A connector runs as a pipeline with one flow for its rows and one for its dead letters. `runner` gives it restarts,
+progress, a consumer group and exactly-once writes. Sources are in `sources`, targets in `targets`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ TARGETS: Final = ("topic", "parquet", "delta", "jdbc", "console")
 
 @dataclass(frozen=True)
 class End:
-    """One end of a connector: its kind, and its settings as strings, lists and mappings."""
+    """Source or target of a connector: its kind, and its settings as strings, lists and mappings."""
 
     kind: str
     settings: Mapping[str, object]
@@ -83,12 +83,12 @@ class ConnectorSpec:
 
     @property
     def topic_format(self) -> str:
-        """What topics are read with: ours, or Spark's own connector."""
+        """Format that reads topics: `headrace`, or `kafka` (Spark's own connector)."""
         return self.configuration.get(FORMAT, "headrace")
 
     @property
     def brokers(self) -> dict[str, str]:
-        """Options of a topic at either end."""
+        """Broker options of a topic that is the source or the target."""
         return as_options(self.bootstrap or "", kafka_settings(self.configuration))
 
     def pipeline(self) -> PipelineSpec:
@@ -106,7 +106,7 @@ def _kind(value: object) -> str:
 
 
 def _texts(given: object, place: str) -> dict[str, str]:
-    """A mapping of names to Spark's spelling of their values."""
+    """The values as text in Spark's spelling."""
     given = given or {}
     if not isinstance(given, dict):
         raise OptionError(f"{place} is {_kind(given)}: must be a mapping such as {{name: value}}")
@@ -176,7 +176,7 @@ def _end(file: Path, data: Mapping[str, object], field: str, kinds: tuple[str, .
 def connector_run(
     spec: ConnectorSpec, spark: SparkSession, *, once: bool, report: Callable[[str], None]
 ) -> PipelineRun:
-    """The run of this connector, ready to be started."""
+    """Creates the run of this connector without starting it."""
     from headrace.pipelines.connectors.sources import source_frames
     from headrace.pipelines.connectors.targets import target_output
     from headrace.pipelines.flows.graph import connector_graph
@@ -189,7 +189,7 @@ def connector_run(
 
 
 def load_pipeline(path: Path, bootstrap: str | None = None) -> PipelineSpec:
-    """What a directory or a connector's file says about itself."""
+    """Reads the specification of a pipeline directory or a connector file."""
     if is_connector(path):
         return load_connector(path, bootstrap).pipeline()
     spec = load_spec(path)
@@ -199,7 +199,7 @@ def load_pipeline(path: Path, bootstrap: str | None = None) -> PipelineSpec:
 def pipeline_run(
     path: Path, spec: PipelineSpec, spark: SparkSession, *, once: bool, report: Callable[[str], None]
 ) -> PipelineRun:
-    """The run of a directory or a connector's file, with the settings of `spec`."""
+    """Creates the run of a pipeline directory or a connector file with the settings of `spec`."""
     from headrace.pipelines.flows.runner import PipelineRun
 
     if not is_connector(path):

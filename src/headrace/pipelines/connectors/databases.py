@@ -1,8 +1,8 @@
-"""Databases that connectors read and write: PostgreSQL and SQLite, by their Python drivers, without a jar.
+"""Databases that connectors read and write: PostgreSQL and SQLite, through their Python drivers, without a jar.
 
     postgresql://user:password@host/database        sqlite:///relative.db        sqlite:////absolute.db
 
-One `Database` hides what differs between the two: how to connect, quote, count parameters, upsert.
+`Database` hides the differences between the two: connections, quoting, parameter marks, upserts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DatabaseRow: TypeAlias = tuple[Any, ...]
 
 
 class Cursor(Protocol):
-    """What both drivers (DB-API 2.0) offer and connectors use."""
+    """The part of DB-API 2.0 that connectors use."""
 
     @property
     def rowcount(self) -> int: ...
@@ -47,7 +47,7 @@ class PostgresConnection(Connection, Protocol):
 
 
 def only_row(cursor: Cursor) -> DatabaseRow:
-    """The row of a query that always has one."""
+    """The only row of a query that always returns one."""
     row = cursor.fetchone()
     assert row is not None, "the query has one row"
     return row
@@ -67,7 +67,7 @@ class Database:
 
     @property
     def mark(self) -> str:
-        """How a parameter is written."""
+        """Mark of a parameter in SQL text."""
         return "?" if self.is_sqlite else "%s"
 
     @contextmanager
@@ -78,7 +78,7 @@ class Database:
             yield connection
             connection.commit()
         except BaseException:
-            # Whatever ends the block, an interrupt too: no half of its changes may be committed.
+            # For every exception, interrupts included: never commit a part of the changes.
             connection.rollback()
             raise
         finally:
@@ -96,12 +96,12 @@ class Database:
         try:
             server: Connection = psycopg.connect(self.url, connect_timeout=10)
         except psycopg.Error as error:
-            # The password is in the url: only the server's words are told.
+            # The url contains the password, so the message has only the server's text.
             raise PipelineError(f"PostgreSQL cannot be reached: {' '.join(str(error).split())}") from error
         return server
 
     def columns(self, table: str) -> dict[str, str]:
-        """Column names with their Spark types. Raises PipelineError for a table that is not there."""
+        """Column names with their Spark types. Raises PipelineError if the table does not exist."""
         with self.connect() as connection:
             if self.is_sqlite:
                 rows = connection.execute(f"PRAGMA table_info({quoted(table)})").fetchall()
@@ -153,22 +153,22 @@ class Database:
         return " AND ".join(f"{quoted(key)} = {self.mark}" for key in keys)
 
     def claim_batch(self, connection: Connection, name: str, batch: int) -> bool:
-        """Notes in the transaction that `name` writes this batch; False when it has written it before."""
+        """Records in the transaction that `name` writes this batch. Returns False if `name` has written it before."""
         connection.execute(
             f"CREATE TABLE IF NOT EXISTS {LEDGER} (name VARCHAR(255) PRIMARY KEY, batch BIGINT NOT NULL)"
         )
-        # Asked and noted in one statement: a second writer of the same batch waits for the first, then finds its note.
+        # One statement checks and inserts: a second writer of the same batch waits for the first, then finds its row.
         statement = f"{self.upsert_sql(LEDGER, ['name', 'batch'], ['name'])} WHERE {LEDGER}.batch < excluded.batch"
         return int(connection.execute(statement, (name, batch)).rowcount) == 1
 
 
 def quoted(name: str) -> str:
-    """An identifier, schema and all, quoted for either database."""
+    """An identifier, with its schema if it has one, quoted for both databases."""
     return ".".join('"' + part.replace('"', '""') + '"' for part in name.split("."))
 
 
 def _sqlite_type(declared: str) -> str:
-    # SQLite's own rules of affinity, by the words in a column's declared type.
+    # SQLite's affinity rules: the declared type contains one of these words.
     kind = declared.upper()
     if "INT" in kind:
         return "bigint"

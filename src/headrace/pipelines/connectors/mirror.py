@@ -1,14 +1,15 @@
-"""Topics of one cluster copied to another: keys, values, headers, timestamps and partitions kept, each record once.
+"""Copies topics from one cluster to another. Keeps keys, values, headers, timestamps and partitions; copies a record
+once.
 
     name: east
     source: {bootstrap: "east:9092"}
     target: {bootstrap: "aggregate:9092"}
     topics: "orders|clicks.*"               # a pattern over topic names
-    rename: "east.{topic}"                  # the name is kept unless said
+    rename: "east.{topic}"                  # optional; without it topics keep their names
 
-Every copied record carries one header more, `headrace.mirror` = `<source cluster id>:<partition>:<offset>`. It does two
-things. A record is not sent back to a cluster it came from, so two clusters may mirror each other. And a position in
-the source can be found in the target (`mirror offsets`), where the same record has another offset.
+Every copied record gets the header `headrace.mirror` = `<source cluster id>:<partition>:<offset>`. It serves two
+purposes. The mirror does not copy a record back to its source cluster, so two clusters may mirror each other. `mirror
+offsets` translates an offset of the source to the target, where the same record has another offset.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class MirrorSpec:
         return self.target["bootstrap"]
 
     def pipeline(self) -> PipelineSpec:
-        # Progress and offsets belong to the source cluster: that is where the lag is.
+        # Progress and offsets go to the source cluster, where the lag is measured.
         configuration = {BOOTSTRAP: self.source_bootstrap, **in_configuration(_settings(self.source))}
         if self.trigger:
             configuration["headrace.trigger.interval"] = self.trigger
@@ -111,7 +112,7 @@ def load_mirror(file: Path) -> MirrorSpec:
 
 
 def _settings(side: dict[str, str]) -> dict[str, str]:
-    """Settings of a Kafka client, its security above all."""
+    """Settings of a Kafka client, mostly TLS and SASL."""
     return {name: os.path.expandvars(value) for name, value in side.items() if name != "bootstrap"}
 
 
@@ -124,7 +125,7 @@ def _options(side: dict[str, str]) -> dict[str, str]:
 
 
 def mirrored_topics(spec: MirrorSpec, client: BlockingClient) -> dict[str, int]:
-    """The source's topics that are copied, with their partition counts. Internal ones never are."""
+    """Source topics to copy, with their partition counts. Internal topics are never copied."""
     whole = re.compile(spec.topics)
     return {
         name: len(topic.partitions)
@@ -134,7 +135,7 @@ def mirrored_topics(spec: MirrorSpec, client: BlockingClient) -> dict[str, int]:
 
 
 def make_topics(spec: MirrorSpec, source: BlockingClient, target: BlockingClient) -> None:
-    """Creates what is missing in the target, with the source's partition counts."""
+    """Creates missing topics in the target with the source's partition counts."""
     wanted = {spec.renamed(name): count for name, count in mirrored_topics(spec, source).items()}
     there = target.topics(wanted)
     for name, count in wanted.items():
@@ -165,7 +166,7 @@ def mirror_run(spec: MirrorSpec, spark: SparkSession, *, once: bool, report: Cal
         return mark(stream.option("kafka.isolation.level", "read_committed").load(), spec, source_id, target_id)
 
     def write(frame: DataFrame, _batch: int) -> None:
-        # Topics may have been added to the source since the last batch.
+        # The source may have new topics since the last batch.
         with _client(spec.source) as source, _client(spec.target) as target:
             make_topics(spec, source, target)
         given = {"transactionalIdPrefix": f"mirror-{spec.name}", "includeTimestamp": "true"}
@@ -179,7 +180,7 @@ def mirror_run(spec: MirrorSpec, spark: SparkSession, *, once: bool, report: Cal
 
 
 def mark(frame: DataFrame, spec: MirrorSpec, source_id: str, target_id: str) -> DataFrame:
-    """Leaves out what came from the target, and adds the header that says where a record came from."""
+    """Removes records that came from the target cluster, and adds the header with the origin of each record."""
     came_from_target = f.exists(
         f.coalesce(f.col("headers"), f.array()),
         lambda h: (h["key"] == HEADER) & h["value"].cast("string").startswith(f"{target_id}:"),
@@ -201,7 +202,7 @@ def mark(frame: DataFrame, spec: MirrorSpec, source_id: str, target_id: str) -> 
 
 
 def translate_group(spec: MirrorSpec, group: str) -> dict[TopicPartitionPair, tuple[int, int]]:
-    """Commits the group's positions in the target; (source offset, target offset) for each partition."""
+    """Commits the group's offsets in the target. Returns (source offset, target offset) for each partition."""
     moved: dict[TopicPartitionPair, tuple[int, int]] = {}
     with _client(spec.source) as source, _client(spec.target) as target:
         source_id = source.cluster_id()
@@ -217,9 +218,9 @@ def translate_group(spec: MirrorSpec, group: str) -> dict[TopicPartitionPair, tu
 
 
 def target_offset(client: BlockingClient, pair: TopicPartitionPair, source_id: str, partition: int, wanted: int) -> int:
-    """The offset in the target of the first record that stood at `wanted` or later in the source.
+    """The target offset of the first record whose source offset is `wanted` or later.
 
-    Copies keep their order, so their origins grow with the offset: a binary search over the target's partition.
+    Copies keep their order, so source offsets grow with target offsets: a binary search over the target partition.
     """
     low = client.list_offsets({pair: EARLIEST})[pair]
     answer = high = end = client.list_offsets({pair: LATEST}, isolation=READ_COMMITTED)[pair]
@@ -230,7 +231,7 @@ def target_offset(client: BlockingClient, pair: TopicPartitionPair, source_id: s
         if found is None:
             high = middle
         elif found[1] >= wanted:
-            # What lies between `middle` and the copy are markers and other sources' records.
+            # Between `middle` and the copy are only markers and records from other sources.
             answer, high = found[0], middle
         else:
             low = found[0] + 1

@@ -1,8 +1,8 @@
 """PostgreSQL's logical replication messages (`pgoutput`, protocol 1) as changes.
 
-Begin, Relation, Insert, Update, Delete, Truncate, Commit: each message is a letter and big-endian fields. Values come
-as text; booleans, integers and floats are made such again, everything else stays text (a numeric would lose digits).
-Pure: bytes in, changes out.
+Begin, Relation, Insert, Update, Delete, Truncate, Commit: each message is a letter and big-endian fields. PostgreSQL
+sends values as text. The decoder converts booleans, integers and floats; other types stay text (a numeric would lose
+digits). Pure: bytes in, changes out.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _EPOCH_2000_US: Final = 946_684_800_000_000
 
 
 def _float(text: str) -> float | str:
-    # JSON has no word for the others.
+    # JSON cannot represent the other floats (NaN, infinities).
     return value if math.isfinite(value := float(text)) else text
 
 
-# By PostgreSQL's fixed type numbers: bool, int8, int2, int4, float4, float8.
+# By PostgreSQL's type OIDs: bool, int8, int2, int4, float4, float8.
 _TYPED: Final[dict[int, Callable[[str], object]]] = {
     16: lambda text: text == "t",
     20: int,
@@ -36,16 +36,16 @@ _TYPED: Final[dict[int, Callable[[str], object]]] = {
 
 @dataclass(frozen=True)
 class Change:
-    """One row changed; `before` holds what the table's replica identity gives (the key, or everything with FULL)."""
+    """One changed row. `before` has the columns of the table's replica identity: the key, or all columns with FULL."""
 
     operation: str  # insert, update, delete, truncate
     table: str
     before: dict[str, object] | None
-    # Of an update without large values that it left alone: PostgreSQL does not send them.
+    # Without unchanged large values of an update, which PostgreSQL does not send.
     after: dict[str, object] | None
     key: tuple[str, ...]
     lsn: int
-    number: int  # within its transaction
+    number: int  # position within its transaction
     committed_at_ms: int
 
 
@@ -58,7 +58,7 @@ class _Relation:
 
 @dataclass(frozen=True)
 class _Uncommitted:
-    """A change of the transaction that is being read."""
+    """A change of the open transaction."""
 
     operation: str
     relation: _Relation
@@ -68,7 +68,7 @@ class _Uncommitted:
 
 @dataclass
 class PgOutput:
-    """Feeds on messages in order; gives the changes of a transaction when it commits."""
+    """Decodes messages in order. Returns the changes of a transaction at its commit."""
 
     relations: dict[int, _Relation] = field(default_factory=dict)
     _open: list[_Uncommitted] = field(default_factory=list)
@@ -126,7 +126,7 @@ class PgOutput:
             before = _before(letter, message, relation)
             message.letter()
         sent = message.row(relation.columns)
-        # A large value that did not change is not sent again; with a full identity it is in the old row.
+        # PostgreSQL does not send an unchanged large value. With a full replica identity the old row has it.
         after = {**sent, **{name: value for name, value in (before or {}).items() if sent[name] is _UNCHANGED}}
         self._changed("update", relation, before, _known(after))
 
@@ -154,7 +154,7 @@ _UNCHANGED: Final = object()
 
 def _before(identity: str, message: _Message, relation: _Relation) -> dict[str, object]:
     row = _known(message.row(relation.columns))
-    # K is the key alone: the other columns stand there as nulls, which they need not have been.
+    # K has only the key. The other columns are sent as null although they may have values.
     return {name: row[name] for name in relation.key} if identity == "K" else row
 
 
@@ -171,7 +171,7 @@ class _Message:
         return chr(self._data[self._at - 1])
 
     def unpack(self, form: str) -> tuple[int, ...]:
-        """Whole numbers; every field of these messages is one."""
+        """Unpacks integers: all fields of these messages are integers."""
         fields: tuple[int, ...] = struct.unpack_from(form, self._data, self._at)
         self._at += struct.calcsize(form)
         return fields

@@ -1,4 +1,4 @@
-"""What a connector reads: a topic, a watched directory, a table, a database's changes."""
+"""Sources of connectors: a topic, a watched directory, a database table, the changes of a database."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _file(spec: ConnectorSpec, spark: SparkSession) -> DataFrame:
     if "schema" in end.settings:
         reader = reader.schema(end.text("schema"))
     else:
-        # A stream's columns are fixed at its start: they are taken from the files that are there.
+        # The columns of a stream are fixed when it starts. They come from the existing files.
         sample = spark.read.format(kind).options(**{"inferSchema": "true", **end.options()}).load(str(path))
         if not sample.columns:
             raise OptionError(f'{end.place}: {path} is still empty: give a "schema"')

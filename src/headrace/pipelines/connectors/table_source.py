@@ -1,7 +1,7 @@
-"""A database table as a stream: new rows by a column that only grows (an id, a change time).
+"""A database table as a stream: finds new rows by a column that only grows (an id, a modification time).
 
-Offsets are values of that column; a batch is everything in (start, end], so a repeated batch reads the same rows. Rows
-that change without their column growing are not seen: that is what change data capture is for (`cdc_source`).
+Offsets are values of that column. A batch is (start, end], so a repeated batch reads the same rows. The source does not
+see a change of a row that leaves this column unchanged. Use change data capture for that (`cdc_source`).
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class TableReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
             yield from (tuple(row) for row in connection.execute(f"{query} ORDER BY {at}", values))
 
     def _selected(self, name: str) -> str:
-        # What is text in Spark for want of a type of its own (uuid, json, arrays, times) is what PostgreSQL writes.
+        # Types that Spark lacks (uuid, json, arrays, times) are text, as PostgreSQL prints them.
         return f"{quoted(name)}::text" if name in self.texts and not self.database.is_sqlite else quoted(name)
 
     def commit(self, end: dict[str, object]) -> None:

@@ -1,7 +1,7 @@
-"""What a connector writes: a topic, files, a Delta table, a database table, the console.
+"""Targets of connectors: a topic, files, a Delta table, a database table, the console.
 
-Every target takes a batch once, however often Spark gives it: topics by the sink's ledger, Parquet by Spark's own file
-log, Delta by the transaction version in its log, databases by a ledger row written in the same transaction as the rows.
+Every target writes a batch once, even if Spark repeats it. Topics use the sink's ledger, Parquet uses Spark's file log,
+Delta uses the transaction version in its log, databases use a ledger row in the same transaction as the rows.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CHANGE_COLUMNS: Final = {"op", "table", "before", "after"}
 
 
 def target_output(spec: ConnectorSpec) -> tuple[Output, Callable[[DataFrame], DataFrame]]:
-    """The target, and what makes a row fit for it."""
+    """The target, and the function that converts rows for it."""
     at = SourceCodeLocation(filename=spec.file.name, line_number=None)
     end = spec.target
     match end.kind:
@@ -65,7 +65,7 @@ def _path(spec: ConnectorSpec, end: End) -> str:
 
 
 def topic_rows(frame: DataFrame, end: End) -> DataFrame:
-    """`value` and `key` as the sink takes them: one column as it is, or all columns as JSON."""
+    """`key` and `value` for the sink. The value is a single column as it is, or all columns as JSON."""
     columns = [name for name in frame.columns if not name.startswith("_")]
     if "value" in end.settings:
         if (value := end.text("value")) not in frame.columns:
@@ -102,7 +102,7 @@ def delta_writer(path: str, name: str) -> Callable[[DataFrame, int], None]:
 
 
 def table_writer(database: Database, table: str | None, keys: list[str], name: str) -> Callable[[DataFrame, int], None]:
-    """Upserts rows, or applies changes when the rows are those of change data capture."""
+    """Upserts rows. Applies changes instead if the rows come from change data capture."""
 
     def write(frame: DataFrame, batch: int) -> None:
         query = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
@@ -130,7 +130,7 @@ def _upsert(
 
 
 def _apply_changes(database: Database, connection: Connection, rows: list[Row], table: str | None) -> None:
-    """Each change to the table of its name (or to the one table that is given), in order."""
+    """Applies changes in order, each to the table with the same name, or all to `table` if it is given."""
     cursor = connection.cursor()
     for row in rows:
         target = table or row.table.split(".")[-1]
@@ -139,14 +139,14 @@ def _apply_changes(database: Database, connection: Connection, rows: list[Row], 
             continue
         key = json.loads(row.key)
         before = json.loads(row.before) if row.before else {}
-        # An update may have changed the key itself: the row is the one of the old key.
+        # An update may have changed the key: find the row by the old key.
         old_key = tuple(before.get(name, value) for name, value in key.items())
         if row.op == "delete":
             cursor.execute(database.delete_sql(target, list(key)), old_key)
             continue
         after = json.loads(row.after)
         if row.op == "update":
-            # Only what was sent: a large value that did not change is not in `after`.
+            # Only columns that were sent: an unchanged large value is not in `after`.
             cursor.execute(database.update_sql(target, list(after), list(key)), (*after.values(), *old_key))
             if cursor.rowcount:
                 continue

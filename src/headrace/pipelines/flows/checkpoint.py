@@ -1,10 +1,11 @@
-"""Moving a flow to other offsets by its checkpoint's own journal.
+"""Moves a flow to other offsets by adding a batch to its Spark checkpoint.
 
-Spark's checkpoint is two journals: `offsets/N` says what batch N reads up to, `commits/N` that it is done. A flow is
-moved by writing one more batch that reads nothing and is done: `offsets/N+1` with the wanted offsets, then
-`commits/N+1`. The query's id and its batch numbers go on, so the exactly-once ledger stays right.
+Spark's checkpoint has two journals: `offsets/N` has the end offsets of batch N, `commits/N` marks it as done. `move_to`
+adds an empty batch that is done: `offsets/N+1` with the new offsets, then `commits/N+1`. The query keeps its id and its
+batch numbers, so the exactly-once ledger stays valid.
 
-A flow with state cannot be moved this way, because its state belongs to the records it has counted: it can only forget.
+A flow with state cannot be moved this way, because its state depends on the records it has read. Its checkpoint can
+only be deleted.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class Checkpoint:
         return max((int(file.name) for file in (self.path / "offsets").glob("*") if file.name.isdigit()), default=-1)
 
     def query_id(self) -> str | None:
-        """Spark writes it when the query starts for the first time."""
+        """The query id, which Spark writes at the first start of the query."""
         file = self.path / "metadata"
         return str(json.loads(file.read_text())["id"]) if file.exists() else None
 
@@ -44,7 +45,7 @@ class Checkpoint:
         return (self.path / journal / str(batch)).read_text().splitlines()
 
     def move_to(self, sources: list[dict[str, object]]) -> None:
-        """Continues from these offsets, one mapping per source in the checkpoint's order."""
+        """Makes the flow continue at these offsets, one mapping per source in the checkpoint's order."""
         if self.is_stateful():
             raise PipelineError(
                 "this flow keeps state, which belongs to what it has read: it can only be reset to earliest"
@@ -64,7 +65,7 @@ class Checkpoint:
     def _write(self, journal: str, batch: int, lines: list[str]) -> None:
         folder = self.path / journal
         folder.mkdir(exist_ok=True)
-        # Hadoop's checksum file of an older file of this name would refuse the new one.
+        # Hadoop would reject the new file because of an older checksum file with this name.
         (folder / f".{batch}.crc").unlink(missing_ok=True)
         fresh = folder / f".{batch}.new"
         fresh.write_text("\n".join(lines))

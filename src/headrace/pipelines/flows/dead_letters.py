@@ -1,8 +1,8 @@
-"""Dead letters from outside Spark: which there are, why, and sending them back.
+"""Lists dead letters with their errors and writes them back to their topics, without Spark.
 
-`retry` reads `<topic>.dlq` from where the last retry stopped and writes each letter back to the topic it came from. The
-letters and the new position (an offset of group `headrace-dlq.<topic>`) are one transaction: a letter goes back once,
-whatever happens on the way.
+A retry reads `<topic>.dlq` from where the last retry stopped and writes each dead letter back to its topic. One
+transaction contains the records and the new offset of the group `headrace-dlq.<topic>`, so each dead letter is written
+back exactly once.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _header(record: Record, name: str) -> str | None:
 
 
 def list_dead_letters(client: BlockingClient) -> list[DeadLetters]:
-    """One line per topic that has dead letters."""
+    """One row per topic that has dead letters."""
     result = []
     for name, topic in sorted(client.topics(None).items()):
         if not name.endswith(SUFFIX):
@@ -67,7 +67,7 @@ def list_dead_letters(client: BlockingClient) -> list[DeadLetters]:
 
 
 def retry_dead_letters(client: BlockingClient, topic: str) -> int:
-    """Sends the waiting letters of `topic` (with or without .dlq) back; how many."""
+    """Writes the waiting dead letters of `topic` (with or without .dlq) back. Returns their number."""
     name = topic if topic.endswith(SUFFIX) else topic + SUFFIX
     found = client.topics([name])
     if name not in found:

@@ -1,9 +1,9 @@
 """A pipeline's definitions, loaded into a graph of outputs and flows.
 
-Pyspark's decorators (`@dp.table`, `@dp.temporary_view`, `dp.create_sink`, `@dp.append_flow` …) hand plain dataclasses
-to whatever registry is active; `PipelineGraph` is ours. SQL files are cut into statements here and become the same
-dataclasses. `resolve` then calls the flows' functions, in the order in which they need each other: a function that asks
-for a view or table which is not there yet is called again after the others.
+PySpark's decorators (`@dp.table`, `@dp.temporary_view`, `dp.create_sink`, `@dp.append_flow` …) pass plain dataclasses
+to the active registry, here `PipelineGraph`. This module splits SQL files into statements and makes the same
+dataclasses from them. `resolve` then calls the functions of the flows. If a function needs a view or table that does
+not exist yet, `resolve` calls it again after the others.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ _NOT_THERE_YET: Final = ("TABLE_OR_VIEW_NOT_FOUND", "STREAM_NOT_FOUND", "VIEW_NO
 
 @dataclass(frozen=True)
 class BatchSink(Output):  # type: ignore[misc]
-    """A target that takes every batch as a DataFrame with its number; it must know a batch that it has taken before."""
+    """A target that gets every batch as a DataFrame with its number. It must recognise a batch that it has written
+    before."""
 
     write: Callable[[DataFrame, int], None]
 
@@ -122,8 +123,8 @@ class PipelineGraph(GraphElementRegistry):  # type: ignore[misc]
         )
 
     def resolve(self, prepare: Callable[[Output, DataFrame], None]) -> list[ResolvedFlow]:
-        """Every flow with its DataFrame, in an order in which each finds what it reads. `prepare` makes a flow's target
-        known to Spark before the flows that read it are asked."""
+        """Every flow with its DataFrame, in an order in which each flow finds its inputs. `prepare` registers a flow's
+        target in Spark before the flows that read it are resolved."""
         resolved: list[ResolvedFlow] = []
         waiting = dict(self.flows)
         while waiting:
@@ -176,7 +177,7 @@ def _place(element: Flow | Output) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """The sentence of a Spark error, without its plan and stack."""
+    """The message of a Spark error, without query plan and stack trace."""
     text = str(error).strip()
     return text.split("\n", 1)[0][:500]
 
@@ -186,7 +187,7 @@ def _bare(name: str) -> str:
 
 
 def split_statements(text: str) -> Iterator[tuple[int, str]]:
-    """(line, statement) for each statement of a SQL file: semicolons in strings and comments do not end one."""
+    """(line, statement) for each statement of a SQL file. Semicolons in strings and comments do not end a statement."""
     token = re.compile(r"--[^\n]*|/\*.*?\*/|'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`|;", re.DOTALL)
     begin, kept, line = 0, "", 1
     for match in token.finditer(text):
@@ -205,7 +206,7 @@ def split_statements(text: str) -> Iterator[tuple[int, str]]:
 
 @contextmanager
 def _inside(directory: Path) -> Iterator[None]:
-    """Definition files may name files relative to their pipeline, and import modules beside them."""
+    """Lets definition files use paths relative to their pipeline and import modules next to them."""
     before = Path.cwd()
     os.chdir(directory)
     sys.path.insert(0, str(directory))
@@ -217,7 +218,7 @@ def _inside(directory: Path) -> Iterator[None]:
 
 
 def load_graph(spark: SparkSession, spec: PipelineSpec) -> PipelineGraph:
-    """Runs the pipeline's definition files; raises PipelineError naming the file that is wrong."""
+    """Runs the pipeline's definition files. Raises PipelineError with the name of a wrong file."""
     files = spec.files()
     if not files:
         raise PipelineError(
@@ -275,7 +276,7 @@ def _run_python(spark: SparkSession, file: Path) -> None:
     except (PipelineError, OptionError):
         raise
     except Exception as error:
-        # Boundary to the author's code, which may raise anything: the user gets its file and its sentence.
+        # Boundary to the author's code, which may raise anything: the user gets file and message.
         raise PipelineError(f"{file.name}: {type(error).__name__}: {first_line(error)}") from error
 
 

@@ -1,9 +1,9 @@
-"""What a running pipeline tells the world: offsets to its consumer group, one line per flow to the `__pipelines` topic.
+"""Progress of a running pipeline: commits offsets to a consumer group per flow, and writes to the topic `__pipelines`.
 
-A flow is the consumer group `<pipeline>.<flow>`: after each batch the end offsets are committed, so every Kafka tool
-shows Spark's lag. The progress line (state, rates, lag, batch time, state size, watermark, last error) is a record with
-the key `<pipeline>.<flow>` in a compacted topic: the last word of every flow is kept, and `read_progress` gives them
-all.
+Each flow has the consumer group `<pipeline>.<flow>`. After each batch the pipeline commits the end offsets, so every
+Kafka tool shows Spark's lag. The progress of a flow (state, rates, lag, batch time, state size, watermark, last error)
+is a record with the key `<pipeline>.<flow>` in a compacted topic, which keeps the latest one. `read_progress` reads all
+of them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class FlowProgress:
     input_rows: int = 0
     input_rows_per_second: float = 0.0
     processed_rows_per_second: float = 0.0
-    # Not known before the first batch has ended: until then nothing says how far the flow is.
+    # None until the first batch has ended.
     lag: int | None = None
     batch_ms: int = 0
     state_rows: int = 0
@@ -72,7 +72,7 @@ def source_offsets(text: str | None) -> dict[TopicPartitionPair, int]:
 
 
 def update_from_event(flow: FlowProgress, event: StreamingQueryProgress) -> None:
-    """Takes over what Spark's progress event says."""
+    """Copies the numbers of Spark's progress event."""
     ends: dict[TopicPartitionPair, int] = {}
     lag = 0
     for source in event.sources:
@@ -91,7 +91,7 @@ def update_from_event(flow: FlowProgress, event: StreamingQueryProgress) -> None
 
 
 class ProgressWriter:
-    """Publishes progress and commits offsets; trouble here is reported once and never stops a pipeline."""
+    """Publishes progress and commits offsets. A fault is reported once and never stops the pipeline."""
 
     def __init__(self, bootstrap: str, report: Callable[[str], None], security: ClientSecurity | None = None) -> None:
         self._client = BlockingClient(
@@ -104,7 +104,7 @@ class ProgressWriter:
         self._notes = StreamNotes(self._client)
 
     def missed(self, query_id: str) -> int:
-        """How many records were gone before the query could read them (only with failOnDataLoss=false)."""
+        """Number of records that were deleted before the query read them (only with failOnDataLoss=false)."""
         return self._notes.missed(query_id)
 
     def publish(self, flow: FlowProgress) -> None:
@@ -141,14 +141,14 @@ class ProgressWriter:
 
 
 def read_topic(client: BlockingClient, partition: TopicPartitionPair) -> list[Record]:
-    """Everything in one partition of a small topic."""
+    """All records of one partition. For small topics."""
     start = client.list_offsets({partition: EARLIEST})[partition]
     end = client.list_offsets({partition: LATEST})[partition]
     return list(fetched_records(client, partition, start, end, FetchSettings(stall_timeout_s=10)))
 
 
 def read_progress(bootstrap: str, security: ClientSecurity | None = None) -> dict[str, dict[str, object]]:
-    """The last word of every flow that ever ran against this cluster, by `<pipeline>.<flow>`."""
+    """The latest progress of every flow that reported to this cluster, by `<pipeline>.<flow>`."""
     with BlockingClient(bootstrap, timeout_s=10, patience_s=5, security=security) as client:
         if PROGRESS_TOPIC not in client.topics([PROGRESS_TOPIC]):
             return {}
@@ -174,6 +174,6 @@ def describe(progress: Mapping[str, object]) -> str:
 
 
 def has_batches(progress: Mapping[str, object]) -> bool:
-    """Whether a batch has ended: before that, the numbers of a flow say nothing."""
+    """Whether a batch has ended. Before that a flow has no meaningful numbers."""
     batch = progress["batch_id"]
     return isinstance(batch, int) and batch >= 0

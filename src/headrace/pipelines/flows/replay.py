@@ -1,8 +1,8 @@
-"""`headrace pipeline replay DIR --flow F --from T --to T`: runs a flow once more over a stretch of its past.
+"""`headrace pipeline replay DIR --flow F --from T --to T`: runs a flow again over a past range.
 
-A checkpoint of its own is written with two batches: one done at the offsets of the first time, one not yet done that
-ends at those of the second. Spark, which finishes what a checkpoint says was begun, then runs exactly that one batch.
-The flow's real checkpoint is not touched.
+The replay writes a separate checkpoint with two batches: a finished one that ends at the offsets of `--from`, and an
+unfinished one that ends at the offsets of `--to`. Spark finishes a batch that its checkpoint has begun, so it runs
+exactly this batch. The flow's own checkpoint does not change.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def replay(
     bootstrap: str | None,
     report: Callable[[str], None],
 ) -> int:
-    """How many rows were read again."""
+    """Returns the number of rows that were read."""
     checkpoint = flow_checkpoints(spec, flow)[flow]
     if not checkpoint.exists():
         raise PipelineError(f"flow {flow!r} has never run: there is nothing to replay")

@@ -1,4 +1,4 @@
-"""`reset` and `replay`: a flow at other offsets than those it stands at."""
+"""Moves flows to other offsets: `headrace pipeline reset`, and the offsets of a replay."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def parse_when(text: str) -> int:
 
 
 def check_place(to: str) -> None:
-    """Raises OptionError when `to` is none of earliest, latest, a time, or offsets."""
+    """Raises OptionError unless `to` is earliest, latest, a time, or offsets."""
     if to.lstrip().startswith("{"):
         parse_partition_numbers(to, "--to")
     elif to not in ("earliest", "latest"):
@@ -48,8 +48,8 @@ def flow_checkpoints(spec: PipelineSpec, flow: str | None) -> dict[str, Checkpoi
 def reset(
     spec: PipelineSpec, to: str, *, flow: str | None, bootstrap: str | None
 ) -> dict[str, list[dict[str, object]] | None]:
-    """Moves flows to `earliest`, `latest`, a time, or offsets as JSON. Gives the offsets of each flow's sources; None
-    for a flow whose checkpoint was forgotten: it begins at its own startingOffsets."""
+    """Moves flows to `earliest`, `latest`, a time, or offsets as JSON. Returns the offsets of each flow's sources; None
+    for a flow whose checkpoint was deleted, which then starts at its own startingOffsets."""
     check_place(to)
     checkpoints = flow_checkpoints(spec, flow)
     if not checkpoints:
@@ -70,7 +70,7 @@ def _move(spec: PipelineSpec, to: str, checkpoint: Checkpoint, bootstrap: str | 
 
 
 def _accept_topics(client: BlockingClient, checkpoint: Checkpoint, sources: list[dict[str, object]]) -> None:
-    """The offsets belong to the topics as they are now, though one was deleted and created again."""
+    """Stores the current topic ids, so that a flow continues although its topic was recreated."""
     query_id = checkpoint.query_id()
     pairs = [pair for source in sources if _is_of_topics(source) for pair in offsets_from_json(source)]
     if query_id is None or not pairs:
@@ -88,7 +88,7 @@ def _is_of_topics(source: dict[str, object]) -> bool:
 
 
 def moved_to(client: BlockingClient, source: dict[str, object], to: str) -> dict[str, object]:
-    """This source's offsets, moved; other sources than topics stay where they are."""
+    """The new offsets of this source. Sources that are not topics keep their offsets."""
     if not _is_of_topics(source):
         return source
     return {**offsets_to_json(_offsets_at(client, list(offsets_from_json(source)), to))}

@@ -1,12 +1,12 @@
-"""One driver at a time: a pipeline's checkpoints belong to the run that holds their lock.
+"""File lock that lets only one driver run a pipeline at a time.
 
-Spark finds a second driver only when both note the same batch, and between its look and its note both may pass: then
-one batch number means two sets of records, and a ledger that says "batch 17 is written" loses one of them. A lock of
-the operating system is let go by a driver that was killed, so nothing is left behind to clean up. It holds on one
-machine (and on shared file systems that lock); a checkpoint in an object store has no lock.
+Spark detects a second driver only when both write the same batch to the checkpoint, and its check is not atomic: both
+may pass. Then one batch number stands for two sets of records, and the ledger entry "batch 17 is written" makes the
+sink lose one of them. The operating system releases the lock of a killed driver, so there is nothing to clean up. The
+lock works on one machine and on shared file systems that support locks. A checkpoint in an object store has no lock.
 
-The lock decides who runs, never what the file says: the process number in it may long belong to somebody else. Only
-while the lock is held is it the holder's, and then `stop` may trust it, on the machine that is named beside it.
+The lock decides, not the content of the file: another process may have the process id in it after the driver ended. The
+id is valid only while the lock is held. Then `stop` may use it, on the machine that the file names.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from headrace.pipelines.flows.spec import PipelineSpec
 
 LOCK_FILE: Final = "headrace-run.lock"
 CHECKPOINTS: Final = "checkpoints"
-# Whoever only looks holds the lock for a moment too.
+# `holder_of` also takes the lock for a moment.
 _PATIENCE_S: Final = 0.5
 
 
 @dataclass(frozen=True)
 class Holder:
-    """Who runs a pipeline, as it wrote itself down. `pid` is 0 in the moment before it did."""
+    """The process that runs a pipeline, read from the lock file. `pid` is 0 until it has written the file."""
 
     pid: int = 0
     host: str = ""
@@ -46,7 +46,7 @@ class Holder:
 
 
 class RunLock:
-    """Held from construction until `release`. Raises PipelineError naming the process that holds it."""
+    """Held from construction until `release`. Raises PipelineError with the process that holds it."""
 
     def __init__(self, spec: PipelineSpec, checkpoints: str = CHECKPOINTS) -> None:
         self._file: TextIO | None = None
@@ -81,7 +81,7 @@ class RunLock:
 
 
 def holder_of(spec: PipelineSpec, checkpoints: str = CHECKPOINTS) -> Holder | None:
-    """Who runs the pipeline now; None when nobody does."""
+    """The process that runs the pipeline now; None if it does not run."""
     try:
         file = _path(spec, checkpoints).open("r")
     except FileNotFoundError:

@@ -1,13 +1,12 @@
-"""Runs a pipeline directory: all its flows at once, continuously or until what is there has been read.
+"""Runs all flows of a pipeline, continuously or until they have read the existing records.
 
     run = PipelineRun(spec, spark, report=print)
     run.start()                # resolves the graph, checks every flow, starts the queries
-    run.supervise()            # until stop() or a fault that will not pass by itself
+    run.supervise()            # until stop() or a permanent failure
 
-A flow that fails is started again after a pause that doubles up to a minute; a flow whose definition no longer fits its
-checkpoint, or that fails before it ever finished a batch, is a mistake and ends the run with its reason. Progress of
-every flow is published after each batch (see `progress`). One thread owns the run; `stop` may be called from a signal
-handler.
+The runner restarts a failed flow after a pause that doubles up to a minute. It stops with an error if the definition of
+a flow no longer fits its checkpoint, or if a flow fails before it has finished a batch. It publishes the progress of
+every flow after each batch (see `progress`). One thread owns the run; a signal handler may call `stop`.
 """
 
 from __future__ import annotations
@@ -47,14 +46,14 @@ if TYPE_CHECKING:
 
 _LOOK_EVERY_S: Final = 0.25
 _GLANCE_EVERY_S: Final = 0.02
-# How long a stop waits for batches under way; then they are cut short and run again at the next start.
+# How long `stop` waits for running batches. Then it cancels them, and the next start runs them again.
 _GRACE_S: Final = 30.0
 _FIRST_PAUSE_S: Final = 1.0
 _LONGEST_PAUSE_S: Final = 60.0
 _HEALTHY_AFTER_S: Final = 300.0
-# Spark gives a new Python process ten seconds to report; on a busy machine that is not a mistake of the pipeline.
-_BAD_LUCK: Final = "Python worker failed to connect back"
-_MOST_BAD_LUCK: Final = 3
+# Spark gives a new Python process ten seconds to start. On a busy machine that is too short, and no pipeline error.
+_SLOW_WORKER_START: Final = "Python worker failed to connect back"
+_MOST_SLOW_STARTS: Final = 3
 _VIEW_REFRESH_S: Final = 10.0
 
 
@@ -81,7 +80,7 @@ class PipelineRun:
     spark: SparkSession
     report: Callable[[str], None] = print
     once: bool = False
-    # Where checkpoints lie below the storage root; a replay has its own, for one flow.
+    # Directory of the checkpoints below the storage root. A replay uses its own.
     checkpoints: str = CHECKPOINTS
     only_flow: str | None = None
     trigger_interval: str | None = None
@@ -94,9 +93,9 @@ class PipelineRun:
     _lock: RunLock | None = None
 
     def resolve(self) -> list[ResolvedFlow]:
-        """The analysed flows; raises PipelineError with file and line of what is wrong. Starts nothing."""
+        """Analyses the flows without starting them. Raises PipelineError with file and line."""
         for name, value in self.spec.configuration.items():
-            # Static settings were given when the session was made; the rest belong to this pipeline.
+            # The session already has the static settings. The others are set for this pipeline.
             if self.spark.conf.isModifiable(name) or not name.startswith("spark."):
                 self.spark.conf.set(name, value)
         graph = self.graph or load_graph(self.spark, self.spec)
@@ -107,7 +106,7 @@ class PipelineRun:
         try:
             self._start()
         except BaseException:
-            # Whatever ends the start, an interrupt too, must not leave the pipeline locked.
+            # For every exception, interrupts included: release the lock.
             self._lock.release()
             raise
 
@@ -166,7 +165,7 @@ class PipelineRun:
         elif isinstance(target, BatchSink):
             writer = writer.foreachBatch(target.write)
         elif isinstance(target, Sink) and target.format == "headrace" and mode != "complete":
-            # A checkpoint keeps the ledger that it began with.
+            # Update flows have this prefix in their ledger, so existing checkpoints need it.
             named = {"transactionalIdPrefix": f"{self.spec.name}.{flow.name}"} if mode == "update" else {}
             writer = written_by_tasks(frame, {**named, **target.options})
         elif isinstance(target, Sink):
@@ -185,14 +184,14 @@ class PipelineRun:
         try:
             flow.query = writer.start()
         except Exception as error:
-            # Boundary to Spark, which raises its own and py4j's errors: no Java trace may reach the user.
+            # Boundary to Spark, which raises its own and py4j's errors: the user must not see a Java stack trace.
             raise PipelineError(f"flow {flow.name!r} cannot start: {first_line(error)}") from error
         flow.started_at, flow.start_again_at, flow.seen_batch = time.monotonic(), None, -1
         flow.progress.state = RUNNING
         self._publish(flow)
 
     def supervise(self) -> None:
-        """Watches until every flow has ended (`once`) or `stop` was called; then stops what still runs."""
+        """Watches the flows until all have ended (`once`) or `stop` was called. Then stops the running ones."""
         _make_active(self.spark)
         try:
             while not self._stop.is_set():
@@ -251,9 +250,9 @@ class PipelineRun:
     def _failed(self, flow: RunningFlow, error: object) -> None:
         reason = readable(error)
         flow.progress.last_error = reason
-        # A flow that never finished a batch is wrong, not unlucky; and a finished run has nobody to wait for it.
-        unlucky = _BAD_LUCK in reason and flow.progress.restarts < _MOST_BAD_LUCK
-        if (self.once or flow.finished_batches == 0) and not unlucky:
+        # A flow that never finished a batch has a permanent error. A run with `once` does not restart flows.
+        started_slowly = _SLOW_WORKER_START in reason and flow.progress.restarts < _MOST_SLOW_STARTS
+        if (self.once or flow.finished_batches == 0) and not started_slowly:
             flow.progress.state = FAILED
             self._publish(flow)
             raise PipelineError(f"flow {flow.name!r} failed: {reason}")
@@ -267,7 +266,7 @@ class PipelineRun:
     def _refresh_views(self, every_s: float) -> None:
         if not self.views or time.monotonic() - self._views_refreshed_at < every_s:
             return
-        # Tables that a view reads have grown since their files were listed.
+        # Tables of a view may have new files since Spark listed them.
         for flow in self.flows:
             if isinstance(flow.resolved.target, StreamingTable):
                 self.spark.catalog.refreshTable(flow.resolved.target.name)
@@ -282,8 +281,8 @@ class PipelineRun:
         self._views_refreshed_at = time.monotonic()
 
     def _let_batches_finish(self) -> None:
-        """Waits, within limits, until every query is between two batches: a batch cut short is read again. In real-time
-        mode a batch lasts from checkpoint to checkpoint and is not waited for."""
+        """Waits for a limited time until every query is between two batches, because a cancelled batch runs again. Does
+        not wait in real-time mode, where a batch lasts from checkpoint to checkpoint."""
         deadline = time.monotonic() + _GRACE_S
         waiting = {
             flow.name: (flow.query, _batch_of(flow.query))
@@ -318,12 +317,12 @@ class PipelineRun:
 
 
 def _batch_of(query: StreamingQuery) -> int:
-    """The number of the last batch that it finished."""
+    """Number of the last batch that the query finished."""
     event = query.lastProgress
     return -1 if event is None else int(event.batchId)
 
 
 def _make_active(spark: SparkSession) -> None:
-    """Whoever supervises may be another thread than the one that made the session; Spark looks data sources up in the
-    session that is active in the thread, and a query that starts again would not find its own."""
+    """Spark looks up data sources in the active session of the thread. The supervising thread may not be the one that
+    created the session, and a restarted query would not find its data source."""
     type(spark)._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)

@@ -1,4 +1,4 @@
-"""The Spark session of one pipeline: with the backend it asks for, and its own settings of Spark."""
+"""The Spark session of one pipeline, with its backend and its Spark settings."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 def refuse_while_running(spec: PipelineSpec) -> None:
-    """Tells before Spark is started what the run itself would tell some seconds later."""
+    """Raises PipelineError if the pipeline runs already, before Spark spends seconds on its start."""
     RunLock(spec).release()
 
 
 def pipeline_session(
     spec: PipelineSpec, backend: str | None, master: str | None, report: Callable[[str], None]
 ) -> tuple[PipelineSpec, SparkSession]:
-    """A session with the chosen backend, which is told, and the pipeline as that backend runs it."""
+    """Chooses and reports the backend. Returns a session with it, and the pipeline's settings for it."""
     wish = backend or spec.configuration.get(BACKEND, "auto")
     chosen = choose_backend(wish, realtime=REALTIME in spec.configuration)
     report(f"pipeline {spec.name}: {chosen}")

@@ -1,7 +1,7 @@
-"""`spark-pipeline.yml`: what a pipeline directory says about itself, in the form of Spark Declarative Pipelines.
+"""`spark-pipeline.yml`: the specification of a pipeline directory, in the format of Spark Declarative Pipelines.
 
-Read here and not by pyspark, because pyspark's reader comes with Spark Connect and its dependencies. The rules are the
-same (fields, globs), so a directory that runs here also loads in the stock `spark-pipelines` command.
+This module reads it because PySpark's reader needs Spark Connect and its dependencies. The rules for fields and globs
+are the same, so the stock `spark-pipelines` command also loads the directory.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from headrace.pipelines.errors import OptionError, PipelineError, nearest
 FILE_NAMES: Final = ("spark-pipeline.yml", "spark-pipeline.yaml")
 _FIELDS: Final = ("name", "storage", "catalog", "database", "schema", "configuration", "libraries")
 BOOTSTRAP: Final = "headrace.bootstrap.servers"
-# auto, python or jvm; what was chosen is told to the definition files as the format to read topics with.
+# auto, python or jvm. Definition files get the choice as the format that reads topics.
 BACKEND: Final = "headrace.backend"
 FORMAT: Final = "headrace.format"
-# How often a flow in real-time mode writes its checkpoint; given, flows run in that mode.
+# Interval of checkpoints in real-time mode. Setting it turns this mode on.
 REALTIME: Final = "headrace.trigger.realtime"
 
 
@@ -39,12 +39,12 @@ class PipelineSpec:
 
     @property
     def is_local(self) -> bool:
-        """The storage is a folder that this machine sees."""
+        """Whether the storage is a local directory."""
         return urlsplit(self.storage).scheme in ("", "file")
 
     @property
     def storage_path(self) -> Path:
-        """The storage root as a local path; relative ones are below the pipeline's directory."""
+        """The storage root as a local path. A relative path starts at the pipeline's directory."""
         parts = urlsplit(self.storage)
         if not self.is_local:
             raise PipelineError(f"storage {self.storage!r} is not on this machine: this verb needs a file path")
@@ -52,7 +52,7 @@ class PipelineSpec:
         return path if path.is_absolute() else self.directory / path
 
     def storage_uri(self, *parts: str) -> str:
-        """Below the storage root, as Spark takes it."""
+        """A place below the storage root as a URI for Spark."""
         if not self.is_local:
             return "/".join([self.storage.rstrip("/"), *parts])
         return str(self.storage_path.joinpath(*parts))
@@ -65,7 +65,7 @@ class PipelineSpec:
         return replace(self, configuration={**self.configuration, **settings}, storage=storage or self.storage)
 
     def files(self) -> list[Path]:
-        """The definition files, sorted: the order of loading must not depend on the file system."""
+        """The definition files, sorted so that the loading order does not depend on the file system."""
         found = {
             file
             for pattern in self.globs
@@ -76,7 +76,7 @@ class PipelineSpec:
 
 
 def find_spec(directory: Path) -> Path:
-    """The spec of this directory (or the file itself)."""
+    """The specification file of this directory, or `path` itself if it is a file."""
     if directory.is_file():
         return directory
     found = [directory / name for name in FILE_NAMES if (directory / name).is_file()]

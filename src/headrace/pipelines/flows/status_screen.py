@@ -1,4 +1,4 @@
-"""How `headrace pipeline status` looks: the rows of its table, and the table that is drawn again in a terminal."""
+"""The table of `headrace pipeline status`: its rows, and the live table in a terminal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _COLOURS = {"running": "green", "stopped": "dim", "restarting": "yellow", "faile
 
 
 def rows_of(flows: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:
-    """What a person reads of each flow, by heading. Before its first batch has ended, a flow has no numbers."""
+    """Cells of each flow by heading. A flow has no numbers before its first batch has ended."""
     now_ms = time.time() * 1000
     return [
         {
@@ -44,13 +44,13 @@ def _number(flow: Mapping[str, object], key: str) -> int | None:
 
 
 def table_of(flows: Sequence[Mapping[str, object]]) -> Table:
-    """For a terminal."""
+    """The table for a terminal."""
     table = Table(box=None, pad_edge=False)
     rows = rows_of(flows)
     for name in rows[0] if rows else ("flow",):
         table.add_column(name, justify="right" if name in _NUMBERS else "left")
     for row in rows:
-        # As text: an error may look like markup.
+        # Plain text, because an error may contain characters of rich's markup.
         cells = [Text("–" if value is None else str(value)) for value in row.values()]
         cells[1].stylize(_COLOURS.get(str(row["state"]), "white"))
         table.add_row(*cells)

@@ -1,4 +1,4 @@
-"""What `headrace pipeline init` writes: small pipelines that run as they are."""
+"""Templates of `headrace pipeline init`: small pipelines that run without changes."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ TEMPLATES: Final = {
 
 
 def init(directory: Path, template: str) -> list[Path]:
-    """Writes a new pipeline; never over an existing one."""
+    """Writes a new pipeline. Never overwrites an existing one."""
     if template not in (*TEMPLATES, "wordcount"):
         names = sorted([*TEMPLATES, "wordcount"])
         raise OptionError(f"template {template!r} is unknown{nearest(template, names)}: choose {', '.join(names)}")

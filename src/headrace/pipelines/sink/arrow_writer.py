@@ -1,7 +1,7 @@
-"""Arrow columns to Kafka records, all rows of a batch at once: the way back of `arrow_records`.
+"""Arrow columns to Kafka records, all rows of a batch at once: the inverse of `arrow_records`.
 
-The lengths and deltas of a record are variable-length integers; numpy writes those of all rows into one buffer, and one
-Arrow call joins them with keys, values and headers. Partitions are chosen by the murmur2 hash of Java's producers, also
+The lengths and deltas of a record are variable-length integers. numpy encodes them for all rows into one buffer, and
+one Arrow call joins them with keys, values and headers. The murmur2 hash of Java's producer chooses partitions, also
 for all keys at once.
 """
 
@@ -21,7 +21,7 @@ from headrace.records.varint import write_varint
 
 Ints = npt.NDArray[np.int64]
 _NO_HEADERS: Final = b"\x00"
-# Length, attributes, deltas, key and value length: what a record needs beside its bytes, at most.
+# Upper bound for the length, attributes, deltas, key length and value length of a record.
 _OVERHEAD: Final = 26
 
 
@@ -35,7 +35,7 @@ def sections(
     edges = np.concatenate([[0], np.cumsum(sizes)])
     begin, count = 0, len(sizes)
     while begin < count:
-        # At least one row: a record larger than a batch is the broker's to refuse.
+        # At least one row: the broker rejects a record that is too large.
         until = int(np.searchsorted(edges, edges[begin] + batch_bytes, side="right")) - 1
         until = min(max(until, begin + 1), count)
         part = slice(begin, until)
@@ -87,7 +87,7 @@ def _lengths(array: pa.Array) -> Ints:
 
 
 def _varints(values: Ints) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.bool_]]:
-    """Zig-zag varints as a matrix of bytes, one row each, and which of its cells count."""
+    """Zig-zag varints as a byte matrix with one row per number, and a mask of the used cells."""
     word = ((values << 1) ^ (values >> 63)).view(np.uint64)
     columns, used = [], []
     alive = np.ones(len(word), bool)
@@ -136,12 +136,12 @@ def _header_block(row: list[_Header | None] | None) -> bytes:
 
 
 def partitions_for_keys(keys: pa.Array, count: int) -> Ints:
-    """Java's choice for every key: murmur2, sign cleared, modulo. Rows without a key get -1."""
+    """The partition that Java's producer chooses for every key: murmur2, sign bit cleared, modulo. -1 without a key."""
     array = pc.fill_null(keys, b"")
     edges = np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array) + 1].astype(np.int64)
     raw = array.buffers()[2]
     data = np.frombuffer(raw, np.uint8) if raw is not None and raw.size else np.zeros(0, np.uint8)
-    # Reading four bytes at a time may look past the last key; the padding makes that harmless.
+    # Reading four bytes at a time may go past the last key. The padding makes that harmless.
     data = np.concatenate([data, np.zeros(4, np.uint8)])
     starts, lengths = edges[:-1], np.diff(edges)
     mix, seed = np.uint32(0x5BD1E995), np.uint32(0x9747B28C)

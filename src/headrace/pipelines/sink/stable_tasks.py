@@ -1,13 +1,12 @@
-"""The same tasks each time a batch is repeated, whatever source it comes from.
+"""Gives a repeated batch the same tasks as before, for every source.
 
-The exactly-once sink counts by task: "slot 3 has written batch 17". Our own source gives a repeated batch the same
-tasks. Spark's own connector does not promise it: it numbers its tasks in the order in which a hash map happens to hold
-the partitions, and after a restart that map is built from the checkpoint instead of from the broker's answer. Then slot
-0 is another partition, whose rows the ledger takes for written: they are lost, and those of the other are doubled.
+The ledger of the exactly-once sink has entries per task: "slot 3 has written batch 17". Our own source gives a repeated
+batch the same tasks. Spark's own connector does not: it numbers its tasks in the iteration order of a hash map of
+partitions, and after a restart it builds that map from the checkpoint instead of the broker's answer. Slot 0 may then
+be another partition. The sink would skip its rows (lost) and write those of the former slot 0 again (duplicated).
 
-So rows that come from that connector are dealt to tasks by what they are, not by where they were read: by their key, or
-by their value where there is none. Rows of one key keep their order. Spark's checkpoint keeps the number of tasks of a
-shuffle.
+So rows from that connector are distributed to tasks by the hash of their key, or of their value if they have no key.
+Rows with the same key keep their order. Spark's checkpoint keeps the number of shuffle tasks.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def stable_tasks(frame: DataFrame, target: Output, configuration: Mapping[str, str]) -> DataFrame:
-    """The frame as the sink may count it; unchanged where the tasks are stable anyway or nobody counts."""
+    """The frame with stable tasks. Unchanged if its tasks are stable already or the sink has no ledger."""
     counted = isinstance(target, Sink) and target.format == "headrace" and not _at_least_once(target.options)
     if not counted or configuration.get(FORMAT, "headrace") == "headrace":
         return frame

@@ -1,19 +1,19 @@
 """`df.write.format("headrace")` and `df.writeStream.format("headrace")`: rows to topics, exactly once by default.
 
-Spark may run a task, or a whole batch, again: after a crash, a lost executor, a speculative copy. Writing alone would
-double rows. So each task writes in one Kafka transaction its rows *and* a line in a ledger, "slot 3 has written batch
-17":
+Spark may run a task or a whole batch again: after a crash, after it lost an executor, or speculatively. Plain writes
+would duplicate rows. So each task writes its rows *and* an entry in a ledger ("slot 3 has written batch 17") in one
+Kafka transaction:
 
-    slot      = the task's number within the batch; the same slot always gets the same rows of a batch
+    slot      = number of the task within the batch; a slot always gets the same rows of a batch
     ledger    = the committed offset of group `headrace-sink.<prefix>.<slot>` in partition 0 of the topic: the batch id
-    prefix    = the query's id out of its checkpoint, unless `transactionalIdPrefix` names one
+    prefix    = the query's id from its checkpoint, after `transactionalIdPrefix` or `spark`
 
-A task first takes over its slot's transactional id, which aborts and fences whoever held it; then reads the ledger; and
-skips when its batch is there. Rows and ledger become visible together or not at all. Readers must use
-`kafka.isolation.level=read_committed` to be spared rows of aborted attempts.
+A task first initialises its slot's transactional id, which fences an older attempt and aborts its transaction. Then it
+reads the ledger, and skips its rows if the batch is there. Rows and ledger entry become visible together or not at all.
+Readers must set `kafka.isolation.level=read_committed`, or they see rows of aborted attempts.
 
-Invariant: a replayed batch has the same tasks. Spark's checkpoint keeps its offsets and shuffle partitions, and the
-source cuts ranges by offsets and options only. Changing `minPartitions` while a batch is half written breaks it.
+Invariant: a repeated batch has the same tasks. Spark's checkpoint keeps its offsets and shuffle partitions, and the
+source splits ranges by offsets and options only. Changing `minPartitions` while a batch is unfinished breaks it.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ class Written(WriterCommitMessage):  # type: ignore[misc]
 
 
 def ledger_group(prefix: str, slot: int) -> str:
-    # A group per slot: a broker takes offsets only for partitions that exist, so the slot cannot be the partition.
+    # One group per slot: a broker accepts offsets only for existing partitions, so the slot cannot be the partition.
     return f"headrace-sink.{prefix}.{slot}"
 
 
 def check_schema(schema: StructType, topic: str | None) -> None:
-    """The columns and types of Spark's Kafka sink. Raises OptionError naming the column."""
+    """Checks for the columns and types of Spark's Kafka sink. Raises OptionError with the column."""
     types = {field.name: field.dataType for field in schema.fields}
     if "value" not in types:
         close = next((f" (found {name!r})" for name in types if nearest(name, ["value"])), "")
@@ -79,7 +79,7 @@ def check_schema(schema: StructType, topic: str | None) -> None:
 
 
 class _RowWriter:
-    """Cuts Arrow batches into records of partitions and sends them."""
+    """Converts Arrow batches to record batches per partition and sends them."""
 
     def __init__(self, options: SinkOptions, client: BlockingClient, producer: BatchProducer, spread: int) -> None:
         self.options, self.client, self.producer = options, client, producer
@@ -117,7 +117,7 @@ class _RowWriter:
         return np.asarray(column.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).fill_null(now * 1000)) // 1000
 
     def _by_topic(self, column: pa.Array | None, count: int) -> Iterator[tuple[str, Ints]]:
-        # Option before column, as in Spark's sink.
+        # The option takes precedence over the column, as in Spark's sink.
         if self.options.topic is not None or column is None:
             yield self.options.topic or "", np.arange(count)
             return
@@ -131,7 +131,7 @@ class _RowWriter:
     def _partitions(self, topic: str, keys: pa.Array, explicit: pa.Array | None, rows: Ints) -> Ints:
         count = self._partition_count(topic)
         chosen = partitions_for_keys(keys if len(rows) == len(keys) else keys.take(pa.array(rows)), count)
-        # Rows without a key share one partition per Arrow batch, and the next batch takes the next one.
+        # Rows without a key of one Arrow batch go to one partition; the next batch uses the next partition.
         chosen = np.where(chosen < 0, self._spread % count, chosen)
         self._spread += 1
         if explicit is None:
@@ -151,7 +151,7 @@ class _RowWriter:
 
 
 def partition_count(client: BlockingClient, topic: str) -> int:
-    """Of an existing topic, or of one that the broker makes by itself on first use."""
+    """Partition count of a topic. The broker may create the topic on this request."""
     found = client.topics([topic])
     if topic not in found:
         client.provoke_creation(topic)
@@ -164,18 +164,19 @@ def partition_count(client: BlockingClient, topic: str) -> int:
 
 
 def write_slot(options: SinkOptions, rows: Iterator[pa.RecordBatch], prefix: str, slot: int, batch_id: int) -> Written:
-    """One task: its rows and its line in the ledger, both or neither; nothing when the ledger has the line already."""
+    """Writes one task's rows and its ledger entry, both or neither. Writes nothing if the ledger has the entry
+    already."""
     client = client_for(options.cluster)
     try:
         if not options.exactly_once:
             return _write_plainly(options, client, rows, slot, batch_id)
         return _write_in_transaction(options, client, rows, prefix, slot, batch_id)
     except Fault as fault:
-        # Answers may still be on their way: the next task of this worker must not read them as its own.
+        # Answers may still arrive on this connection: the next task of this worker must not read them as its own.
         client.close()
         raise PipelineError(fault.message or fault.code.name) from fault
     except BaseException:
-        # Everything that ends a task, an interrupt too, for the same reason.
+        # For every exception, interrupts included, for the same reason.
         client.close()
         raise
 
@@ -210,8 +211,9 @@ def _write_in_transaction(
             writer.write(batch)
         producer.flush()
     except BaseException as failure:
-        # A bad row (a UDF's failure, a record too large): free readers from waiting for the time-out. Whoever was
-        # fenced has nothing to abort, and brokers that were silent for the whole patience will not answer this either.
+        # A bad row (a failed UDF, a record too large): abort, so that readers need not wait for the transaction
+        # time-out. A fenced producer has nothing to abort, and brokers that did not answer until the time-out will not
+        # answer an abort either.
         if not isinstance(failure, Fault) or not (isinstance(failure, Fenced) or is_retriable(failure)):
             with suppress(Fault):
                 producer.flush()
@@ -224,7 +226,7 @@ def _write_in_transaction(
 
 
 def _checked(given: Mapping[str, str], schema: StructType) -> SinkOptions:
-    """The options, once they and the cluster were found right. Spark makes a writer twice per micro-batch."""
+    """Checks options and cluster. Remembers the result, because Spark creates a writer twice per micro-batch."""
     options = remembered((frozenset(given.items()), schema.json()), lambda: _check(given, schema))
     client_for(options.cluster)
     return options
@@ -246,13 +248,13 @@ def _check(given: Mapping[str, str], schema: StructType) -> SinkOptions:
 
 
 def _slot_of_task(name: str | None) -> tuple[str | None, int, int]:
-    """(prefix, slot, batch id) of the running task; the prefix is None outside a streaming query."""
+    """(prefix, slot, batch id) of the running task. The prefix is None outside a streaming query."""
     task = TaskContext.get()
     assert task is not None, "write() runs inside a task"
     batch = running_batch()
     if batch is None:
         return None, task.partitionId(), 0
-    # A new checkpoint counts batches from 0 again and needs a new ledger: it has another query id.
+    # A new checkpoint counts batches from 0 again and needs a new ledger. It has a new query id.
     return f"{name or 'spark'}-{batch.query_id}", task.partitionId(), batch.batch_id
 
 
@@ -267,10 +269,10 @@ class HeadraceStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
 
 
 class HeadraceWriter(DataSourceArrowWriter):  # type: ignore[misc]
-    """A batch write. Its tasks skip what they have written; a repeated job writes again.
+    """A batch write. A repeated task skips rows that it has written; a repeated job writes them again.
 
-    Inside `foreachBatch`, with a `transactionalIdPrefix` that tells this write from the query's others, a repeated
-    batch is recognised too. Without one it is not: two writes of a batch would take each other's ledger for their own.
+    Inside `foreachBatch` it also recognises a repeated batch if the write has its own `transactionalIdPrefix`. Without
+    one it cannot: two writes of one batch would share a ledger.
     """
 
     def __init__(self, given: Mapping[str, str], schema: StructType, overwrite: bool) -> None:

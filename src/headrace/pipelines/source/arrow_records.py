@@ -1,15 +1,15 @@
-"""Kafka's record batches as Arrow columns, decoded with numpy instead of record by record.
+"""Record batches to Arrow columns, decoded with numpy instead of record by record.
 
-A v2 record is a chain of variable-length integers, so one thing must be done in order: walking from record to record by
-their lengths. That walk is a tight Python loop, or a leap over records of one size; everything else (timestamps,
-offsets, where keys and values lie) is decoded for all records at once. Keys and values are then gathered by Arrow
-straight out of the fetched bytes: no Python object is made for a record.
+A v2 record starts with its length, so the decoder must walk from record to record in order. This walk is a small Python
+loop, or one step over many records of the same size. Everything else (timestamps, offsets, positions of keys and
+values) is decoded for all records at once. Arrow then copies keys and values directly from the fetched bytes. The
+decoder makes no Python object per record.
 
-Small batches would drown in numpy's fixed cost per call, so all batches of a fetched chunk are decoded together:
-uncompressed ones where they lie, compressed ones from one joined buffer.
+numpy has a fixed cost per call, which dominates in small batches. So all batches of a fetched chunk are decoded
+together: uncompressed batches in place, compressed ones from one joined buffer.
 
-Every length read from the bytes is checked against the batch's end before it is used; a broken batch raises
-CorruptBatch with its offset. Compressed batches are opened with an upper bound on their size.
+Every length is checked against the end of the batch before it is used. A corrupt batch raises CorruptBatch with its
+offset. Decompression has an upper bound on the size.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from headrace.records.visible import visible_batches
 
 Ints = npt.NDArray[np.int64]
 
-# A length prefix, attributes, two deltas, two lengths and a header count: no record is shorter.
+# Minimum size of a record: length prefix, attributes, two deltas, two lengths and a header count.
 _SMALLEST_RECORD: Final = 7
 _LARGEST_BATCH: Final = 1 << 30
-# Arrow's binary columns address 2 GiB; far below that, pieces are also handed on sooner.
+# Arrow's binary columns are limited to 2 GiB. A much lower limit also returns rows sooner.
 _JOINED_BYTES: Final = 64 << 20
-# Fewer records of one size than this are walked faster one by one.
+# A shorter run of equal sizes is faster to walk record by record.
 _SHORT_RUN: Final = 32
 
 HEADERS_TYPE: Final = pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())])))
@@ -52,15 +52,15 @@ _PLAIN_FIELDS: Final = [
 
 
 def arrow_schema(include_headers: bool) -> pa.Schema:
-    """Spark's own schema of a Kafka row, to the letter: Spark refuses batches that differ."""
+    """Exactly Spark's schema of a Kafka row: Spark rejects batches that differ."""
     return pa.schema([*_PLAIN_FIELDS, pa.field("headers", HEADERS_TYPE)] if include_headers else _PLAIN_FIELDS)
 
 
 class _Batch(NamedTuple):
-    """One data batch that is to be read: its record bytes, and what its records are relative to."""
+    """One data batch to read: its record bytes, and the base values of its records."""
 
     payload: memoryview
-    begin: int  # where the payload lies in the fetched bytes; -1 when it was compressed there
+    begin: int  # position of the payload in the fetched bytes; -1 if it is compressed there
     base_offset: int
     base_timestamp_ms: int
     append_time_ms: int | None
@@ -79,7 +79,7 @@ class Decoder:
     def decode(
         self, chunk: memoryview, start: int, end: int, aborted: tuple[tuple[int, int], ...] = ()
     ) -> Iterator[pa.RecordBatch]:
-        """Rows with start <= offset < end out of whole batches, without those of the aborted transactions."""
+        """Rows with start <= offset < end from complete batches, without aborted transactions."""
         try:
             for group in self._groups(chunk, start, end, aborted):
                 yield from self._rows(chunk, group, start, end)
@@ -88,11 +88,11 @@ class Decoder:
             raise self._explained(fault, batches) from fault
 
     def _explained(self, fault: CorruptBatch, batches: Iterator[BatchView]) -> CorruptBatch:
-        """Names the batch: they were decoded together, and the fault does not always say which one it was."""
+        """Finds the corrupt batch: the batches were decoded together, and the fault does not always name it."""
         try:
             unreadable = first_unreadable(batches)
         except CorruptBatch:
-            unreadable = None  # a batch that is torn or fails its checksum: the fault names it
+            unreadable = None  # the batch is incomplete or fails its checksum: the fault names it
         if unreadable is not None:
             return unreadable.of(self.topic, self.partition)
         return CorruptBatch(f"{self.topic}-{self.partition}: {fault.message}")
@@ -141,7 +141,7 @@ class Decoder:
         )
         moving = np.repeat(np.array([b.append_time_ms is None for b in group]), counts)
         timestamps = np.repeat(base_ts, counts) + np.where(moving, fields.timestamp_delta, 0)
-        # Two batches of a group may differ in their kind of timestamp, because the topic's setting may change.
+        # Batches of a group may have different timestamp types, because the topic's setting may change.
         kinds = np.where(moving, 0, 1).astype(np.int32)
         columns = [
             _gather(buffer, fields.key_at, fields.key_length),
@@ -162,7 +162,7 @@ class Decoder:
 
 
 def _one_buffer(chunk: memoryview, group: list[_Batch]) -> tuple[memoryview | bytes, list[int]]:
-    """A buffer that holds every payload, and where each begins in it."""
+    """A buffer with all payloads, and the start of each payload in it."""
     begins = [batch.begin for batch in group]
     if min(begins) >= 0:
         return chunk, begins
@@ -174,7 +174,7 @@ def _one_buffer(chunk: memoryview, group: list[_Batch]) -> tuple[memoryview | by
 
 
 def _walk(buffer: memoryview | bytes, begins: list[int], group: list[_Batch]) -> tuple[Ints, Ints]:
-    """Where each record's body begins and ends."""
+    """Start and end of each record's body."""
     data = buffer if isinstance(buffer, bytes) else buffer.cast("B")
     bytes_ = np.frombuffer(buffer, np.uint8)
     found: list[Ints] = []
@@ -208,7 +208,7 @@ def _walk(buffer: memoryview | bytes, begins: list[int], group: list[_Batch]) ->
         if at > stop:
             raise CorruptBatch(f"a record in the batch at offset {batch.base_offset} is longer than its batch")
         if at < stop:
-            # As in Kafka's consumer. A record more than the header counts would otherwise be skipped in silence.
+            # As in Kafka's consumer. Otherwise records beyond the count in the batch header would be skipped silently.
             rest = counted(stop - at, "byte")
             raise CorruptBatch(f"{rest} after the last record of the batch at offset {batch.base_offset}")
         found.append(np.array(singly, np.int64))
@@ -220,13 +220,12 @@ def _walk(buffer: memoryview | bytes, begins: list[int], group: list[_Batch]) ->
 
 
 def _equal_steps(data: npt.NDArray[np.uint8], begin: int, stop: int, count: int) -> tuple[int, list[Ints]]:
-    """The records from `begin` on as long as they come in long runs of one size: where the walk goes on, and where
-    those records lie.
+    """Steps over long runs of records with the same size, starting at `begin`. Returns where the walk continues, and
+    the positions of these records.
 
-    A record whose length prefix has the same bytes as the one before is as long as that one. So a run is found by one
-    comparison of all the places where prefixes would lie, up to the first that differs. Records of one size are common
-    (measurements, fixed layouts), and their walk then costs nothing; with sizes that vary the first run is short, and
-    the walk goes step by step.
+    Two records with the same length prefix have the same size. So one numpy comparison of all positions where prefixes
+    would be finds a run, up to the first that differs. Records of one size are common (measurements, fixed layouts),
+    and their walk is then almost free. If sizes vary, the first run is short and the walk goes record by record.
     """
     at, places = begin, []
     while count > _SHORT_RUN:
@@ -276,7 +275,7 @@ def _fields(data: npt.NDArray[np.uint8], starts: Ints, ends: Ints) -> _Fields:
 
 
 def _varints(data: npt.NDArray[np.uint8], at: Ints) -> tuple[Ints, Ints]:
-    """The zig-zag integers at these positions, and the positions after them."""
+    """Decodes the zig-zag integers at these positions. Also returns the positions after them."""
     first = data[at].astype(np.int64)
     value, after, shift = first & 0x7F, at + 1, 7
     more = np.flatnonzero(first >= 0x80)
@@ -288,26 +287,26 @@ def _varints(data: npt.NDArray[np.uint8], at: Ints) -> tuple[Ints, Ints]:
         after[more] += 1
         shift += 7
         more = more[byte >= 0x80]
-    # The shift must be logical: a 10-byte integer fills the sign bit.
+    # The shift must be logical, because a 10-byte integer sets the sign bit.
     return (value.view(np.uint64) >> np.uint64(1)).view(np.int64) ^ -(value & 1), after
 
 
 def _gather(buffer: memoryview | bytes, at: Ints, length: Ints, kind: pa.DataType | None = None) -> pa.Array:
-    """A binary column of the pieces [at, at + length); a negative length is null."""
+    """A binary column of the ranges [at, at + length). A negative length is null."""
     count = len(at)
     kind = kind or pa.binary()
     edges = np.empty(2 * count + 1, np.int32)
     edges[0:-1:2] = at
     edges[1::2] = at + np.maximum(length, 0)
     edges[-1] = edges[-2] if count else 0
-    # Every second element of this array is a wanted piece, the others are what lies between: `take` copies the pieces.
+    # Elements alternate between a wanted range and the bytes up to the next one. `take` copies the wanted ranges.
     spread = pa.Array.from_buffers(kind, 2 * count, [None, pa.py_buffer(edges), pa.py_buffer(buffer)])
     indices = pa.array(np.arange(0, 2 * count, 2, dtype=np.int32), mask=(length < 0) if (length < 0).any() else None)
     return spread.take(indices)
 
 
 def _headers(data: npt.NDArray[np.uint8], buffer: memoryview | bytes, fields: _Fields, ends: Ints) -> pa.Array:
-    """The headers column. Spark's connector gives null, not an empty list, to a record without headers."""
+    """The headers column. A record without headers gets null, not an empty list, as in Spark's connector."""
     counts = fields.header_count
     if not counts.any():
         return pa.nulls(len(counts), HEADERS_TYPE)
@@ -319,7 +318,7 @@ def _headers(data: npt.NDArray[np.uint8], buffer: memoryview | bytes, fields: _F
     at, left = fields.headers_at.copy(), counts.copy()
     turn = 0
     try:
-        # The first header of every record, then the second of those that have one, and so on.
+        # The first header of every record, then the second of the records that have one, and so on.
         while (rows := np.flatnonzero(left > 0)).size:
             place = edges[rows] + turn
             key_length[place], key_at[place] = _varints(data, at[rows])

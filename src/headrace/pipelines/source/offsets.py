@@ -1,11 +1,10 @@
-"""Where a query begins and ends: the offset options of Spark's Kafka connector, read and checked; and how ranges are
-cut.
+"""Parses the starting and ending offset options of Spark's Kafka connector, and splits offset ranges.
 
     startingOffsets             "earliest" | "latest" | {"topic": {"0": 23, "1": -2}}     (-2 earliest, -1 latest)
     startingOffsetsByTimestamp  {"topic": {"0": 1700000000000}}
     startingTimestamp           "1700000000000"
-and the same three for `ending…`. The most general of those given wins last, as in Spark: timestamp, then by timestamp,
-then offsets. Pure: nothing here talks to a broker.
+and the same three for `ending…`. If several are given, the timestamp takes precedence, then the timestamps by
+partition, then the offsets, as in Spark. Pure: this module does not talk to brokers.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from typing import Final
 from headrace.pipelines.errors import OptionError
 
 TopicPartitionPair = tuple[str, int]
-# As checkpoints hold them: {"topic": {"0": 12}}.
+# The format of checkpoints: {"topic": {"0": 12}}.
 JsonOffsets = dict[str, dict[str, int]]
 LATEST_OFFSET: Final = -1
 EARLIEST_OFFSET: Final = -2
@@ -37,7 +36,7 @@ class Latest:
 
 @dataclass(frozen=True)
 class Specific:
-    """Offsets by partition; -1 is the latest, -2 the earliest."""
+    """Offsets by partition. -1 is the latest offset, -2 the earliest."""
 
     offsets: Mapping[TopicPartitionPair, int]
     option: str
@@ -45,7 +44,7 @@ class Specific:
 
 @dataclass(frozen=True)
 class AtTimestamp:
-    """The first record not older than this, in every partition or by partition."""
+    """The first record at or after a timestamp: one for all partitions, or one per partition."""
 
     everywhere_ms: int | None
     by_partition_ms: Mapping[TopicPartitionPair, int]
@@ -59,7 +58,7 @@ OffsetSpec = Earliest | Latest | Specific | AtTimestamp
 def parse_partition_numbers(
     text: str, option: str, example: str = '{"topic":{"0":23,"1":-2}}'
 ) -> dict[TopicPartitionPair, int]:
-    """`{"topic": {"0": 23}}` as pairs. Raises OptionError with the position of what is wrong."""
+    """`{"topic": {"0": 23}}` as pairs. Raises OptionError with the position of the error."""
     try:
         parsed = json.loads(text)
     except json.JSONDecodeError as error:
@@ -103,9 +102,9 @@ def offsets_to_json(offsets: Mapping[TopicPartitionPair, int]) -> JsonOffsets:
 
 
 def offsets_from_json(given: object) -> dict[TopicPartitionPair, int]:
-    """The offsets in a checkpoint or a progress event. Checkpoints of earlier versions hold entries that begin with #,
-    which no topic name does, beside the topics. Raises ValueError or TypeError for what sources of other
-    formats have: a number, a list, null."""
+    """The offsets in a checkpoint or a progress event. Skips entries that start with #, which checkpoints of earlier
+    versions have and which are no valid topic names. Raises ValueError or TypeError for offsets of other sources: a
+    number, a list, null."""
     if not isinstance(given, Mapping):
         raise TypeError(f"offsets must map topics to partitions, not {given!r}")
     return {
@@ -123,7 +122,7 @@ def _partitions_of(topic: str, parts: object) -> Iterable[tuple[str, int]]:
 
 
 def parse_spec(options: Mapping[str, str], side: str, default: OffsetSpec) -> OffsetSpec:
-    """The spec of one side ("starting" or "ending") out of the three options that may say it."""
+    """The spec of one side ("starting" or "ending") from its three options."""
     or_latest = _strategy(options) == "latest"
     whole = options.get(f"{side}Timestamp")
     if whole is not None:
@@ -162,7 +161,7 @@ def _timestamp(option: str, text: str) -> int:
 
 
 def check_batch_specs(starting: OffsetSpec, ending: OffsetSpec) -> None:
-    """What a batch query may not ask for: it must begin somewhere and end somewhere."""
+    """Checks the specs of a batch query: it may not start at the latest offset or end at the earliest."""
     if isinstance(starting, Latest):
         raise OptionError(
             'startingOffsets="latest": a batch query would read nothing: use "earliest", JSON or a timestamp'
@@ -178,7 +177,7 @@ def check_batch_specs(starting: OffsetSpec, ending: OffsetSpec) -> None:
 
 
 def check_covers(option: str, given: Iterable[TopicPartitionPair], existing: Iterable[TopicPartitionPair]) -> None:
-    """Offsets given by partition must name every partition, as in Spark's connector: a forgotten one is a mistake."""
+    """Offsets by partition must name every partition, as in Spark's connector: a missing one is probably a mistake."""
     given, existing = set(given), set(existing)
     if missing := sorted(existing - given):
         raise OptionError(
@@ -208,16 +207,16 @@ class OffsetRange:
 def split_ranges(
     ranges: Iterable[OffsetRange], *, min_partitions: int | None = None, max_records: int | None = None
 ) -> list[OffsetRange]:
-    """Cuts big ranges so that there are at least `min_partitions` pieces, none longer than `max_records`.
+    """Splits large ranges into at least `min_partitions` pieces of at most `max_records` records.
 
-    The same ranges and options always give the same pieces: a replayed batch of the exactly-once sink relies on it.
+    The same ranges and options always give the same pieces. The exactly-once sink relies on it when a batch repeats.
     """
     pieces = [r for r in sorted(ranges, key=lambda r: (r.topic, r.partition)) if r.size > 0]
     if max_records:
         pieces = [cut for r in pieces for cut in _cut(r, -(-r.size // max_records))]
     if min_partitions and len(pieces) < min_partitions:
         parts = [1] * len(pieces)
-        # One more cut at a time, always to the piece whose parts are the longest.
+        # Add one cut at a time, always to the range with the longest pieces.
         for _ in range(min_partitions - len(pieces)):
             longest = max(range(len(pieces)), key=lambda i: pieces[i].size / parts[i], default=None)
             if longest is None or pieces[longest].size <= parts[longest]:
@@ -235,7 +234,7 @@ def _cut(whole: OffsetRange, count: int) -> list[OffsetRange]:
 def limit_offsets(
     start: Mapping[TopicPartitionPair, int], latest: Mapping[TopicPartitionPair, int], most: int
 ) -> dict[TopicPartitionPair, int]:
-    """End offsets that take at most `most` records in all, shared by how much each partition holds."""
+    """End offsets for at most `most` records in total, shared in proportion to the records of each partition."""
     sizes = {tp: max(end - start.get(tp, end), 0) for tp, end in latest.items()}
     total = sum(sizes.values())
     if total <= most:
@@ -246,7 +245,7 @@ def limit_offsets(
         share = most * sizes[tp] // total
         ends[tp] = min(start.get(tp, end) + share, end)
         left -= min(share, sizes[tp])
-    # What rounding left over goes, one record each, to partitions that still hold some: none may starve.
+    # The rest from rounding goes, one record each, to partitions that have more, so that none starves.
     for tp, end in latest.items():
         if left <= 0:
             break

@@ -1,4 +1,4 @@
-"""What a query is to read, asked of the brokers: partitions, their ids, and offsets for the specs of `offsets`.
+"""Asks the brokers for the partitions of a query, topic ids, and the offsets of the specs in `offsets`.
 
 Runs on the driver, in the Python process that Spark keeps for a query. One `Planner` per query.
 """
@@ -29,12 +29,12 @@ from headrace.pipelines.source.offsets import (
 )
 from headrace.pipelines.source.stream_state import NOTES_TOPIC
 
-# A query whose pattern matches these would read what it writes itself, batch after batch.
+# If its pattern matched these topics, a query would read its own output in every batch.
 _WRITTEN_BY_STREAMS: Final = (PROGRESS_TOPIC, NOTES_TOPIC)
 
 
 def topic_ids(client: BlockingClient, topics: Iterable[str]) -> dict[str, str]:
-    """The ids of those that exist, where the brokers have ids."""
+    """Ids of the existing topics, if the brokers support topic ids."""
     return _ids_of(client.topics(topics))
 
 
@@ -44,7 +44,7 @@ def _ids_of(topics: Mapping[str, TopicMetadata]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Found:
-    """The partitions of a query as the cluster has them now."""
+    """The current partitions of a query."""
 
     partitions: tuple[TopicPartitionPair, ...]
     topic_ids: dict[str, str]
@@ -55,10 +55,11 @@ class Planner:
         self.options, self.client = options, client
 
     def find(self) -> Found:
-        """Partitions now. A named topic that does not exist is an error; a pattern may match nothing yet."""
+        """The current partitions. A missing topic is an error if the query names it. A pattern may match no topic
+        yet."""
         wanted = self.options.subscription
         try:
-            # First contact is not retried: a wrong address should be told at once, not after the patience for
+            # The first connection is not retried: a wrong address fails at once, not after the time allowed for
             # elections.
             self.client.any_connection()
             if wanted.pattern is not None:
@@ -91,7 +92,7 @@ class Planner:
         return self._list(dict.fromkeys(partitions, EARLIEST))
 
     def latest(self, partitions: tuple[TopicPartitionPair, ...]) -> dict[TopicPartitionPair, int]:
-        """Log ends; with read_committed the last stable offsets, beyond which nothing may be read."""
+        """Log end offsets; with read_committed the last stable offsets."""
         return self._list(dict.fromkeys(partitions, LATEST))
 
     def _list(self, asked: Mapping[TopicPartitionPair, int]) -> dict[TopicPartitionPair, int]:

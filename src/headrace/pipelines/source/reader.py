@@ -1,11 +1,11 @@
 """`spark.read.format("headrace")` and `spark.readStream.format("headrace")`: topics as rows, without a jar.
 
-Batch: the range of every partition is fixed when the query is planned, cut into tasks, and each task fetches its range.
-Stream: Spark asks for `latestOffset`, journals it, and asks for the partitions between two offsets. An offset is
-`{"topic": {"0": 23}}`, as in Spark's connector and nothing else. What a query must remember besides its offsets, the
-ids of its topics first of all, is in `stream_state`; the first task of each partition looks it up.
+Batch: planning fixes the range of every partition and splits it into tasks; each task fetches its range. Stream: Spark
+asks for `latestOffset`, writes it to its journal, and asks for the partitions between two offsets. An offset is
+`{"topic": {"0": 23}}`, exactly as in Spark's connector. `stream_state` keeps the other state of a query, mainly the ids
+of its topics; the first task of each partition reads it.
 
-Records that are gone (retention, a deleted topic) are an error by default and a counted jump otherwise.
+Missing records (retention, a deleted topic) are an error. With failOnDataLoss=false the query skips and counts them.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ _OLD_IDS: Final = "#ids"
 
 @dataclass
 class RangePartition(InputPartition):  # type: ignore[misc]
-    """One task's share."""
+    """The offset range of one task."""
 
     topic: str
     partition: int
     start: int
     end: int
-    # Of the task that reads the first records of its partition in a batch of a stream.
+    # Set in the task that reads the first records of its partition in a batch of a stream.
     topic_id: str | None = None
 
     def __init__(self, piece: OffsetRange, topic_id: str | None = None) -> None:
@@ -70,7 +70,7 @@ class RangePartition(InputPartition):  # type: ignore[misc]
 def read_range(
     options: SourceOptions, task: InputPartition, batch: RunningBatch | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Fetches and decodes one range; runs on an executor. `batch`: of the stream that reads it."""
+    """Fetches and decodes one range on an executor. `batch`: the running batch of a stream."""
     from headrace.pipelines.source.arrow_records import Decoder
 
     if not isinstance(task, RangePartition):
@@ -81,7 +81,7 @@ def read_range(
         max_bytes=options.fetch_bytes,
         isolation=options.isolation,
         stall_timeout_s=options.poll_timeout_s,
-        # The decoder copies keys and values into Arrow's own memory before the next chunk is asked for.
+        # The decoder copies keys and values into Arrow's memory before the next chunk is fetched.
         reuse_buffer=True,
     )
     pair = (task.topic, task.partition)
@@ -168,10 +168,10 @@ class HeadraceReader(DataSourceReader):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class Position:
-    """A stream's offset, as Spark journals it."""
+    """A stream's offset, as in Spark's journal."""
 
     offsets: dict[TopicPartitionPair, int]
-    # Checkpoints of earlier versions hold the ids of the topics among the offsets.
+    # Checkpoints of earlier versions have the topic ids among the offsets.
     topic_ids: dict[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -195,7 +195,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._clock = clock
         self._stop_at: dict[TopicPartitionPair, int] | None = None
         self._last_latest: dict[TopicPartitionPair, int] = {}
-        # The first batch is not kept waiting for minOffsetsPerTrigger, as in Spark's connector.
+        # The first batch does not wait for minOffsetsPerTrigger, as in Spark's connector.
         self._last_trigger_at = -math.inf
         self._topic_ids: dict[str, str] = {}
 
@@ -233,7 +233,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         starts = self._past_losses(begun, found, planner, latest)
         self._topic_ids = found.topic_ids
         ends = self._limited(starts, latest, limit)
-        # A partition never goes back: what was read stays read.
+        # A partition's offset never goes back.
         return offsets_to_json({pair: max(end, starts.get(pair, 0)) for pair, end in ends.items()})
 
     def _limited(
@@ -262,7 +262,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _past_losses(
         self, begun: Position, found: Found, planner: Planner, latest: Mapping[TopicPartitionPair, int]
     ) -> dict[TopicPartitionPair, int]:
-        """The offsets with new partitions added, and moved past what is gone, or DataLossError."""
+        """Adds new partitions to the offsets and moves offsets past missing records. Raises DataLossError."""
         earliest = planner.earliest(tuple(latest))
         offsets = {}
         for pair, first in earliest.items():
@@ -270,7 +270,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             old_id, new_id = self._known_id(begun, topic), found.topic_ids.get(topic)
             start = begun.offsets.get(pair)
             if start is None:
-                # A partition that the query has not seen is read from its beginning, as Spark's connector does.
+                # A new partition is read from its beginning, as in Spark's connector.
                 offsets[pair] = first
             elif old_id and new_id and old_id != new_id:
                 self._lost(f"topic {topic!r} was deleted and created again (its id was {old_id} and is {new_id})")
@@ -292,7 +292,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return offsets
 
     def _known_id(self, begun: Position, topic: str) -> str | None:
-        """As far as this process knows; what the query read before it was started is in its notes."""
+        """The topic id that this process knows. The notes have the id from before its start."""
         return self._topic_ids.get(topic, begun.topic_ids.get(topic))
 
     def _lost(self, what: str) -> None:
@@ -313,7 +313,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         from_beginning = tuple(
             pair
             for pair, offset in until.offsets.items()
-            # Not seen before, shorter than it was, or another one.
+            # A new partition, a partition shorter than before, or a recreated topic.
             if offset < begun.offsets.get(pair, math.inf) or pair[0] in created_again
         )
         starts = {**begun.offsets, **(planner.earliest(from_beginning) if from_beginning else {})}

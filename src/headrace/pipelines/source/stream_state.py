@@ -1,22 +1,23 @@
-"""What a streaming query remembers besides its offsets: the ids of its topics, and how many records it missed.
+"""State of a streaming query besides its offsets: topic ids, and the number of records it missed.
 
-Spark's checkpoint keeps offsets, `{"topic": {"0": 23}}`, and programs that watch a query walk them from topic to
-partition to number. So nothing else may stand among them, and Spark gives a Python source no other place in the
-checkpoint, not even its path. Without the topic's id, however, a topic that was deleted, created again and filled past
-the old offset cannot be told from the old one: its first records would be skipped.
+Spark's checkpoint keeps offsets as `{"topic": {"0": 23}}`. Monitoring programs parse this format, so the source cannot
+add other data to it. Spark gives a Python source no other place in the checkpoint, not even its path. The topic id is
+necessary: without it the query cannot detect a topic that was deleted, created again and filled past the old offset,
+and would skip its first records.
 
-The notes are therefore records of the compacted topic `__streams` of the cluster that is read:
+The source therefore writes notes to the compacted topic `__streams` of the cluster that it reads:
 
     {"query": id, "topic": "orders", "partition": 0}
         → {"topic_id": …, "batch": 17, "begins_again": false}
     {"query": id, "topic": "orders", "partition": 0, "batch": 17, "start": 23}
         → {"missed": 5}
 
-The query's id is that of its checkpoint. The tasks write the notes: Spark tells the id to tasks only. A note names the
-batch that wrote it, because Spark runs a batch again after a failure: it then finds its own note and does the same.
+The query's id is the one in its checkpoint. Tasks write the notes, because only tasks get the id from Spark. A note has
+the number of the batch that wrote it. If Spark repeats that batch after a failure, it finds its own note and does the
+same again.
 
-A query goes on where notes cannot be kept (no right to create or write the topic, no leader): it says so, and notices
-a new topic while it runs, or when the topic is shorter than the offset, as Spark's own connector does.
+If the notes cannot be written (missing ACLs, no leader), the query logs a warning and continues. It then detects a
+recreated topic only while it runs, or if the topic is shorter than the offset, as Spark's own connector does.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _PAUSE_S: Final = 60.0
 @dataclass(frozen=True)
 class TopicNote:
     topic_id: str
-    # The batch that wrote this note. It reads the partition from its beginning when the topic was new to it.
+    # The batch that wrote this note. If `begins_again`, it reads the partition from its beginning.
     batch_id: int
     begins_again: bool
 
@@ -56,7 +57,7 @@ class _Key:
 
 
 class StreamNotes:
-    """The notes in one cluster, read as far as they were needed. Owned by one worker process."""
+    """The notes in one cluster, read on demand. Owned by one worker process."""
 
     def __init__(self, client: BlockingClient, clock: Callable[[], float] = time.monotonic) -> None:
         self._client = client
@@ -70,8 +71,8 @@ class StreamNotes:
     def begins_again(
         self, batch: RunningBatch, partition: TopicPartitionPair, topic_id: str, *, accepts_loss: bool
     ) -> bool:
-        """Whether this batch reads the partition from its beginning, because its topic was created again since the
-        query last read it. Raises DataLossError when that is so and the query does not accept loss."""
+        """Whether this batch reads the partition from its beginning, because the topic was recreated since the query
+        last read it. Raises DataLossError in this case if the query does not accept loss."""
         key = _Key(batch.query_id, partition)
         known = self._topics.get(key)
         if known is None or known.topic_id != topic_id:
@@ -91,7 +92,7 @@ class StreamNotes:
         return note.begins_again
 
     def _note_of_sibling(self, key: _Key, topic_id: str) -> TopicNote | None:
-        """For a partition that was never read: a note of the topic's other partitions that has another id."""
+        """For a partition without a note: a note of another partition of the topic with another topic id."""
         query, topic = key.query_id, key.partition[0]
         return next(
             (
@@ -103,7 +104,7 @@ class StreamNotes:
         )
 
     def accept(self, query_id: str, topic_ids: Mapping[TopicPartitionPair, str]) -> None:
-        """The query goes on with these topics, whatever it read before. Raises what reading and writing raise."""
+        """Makes the query accept these topic ids. Raises the faults of reading and writing notes."""
         self._read_new()
         for partition, topic_id in topic_ids.items():
             key = _Key(query_id, partition)
@@ -112,17 +113,17 @@ class StreamNotes:
                 self._write_topic(key, TopicNote(topic_id, -1, begins_again=False))
 
     def add_missed(self, batch: RunningBatch, partition: TopicPartitionPair, start: int, count: int) -> None:
-        """`count` records from `start` on were gone when the batch came to read them."""
+        """`count` records from `start` on no longer existed when the batch tried to read them."""
         key = {**_key_of(_Key(batch.query_id, partition)), "batch": batch.batch_id, "start": start}
         self._guarded(lambda: self._write(key, {"missed": count}))
 
     def missed(self, query_id: str) -> int:
-        """How many records were gone before the query could read them, over its whole life."""
+        """Number of records that were deleted before the query read them, since its first start."""
         self._guarded(self._read_new)
         return sum(sum(lost.values()) for key, lost in self._missed.items() if key.query_id == query_id)
 
     def _guarded(self, action: Callable[[], None]) -> None:
-        """A fault puts reading and writing notes off for a while; the query goes on."""
+        """After a fault notes are neither read nor written for a while. The query continues."""
         if self._clock() < self._paused_until:
             return
         try:
@@ -157,7 +158,7 @@ class StreamNotes:
             else:
                 self._topics[place] = TopicNote(value["topic_id"], int(value["batch"]), bool(value["begins_again"]))
         except (ValueError, KeyError, TypeError):
-            return  # somebody else's record
+            return  # a record of another program
 
     def _write_topic(self, key: _Key, note: TopicNote) -> None:
         self._topics[key] = note

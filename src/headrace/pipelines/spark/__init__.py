@@ -1,9 +1,9 @@
-"""What Spark needs around a pipeline. In reading order:
+"""The environment of Spark: Java, jars, plans, workers. In reading order:
 
 `java`             finds a Java that Spark can run on
 `connector_jars`   Spark's own Kafka connector, chosen by `backend`
 `realtime`         Spark's real-time mode
-`plan_guard`       refuses a changed flow on an old checkpoint
+`plan_guard`       rejects a checkpoint that does not fit the changed flow
 `worker_clients`   the clients that a Python worker process keeps between its tasks
 `running_batch`    the micro-batch that a task belongs to
 """

@@ -1,14 +1,14 @@
-"""Spark's own Kafka connector: fetched once, offered to a session, chosen by `backend`.
+"""Spark's own Kafka connector: downloads its jars once and adds them to a session. The setting `backend` chooses it.
 
     backend=python   format("headrace"), no jar
-    backend=jvm      format("kafka"), the connector's jars; the only way to real-time mode
+    backend=jvm      format("kafka"), the connector's jars; required for real-time mode
     backend=auto     jvm for real-time mode, python otherwise
 
-Jars in the cache alone do not switch a pipeline to them: the two write their offsets differently, and a checkpoint of
-one is refused by the other.
+Jars in the cache do not change the backend of a pipeline: the two backends store offsets differently, so neither can
+use the other's checkpoint.
 
-The four jars are named one by one and fetched without their dependencies, which Spark has already. The connector's
-version follows pyspark's; where the repository does not hold that one, the newest that was measured to work with it.
+The four jars are listed one by one and downloaded without dependencies, which Spark already has. The connector has the
+version of PySpark. If the repository lacks that version, the newest one that was tested with it is used.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class JarSet:
 
 
 def _jar_sets() -> list[JarSet]:
-    """In order of preference: pyspark's own version, then what works with it."""
+    """Sets of jars in order of preference: PySpark's own version, then versions that work with it."""
     import pyspark
 
     return [JarSet(pyspark.__version__, pyspark.__version__), JarSet("4.2.0", "4.2.0"), JarSet("4.2.0", "4.0.0")]
@@ -60,7 +60,7 @@ def _folder() -> Path:
 
 
 def cached_jars() -> list[Path]:
-    """The connector's jars, or nothing when they were never fetched."""
+    """The connector's jars in the cache; empty if they were never downloaded."""
     for jars in _jar_sets():
         files = jars.files(_folder())
         if all(file.exists() for file in files):
@@ -69,7 +69,7 @@ def cached_jars() -> list[Path]:
 
 
 def fetch_jars(report: Callable[[str], None] = print) -> list[Path]:
-    """Fetches the first set that the repository holds. Raises PipelineError with Maven's last words."""
+    """Downloads the first set that the repository has. Raises PipelineError with Maven's last message."""
     if found := cached_jars():
         return found
     maven = shutil.which("mvn")
@@ -91,7 +91,7 @@ def fetch_jars(report: Callable[[str], None] = print) -> list[Path]:
 
 
 def _fetch(maven: str, coordinates: str) -> str:
-    """Nothing on success, Maven's complaint otherwise."""
+    """Returns Maven's error; empty on success."""
     _, artifact, version = coordinates.split(":")
     if (_folder() / f"{artifact}-{version}.jar").exists():
         return ""
@@ -111,7 +111,7 @@ class Backend:
     jars: tuple[Path, ...]
 
     def settings(self, given: Mapping[str, str]) -> dict[str, str]:
-        """A session's settings with this backend's jars among them."""
+        """Adds this backend's jars to a session's settings."""
         jars = [*filter(None, given.get("spark.jars", "").split(",")), *map(str, self.jars)]
         return {**given, "spark.jars": ",".join(jars)} if jars else dict(given)
 
@@ -122,7 +122,7 @@ class Backend:
 
 
 def choose_backend(wish: str = "auto", *, realtime: bool = False) -> Backend:
-    """What a pipeline's topics are read with. Raises PipelineError when it cannot be had."""
+    """The backend that reads a pipeline's topics. Raises PipelineError if it is not available."""
     if wish not in BACKENDS:
         raise OptionError(f'backend={wish!r}: must be "auto", "python" or "jvm"')
     if wish == "python" and realtime:

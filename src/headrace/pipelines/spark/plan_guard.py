@@ -1,8 +1,8 @@
-"""Refuses to run a changed flow on an old checkpoint before Spark fails on it, or worse, does not.
+"""Rejects a checkpoint that does not fit a changed flow. Spark would fail late or, worse, give wrong results.
 
 A checkpoint fits one shape of query: its sources (topics), its stateful operators (grouping keys, aggregates, joins)
-and its sink. That shape is written beside the checkpoint; on the next start it is compared, and the difference is the
-message. Stateless changes (another filter, another column) pass.
+and its sink. The guard stores this shape next to the checkpoint and compares it at the next start. The error message
+shows the difference. Stateless changes (another filter, another column) are allowed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def plan_text(frame: DataFrame) -> str:
 
 
 def is_update_plan(text: str) -> bool:
-    """Whether a streaming aggregation without a watermark is in the plan: only update mode can write it row by row."""
+    """Whether the plan has a streaming aggregation without a watermark, which only update mode can write row by row."""
     return bool(re.search(r"^[\s:+|-]*~?Aggregate\b", text, re.MULTILINE)) and "EventTimeWatermark" not in text
 
 
@@ -55,7 +55,7 @@ def shape_of(text: str, sink: str) -> dict[str, object]:
 
 
 def guard(checkpoint: Path, flow: str, shape: dict[str, object]) -> None:
-    """Raises PlanChanged when the checkpoint was made by a query of another shape; remembers the shape otherwise."""
+    """Raises PlanChanged if a query of another shape made the checkpoint. Otherwise stores the shape."""
     file = checkpoint / FILE_NAME
     if not file.exists():
         if (checkpoint / "offsets").is_dir() and any((checkpoint / "offsets").iterdir()):

@@ -1,10 +1,10 @@
-"""Real-time mode: a record passes as soon as it comes, in milliseconds, instead of waiting for a micro-batch.
+"""Real-time mode: Spark processes a record in milliseconds, as soon as it arrives, without waiting for a micro-batch.
 
     configuration:
-      headrace.trigger.realtime: "5 minutes"       # how often the checkpoint is written
+      headrace.trigger.realtime: "5 minutes"       # interval of checkpoints
 
-Only Spark's own connector can do it, at both ends, and it writes at least once: a flow says that it can live with
-doubles by `mode=at-least-once` on its sink. A restart goes back to the last checkpoint.
+It needs Spark's own connector as source and sink, which writes at least once. So the sink of the flow must have
+`mode=at-least-once`, which accepts duplicates. A restart continues at the last checkpoint.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _OURS: Final = ("mode", "transactionalIdPrefix", "ledgerTopic")
 
 
 def connector_sink(flow: str, target: Output) -> dict[str, str]:
-    """The options with which Spark's own sink writes to this target. Raises PipelineError when it cannot."""
+    """Options for Spark's own sink to write to this target. Raises PipelineError if it cannot."""
     if not isinstance(target, Sink) or target.format not in ("headrace", "kafka"):
         raise PipelineError(
             f"flow {flow!r} writes to {target.name!r}, which is no topic: in real-time mode only topics can be written"

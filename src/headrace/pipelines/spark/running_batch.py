@@ -1,4 +1,4 @@
-"""The micro-batch that a task belongs to, as Spark tells its tasks."""
+"""The micro-batch that a task belongs to, from the task's local properties."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pyspark import TaskContext
 
 
 class RunningBatch(NamedTuple):
-    # The id of the query comes from its checkpoint: it stays the same when the query is started again.
+    # From the query's checkpoint, so it stays the same when the query restarts.
     query_id: str
     batch_id: int
 
 
 def running_batch() -> RunningBatch | None:
-    """None outside of a streaming query, and outside of a task."""
+    """The batch of the running task. None outside a task or a streaming query."""
     task = TaskContext.get()
     if task is None:
         return None

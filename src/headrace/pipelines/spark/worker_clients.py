@@ -1,7 +1,7 @@
-"""What a Python process of Spark keeps between its tasks: one client per cluster, and answers that stay true a while.
+"""Clients and cached answers that a Python worker process of Spark keeps between its tasks: one client per cluster.
 
-Spark reuses its workers, so connections outlive a task. A worker whose task fails is not used again: a wrong answer
-does not outlive the failure it leads to.
+Spark reuses its workers, so connections outlive a task. Spark does not reuse a worker whose task failed, so a wrong
+cached answer does not survive the failure that it causes.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from headrace.pipelines.source.stream_state import StreamNotes
 
 _clients: dict[tuple[int, Cluster], BlockingClient] = {}
 _notes: dict[tuple[int, Cluster], StreamNotes] = {}
-# A task waits no longer than this for notes: it can go on without them.
+# A task waits no longer than this for notes, because it can continue without them.
 _NOTES_PATIENCE_S: Final = 3.0
 _frozen: dict[int, int] = {}
-# A producer of Kafka's believes its metadata five minutes; partitions added to a topic are to be used sooner here.
+# Kafka's producer caches metadata for five minutes. Here new partitions are used sooner.
 _BELIEVED_S: Final = 30.0
 _MOST_REMEMBERED: Final = 1000
 _remembered: dict[Hashable, tuple[float, Any]] = {}
@@ -32,7 +32,7 @@ _T = TypeVar("_T")
 
 def client_for(cluster: Cluster) -> BlockingClient:
     _spare_the_collector()
-    # Spark forks its workers: a socket inherited from the parent would be shared, so the process is part of the key.
+    # Spark forks its workers, which would share an inherited socket. So the process id is part of the key.
     key = (os.getpid(), cluster)
     if key not in _clients:
         _leave_interrupts_to_the_driver()
@@ -50,8 +50,8 @@ def notes_for(cluster: Cluster) -> StreamNotes:
 
 
 def _leave_interrupts_to_the_driver() -> None:
-    """Ctrl-C reaches every process of a terminal. The driver answers it by letting the batch under way finish, which it
-    cannot when its workers are gone: Spark's daemon gives them back the handler that ends them."""
+    """Ctrl-C reaches every process of a terminal. The driver then finishes the running batch, for which it needs its
+    workers. But Spark's daemon restores their default handler, which ends them."""
     if _is_worker() and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
@@ -61,7 +61,8 @@ def _is_worker() -> bool:
 
 
 def remembered(key: Hashable, ask: Callable[[], _T], clock: Callable[[], float] = time.monotonic) -> _T:
-    """An answer less than half a minute old, or a fresh one: every micro-batch asks again what hardly ever changes."""
+    """Returns an answer that is at most half a minute old. Micro-batches repeat questions whose answers rarely
+    change."""
     known = _remembered.get(key)
     if known is not None and clock() - known[0] < _BELIEVED_S:
         answer: _T = known[1]
@@ -74,11 +75,11 @@ def remembered(key: Hashable, ask: Callable[[], _T], clock: Callable[[], float] 
 
 
 def _spare_the_collector() -> None:
-    """Takes what is loaded now out of the garbage collector's sight, at a worker's first two tasks.
+    """Excludes the loaded objects from garbage collection, at a worker's first two tasks.
 
-    Spark's workers run a full collection after every task. With pyspark, numpy and Arrow loaded that walks 60,000
-    objects which will never be garbage: 25 ms of CPU and more, in each of the four Python processes that a micro-batch
-    passes through, which is as much as the batch's own work. The second task finds what the first one still loaded.
+    Spark's workers run a full collection after every task. With PySpark, numpy and Arrow loaded it visits 60,000
+    objects that never become garbage. That takes 25 ms of CPU or more in each of the four Python processes of a
+    micro-batch, as much as the batch's own work. The second call covers objects that the first task has loaded.
     """
     if _is_worker() and (done := _frozen.get(os.getpid(), 0)) < 2:
         gc.freeze()
