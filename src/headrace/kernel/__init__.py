@@ -1,8 +1,8 @@
-"""What everything stands on: `ids`, `errors` (the error table), `isolation`, `checksum`, `dataclass`,
-`plurals`, `json_values`.
+"""Types and functions that every other package uses: `ids`, `errors` (the error table), `isolation`, `checksum`,
+`dataclass`, `plurals`, `json_values`.
 
-kio loads hypothesis when it is installed, to register test strategies. That costs a tenth of a second at the start of
-every command on a developer's machine and serves nobody here, so it is kept from seeing it while it loads.
+When hypothesis is installed, kio imports it to register test strategies. That costs a tenth of a second at the start of
+every command on a developer's machine, and Headrace does not use them. This module hides hypothesis while kio loads.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import cast
 def _load_kio_alone() -> None:
     if "hypothesis" in sys.modules:
         return
-    # None in sys.modules is Python's own way to say "not to be found".
+    # Python raises ModuleNotFoundError for a module that is None in sys.modules.
     sys.modules["hypothesis"] = cast("ModuleType", None)
     try:
         import kio.static.primitive  # noqa: F401

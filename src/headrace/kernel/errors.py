@@ -1,6 +1,6 @@
-"""The error table: Kafka's codes, and the faults that map to them.
+"""The error table: Kafka's error codes and the exceptions (faults) that map to them.
 
-Three kinds of trouble (STYLE: Errors). *Answers* are codes as data, one per topic or partition. *Faults* are raised:
+There are three kinds of errors. *Answers* are error codes as data, one per topic or partition. *Faults* are raised:
 
     Fault                       code + a message that names the thing, the value and the way out
     ├── NotLeader               NOT_LEADER_OR_FOLLOWER
@@ -13,8 +13,8 @@ Three kinds of trouble (STYLE: Errors). *Answers* are codes as data, one per top
     ├── CorruptBatch            CORRUPT_MESSAGE
     └── Refused                 any other code, given at the raise
 
-A handler turns a fault into the answer of the one partition or topic it belongs to. *Bugs* are assertions and reach the
-client as UNKNOWN_SERVER_ERROR after one log line with the traceback.
+A handler turns a fault into the answer for the partition or topic that caused it. *Bugs* are failed assertions: the
+broker logs the traceback and answers UNKNOWN_SERVER_ERROR.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = [
 
 
 class Fault(Exception):
-    """An operating fault that a client can be told about."""
+    """An operating fault with the error code and message that the client receives."""
 
     default_code: ClassVar[ErrorCode] = ErrorCode.unknown_server_error
 
@@ -85,7 +85,7 @@ class CorruptBatch(Fault):
 
 
 class Refused(Fault):
-    """Any other code: `raise Refused(ErrorCode.invalid_request, "acks=7: must be -1, 0 or 1")`."""
+    """A fault with any other code: `raise Refused(ErrorCode.invalid_request, "acks=7: must be -1, 0 or 1")`."""
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
         super().__init__(message, code=code)

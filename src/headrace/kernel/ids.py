@@ -1,4 +1,4 @@
-"""Identifiers and the rules for naming things, as Kafka has them."""
+"""Identifiers, name rules and hashes, the same as Kafka's."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ ZERO_UUID: Final = uuid.UUID(int=0)
 MAX_TOPIC_NAME_LENGTH: Final = 249
 _LEGAL_TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+\Z")
 
-# The coordinators' own topics: clients may read them, nobody but a coordinator writes them.
+# The coordinators' internal topics: clients may read them, only a coordinator writes them.
 GROUP_METADATA_TOPIC: Final = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
 SHARE_GROUP_STATE_TOPIC: Final = "__share_group_state"
-# Kafka's name for the log of its controllers: there is none here, and nobody may take the name.
+# Kafka's name for the log of its KRaft controllers. Headrace has no such topic and reserves the name.
 CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
 INTERNAL_TOPICS: Final = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_GROUP_STATE_TOPIC})
-# How documents write one of them now and then; commands know what is meant.
+# A common misspelling in documents. Commands accept it.
 OTHER_SPELLINGS: Final = {"__consumer__offsets": GROUP_METADATA_TOPIC}
 
 
-# The principal of a client that proved nothing about itself.
+# The principal of a client that did not authenticate.
 ANONYMOUS: Final = "User:ANONYMOUS"
 
 
@@ -48,7 +48,7 @@ def topic_name_problem(name: str) -> str | None:
 
 
 def names_collide(one: str, other: str) -> bool:
-    """Kafka's metric names fold '.' into '_', so topics may not differ by that alone."""
+    """Whether two topic names differ only in '.' and '_', which Kafka's metric names do not distinguish."""
     return one.replace(".", "_") == other.replace(".", "_")
 
 
@@ -73,7 +73,7 @@ def uuid_from_text(text: str) -> uuid.UUID:
 
 
 def murmur2(data: bytes) -> int:
-    """The 32-bit hash (signed) by which Java producers choose a partition for a key."""
+    """The signed 32-bit hash with which Java producers choose the partition of a key."""
     mask, mix = 0xFFFFFFFF, 0x5BD1E995
     length = len(data)
     value = (0x9747B28C ^ length) & mask
@@ -103,7 +103,7 @@ def java_string_hash(text: str) -> int:
 
 
 def coordinator_partition(group_or_transactional_id: str, partitions: int) -> int:
-    """Where Kafka keeps this id, so that each finds what the other has written."""
+    """The partition in which Kafka stores this id, so that Kafka can read what Headrace wrote, and the reverse."""
     value = java_string_hash(group_or_transactional_id)
     # Kafka's Utils.abs: the smallest integer has no positive counterpart.
     return 0 if value == -(1 << 31) else abs(value) % partitions

@@ -5,5 +5,5 @@ from __future__ import annotations
 from typing import Final
 
 READ_UNCOMMITTED: Final = 0
-# Reads end at the last stable offset, and records of aborted transactions are left out.
+# The read ends at the last stable offset and skips records of aborted transactions.
 READ_COMMITTED: Final = 1

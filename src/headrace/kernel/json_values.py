@@ -1,4 +1,4 @@
-"""Types of JSON that a program reads: `json.loads` cannot tell what a file or a node holds."""
+"""Types of parsed JSON, for values whose shape is not known before they are checked."""
 
 from __future__ import annotations
 

@@ -4,8 +4,8 @@
     21 attributes i16 | 23 last offset delta i32 | 27 base timestamp i64 | 35 max timestamp i64
     43 producer id i64 | 51 producer epoch i16 | 53 base sequence i32 | 57 record count i32 | 61 records
 
-The CRC covers everything from the attributes on. So the broker may set the base offset and the leader epoch, which it
-alone knows, without touching the checksum that the producer made: a batch stays bytes from the socket to the disk.
+The CRC covers everything from the attributes on. The broker can therefore set the base offset and the leader epoch
+without computing the producer's checksum again: a batch stays bytes from the socket to the disk.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from headrace.records.compression import Codec
 
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 HEADER_BYTES: Final = 61
-# Base offset and length stand before what the length counts.
+# The length field does not count itself and the base offset.
 LOG_OVERHEAD_BYTES: Final = 12
 # Readers that look for a boundary need only base offset, length, magic and last offset delta.
 CRC_START: Final = 21
@@ -149,7 +149,7 @@ class BatchView:
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When the tombstones in a compacted batch may go; the cleaner keeps it in the base timestamp."""
+        """When compaction may remove the tombstones of this batch. The cleaner stores it in the base timestamp."""
         return self.base_timestamp_ms if self.attributes & DELETE_HORIZON_BIT else None
 
     @property
@@ -180,12 +180,12 @@ class BatchView:
             )
 
     def patch_place(self, offset: int, leader_epoch: int) -> None:
-        """Where the batch stands in its log, and under which leader it got there."""
+        """Sets the base offset and the leader epoch of the batch."""
         _PLACE.pack_into(self.buffer, self.position, offset, self.batch_length, leader_epoch)
         self.base_offset, self.partition_leader_epoch = offset, leader_epoch
 
     def patch_log_append_time(self, now_ms: int) -> None:
-        """Marks every record as taken at `now_ms`; the checksum is made anew because it covers the timestamps."""
+        """Sets `now_ms` as the timestamp of every record and updates the checksum, which covers the timestamps."""
         attributes = self.attributes | TIMESTAMP_TYPE_BIT
         _I16.pack_into(self.buffer, self.position + 21, attributes)
         _I64.pack_into(self.buffer, self.position + 35, now_ms)
@@ -193,7 +193,7 @@ class BatchView:
         self.seal()
 
     def patch_create_time(self, max_timestamp_ms: int | None = None) -> None:
-        """The records' own timestamps count; the header is made to say so."""
+        """Sets the timestamp type to create time, and the max timestamp if one is given."""
         self.attributes &= ~TIMESTAMP_TYPE_BIT
         if max_timestamp_ms is not None:
             self.max_timestamp_ms = max_timestamp_ms
@@ -202,13 +202,13 @@ class BatchView:
         self.seal()
 
     def seal(self) -> None:
-        """Writes the checksum that fits the bytes as they are now."""
+        """Computes the checksum of the present bytes and writes it into the header."""
         self.crc = self.computed_crc()
         _U32.pack_into(self.buffer, self.position + 17, self.crc)
 
 
 def check_extent(buffer: memoryview, position: int) -> int:
-    """The size of the batch at `position`, or a fault when the bytes there cannot be one whole v2 batch."""
+    """The size of the batch at `position`. Raises a fault if the bytes there are not one whole v2 batch."""
     there = len(buffer) - position
     if there < LOG_OVERHEAD_BYTES + 5:
         raise CorruptBatch(f"batch at byte {position}: only {there} bytes are there, too few for a header")
@@ -230,9 +230,7 @@ def check_extent(buffer: memoryview, position: int) -> int:
 
 
 def batches(buffer: memoryview) -> Iterator[BatchView]:
-    """Every batch in `buffer`, one after the other; raises CorruptBatch at a torn or wrong one. The CRC is not
-    checked.
-    """
+    """Every batch in `buffer` in order. Raises CorruptBatch at a torn or invalid one. Does not check the CRC."""
     position, there = 0, len(buffer)
     while position < there:
         if there - position < HEADER_BYTES:

@@ -27,7 +27,7 @@ from headrace.records.varint import write_varint
 
 CREATE_TIME: Final = TimestampType.CREATE_TIME
 LOG_APPEND_TIME: Final = TimestampType.LOG_APPEND_TIME
-# A header in two pieces: what stands before the checksum (and the checksum), and what it covers.
+# The header in two parts: up to and including the checksum, and the fields that the checksum covers.
 _BEFORE_CRC: Final = struct.Struct(">qiibI")
 _AFTER_CRC: Final = struct.Struct(">hiqqqhii")
 
@@ -65,7 +65,7 @@ def build_batch(
     timestamp_type: TimestampType = CREATE_TIME,
     level: int | None = None,
 ) -> bytes:
-    """One sealed batch. Records get the offsets `base_offset`, +1, … whatever their own `offset` says."""
+    """One sealed batch. Records get the offsets `base_offset`, +1, …; their own `offset` is ignored."""
     body = records_section(records)
     attributes = (
         codec
@@ -87,7 +87,7 @@ def build_batch(
 def build_writable_batch(
     records: Sequence[Record], producer: tuple[int, int] | None = None, codec: Codec = Codec.NONE
 ) -> bytearray:
-    """One sealed batch that is to be appended here: plain, or of the transaction of `producer` (id, epoch)."""
+    """One sealed batch that this broker will append. With `producer` (id, epoch) it is transactional."""
     section = records_section(records)
     if codec is not Codec.NONE:
         section = compress(codec, section)
@@ -115,7 +115,7 @@ def _sealed(
 
 
 def records_section(records: Sequence[Record]) -> bytes:
-    """The records of a batch as they stand behind its header, not compressed."""
+    """The uncompressed record section of a batch."""
     assert records, "a batch holds at least one record"
     base_timestamp_ms = records[0].timestamp_ms
     if len(records) == 1:
@@ -126,7 +126,7 @@ def records_section(records: Sequence[Record]) -> bytes:
 
 
 def write_record_body(record: Record, timestamp_delta: int, offset_delta: int) -> bytearray:
-    """One record without its length, for those who lay out batches themselves (compaction keeps offset gaps)."""
+    """One record without its length, for code that builds a batch itself (compaction keeps offset gaps)."""
     body = bytearray(1)
     write_varint(body, timestamp_delta)
     write_varint(body, offset_delta)
@@ -159,11 +159,11 @@ def write_record_body(record: Record, timestamp_delta: int, offset_delta: int) -
 def _framed_record(record: Record, timestamp_delta: int, offset_delta: int) -> bytes:
     key, value = record.key, record.value
     if not timestamp_delta and key is not None and value is not None and not record.headers:
-        # What coordinators write: small records of one moment.
+        # Fast path for coordinators, which write small records with one timestamp.
         key_length, value_length = len(key), len(value)
         if key_length < 120 and value_length < 120 and offset_delta < 64:
             key_size, value_size = _VARINTS[key_length], _VARINTS[value_length]
-            # Attributes, two deltas and the number of headers take a byte each.
+            # Attributes, both deltas and the header count take one byte each.
             size = 4 + len(key_size) + key_length + len(value_size) + value_length
             delta = _VARINTS[offset_delta]
             return b"".join((_VARINTS[size], b"\0\0", delta, key_size, key, value_size, value, b"\0"))

@@ -1,12 +1,12 @@
 """The codecs of a batch's record section: none, gzip, snappy (Xerial framing), lz4 (frames), zstd.
 
-Opening is bounded: the output never grows past `limit`, so a few kilobytes from a client cannot become gigabytes here.
-The native calls only write into a buffer of fixed size, therefore the size is guessed and doubled when it was too
-small; all tries together cost about twice the last one.
+Decompression is bounded: the output never exceeds `limit`, so a few kilobytes from a client cannot become gigabytes.
+The native calls write into a buffer of fixed size. The code guesses the size and doubles it while it is too small; all
+attempts together cost about twice the last one.
 
-Two facts of the ecosystem shape the writing side. Java's reader accepts only lz4 frames with independent blocks, which
-the library's own frame call does not make, so frames are put together here from single blocks. And snappy is written
-with the Xerial header that Java expects, but read with or without it, because librdkafka sends it bare.
+Two properties of other clients determine what is written. Java reads only lz4 frames with independent blocks, which
+the library's frame call cannot write, so this module builds frames from single blocks. Java expects snappy with the
+Xerial header, so it is written; reading accepts snappy with or without it, because librdkafka sends it without.
 """
 
 from __future__ import annotations
@@ -23,14 +23,13 @@ from headrace.kernel.errors import CorruptBatch
 
 Buffer = bytes | bytearray | memoryview
 
-# A batch is at most `message.max.bytes` on the wire (1 MiB unless raised); real data shrinks by a factor below 100.
+# A batch has at most `message.max.bytes` (default 1 MiB); real data compresses by a factor below 100.
 MAX_DECOMPRESSED_BYTES: Final = 128 * 1024 * 1024
 
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
-# Frame magic, version 1 with independent blocks and no checksums, blocks of 64 KiB, and the header checksum of these
-# two.
+# Frame magic; flags: version 1, independent blocks, no checksums; block size 64 KiB; header checksum.
 _LZ4_HEADER: Final = b"\x04\x22\x4d\x18\x60\x40\x82"
 _LZ4_BLOCK_BYTES: Final = 64 * 1024
 _LZ4_STORED: Final = 0x80000000
@@ -70,7 +69,7 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
 
 
 def decompress(codec: Codec, data: Buffer, limit: int = MAX_DECOMPRESSED_BYTES) -> bytes | memoryview:
-    """The opened bytes; raises CorruptBatch when they are damaged or would be more than `limit`."""
+    """The decompressed bytes. Raises CorruptBatch if they are damaged or exceed `limit`."""
     if codec is Codec.NONE:
         return data if isinstance(data, memoryview) else memoryview(data)
     try:
@@ -118,7 +117,7 @@ def _decompress_snappy(data: Buffer, limit: int) -> bytes:
     out = bytearray()
     at = len(_XERIAL_HEADER)
     while at < len(source):
-        # Java may append to an open stream, which repeats the header between blocks.
+        # When Java appends to an existing stream, it repeats the header between blocks.
         if bytes(source[at : at + 8]) == _XERIAL_MAGIC:
             at += len(_XERIAL_HEADER)
             continue
@@ -145,7 +144,7 @@ def _open_snappy_block(block: memoryview, limit: int) -> bytes:
 def _compress_lz4(data: Buffer, level: int | None) -> bytes:
     source = memoryview(data)
     out = bytearray(_LZ4_HEADER)
-    # As in Kafka the default level means the fast way, and every other the thorough one.
+    # As in Kafka, the default level selects the fast compressor and every other level the high compressor.
     block_of = _fast_lz4_block if level in (None, _LZ4_DEFAULT_LEVEL) else partial(_tight_lz4_block, level=level)
     for at in range(0, len(source), _LZ4_BLOCK_BYTES):
         plain = source[at : at + _LZ4_BLOCK_BYTES]
@@ -165,8 +164,8 @@ def _fast_lz4_block(plain: memoryview) -> bytes:
 
 
 def _tight_lz4_block(plain: memoryview, level: int) -> bytes:
-    """Levels are offered for whole frames only: the one block of a frame is taken out of it, so that blocks stay
-    independent of each other, as Java demands.
+    """The library accepts a level for whole frames only. This compresses a frame of one block and extracts the block,
+    so that blocks stay independent, as Java requires.
     """
     frame = bytes(cramjam.lz4.compress(plain, level=level))
     at = _LZ4_FRAME_HEAD_BYTES + (8 if frame[4] & _LZ4_CONTENT_SIZE_FLAG else 0)

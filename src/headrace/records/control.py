@@ -53,7 +53,7 @@ def build_end_txn_marker(
 
 
 def read_control(record: Record) -> ControlRecord:
-    """What a control record says; a type or version newer than ours is UNKNOWN, which readers pass over."""
+    """Decodes a control record. A type or version that Headrace does not know is UNKNOWN; readers skip it."""
     kind = _type_in(record.key, record.offset)
     if kind not in (ControlType.ABORT, ControlType.COMMIT):
         return ControlRecord(kind, -1)
@@ -63,8 +63,8 @@ def read_control(record: Record) -> ControlRecord:
 
 
 def control_type(batch: BatchView) -> ControlType | None:
-    """What the first record of a control batch says, read from its key alone; None when compaction has taken the record
-    and kept the batch, which is the last of its producer."""
+    """The type of a control batch, from the key of its first record. None if compaction removed the record and kept the
+    batch because it is the last one of its producer."""
     if batch.record_count == 0:
         return None
     section = opened_section(batch)

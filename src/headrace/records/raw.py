@@ -1,7 +1,7 @@
-"""Records as places inside a batch: for those who copy or drop records without making objects of them.
+"""Records as byte ranges inside a batch, for code that copies or drops records without decoding them.
 
-Compaction needs the key, whether there is a value, and the bytes between which the record stands. A batch from which
-records were dropped keeps its base offset, last offset and producer fields: offsets never change.
+Compaction needs each record's key, whether it has a value, and its byte range. A batch from which compaction drops
+records keeps its base offset, last offset and producer fields: offsets never change.
 """
 
 from __future__ import annotations
@@ -31,31 +31,31 @@ _SMALLEST_RECORD_BYTES: Final = SMALLEST_BODY_BYTES + 1
 
 
 class Layout(NamedTuple):
-    """The records of a batch: number i stands at bytes `starts[i]` to `starts[i + 1]` of the opened section."""
+    """The records of a batch: record i is at bytes `starts[i]` to `starts[i + 1]` of the decompressed section."""
 
     section: bytes
     starts: list[int]
     offsets: Sequence[int]
     keys: list[bytes | None]
-    tombstones: list[int]  # the numbers of those without a value
+    tombstones: list[int]  # indexes of the records without a value
 
 
 def layout(batch: BatchView) -> Layout:
-    """Where every record stands; raises CorruptBatch when the section does not hold them exactly.
+    """The byte range of every record. Raises CorruptBatch unless the section holds exactly the counted records.
 
-    Written out, without a call per number: compaction spends most of its time here.
+    The varint decoding is inlined, because compaction spends most of its time here.
     """
     section, count = opened_section(batch), batch.record_count
     if count < 0 or count * _SMALLEST_RECORD_BYTES > len(section):
         raise CorruptBatch(f"batch at offset {batch.base_offset}: {count} records cannot be in {len(section)} bytes")
-    # Offsets inside a batch rise, so that with as many records as offsets each delta is the record's number.
+    # Offsets inside a batch rise. If there are as many records as offsets, each offset delta is the record's index.
     dense = count == batch.last_offset_delta + 1
     starts, keys, tombstones, deltas = [0], [], [], []
     key: bytes | None
     end = 0
     try:
         for number in range(count):
-            # The lowest bit of a number's first byte is its sign, the highest of each byte says that another follows.
+            # The lowest bit of a varint's first byte is the sign; the highest bit of a byte means that another follows.
             byte = section[end]
             if byte < 0x80:
                 length, body = byte >> 1, end + 1
@@ -104,10 +104,9 @@ def layout(batch: BatchView) -> Layout:
 
 
 def rebuilt(batch: BatchView, records: Layout | None, kept: Sequence[int], delete_horizon_ms: int | None) -> bytes:
-    """The batch with only the `kept` records, everything else of it as it was.
+    """The batch with only the `kept` records; its other fields stay the same.
 
-    With a new delete horizon the timestamps are written anew, because the horizon takes the place of the base
-    timestamp that they count from.
+    A new delete horizon replaces the base timestamp, so the timestamp deltas of the records are rewritten.
     """
     base_timestamp_ms, attributes = batch.base_timestamp_ms, batch.attributes
     shift = 0
@@ -129,7 +128,7 @@ def rebuilt(batch: BatchView, records: Layout | None, kept: Sequence[int], delet
             batch.partition_leader_epoch,
             batch.magic,
             0,
-            # An empty batch has nothing to open.
+            # An empty batch is not compressed.
             attributes if kept else attributes & ~0x07,
             batch.last_offset_delta,
             base_timestamp_ms,
@@ -155,7 +154,7 @@ def _timestamp_delta(record: bytes) -> int:
 
 
 def _shifted(record: bytes, shift: int) -> bytes:
-    """The record with a timestamp that counts from a base that lies `shift` earlier."""
+    """The record with its timestamp delta relative to a base timestamp that is `shift` earlier."""
     _, body = read_varint(record, 0)
     timestamp_delta, after = read_varint(record, body + 1)
     head = bytearray(record[body : body + 1])

@@ -1,4 +1,4 @@
-"""Bytes to records: for those who must look inside (coordinators loading, compaction, timestamp lookups, tools)."""
+"""Decodes batches into records, for coordinators, compaction, timestamp lookups and command-line tools."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from headrace.records.compression import MAX_DECOMPRESSED_BYTES, Codec, decompre
 from headrace.records.unreadable import UnreadableBatch
 from headrace.records.varint import read_varint
 
-# After its length a record is at least attributes, two deltas, two lengths and a header count.
+# Behind its length, a record has at least attributes, two deltas, two lengths and a header count.
 SMALLEST_BODY_BYTES: Final = 6
 
 
 def opened_section(batch: BatchView, limit: int = MAX_DECOMPRESSED_BYTES) -> bytes:
-    """The records of `batch`, decompressed, in one piece of bytes, which index twice as fast as a memoryview. Raises
-    UnreadableBatch."""
+    """The decompressed record section of `batch` as bytes, because indexing bytes is twice as fast as indexing a
+    memoryview. Raises UnreadableBatch."""
     try:
         return _opened(batch, limit)
     except CorruptBatch as fault:
@@ -26,8 +26,8 @@ def opened_section(batch: BatchView, limit: int = MAX_DECOMPRESSED_BYTES) -> byt
 
 
 def read_records(batch: BatchView, limit: int = MAX_DECOMPRESSED_BYTES) -> list[Record]:
-    """Every record with its real offset and timestamp; raises UnreadableBatch when the section does not hold
-    them exactly.
+    """Every record with its absolute offset and timestamp. Raises UnreadableBatch unless the section holds exactly the
+    records that the header counts.
     """
     return list(iter_records(batch, limit))
 
@@ -40,7 +40,7 @@ def iter_records(batch: BatchView, limit: int = MAX_DECOMPRESSED_BYTES) -> Itera
 
 
 def fault_in_records(batch: BatchView, limit: int = MAX_DECOMPRESSED_BYTES) -> UnreadableBatch | None:
-    """What is wrong with the records of a batch, None when they can be read. The checksum is not looked at."""
+    """What is wrong with the records of a batch, or None if they can be read. Does not check the checksum."""
     try:
         for _ in _records(batch, limit):
             pass
@@ -50,7 +50,9 @@ def fault_in_records(batch: BatchView, limit: int = MAX_DECOMPRESSED_BYTES) -> U
 
 
 def first_unreadable(batches: Iterable[BatchView]) -> UnreadableBatch | None:
-    """Raises CorruptBatch where `batches` does: at a batch that is torn or fails its checksum."""
+    """The first batch whose records cannot be read, or None. Raises CorruptBatch if the iteration of `batches` does, at
+    a torn batch or a wrong checksum.
+    """
     return next((fault for batch in batches if (fault := fault_in_records(batch)) is not None), None)
 
 

@@ -1,9 +1,10 @@
-"""A batch whose checksum is right and whose records cannot be read: what is wrong, and how readers get past it.
+"""The error for a batch with a valid checksum whose records cannot be read, and the way past it for readers.
 
-A broker believes a batch whose checksum holds and does not open it (`validate.records` makes it). A producer that
-compresses wrongly, or memory that fails before the checksum is computed, can so put a batch into a log that stops every
-consumer of the partition. It is no damage of the disk: every replica has the same bytes, and the batches behind it are
-good. So nothing is cut there. `headrace log skip` replaces it by an empty batch with the same offsets.
+A broker accepts a batch with a valid checksum without reading its records, unless `validate.records` is set. A producer
+that compresses wrongly, or memory that fails before the checksum is computed, can therefore write a batch that stops
+every consumer of the partition. The disk is not damaged: every replica has the same bytes, and the following batches
+are good. Recovery therefore does not truncate the log there. `headrace log skip` replaces the batch by an empty one
+with the same offsets.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class UnreadableBatch(CorruptBatch):
         self.why = why
 
     def of(self, topic: str, partition: int) -> CorruptBatch:
-        """The same for a person who reads the topic, with what to do."""
+        """The error for a person who reads the topic. It names the partition and the command that helps."""
         return CorruptBatch(
             f"{topic}-{partition}: {self.message}. To read past it, start behind it at offset {self.last_offset + 1}; "
             f"to take it out of the log, stop each broker that has a replica in turn and run "

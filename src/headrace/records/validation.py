@@ -1,10 +1,9 @@
-"""What a leader demands of a batch before it becomes part of the log. Pure: bytes and rules in, the batch to append
-out.
+"""Validation of a batch before the leader appends it. Pure: takes bytes and rules, returns the batch to append.
 
-Almost every batch passes on its header alone and is appended as it came. It is opened only where a topic asks for more
-than a header can show: keys on a compacted topic, a lower bound for timestamps, another compression than the
-producer's, or that its records can be read at all (`validate.records`). Kafka walks the records of every batch; here a
-header whose checksum holds is believed, because opening each record would cost a hundred times the append
+For almost every batch the leader checks only the header and appends the batch unchanged. It reads the records only if
+the topic requires something that the header does not show: keys on a compacted topic, a lower bound for timestamps,
+another compression than the producer's, or readable records (`validate.records`). Kafka reads the records of every
+batch. Headrace trusts a header with a valid checksum, because reading each record would cost a hundred times the append
 (ARCHITECTURE: batches stay bytes).
 
 Mirrors Kafka's LogValidator and its error codes.
@@ -36,17 +35,17 @@ from headrace.records.reader import SMALLEST_BODY_BYTES, iter_records, read_reco
 from headrace.records.unreadable import UnreadableBatch
 from headrace.records.varint import read_varint
 
-# Compared for every batch: a plain number costs less than a member of an enumeration.
+# Compared for every batch: comparing an int is cheaper than comparing an enum member.
 _LAST_CODEC: Final = int(Codec.ZSTD)
 UNBOUNDED_MS: Final = 0x7FFFFFFFFFFFFFFF
-# Bytes up to the magic, and the least that a record of the oldest format took: below it, Kafka calls a length corrupt.
+# Bytes up to the magic, and the smallest record of the oldest format. Kafka rejects a shorter length as corrupt.
 _LENGTH_AND_MAGIC_BYTES: Final = 17
 _SMALLEST_OLD_RECORD_BYTES: Final = 14
 
 
 @dataclass(frozen=True, slots=True)
 class BatchRules:
-    """A topic's demands. `codec` None keeps whatever the producer chose."""
+    """What a topic requires of a batch. With `codec` None the leader keeps the producer's compression."""
 
     keys_required: bool = False
     records_read: bool = False
@@ -58,7 +57,7 @@ class BatchRules:
 
 
 class RecordsRefused(Refused):
-    """A batch refused for some of its records; `record_errors` are their places in it, with the reason (KIP-467)."""
+    """A batch that is refused because of some records. `record_errors` has their indexes and the reason (KIP-467)."""
 
     def __init__(self, code: ErrorCode, message: str, records: list[int]) -> None:
         super().__init__(code, message)
@@ -66,9 +65,9 @@ class RecordsRefused(Refused):
 
 
 def single_batch(data: memoryview) -> BatchView:
-    """The one batch that a produce request may carry for a partition, its extent and checksum checked.
+    """The one batch that a produce request may carry for a partition, after a check of its size and checksum.
 
-    A torn rest after it is dropped, as Kafka does.
+    Incomplete bytes after it are dropped, as Kafka does.
     """
     if len(data) >= HEADER_BYTES:
         batch = BatchView(data)
@@ -81,7 +80,7 @@ def single_batch(data: memoryview) -> BatchView:
 
 
 def whole_batch(data: memoryview) -> memoryview:
-    """The bytes of the one batch in `data`, without a torn rest after it; its checksum is not looked at."""
+    """The bytes of the one batch in `data`, without incomplete bytes after it. Does not check the checksum."""
     size = _whole_size(data, 0)
     if size is None:
         raise Refused(ErrorCode.invalid_record, f"{len(data)} bytes do not hold a whole batch: a partition needs one")
@@ -91,7 +90,7 @@ def whole_batch(data: memoryview) -> memoryview:
 
 
 def _whole_size(data: memoryview, position: int) -> int | None:
-    """The size of the batch at `position`, None when it is not all there; raises when no batch can begin so."""
+    """The size of the batch at `position`, or None if it is incomplete. Raises if the bytes cannot begin a batch."""
     there = len(data) - position
     if there < _LENGTH_AND_MAGIC_BYTES:
         return None
@@ -104,7 +103,7 @@ def _whole_size(data: memoryview, position: int) -> int | None:
     if size > there:
         return None
     if magic < CURRENT_MAGIC:
-        # Kafka's answer to produce requests that carry the formats it gave up.
+        # Kafka's answer to produce requests with a message format that it no longer supports.
         raise Refused(
             ErrorCode.invalid_record, f"message format {magic} is no longer taken, use a client that writes format 2"
         )
@@ -112,7 +111,7 @@ def _whole_size(data: memoryview, position: int) -> int | None:
 
 
 def check_shape(batch: BatchView, *, from_client: bool) -> None:
-    """Header fields that contradict each other or that a client may not set."""
+    """Rejects header fields that contradict each other or that a client must not set."""
     count = batch.record_count
     if count <= 0:
         raise Refused(ErrorCode.invalid_record, f"a batch with {count} records: at least one is needed")
@@ -145,7 +144,7 @@ def check_shape(batch: BatchView, *, from_client: bool) -> None:
 
 
 def _check_first_record(batch: BatchView, count: int) -> None:
-    """The first record stands for the others: noise or a wrong count hardly ever passes, and the cost is one number."""
+    """Checks the length of the first record only. Random bytes or a wrong count rarely pass, and the check is cheap."""
     start = batch.position + HEADER_BYTES
     end = batch.position + batch.batch_length + LOG_OVERHEAD_BYTES
     length, at = read_varint(batch.buffer, start)
@@ -157,9 +156,9 @@ def _check_first_record(batch: BatchView, count: int) -> None:
 
 
 def admit(batch: BatchView, rules: BatchRules, now_ms: int, *, from_client: bool) -> BatchView:
-    """The batch to append: the same one, patched where the topic keeps append time, or a new one where it must be
-    rebuilt. Where it is opened and cannot be read, the answer is INVALID_RECORD, at which clients give up: after
-    CORRUPT_MESSAGE they would send the same bytes again until their time is over.
+    """The batch to append: the same one, patched if the topic uses append time, or a new one if it must be rebuilt.
+    Raises INVALID_RECORD if records must be read and cannot be. After that error clients give up; after CORRUPT_MESSAGE
+    they would retry the same bytes until their timeout.
     """
     try:
         return _admit(batch, rules, now_ms, from_client=from_client)
@@ -187,7 +186,9 @@ def _admit(batch: BatchView, rules: BatchRules, now_ms: int, *, from_client: boo
 
 
 def _check_latest(batch: BatchView, rules: BatchRules, now_ms: int) -> None:
-    """Refuses a batch from the future; one whose header only says so gets the timestamp that its records have."""
+    """Refuses a batch with a timestamp too far in the future. If only the header's max timestamp is wrong, it corrects
+    it from the records.
+    """
     stamps = [record.timestamp_ms for record in iter_records(batch)]
     latest_ms = max(stamps)
     if latest_ms - now_ms > rules.timestamp_after_max_ms:

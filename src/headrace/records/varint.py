@@ -1,10 +1,10 @@
-"""Zigzag variable-length integers, as the records inside a batch carry them."""
+"""Zigzag variable-length integers, as used in the records of a batch."""
 
 from __future__ import annotations
 
 from headrace.kernel.errors import CorruptBatch
 
-# Ten groups of seven bits hold any 64-bit number; a longer run is not a number but damage.
+# Ten groups of seven bits hold any 64-bit number; a longer run is corrupt.
 _MAX_SHIFT = 63
 
 
@@ -17,7 +17,7 @@ def write_varint(out: bytearray, value: int) -> None:
 
 
 def read_varint(buffer: bytes | bytearray | memoryview, position: int) -> tuple[int, int]:
-    """The number at `position` and the position after it; raises CorruptBatch where the bytes end or never end."""
+    """The number at `position` and the position after it. Raises CorruptBatch if it is cut off or too long."""
     folded = shift = 0
     try:
         while True:

@@ -1,19 +1,19 @@
-"""Which batches of a fetched chunk a consumer gets to see. Every reader of committed records decides by this module.
+"""Which batches of a fetched chunk a consumer sees. Every reader of committed records uses this module.
 
 A broker answers a read_committed fetch with whole batches up to the last stable offset and with a list of aborted
 transactions: the producer id and the first offset of each that reaches into the range. The batches themselves do not
-say how their transaction ended. So a consumer follows the log: an aborted transaction is open from the first batch that
-reaches its first offset, whatever that batch is, until the abort marker of its producer. Data batches of a producer
-whose aborted transaction is open are hidden. Markers and other control batches are never shown.
+say how their transaction ended. So a consumer follows the log: an aborted transaction is open from the first batch of
+any kind that reaches its first offset until the abort marker of its producer. The consumer hides data batches of a
+producer whose aborted transaction is open. It never shows markers and other control batches.
 
-"Whatever that batch is" matters. A chunk may begin with the marker itself: a fetch that starts there, a chunk that was
-cut there, or a compacted log whose aborted records are gone. Opened only by data, the transaction would then outlive
-its marker and hide the next transaction of the same producer, which may be a committed one.
+"Of any kind" matters. A chunk may begin with the marker itself: the fetch starts there, the chunk was cut there, or
+compaction removed the aborted records. If only a data batch could open the transaction, it would stay open after its
+marker and hide the next transaction of the same producer, which may be committed.
 
-Each chunk comes with a list of its own that covers it from its first offset on: nothing is carried from one chunk to
-the next, and a transaction may be on the lists of both. Epochs do not matter here: the marker of a transaction may have
-a higher one than its records (KIP-890), and a producer id has one open transaction at a time. A read_uncommitted fetch
-has no list, and everything but control batches is shown. Mirrors Kafka's CompletedFetch.
+Each chunk has its own list, which covers it from its first offset on. The consumer keeps no state between chunks, and
+a transaction may be on the lists of two chunks. Epochs do not matter here: the marker of a transaction may have a
+higher epoch than its records (KIP-890), and a producer id has one open transaction at a time. A read_uncommitted fetch
+has no list; the consumer sees everything but control batches. Mirrors Kafka's CompletedFetch.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class AbortedTransactions:
         self._open: set[int] = set()
 
     def hides(self, batch: BatchView) -> bool:
-        """Whether the batch holds records of an aborted transaction. To be asked of every batch of the chunk, control
-        batches too, in the order of the log."""
+        """Whether the batch holds records of an aborted transaction. The caller must ask for every batch of the chunk,
+        including control batches, in the order of the log."""
         upcoming, open_ = self._upcoming, self._open
         if upcoming:
             last_offset = batch.last_offset

@@ -1,7 +1,8 @@
-"""Closing many logs: each waits for the disk half a dozen times, and they wait together.
+"""Closes many logs in parallel.
 
-A file system writes its journal for all who wait at that moment, so eight threads close three hundred logs in a
-twentieth of the time that one takes. A broker of thousands of replicas stops within what its supervisor allows.
+Closing a log syncs half a dozen files. The file system writes its journal once for all threads that wait, so eight
+threads close three hundred logs in a twentieth of the time of one thread. A broker with thousands of replicas thus
+stops before its supervisor kills it.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from typing import Final
 from headrace.kernel.errors import StorageFault
 from headrace.storage.log import Log
 
-# Waiting for the disk, not for a processor.
+# The threads wait for the disk and use little CPU.
 THREADS: Final = 8
 
 
 def close_logs(logs: Sequence[Log], *, clean: bool) -> list[StorageFault]:
-    """What went wrong; the logs are closed all the same."""
+    """Closes all logs and returns the faults of those that failed."""
 
     def close(log: Log) -> StorageFault | None:
         try:

@@ -1,7 +1,7 @@
-"""What errors of the disk mean for one log: an answer, or the end of its service.
+"""Maps disk errors of one log to an answer or to an offline log.
 
-No space is answered, and passes when there is space again. Any other error takes the log offline, and its directory
-with it (`on_fault`). A deleted log is offline too, for all that still hold it.
+On a full disk the log refuses the write and keeps serving. Any other error takes the log and its directory offline
+(`on_fault`). A deleted log is offline too, for callers that still hold it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DELETED: Final = "deleted"
 
 
 class DiskFaults:
-    """`offline_reason` says why the log serves no more; None while it serves."""
+    """`offline_reason` is why the log is offline; None while it is online."""
 
     def __init__(self, partition: TopicPartition, directory: Path, on_fault: Callable[[OSError], None] | None) -> None:
         self.offline_reason: str | None = None
@@ -32,7 +32,7 @@ class DiskFaults:
         return StorageFault(f"{self._partition} is offline: {self.offline_reason}")
 
     def fault(self, error: OSError) -> StorageFault:
-        """What to raise for `error`. The first error that is not a lack of space takes the log offline."""
+        """The fault to raise for `error`. The first error other than a full disk takes the log offline."""
         if is_no_space(error):
             return StorageFault(f"{self._partition}: no space left on {self._directory.parent}, free some to go on")
         if self.offline_reason is None:
@@ -43,7 +43,7 @@ class DiskFaults:
 
     @contextmanager
     def raised(self) -> Iterator[None]:
-        """Raises the fault for an error of the disk inside."""
+        """A context that turns an OSError into a StorageFault."""
         try:
             yield
         except OSError as error:

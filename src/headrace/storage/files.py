@@ -1,7 +1,7 @@
 """File primitives: names inside a partition's directory, small files that are whole or absent, and shared descriptors.
 
-A small file is written beside its place, synced, renamed over it, and the directory synced: a reader after a crash
-finds the old one or the new one, never a torn one.
+A small file is written under a temporary name, synced and renamed, and the directory is synced. After a crash a reader
+finds the old file or the new one, never a part.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ HINT_SUFFIXES: Final = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 _MARKED: Final = re.compile(r"(?P<topic>\S+)-(?P<index>\d+)\.[0-9a-f]{32}(?P<suffix>-delete|-stray)")
 _LONGEST_NAME: Final = 255
 
-# No space is a state that ends, everything else that a disk says is not.
+# A full disk is a temporary state; every other disk error is permanent.
 _NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
@@ -42,7 +42,7 @@ def is_no_space(error: OSError) -> bool:
 
 @contextlib.contextmanager
 def tolerated_no_space() -> Iterator[None]:
-    """For writes that only save work later."""
+    """Ignores a full disk, for writes that only save work later."""
     try:
         yield
     except OSError as error:
@@ -55,7 +55,7 @@ def file_stem(offset: int) -> str:
 
 
 def offset_of_file(name: str) -> int | None:
-    """The offset a file is named after, or None when it is not one of ours."""
+    """The offset in a file's name, or None if the file is not part of a log."""
     stem = name.partition(".")[0]
     return int(stem) if len(stem) == 20 and stem.isascii() and stem.isdigit() else None
 
@@ -70,7 +70,7 @@ def partition_of_directory(name: str) -> TopicPartition | None:
 def marked_directory_name(partition: TopicPartition, suffix: str) -> str:
     """Kafka's name for a partition's directory that is out of use: `topic-0.<32 hex digits>-delete` or `…-stray`.
 
-    Only a topic name that would make it too long for a file system is shortened.
+    A topic name is shortened if the file name would be too long.
     """
     rest = f"-{partition.partition}.{uuid.uuid4().hex}{suffix}"
     return partition.topic[: _LONGEST_NAME - len(rest)] + rest
@@ -98,7 +98,7 @@ def sync_file(path: Path) -> None:
 
 
 def write_small_file(path: Path, data: bytes, *, durable: bool = True) -> None:
-    """Puts `data` at `path` in one step."""
+    """Replaces `path` atomically."""
     beside = path.with_name(path.name + ".tmp")
     fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     try:
@@ -117,7 +117,7 @@ def write_small_file(path: Path, data: bytes, *, durable: bool = True) -> None:
 
 
 def write_fully(fd: int, data: memoryview, position: int) -> None:
-    """Writes all of `data`; a short write is followed by another until the system names the reason."""
+    """Writes all of `data`. After a short write it continues until the write completes or raises."""
     while data:
         written = os.pwrite(fd, data, position)
         data = data[written:]
@@ -125,10 +125,10 @@ def write_fully(fd: int, data: memoryview, position: int) -> None:
 
 
 class SharedFile:
-    """An open descriptor that closes when the last holder lets go.
+    """An open file descriptor that closes with its last reference.
 
-    A read hands out the file with a position; the segment may be deleted or rolled away while the bytes are still on
-    their way to a socket, so nobody closes it by hand: the count of references does.
+    A read returns the file with a position. The segment may be deleted or sealed while the bytes are being sent to a
+    socket, so no code closes the file explicitly.
     """
 
     __slots__ = ("_fd", "path")

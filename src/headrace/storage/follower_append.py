@@ -1,4 +1,4 @@
-"""Appending what a leader sent, up to the write: several batches at once, offsets and epochs already set."""
+"""Checks the batches that a leader sent, before a follower writes them. Their offsets and epochs are already set."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from headrace.records.batch import LOG_OVERHEAD_BYTES, BatchView, check_extent
 
 
 def leaders_batches(partition: TopicPartition, log_end_offset: int, view: memoryview) -> tuple[list[BatchView], int]:
-    """The whole, sound batches at the start of `view` and the bytes they take."""
+    """The whole, valid batches at the start of `view` and their total size."""
     batches: list[BatchView] = []
     position, expected = 0, log_end_offset
     while len(view) - position >= LOG_OVERHEAD_BYTES:

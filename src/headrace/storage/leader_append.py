@@ -1,4 +1,4 @@
-"""Appending as a leader, up to the write: a batch is admitted, its producer checked, a repetition answered."""
+"""Checks a batch before the leader writes it: validates it, checks its producer and detects duplicates."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def admitted_batch(
     *,
     from_client: bool,
 ) -> BatchView:
-    """The one batch in `data`, checked against the topic's rules and writable."""
+    """The one batch in `data`, validated by the topic's rules, in a writable buffer."""
     view = data if type(data) is memoryview else memoryview(data)
     if view.readonly:
         view = memoryview(bytearray(view))
@@ -50,7 +50,7 @@ def admitted_batch(
     if from_client:
         batch = admit(single_batch(view), config.rules, now_ms, from_client=True)
     else:
-        # This broker sealed it a moment ago, one whole batch with one checksum: looking again would find the same.
+        # This broker has just built this batch, so its shape and checksum are valid.
         batch = BatchView(view)
         if config.rules.timestamp_type is TimestampType.LOG_APPEND_TIME:
             batch.patch_log_append_time(now_ms)
@@ -72,7 +72,9 @@ def repeated_batch(
     verify: bool,
     transaction_version: int,
 ) -> RecentBatch | None:
-    """Where a repeated batch already is, or None when this one is to be written; raises when its producer may not."""
+    """The earlier append if the batch is a duplicate, or None if it must be written. Raises if its producer may not
+    write.
+    """
     if batch.is_control:
         marker = read_control(read_records(batch)[0])
         producers.check_marker(batch.producer_id, batch.producer_epoch, marker.coordinator_epoch, transaction_version)

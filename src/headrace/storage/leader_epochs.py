@@ -1,14 +1,14 @@
-"""The history of leaderships of one partition: which epoch began at which offset.
+"""Leader epochs of one partition: which epoch began at which offset.
 
-Followers ask it where an epoch ended, to find the point up to which two logs agree; that question, and never the high
-watermark, decides what is cut. Kept in `leader-epoch-checkpoint`; what is missing there is found again in the batches,
-each of which carries its epoch. Mirrors Kafka's LeaderEpochFileCache.
+Followers ask where an epoch ended, to find the offset up to which two logs agree. Truncation depends on that and never
+on the high watermark. The file is `leader-epoch-checkpoint`; recovery finds missing epochs in the batches, each of
+which has its epoch. Mirrors Kafka's LeaderEpochFileCache.
 
-An epoch that begins is kept in memory and written down within a second (`Log.save_epochs`), not by the append that
-brings it: when a broker dies or comes back, hundreds of partitions begin one at the same moment, writers wait for each
-of them, and one event loop does it all. Nor does anyone wait for the disk when hundreds of logs lose their oldest
-segments. So a crash may leave an older file, which a start finds out by the batches (`recovery`, `checking`). Only
-what a cut at the end took away is written at once, and forced: nothing in the data would tell that it is too much.
+A new epoch is kept in memory and written to the file within a second (`Log.save_epochs`), not by the append: when a
+broker fails or returns, hundreds of partitions begin an epoch at the same moment, and producers wait for one event loop
+that handles them all. For the same reason, retention does not sync the file. A crash may therefore leave an older file;
+recovery detects that from the batches (`recovery.segment_check`). Only a truncation at the end of the log writes and
+syncs the file at once, because the data would not show that the file has too many epochs.
 
 Invariant: epochs rise strictly, start offsets never fall.
 """
@@ -35,7 +35,7 @@ class LeaderEpochs:
         self._sync = False
 
     def load(self) -> bool:
-        """False when the file was damaged: the caller then finds the epochs in the log."""
+        """Returns False if the file is damaged: the caller then rebuilds the epochs from the log."""
         try:
             self._pairs = self._in_file = read_epochs(self.path)
             sound = True
@@ -49,19 +49,19 @@ class LeaderEpochs:
         return list(self._pairs)
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """`epoch` began at `start_offset`. Later knowledge wins over what contradicts it. In memory only."""
+        """Records that `epoch` began at `start_offset`. Removes entries that contradict it. In memory only."""
         if epoch >= 0:
             self.note(epoch, start_offset)
 
     def note(self, epoch: int, start_offset: int) -> None:
-        """As `assign`, of a batch that was read, whoever wrote it."""
+        """Like `assign`, for a batch that was read from the log or from the leader."""
         if epoch > self.latest:
             self._pairs = [*(pair for pair in self._pairs if pair[1] < start_offset), (epoch, start_offset)]
             self.latest = epoch
             self.unsaved = True
 
     def forget_from(self, offset: int) -> None:
-        """Epochs that began at `offset` or later will be found again in the data; in memory only."""
+        """Removes the epochs that began at `offset` or later, because recovery will read them again. In memory only."""
         kept = [pair for pair in self._pairs if pair[1] < offset]
         if len(kept) != len(self._pairs):
             self.unsaved = self._sync = True
@@ -69,9 +69,9 @@ class LeaderEpochs:
         self._remember_latest()
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """(the greatest epoch at or below `epoch`, the offset where it ended), or (-1, -1) when that cannot be told.
+        """(the greatest epoch at or below `epoch`, its end offset), or (-1, -1) if it is not known.
 
-        The latest epoch ends where the log ends.
+        The latest epoch ends at the log end offset.
         """
         if epoch == UNDEFINED_EPOCH or not self._pairs:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET
@@ -80,22 +80,22 @@ class LeaderEpochs:
         at = bisect_right(self._pairs, epoch, key=_epoch)
         if at == len(self._pairs):
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET
-        # Older than all we know: everything that we hold began after it.
+        # `epoch` is older than all known epochs: every record in the log is later.
         return (self._pairs[at - 1][0] if at else epoch), self._pairs[at][1]
 
     def epoch_of(self, offset: int) -> int:
-        """The epoch in which `offset` was written, -1 when it is before all that is known."""
+        """The epoch in which `offset` was written, or -1 if it is before the first known epoch."""
         at = bisect_right(self._pairs, offset, key=_start)
         return self._pairs[at - 1][0] if at else UNDEFINED_EPOCH
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """The log was cut at `end_offset`: epochs that began there or later never happened."""
+        """Removes the epochs that began at or after `end_offset`, where the log was truncated."""
         kept = [pair for pair in self._pairs if pair[1] < end_offset]
         if len(kept) != len(self._pairs):
             self._replace(kept)
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """The log begins at `start_offset` now: the epoch in which that was written is the first one known."""
+        """Moves the first epoch to `start_offset`, the new log start, and removes the epochs before it."""
         at = bisect_right(self._pairs, start_offset, key=_start)
         if at and self._pairs[0] != (self._pairs[at - 1][0], start_offset):
             self._replace([(self._pairs[at - 1][0], start_offset), *self._pairs[at:]], durable=self._sync)
@@ -104,8 +104,8 @@ class LeaderEpochs:
         self._replace([])
 
     def is_due(self, log_end_offset: int) -> bool:
-        """Whether the file lacks something that has records. Until there is one, who reads the file misses nothing; by
-        that a broker that leads thousands of partitions starts and stops in time."""
+        """Whether the file lacks an epoch that has records. An epoch without records need not be in the file, which
+        saves a broker with thousands of partitions many writes at start and stop."""
         if not self.unsaved:
             return False
         return [pair for pair in self._pairs if pair[1] < log_end_offset] != self._in_file
@@ -115,11 +115,11 @@ class LeaderEpochs:
             return
         if self._pairs != self._in_file:
             self._write(self._pairs, durable=self._sync)
-        else:  # all that recovery forgot was found again, as after nearly every crash
+        else:  # recovery has found the same epochs again, as after nearly every crash
             self.unsaved = self._sync = False
 
     def _replace(self, pairs: list[tuple[int, int]], *, durable: bool = True) -> None:
-        # The log was cut already, so memory follows whether or not the file can: `unsaved` asks for another try.
+        # The log is already truncated, so memory changes even if the write fails; `unsaved` makes it try again.
         self._pairs = pairs
         self._remember_latest()
         self.unsaved, self._sync = True, durable

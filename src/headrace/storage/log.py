@@ -1,14 +1,14 @@
-"""The log of one partition: segments in order, and what is known about the records in them.
+"""The log of one partition: its segments, leader epochs, producer state and offsets.
 
     log start ────── last stable ────── high watermark ────── log end
     |  readable by all: committed  |  uncommitted only to followers |
 
-    append  validate → check the producer → set offsets → one write → note hints, epochs, producers
+    append  validate → check the producer → set offsets → one write → update indexes, epochs, producers
     read    find segment and batch → (file, position, length), never the bytes themselves
 
-A log composes `Segments` (the files), `LeaderEpochs` and `ProducerState`, and owns the offsets between which records
-can be read. Every operation that shortens a log leaves the state that a start on the shortened files would find: epochs
-and producers follow the data, offsets never point outside.
+A log composes `Segments` (the files), `LeaderEpochs` and `ProducerState`, and owns the offsets that bound reads. After
+every operation that shortens a log, the state in memory equals the state that a start would load from the shortened
+files: epochs and producers match the data, and no offset is outside the log.
 
 One owner: the event loop calls everything; only `flush` may run in a thread.
 
@@ -60,7 +60,7 @@ class Log:
         self.segments = contents.segments
         self.producers = contents.producers
         self.leader_epochs = contents.leader_epochs
-        # When the flush timer of the broker last flushed this log, for flush.ms.
+        # When the broker's flush timer last flushed this log, for flush.ms.
         self.last_flush_ms = 0
         self._disk = DiskFaults(partition, self.directory, on_disk_fault)
         self._next_offset = 0
@@ -104,7 +104,7 @@ class Log:
 
     @property
     def recovery_point(self) -> int:
-        """Records below it are on the disk."""
+        """Records below this offset are synced to the disk."""
         return self.segments.recovery_point
 
     @property
@@ -113,11 +113,11 @@ class Log:
 
     @property
     def offline_reason(self) -> str | None:
-        """Why the log serves no more; None while it serves."""
+        """Why the log is offline; None while it is online."""
         return self._disk.offline_reason
 
     def take_offline(self, reason: str) -> None:
-        """The log answers with `reason` from now on; the first reason stays."""
+        """Makes every operation fail with `reason`. The first reason stays."""
         self._disk.offline_reason = self._disk.offline_reason or reason
 
     def mark_deleted(self) -> None:
@@ -142,8 +142,8 @@ class Log:
     ) -> Appended:
         """Validates one batch, gives it the next offsets in place and writes it.
 
-        With `verify` a transactional batch must either continue a transaction that is open here or bring the guard that
-        `producers.start_verification` gave (KIP-890). A batch that is already in the log is answered, not written.
+        With `verify` a transactional batch must continue a transaction that is open here or present the guard of
+        `producers.start_verification` (KIP-890). For a duplicate batch it returns the first append and writes nothing.
         """
         if self._disk.offline_reason is not None:
             raise self._disk.offline()
@@ -163,7 +163,7 @@ class Log:
                 transaction_version=transaction_version,
             )
             if known is not None:
-                # Kafka answers the time of the first arrival whatever kind of time the topic keeps.
+                # Kafka answers with the time of the first append for both timestamp types.
                 arrived_ms = known.timestamp_ms
                 return Appended(known.first_offset, known.last_offset, arrived_ms, self._log_start_offset, True)
         first_offset = self._next_offset
@@ -185,7 +185,7 @@ class Log:
         return Appended(first_offset, last_offset, now_ms if self.keeps_append_time else -1, self._log_start_offset)
 
     def append_as_follower(self, data: memoryview | bytes, *, now_ms: int | None = None) -> Appended:
-        """Writes batches as the leader wrote them. A torn batch at the end of a fetch is left for the next one."""
+        """Writes batches unchanged. Drops an incomplete batch at the end; the next fetch gets it again."""
         if self._disk.offline_reason is not None:
             raise self._disk.offline()
         batches, length = leaders_batches(self.name, self._next_offset, memoryview(data))
@@ -208,7 +208,7 @@ class Log:
         return Appended(batches[0].base_offset, batches[-1].last_offset, -1, self._log_start_offset)
 
     def _splits(self, data: memoryview, batches: list[BatchView], now_ms: int) -> bool:
-        """Whether batches go one by one, so that segments keep their size; otherwise all go with one write."""
+        """Whether to append batches one by one, so that segments keep their size, instead of with one write."""
         return len(data) > self.config.segment_bytes or self.segments.would_roll(data, batches, now_ms, self.config)
 
     def _write(self, data: memoryview, batches: list[BatchView], now_ms: int) -> None:
@@ -233,10 +233,10 @@ class Log:
     def read(
         self, offset: int, max_bytes: int, *, up_to: int | None = None, min_one_batch: bool = True
     ) -> Slice | None:
-        """Whole batches from `offset` on, all below `up_to`; None when there are none yet.
+        """Whole batches from `offset` on, all below `up_to`; None if there are none yet.
 
-        The first batch may begin below `offset`. With `min_one_batch` it comes even when it is larger than `max_bytes`,
-        so that a reader with a small buffer gets on.
+        The first batch may begin below `offset`. With `min_one_batch` it is returned even if it is larger than
+        `max_bytes`, so that a reader with a small buffer makes progress.
         """
         if self._disk.offline_reason is not None:
             raise self._disk.offline()
@@ -252,7 +252,7 @@ class Log:
             raise self._disk.fault(error) from error
 
     def aborted_transactions(self, start: int, end_exclusive: int) -> list[AbortedTransaction]:
-        """Transactions to be skipped by a reader of committed records in that range."""
+        """Aborted transactions in that range, which a read_committed consumer skips."""
         return self.segments.aborted_transactions(start, end_exclusive)
 
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
@@ -262,13 +262,13 @@ class Log:
         return first_at_or_after(self.segments.all, timestamp_ms, self._log_start_offset)
 
     def offset_of_max_timestamp(self) -> TimestampOffset | None:
-        """The newest record by timestamp; the first of several."""
+        """The record with the highest timestamp; the first if there are several."""
         return newest(self.segments.all, self._log_start_offset)
 
     # --- moving the marks ----------------------------------------------------------------------------------------
 
     def advance_high_watermark(self, offset: int) -> None:
-        """Never back, never past the end."""
+        """Moves the high watermark. It never moves back or past the log end."""
         offset = min(offset, self._next_offset)
         if offset > self._high_watermark:
             self._high_watermark = offset
@@ -276,7 +276,7 @@ class Log:
                 self.producers.high_watermark_advanced(offset)
 
     def advance_log_start(self, offset: int) -> None:
-        """Records below `offset` are gone for readers at once; their segments go at the next retention round."""
+        """Hides records below `offset` from readers at once. The next retention round deletes their segments."""
         if offset > self._high_watermark:
             raise OffsetOutOfRange(
                 f"cannot delete {self.name} up to {offset}: high watermark is {self._high_watermark}"
@@ -287,14 +287,14 @@ class Log:
             self.producers.log_start_advanced(offset)
 
     def make_files(self) -> None:
-        """The files of a log that began in memory."""
+        """Creates the files of a log that began in memory."""
         if not self.segments.has_files:
             with self._disk.raised():
                 make_directory(self.directory, self.topic_id)
                 self.segments.make_files(self.config)
 
     def roll(self, base_offset: int | None = None, *, now_ms: int | None = None) -> Segment:
-        """Ends the active segment and begins one at `base_offset` (the log end unless a leader left a gap)."""
+        """Seals the active segment and begins one at `base_offset` (default: the log end)."""
         self.make_files()
         base_offset = max(base_offset or 0, self._next_offset)
         if self.segments.is_new_at(base_offset):
@@ -303,7 +303,7 @@ class Log:
         return self.segments.roll(base_offset, self.config, now_ms)
 
     def save_epochs(self) -> bool:
-        """Writes down what began since the last time; whether there was anything."""
+        """Writes new epochs to the file. Returns whether there were any."""
         is_kept = self.segments.has_files and self.offline_reason is None
         if not is_kept or not self.leader_epochs.is_due(self._next_offset):
             return False
@@ -312,12 +312,12 @@ class Log:
         return True
 
     def flush(self) -> None:
-        """Everything appended so far reaches the disk; the recovery point follows. May run in a thread."""
+        """Syncs everything appended so far and moves the recovery point. May run in a thread."""
         with self._disk.raised():
             self.segments.flush(self._next_offset)
 
     def flush_if_due(self, now_ms: int) -> None:
-        """Flushes when flush.messages or flush.ms say so, or when a segment was rolled. May run in a thread."""
+        """Flushes if due by flush.messages or flush.ms, or if a segment was rolled. May run in a thread."""
         unflushed = self._next_offset - self.segments.recovery_point
         rolled = self.segments.active.base_offset > self.segments.recovery_point
         aged = now_ms - self.last_flush_ms >= self.config.flush_ms
@@ -328,7 +328,7 @@ class Log:
                 self.last_flush_ms = now_ms
 
     def truncate_to(self, offset: int, *, now_ms: int = 0) -> None:
-        """Cuts records from `offset` on (and the batch that holds it)."""
+        """Removes all records from `offset` on, including the whole batch that contains `offset`."""
         if offset >= self._next_offset:
             return
         if offset <= self.segments.base_offset:
@@ -343,7 +343,7 @@ class Log:
             self.segments.sync_cut()
 
     def truncate_fully_and_start_at(self, offset: int, *, now_ms: int = 0) -> None:
-        """An empty log that begins at `offset`: for a follower whose leader no longer has what it lacks."""
+        """Empties the log and starts it at `offset`, for a follower whose leader has deleted the next records."""
         self.make_files()
         with self._disk.raised():
             self.segments.cut_all(offset, self.config, now_ms)
@@ -353,7 +353,7 @@ class Log:
             sync_directory(self.directory)
 
     def delete_old_segments(self, now_ms: int) -> Verdict:
-        """One round of retention; says how many segments went and why."""
+        """One round of retention. Returns how many segments were deleted and why."""
         if not self.segments.has_files:
             return Verdict(0, "")
         segments, marks = self.segments, (self._log_start_offset, self._high_watermark, self._next_offset)
@@ -377,11 +377,11 @@ class Log:
             self.topic_id = topic_id
 
     def close(self, *, clean: bool = True) -> None:
-        """Cleanly: everything sealed, synced and snapshotted, so that the next start need not look. Else as a crash
-        leaves it.
+        """With `clean`, seals and syncs everything and writes a snapshot, so that the next start need not check the
+        log. Otherwise leaves the files as a crash would.
         """
         if clean:
-            with contextlib.suppress(StorageFault):  # what was never written to loses nothing by having no files
+            with contextlib.suppress(StorageFault):  # an empty log needs no files
                 self.make_files()
         if clean and self.offline_reason is None and self.segments.has_files:
             with self._disk.raised():
@@ -393,7 +393,7 @@ class Log:
         self.segments.close()
 
     def _set_offsets(self, log_start: int, end: int, high_watermark: int) -> None:
-        """After opening or cutting."""
+        """Sets all offsets, after opening or truncation."""
         assert log_start <= end, f"{self!r} would start at {log_start} and end at {end}"
         self._log_start_offset, self._next_offset = log_start, end
         self._high_watermark = min(max(high_watermark, log_start), end)

@@ -1,4 +1,4 @@
-"""A topic's settings as the log needs them: typed, frozen, with Kafka's defaults."""
+"""The topic configuration that a log uses: typed, frozen, with Kafka's defaults."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class LogConfig:
     index_interval_bytes: int = 4096
     flush_messages: int = UNBOUNDED_MS
     flush_ms: int = UNBOUNDED_MS
-    # Ours: whether a write is synced before it is acknowledged.
+    # Headrace only: sync a write before the broker acknowledges it.
     flush_before_ack: bool = False
-    # Ours: whether the records of a producer's batch are read before it is appended.
+    # Headrace only: read the records of a producer's batch before appending it.
     validate_records: bool = False
     retention_bytes: int = -1
     retention_ms: int = 7 * DAY_MS
-    # Ours: the share of its disk that one partition may fill, 0 for no bound.
+    # Headrace only: the percentage of its disk that one partition may fill; 0 for no limit.
     retention_disk_percent: float = 0.0
     max_message_bytes: int = 1024 * 1024 + 12
     cleanup_policy: frozenset[str] = frozenset({DELETE})
@@ -41,7 +41,7 @@ class LogConfig:
     min_compaction_lag_ms: int = 0
     max_compaction_lag_ms: int = UNBOUNDED_MS
     min_insync_replicas: int = 1
-    # Ours as a topic's setting; in Kafka it is the broker's alone.
+    # Headrace only as a topic setting; in Kafka only a broker setting.
     replica_lag_time_max_ms: int = 30_000
     unclean_leader_election_enable: bool = False
     compression_type: str = "producer"

@@ -1,4 +1,4 @@
-"""What a log consists of when it is opened. Recovery puts it together from the files of a log."""
+"""The parts of a log when it is opened. Recovery builds them from the files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headrace.storage.segments import Segments
 
 @dataclass(frozen=True, slots=True)
 class LogContents:
-    """The files, what is known about the records in them, and the offsets."""
+    """Segments, leader epochs, producer state and offsets."""
 
     segments: Segments
     leader_epochs: LeaderEpochs
@@ -26,6 +26,6 @@ class LogContents:
 
     @classmethod
     def empty(cls, directory: Path, config: LogConfig, trash: DelayedDeletions, *, now_ms: int) -> LogContents:
-        """Of a new log, which is in memory only."""
+        """The contents of a new log, in memory only."""
         segments = Segments.in_memory(directory, config, trash, now_ms=now_ms)
         return cls(segments, LeaderEpochs(directory / LEADER_EPOCH_FILE), ProducerState(directory))

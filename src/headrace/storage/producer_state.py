@@ -1,12 +1,12 @@
-"""A partition's producers with their `.snapshot` files, so that a start need not read the whole log.
+"""The producer state of a partition with its `.snapshot` files, so that a start need not read the whole log.
 
     version i16 (1) | crc32c u32 of what follows | count i32 | per producer: id i64 | epoch i16 | last sequence i32 |
     last offset i64 | offset delta i32 | timestamp i64 | coordinator epoch i32 | first offset of the open transaction
     i64 (-1 none)
 
-A snapshot named N tells the state after every batch below offset N. It is written at each roll and at the end; a
-damaged one is thrown away and an older one used, the batches since then are read again. Only the last batch of a
-producer is in a snapshot, as in Kafka: the other four matter only to requests that were on the way.
+A snapshot named N has the state after every batch below offset N. The log writes one at each roll and at a clean stop.
+If a snapshot is damaged, recovery deletes it, loads an older one and reads the batches since then. A snapshot has only
+the last batch of a producer, as in Kafka: the other four matter only for requests in flight.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ProducerState(Producers):
         self.snapshot_offset = -1
 
     def replay(self, batch: BatchView) -> CompletedTransaction | None:
-        """Takes over what a batch in the log says, without checks: a follower's way, and recovery's."""
+        """Updates the state from a batch in the log without checks, for followers and recovery."""
         if batch.producer_id < 0:
             return None
         if not batch.is_control:
@@ -53,7 +53,7 @@ class ProducerState(Producers):
         )
 
     def aborted(self, completed: CompletedTransaction) -> AbortedTransaction:
-        """What the aborted-transaction index keeps of it."""
+        """The index entry of an aborted transaction."""
         stable = self.stable_after(completed)
         return AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, stable)
 
@@ -64,7 +64,7 @@ class ProducerState(Producers):
         self.snapshot_offset = offset
 
     def load_latest(self, log_start_offset: int, up_to: int, *, discard_later: bool = True) -> int:
-        """Loads the newest good snapshot at or below `up_to`; says from which offset to read on."""
+        """Loads the newest valid snapshot at or below `up_to`. Returns the offset from which to read batches."""
         for offset in sorted(self.snapshot_offsets(), reverse=True):
             path = self._path(offset)
             if offset > up_to:
@@ -83,14 +83,16 @@ class ProducerState(Producers):
         return log_start_offset
 
     def rebuild(self, segments: Sequence[Segment], log_start_offset: int, up_to: int) -> None:
-        """From the newest snapshot at or below `up_to`, and the batches since. The segments end at `up_to`."""
+        """Rebuilds the state from the newest snapshot at or below `up_to` and the batches since. The segments end at
+        `up_to`.
+        """
         offset = self.load_latest(log_start_offset, up_to)
         for at, segment in enumerate(segments):
             if at + 1 == len(segments) or segments[at + 1].base_offset > offset:
                 self.replay_segment(segment, offset)
 
     def replay_segment(self, segment: Segment, offset: int) -> None:
-        """What the batches of `segment` from `offset` on say."""
+        """Updates the state from the batches of `segment` from `offset` on."""
         position = segment.position_of(offset)
         for batch in segment.batches(position) if position is not None else ():
             if batch.producer_id >= 0 and batch.base_offset >= offset:
@@ -102,14 +104,14 @@ class ProducerState(Producers):
         return [offset for offset in found if offset is not None]
 
     def drop_snapshots(self, *, keep: set[int]) -> None:
-        """Deletes the snapshots that belong to no segment any more; the newest stays in any case."""
+        """Deletes the snapshots that belong to no segment. The newest always stays."""
         offsets = sorted(self.snapshot_offsets())
         for offset in offsets[:-1]:
             if offset not in keep:
                 self._path(offset).unlink(missing_ok=True)
 
     def start_over(self) -> None:
-        """Forgets every producer, in memory and on disk."""
+        """Removes every producer, in memory and on disk."""
         self.clear()
         for offset in self.snapshot_offsets():
             self._path(offset).unlink(missing_ok=True)
@@ -139,7 +141,7 @@ def encode_snapshot(entries: list[Producer]) -> bytes:
 
 
 def fault_in_snapshot(data: bytes) -> tuple[int, str] | None:
-    """The first bad byte and what is wrong there, or None for a whole snapshot."""
+    """The first bad byte and what is wrong there, or None if the snapshot is valid."""
     if len(data) < _HEAD.size:
         return len(data), f"ends inside its head of {_HEAD.size} bytes"
     version, crc, count = _HEAD.unpack_from(data)
@@ -155,7 +157,7 @@ def fault_in_snapshot(data: bytes) -> tuple[int, str] | None:
 
 
 def decode_snapshot(data: bytes) -> list[Producer] | None:
-    """The producers, or None when the bytes are not a whole snapshot."""
+    """The producers, or None if the snapshot is damaged."""
     if fault_in_snapshot(data) is not None:
         return None
     producers = []

@@ -1,15 +1,15 @@
-"""The segments of one log in order: which there are, which one is written, and up to where they are on the disk.
+"""The segments of one log in order, the active one, and the recovery point.
 
     cut_start →  sealed │ sealed │ sealed │ active  ← append, roll, cut_end
 
-`Log` decides when something happens to its segments; this class does it. It knows nothing of high watermarks, leader
-epochs and producers.
+`Log` decides when to change its segments; this class changes them. It does not know high watermarks, leader epochs and
+producers.
 
-One owner: the event loop. Only `flush` may run in a thread, while the loop goes on appending, rolling, replacing and
-deleting. So `all` is a tuple that is replaced and never changed, and files change their names after it.
+The event loop owns it. Only `flush` may run in a thread, while the loop appends, rolls, replaces and deletes segments.
+So `all` is a tuple that is replaced and never mutated, and files are renamed after that.
 
-A full disk may refuse any step. Each step that can be refused therefore comes before the first that cannot be undone.
-Invariant (asserted): every segment's base offset is above the one before.
+A full disk may fail any step. Steps that can fail therefore come before the first step that cannot be undone.
+Invariant (asserted): base offsets rise strictly.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ class Segments:
         self.all: tuple[Segment, ...] = ()
         self.active = segments[-1]
         self._bases: list[int] = []
-        # Counts cuts at the end, so that a flush in a thread notices one.
+        # Counts truncations at the end, so that a flush in a thread notices one.
         self._cuts = 0
-        # Whether files came since the directory was synced.
+        # Whether files were created since the last sync of the directory.
         self._names_changed = True
         self._replace(segments)
 
@@ -69,7 +69,7 @@ class Segments:
         return cls(directory, (segment,), trash, has_files=False)
 
     def make_files(self, config: LogConfig) -> None:
-        """The files of the segment that was in memory; the directory is there."""
+        """Creates the files of the segment that was in memory. The directory exists."""
         self._replace((Segment.create(self.directory, 0, config, now_ms=self.active.created_ms),))
         self.has_files = True
 
@@ -81,7 +81,7 @@ class Segments:
 
     @property
     def base_offset(self) -> int:
-        """The first offset that the first segment may hold."""
+        """The base offset of the first segment."""
         return self._bases[0]
 
     @property
@@ -104,7 +104,7 @@ class Segments:
             segment_end = self._bases[at + 1] if at + 1 < len(segments) else end
             limit = bound if bound < segment_end else None
             found = segments[at].read(offset, max_bytes, limit, min_one_batch=min_one_batch)
-            # Compaction may have emptied the rest of this segment; then the next one is read.
+            # Compaction may have emptied the rest of this segment; then read the next one.
             if found is not None or limit is not None:
                 return found
         return None
@@ -115,7 +115,7 @@ class Segments:
     # --- at the end ------------------------------------------------------------------------------------------------
 
     def would_roll(self, data: memoryview, batches: Sequence[BatchView], now_ms: int, config: LogConfig) -> bool:
-        """Whether these batches, written at once, do not fit into the active segment."""
+        """Whether one write of these batches would exceed the active segment."""
         newest_ms = max(batch.max_timestamp_ms for batch in batches)
         return self.active.should_roll(len(data), batches[-1].last_offset, newest_ms, now_ms, config)
 
@@ -124,7 +124,7 @@ class Segments:
         return self.active.size_bytes == 0 and self.active.base_offset == base_offset
 
     def roll(self, base_offset: int, config: LogConfig, now_ms: int | None) -> Segment:
-        """Ends the active segment and begins one at `base_offset`, which is the active one then."""
+        """Seals the active segment and creates a new active one at `base_offset`."""
         old = self.active
         created_ms = now_ms if now_ms is not None else max(old.created_ms, old.max_timestamp_ms)
         new = Segment.create(self.directory, base_offset, config, now_ms=created_ms)
@@ -135,7 +135,7 @@ class Segments:
             raise
         kept = self.all
         if old.size_bytes == 0:
-            # The log never wrote to it, and it must not stand in the way of its successor.
+            # It is empty, and its files must not conflict with those of the new segment.
             old.remove()
             kept = kept[:-1]
         self._replace((*kept, new))
@@ -143,23 +143,23 @@ class Segments:
         return new
 
     def cut_end(self, offset: int, config: LogConfig, now_ms: int) -> int:
-        """Cuts the batches from the one that holds `offset` on; gives the offset after the last batch that stays.
+        """Removes the batches from the one that contains `offset` on. Returns the offset after the last batch left.
 
-        `offset` is above the first segment's base offset. The caller syncs (`sync_cut`) when all has followed the cut.
+        `offset` is above the first segment's base offset. The caller calls `sync_cut` after it has updated all state.
         """
         self._cuts += 1
         kept = [segment for segment in self.all if segment.base_offset <= offset]
         gone = self.all[len(kept) :]
         active = kept[-1]
         if gone:
-            # The files go at once: a later start must never find them behind a shorter segment.
+            # Delete the files at once: a later start must not find them behind a shorter segment.
             for segment in gone:
                 segment.remove()
             active.activate(config)
         end = offset
         position = active.position_of(offset)
         if position is not None:
-            # A batch is kept whole or not at all.
+            # Truncation never splits a batch.
             end = min(offset, next(active.places(position)).base_offset)
             active.truncate_to(offset, now_ms=now_ms)
         self._replace(kept)
@@ -171,7 +171,7 @@ class Segments:
         sync_directory(self.directory)
 
     def cut_all(self, offset: int, config: LogConfig, now_ms: int) -> None:
-        """Removes every segment and begins an empty one at `offset`. The caller syncs the directory."""
+        """Removes every segment and creates an empty one at `offset`. The caller syncs the directory."""
         self._cuts += 1
         for segment in self.all:
             segment.remove()
@@ -183,7 +183,7 @@ class Segments:
     def expired(
         self, config: LogConfig, now_ms: int, log_start_offset: int, high_watermark: int, log_end_offset: int
     ) -> Verdict:
-        """How many of the first segments retention deletes now, and why."""
+        """How many of the first segments retention deletes, and why."""
 
         def verdict() -> Verdict:
             return expired(
@@ -200,12 +200,12 @@ class Segments:
 
         found = verdict()
         for segment in self.all[: found.count]:
-            # An index is a cache: a wrong timestamp in it must not cost data that is not old.
+            # An index is a cache: a wrong timestamp in it must not delete data that is not old.
             check_newest(segment)
         return verdict() if found.count else found
 
     def cut_start(self, count: int, delete_at_ms: int) -> None:
-        """The first `count` segments leave the log; their files are deleted at `delete_at_ms`."""
+        """Removes the first `count` segments from the log. Their files are deleted at `delete_at_ms`."""
         gone = self.all[:count]
         self._replace(self.all[count:])
         self._delete_later(gone, delete_at_ms)
@@ -224,7 +224,7 @@ class Segments:
         return all(id(segment) in present for segment in segments)
 
     def swap(self, olds: Sequence[Segment], cleaned: Segment, delete_at_ms: int, *, log_end_offset: int) -> None:
-        """Puts a segment that compaction wrote (`.cleaned`, synced) in the place of others."""
+        """Replaces `olds` by a segment that compaction wrote (`.cleaned`, synced)."""
         if cleaned.size_bytes and cleaned.base_offset > log_end_offset:
             raise CorruptBatch(f"{cleaned.path} begins after the end of its log")
         gone = {id(old) for old in olds}
@@ -233,8 +233,8 @@ class Segments:
         at = next(i for i, segment in enumerate(self.all) if id(segment) in gone)
         kept = [segment for segment in self.all if id(segment) not in gone]
         kept.insert(at, cleaned)
-        # Before files change their names: a flush in a thread passes over segments that the log no longer has, and over
-        # the new one, which is synced.
+        # Replace before the renames: a flush in a thread skips segments that the log no longer has, and the new one,
+        # which is synced.
         self._replace(kept)
         self._delete_later(olds, delete_at_ms)
         cleaned.change_suffix(SWAP_SUFFIX, "")
@@ -245,8 +245,7 @@ class Segments:
         """Syncs what was appended between the recovery point and `end`, and moves the recovery point. May run in a
         thread.
 
-        An fsync that failed is never tried again: the kernel may have dropped the pages and would report success the
-        next time.
+        A failed fsync is never repeated: the kernel may have dropped the pages and would then report success.
         """
         segments, cuts = self.all, self._cuts
         if end <= self.recovery_point:
@@ -256,7 +255,7 @@ class Segments:
             try:
                 segment.sync()
             except FileNotFoundError:
-                # Retention may have deleted the segment meanwhile. Otherwise the disk has lost a file.
+                # Retention may have deleted the segment meanwhile. Otherwise the file is lost.
                 if segment in self.all:
                     raise
         if self._names_changed:
@@ -264,7 +263,7 @@ class Segments:
             sync_topic_id(self.directory)
             sync_directory(self.directory)
             sync_directory(self.directory.parent)
-        # A log that was cut meanwhile may hold other records at these offsets.
+        # A log that was truncated meanwhile may have other records at these offsets.
         if cuts == self._cuts:
             self.recovery_point = max(self.recovery_point, end)
 
@@ -274,7 +273,7 @@ class Segments:
 
 
 def _share_of_disk(directory: Path, percent: float) -> int:
-    """The bytes that `percent` of the directory's disk are, -1 for no limit."""
+    """`percent` of the size of the directory's disk in bytes, or -1 for no limit."""
     if percent <= 0:
         return -1
     disk = os.statvfs(directory)

@@ -1,4 +1,4 @@
-"""What the broker's configuration says to storage as a whole; what it says to one topic's log is in `log_config`."""
+"""The broker settings that storage as a whole uses; `log_config` has the settings of one topic's log."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@
 `entities`        types of messages whose API is known only when the program runs
 `messages`        the types of requests and responses, generated from kio's schemas
 `schema_writer`   writers compiled from kio's schemas
-`extents`         whether the lengths in a request stay within its frame
-`bounds`, `strings`, `node_endpoints`   small parts of the messages that are read or written by hand
-`produce`, `fetch`, `fetch_request`, `replica_fetch`, `offset_commit`   the hot APIs, by hand
+`extents`         checks that the lengths in a request stay within its frame
+`bounds`, `strings`, `node_endpoints`   fields that the hand-written codecs share
+`produce`, `fetch`, `fetch_request`, `replica_fetch`, `offset_commit`   hand-written codecs of the most frequent APIs
 """

@@ -1,15 +1,15 @@
 """Requests and responses: bytes to kio entities, plain mappings to bytes.
 
-Reading gives kio's typed entity of that version (its reader is native). A field that the version lacks reads as its
-documented default (`messages.absent_fields`), so a handler sees one shape of a request in every version: its Protocol
-in `messages`. Durations are read with `millis(...)`. Writing takes plain mappings (see `schema_writer`).
+Reading returns kio's typed entity of that version (kio's reader is native). A field that the version lacks has its
+documented default (`messages.absent_fields`), so a handler sees the same fields in every version: those of its Protocol
+in `messages`. `millis(...)` converts durations. Writing takes plain mappings (see `schema_writer`).
 
     header, body_at = read_request_header(frame)
     request = read_request(header, frame, body_at)
     reply = encode_response(header.api_key, header.api_version, header.correlation_id, {...})
 
-and for the client side `encode_request` / `read_response`. Frames carry no length prefix on reading and do carry it on
-writing, because that is what a socket needs.
+Clients use `encode_request` and `read_response`. A frame that is read has no length prefix; a frame that is written has
+one, because the socket needs it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _INT16: Final = struct.Struct(">h")
 
 
 class MalformedRequest(Exception):
-    """Bytes that are not the request they claim to be; the connection is closed after one log line."""
+    """The bytes are not a valid request of their API and version. The broker logs it and closes the connection."""
 
 
 class RequestHeader(NamedTuple):
@@ -71,7 +71,7 @@ def _request_schema(api_key: int, version: int) -> EntityClass:
 
 
 def _give_defaults(schema: EntityClass, absent: dict[str, dict[str, object]], path: str) -> None:
-    """Sets what the version lacks on the class itself: its instances then have it, and reading them costs no more."""
+    """Sets defaults for the fields that the version lacks on the class, so that its instances have them at no cost."""
     fields = {field.name: field for field in dataclasses.fields(schema)}
     for name, default in absent.get(path, {}).items():
         if name not in fields:
@@ -101,7 +101,9 @@ def _response_reader(api_key: int, version: int) -> Reader:
 
 
 def _let_times_be_absent(schema: EntityClass) -> None:
-    """Kafka writes -1 for the start of a transaction that never began; kio's schema says there always is a time."""
+    """Lets timestamps be null. Kafka writes -1 as the start of a transaction that never began; kio's schema does not
+    allow that.
+    """
     for field in dataclasses.fields(schema):
         kind = classify_field(field)
         if isinstance(kind, EntityTupleField):
@@ -112,7 +114,7 @@ def _let_times_be_absent(schema: EntityClass) -> None:
 
 @cache
 def _request_header_is_flexible(api_key: int, version: int) -> bool:
-    """Whether the request header ends with tagged fields. Unknown versions are read as if they did not."""
+    """Whether the request header ends with tagged fields. For unknown versions the answer is no."""
     name = api_key_map.get(api_key)
     if name is None or version not in schema_name_map[name]:
         return False
@@ -121,7 +123,7 @@ def _request_header_is_flexible(api_key: int, version: int) -> bool:
 
 @cache
 def _response_header_is_flexible(api_key: int, version: int) -> bool:
-    # ApiVersions answers always have the old header, so that a client can read the refusal of a version it guessed.
+    # ApiVersions answers always have the old header, so that a client can read the error for an unsupported version.
     if api_key == ApiKey.API_VERSIONS:
         return False
     return int(response_schema(api_key, version).__header_schema__.__version__) >= 1
@@ -172,14 +174,14 @@ def read_request_header(frame: bytes | bytearray | memoryview) -> tuple[RequestH
 def read_request(header: RequestHeader, frame: bytes | bytearray | memoryview, at: int) -> Entity:
     """kio's entity for the request body. Raises MalformedRequest, also for a version that kio does not know."""
     try:
-        # kio's reader wants a read-only buffer; a request body is small, except Produce, which has a reader of its own.
+        # kio's reader needs a read-only buffer. Request bodies are small except Produce, which has its own reader.
         body = checked(_request_schema(header.api_key, header.api_version), bytes(frame), at)
         request, _ = _request_reader(header.api_key, header.api_version)(body, at)
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:
-        # kio raises many kinds of exceptions for bad bytes, panics of its native part (which are no `Exception`s) among
-        # them; none of them may cost more than this connection.
+        # kio raises many kinds of exceptions for bad bytes, also panics of its native part, which are not subclasses of
+        # `Exception`. Each may only end this connection.
         raise MalformedRequest(
             f"a {api_name(header.api_key)} v{header.api_version} request that cannot be read ({error})"
         ) from error
@@ -214,7 +216,7 @@ def encode_response(api_key: int, version: int, correlation_id: int, body: Body)
 
 @cache
 def throttle_time_at(api_key: int, version: int) -> int | None:
-    """Where the throttle time stands in a whole response frame; None where it is not the first field."""
+    """The position of the throttle time in a whole response frame, or None if it is not the first field."""
     if dataclasses.fields(response_schema(api_key, version))[0].name != "throttle_time":
         return None
     return 9 if _response_header_is_flexible(api_key, version) else 8

@@ -1,10 +1,10 @@
-"""Whether the lengths in a request stay within its frame, checked before the native reader trusts them.
+"""Checks that the lengths in a request stay within its frame, before the native reader uses them.
 
-kio's reader makes room for an array by the count that the bytes claim: four bytes from anywhere could ask for a hundred
-gigabytes, and the process would be gone. It also refuses tagged fields that it does not know, which every later client
-may send (KIP-482). So each request class is compiled once, on first use, into a function that walks over the bytes
-without making anything of them: it bounds every count by the bytes that are left, refuses null where a list must be,
-and cuts unknown tagged fields out.
+kio's reader allocates an array by the count in the request: four bytes from any client could request a hundred
+gigabytes and kill the process. It also refuses unknown tagged fields, which newer clients may send (KIP-482). So each
+request class is compiled once, on first use, into a function that walks over the bytes without creating objects. It
+bounds every count by the remaining bytes, refuses null for a list that is not nullable, and removes unknown tagged
+fields.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from headrace.wire.entities import Entity, SchemaField
 from headrace.wire.schema_writer import write_uvarint
 
 Buffer = bytes | bytearray | memoryview
-# (start, end, what stands there instead)
+# (start, end, replacement)
 Cuts = list[tuple[int, int, bytes]]
 Walk = Callable[[Buffer, int, Cuts], int]
 
@@ -36,14 +36,14 @@ _SIZES: Final = {
     "int8": 1, "int16": 2, "int32": 4, "int64": 8, "uint8": 1, "uint16": 2, "uint32": 4, "uint64": 8, "float64": 8,
     "bool": 1, "error_code": 2, "timedelta_i32": 4, "timedelta_i64": 8, "datetime_i64": 8, "uuid": 16,
 }  # fmt: skip
-# No honest request lists more; each element costs far more memory than its bytes.
+# No valid client sends more; each element costs far more memory than its bytes.
 _MOST_ELEMENTS: Final = 1_000_000
 _i16: Final = struct.Struct(">h").unpack_from
 _i32: Final = struct.Struct(">i").unpack_from
 
 
 class BeyondFrame(ValueError):
-    """A count or length that the frame cannot hold, or no list where one must be."""
+    """A count or length that exceeds the frame, or null for a list that is not nullable."""
 
 
 def _uvarint(buffer: Buffer, at: int) -> tuple[int, int]:
@@ -96,7 +96,7 @@ def _compact_count(buffer: Buffer, at: int, smallest: int, nullable: bool) -> tu
 
 
 def _null(nullable: bool) -> int:
-    # kio reads a null list as None whether the schema allows it or not; a handler must not meet one by surprise.
+    # kio reads a null list as None even if the schema does not allow it. Handlers do not expect that.
     if not nullable:
         raise BeyondFrame("null where a list must be")
     return 0
@@ -132,7 +132,7 @@ def _walk_tagged(buffer: Buffer, at: int, cuts: Cuts, known: dict[int, Walk]) ->
 
 
 class _Walker:
-    """The source of one walk under construction; neighbouring fixed sizes are added up."""
+    """Generates the source of one walk; sizes of neighbouring fixed-width fields are added up."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -162,7 +162,7 @@ class _Walker:
 
 
 def _skipper(kafka_type: str, flexible: bool) -> tuple[Callable[[Buffer, int], int], int]:
-    """How to pass one value of variable length, and the fewest bytes it takes."""
+    """The function that skips one value of variable length, and the minimum size of the value."""
     if flexible:
         return _skip_compact, 1
     return (_skip_legacy_string, 2) if kafka_type == "string" else (_skip_legacy_bytes, 4)
@@ -215,7 +215,7 @@ def _field(walker: _Walker, field: SchemaField, flexible: bool, tagged: bool) ->
 
 @cache
 def _compiled(entity: Entity) -> tuple[Walk, int]:
-    """The walk over one class, and the fewest bytes it takes."""
+    """The walk over one class, and the minimum size of its entities."""
     flexible: bool = entity.__flexible__
     walker = _Walker()
     tagged: dict[int, Walk] = {}

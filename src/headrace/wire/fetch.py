@@ -1,4 +1,4 @@
-"""The Fetch answer by hand: bytes for everything but the records, which stay slices of segment files.
+"""Hand-written encoder of Fetch responses: bytes for everything but the records, which stay slices of segment files.
 
 Versions 4–18. v5 log start offset · v7 sessions (top-level error and session id) · v11 preferred read replica
 v12 flexible, diverging epoch and current leader as tagged fields · v13 topic ids · v16 node endpoints.
@@ -38,17 +38,17 @@ class FetchedPartition(NamedTuple):
     high_watermark: int = -1
     last_stable_offset: int = -1
     log_start_offset: int = -1
-    # None when the answer has no list (read uncommitted), else (producer id, first offset) of each.
+    # (producer id, first offset) of each aborted transaction; None for a null list (read_uncommitted).
     aborted: Sequence[tuple[int, int]] | None = None
     preferred_read_replica: int = -1
     records: Slice | None = None
-    # (epoch, its end offset) where a follower's log parts from the leader's.
+    # (epoch, end offset) at which the follower's log diverges from the leader's.
     diverging: tuple[int, int] | None = None
-    # (leader, epoch) when the client asked the wrong broker.
+    # (leader, epoch) if this broker is not the leader.
     current_leader: tuple[int, int] | None = None
 
 
-# The name up to v12, the sixteen bytes of the id from v13.
+# Topic: the name up to v12, the sixteen bytes of the id from v13.
 FetchedTopic = tuple[str | bytes, Sequence[FetchedPartition]]
 
 
@@ -62,7 +62,7 @@ def encode_fetch_response(
     throttle_time_ms: int = 0,
     node_endpoints: Sequence[NodeEndpoint] = (),
 ) -> list[Any]:
-    """The parts of a whole frame: bytes, and the slices as they were given."""
+    """The parts of a whole frame: bytes, and the slices unchanged."""
     writer = _FlexibleWriter(version) if version >= FLEXIBLE_FROM else _LegacyWriter(version)
     out = writer.out
     if version >= FLEXIBLE_FROM:
@@ -84,7 +84,7 @@ def encode_fetch_response(
 
 
 class _LegacyWriter:
-    """The bytes up to the next slice are in `out`; everything before that is in `parts`."""
+    """`out` has the bytes since the last slice; `parts` has everything before."""
 
     def __init__(self, version: int) -> None:
         self.version = version
@@ -176,7 +176,7 @@ class _FlexibleWriter(_LegacyWriter):
             out.append(0)
             return
         out.append((diverging is not None) + (leader is not None))
-        # Each field: its number, its length, its values and a zero for "no tagged fields of its own".
+        # Each tagged field: its number, its length, its values, and a zero for no nested tagged fields.
         if diverging is not None:
             out += b"\x00\x0d"
             out += _DIVERGING.pack(*diverging, 0)

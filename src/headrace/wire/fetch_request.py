@@ -1,8 +1,8 @@
-"""The Fetch request by hand: consumers and followers send nothing else all day.
+"""Hand-written decoder of Fetch requests, the most frequent request of consumers and followers.
 
 Versions 4–18. v5 log start offset · v7 sessions · v9 leader epoch · v11 rack · v12 flexible, last fetched epoch
 v13 topic ids · v15 the replica as a tagged field · v17 replica directory, v18 high watermark (both skipped).
-`tests/unit/wire` holds it to what the general codec reads.
+`tests/unit/wire` compares it with the general codec.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Topic = str | bytes
 
 
 class WantedPartition(NamedTuple):
-    """In the order of the newest versions."""
+    """One requested partition; the fields are in the order of the newest version."""
 
     partition: int
     leader_epoch: int
@@ -41,7 +41,7 @@ class WantedPartition(NamedTuple):
 
 
 _NEWEST: Final = struct.Struct(">iiqiqi")
-# Older versions lack fields in the middle: (struct, where they stand in `WantedPartition`).
+# Older versions lack some fields: (struct, indexes of its fields in `WantedPartition`).
 _OLDER: Final = (
     (9, struct.Struct(">iiqqi"), (0, 1, 2, 4, 5)),
     (5, struct.Struct(">iqqi"), (0, 2, 4, 5)),

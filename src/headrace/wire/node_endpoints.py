@@ -1,4 +1,4 @@
-"""Where the leaders are that an answer points to (KIP-951): the one tagged field at the end of Produce and Fetch."""
+"""Endpoints of the current leaders (KIP-951): the only tagged field at the end of Produce and Fetch responses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class NodeEndpoint(NamedTuple):
 
 
 def write_node_endpoints(out: bytearray, endpoints: Sequence[NodeEndpoint]) -> None:
-    """All tagged fields of the answer: none, or number 0 with the endpoints."""
+    """Writes all tagged fields of the response: none, or number 0 with the endpoints."""
     if not endpoints:
         out.append(0)
         return

@@ -1,7 +1,7 @@
-"""OffsetCommit by hand: the request without an object per field, the answer without a mapping per partition.
+"""Hand-written codec of OffsetCommit: no object per field of the request, no mapping per partition of the response.
 
 Versions 2–10. v2–v4 retention time · v6 leader epoch · v7 static members · v8 flexible · v10 topic ids, no names.
-Every consumer commits every few seconds, most of them one partition: by schema, reading costs as much as the rest.
+Every consumer commits every few seconds, mostly one partition. The general codec would double the cost of a commit.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ class OffsetCommitRequest(NamedTuple):
     topics: list[tuple[Topic, list[PartitionCommit]]]
 
 
-# What stands behind the topic's name and its one partition in a commit without metadata: partition, offset, leader
-# epoch, metadata (empty or null), then no tags three times.
+# Bytes behind the partition count in a commit of one partition without metadata: partition, offset, leader epoch,
+# metadata (empty or null), and three empty lists of tagged fields.
 _ONE_PARTITION_BYTES: Final = 20
 _NO_METADATA: Final = (b"\1\0\0\0", b"\0\0\0\0")
-# Beginnings that are kept: ids and names are a few dozen bytes each, and a client must not fill the memory with them.
+# Bound of a cached request head: ids and names take a few dozen bytes each, and a client must not fill the memory.
 _LONGEST_KEPT_BYTES: Final = 512
 
 
@@ -62,7 +62,7 @@ def read_offset_commit_request(frame: memoryview, at: int, version: int) -> Offs
     """Raises MalformedRequest."""
     data = bytes(frame)
     if version >= FLEXIBLE_FROM and data[-4:] in _NO_METADATA:
-        # From commit to commit a consumer changes numbers only; what comes before them is read once.
+        # Consecutive commits of a consumer differ only in the numbers at the end, so the head before them is cached.
         tail = len(data) - _ONE_PARTITION_BYTES
         is_one = 0 < tail - at <= _LONGEST_KEPT_BYTES and data[tail - 1] == 2
         if is_one and (head := _head_of_one(data[at:tail], version)) is not None:
@@ -120,7 +120,7 @@ def _read_legacy(data: bytes, at: int, version: int) -> tuple[OffsetCommitReques
 
 @lru_cache(maxsize=4_096)
 def _head_of_one(data: bytes, version: int) -> tuple[str, int, str, str | None, Topic] | None:
-    """The beginning of a request, when it ends right before the only partition of the only topic."""
+    """The decoded head of a request that has one topic with one partition, or None for any other request."""
     try:
         group_id, generation, member_id, instance_id, topic_count, at = _read_flexible_head(data, 0)
         topic, at = _read_topic(data, at, version)
@@ -133,7 +133,7 @@ def _head_of_one(data: bytes, version: int) -> tuple[str, int, str, str | None, 
 
 
 def _read_flexible_head(data: bytes, at: int) -> tuple[str, int, str, str | None, int, int]:
-    """Everything before the topics: group, generation, member, instance, how many topics, where they begin."""
+    """The fields before the topics: group, generation, member, instance, number of topics, position of the topics."""
     group_id, at = compact_text(data, at)
     (generation,) = _I32.unpack_from(data, at)
     member_id, at = compact_text(data, at + 4)
@@ -181,7 +181,7 @@ def encode_offset_commit_response(
 ) -> bytearray:
     """The whole frame, length prefix included; per topic (partition, error code)."""
     if len(topics) == 1 and len(topics[0][1]) == 1:
-        # Most consumers hear the same answer again and again.
+        # Most commits of a consumer get the same response, so it is cached.
         out = bytearray(_answer_for_one(version, topics[0][0], *topics[0][1][0]))
         _I32.pack_into(out, 4, correlation_id)
         return out

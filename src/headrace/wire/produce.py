@@ -1,7 +1,7 @@
-"""Produce by hand: the request without a copy of its records, the answer without an object per field.
+"""Hand-written codec of Produce: no copy of the request's records, no object per field of the response.
 
 Versions 3–13. v5 log start offset · v8 record errors · v9 flexible · v10 current leader · v13 topic ids, no names.
-The records of a partition are a writable memoryview of the frame, so that offsets are assigned in place.
+The records of a partition are a writable memoryview of the frame, so that the leader sets offsets in place.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _I32: Final = struct.Struct(">i")
 _ACKS_TIMEOUT: Final = struct.Struct(">hi")
 _PARTITION_V3: Final = struct.Struct(">ihqq")
 _PARTITION_V5: Final = struct.Struct(">ihqqq")
-# No transactional id, acks, timeout, one topic; counts of one byte each.
+# Null transactional id, acks, timeout, a count of one topic (one byte).
 _ONE_TOPIC: Final = struct.Struct(">bhib")
 _ONE_PARTITION: Final = struct.Struct(">bi")
 
@@ -30,7 +30,7 @@ FLEXIBLE_FROM: Final = 9
 TOPIC_IDS_FROM: Final = 13
 
 
-# Plain tuples, because two of them are made for every small request.
+# Plain tuples for speed: every small request creates two of them.
 # (partition, its records)
 PartitionRecords = tuple[int, memoryview | None]
 # (the name up to v12 or the sixteen bytes of the id from v13, its partitions)
@@ -44,7 +44,7 @@ class ProduceRequest:
     timeout_ms: int
     topics: list[TopicRecords]
     size_bytes: int
-    """Of the whole frame: what a produce quota counts."""
+    """Size of the whole frame, which the produce quota counts."""
 
 
 class PartitionOutcome(NamedTuple):
@@ -55,7 +55,7 @@ class PartitionOutcome(NamedTuple):
     log_start_offset: int = -1
     error_message: str | None = None
     record_errors: tuple[tuple[int, str | None], ...] = ()
-    # (leader, epoch) when the client asked the wrong broker.
+    # (leader, epoch) if this broker is not the leader.
     current_leader: tuple[int, int] | None = None
 
 
@@ -110,7 +110,7 @@ def _read_legacy(frame: memoryview, at: int) -> tuple[ProduceRequest, int]:
 
 
 def _read_alone(frame: memoryview, at: int, version: int) -> ProduceRequest | None:
-    """A request of one batch outside transactions, as small ones are: fewer steps to the same; None for any other."""
+    """Fast path for a request with one partition and no transactional id. None for any other request."""
     no_id, acks, timeout_ms, topics = _ONE_TOPIC.unpack_from(frame, at)
     if no_id or topics != 2:
         return None
@@ -130,7 +130,7 @@ def _read_alone(frame: memoryview, at: int, version: int) -> ProduceRequest | No
         return None
     length, records_at = read_uvarint(frame, at + 5)
     end = records_at + length - 1
-    # Three ends of lists of tagged fields, and nothing else.
+    # The frame must end with three empty lists of tagged fields.
     if not length or end + 3 != len(frame) or frame[end] or frame[end + 1] or frame[end + 2]:
         return None
     name = frame[name_at:at]
@@ -139,7 +139,7 @@ def _read_alone(frame: memoryview, at: int, version: int) -> ProduceRequest | No
 
 
 def _read_flexible(frame: memoryview, at: int, version: int) -> tuple[ProduceRequest, int]:
-    # Numbers are nearly always one byte; looking at it here spares a call for each.
+    # Varints nearly always have one byte; testing that here saves a call for each.
     size = len(frame)
     length, at = (frame[at], at + 1) if frame[at] < 0x80 else read_uvarint(frame, at)
     transactional_id = None
@@ -180,16 +180,16 @@ def _read_flexible(frame: memoryview, at: int, version: int) -> tuple[ProduceReq
     return ProduceRequest(transactional_id, acks, timeout_ms, topics, len(frame)), at
 
 
-# Answers that differ from each other in six numbers only, by version and topic; see `encode_taken`.
+# Templates of responses by version and topic, which differ in six numbers only; see `encode_taken`.
 _templates: dict[tuple[int, str | bytes], tuple[bytearray, int]] = {}
-# Topic names are bounded by what there is, not by what clients ask for: an answer without an error names a real topic.
+# Clients cannot fill the cache with invented names: a response without an error names an existing topic.
 _TEMPLATES_KEPT: Final = 10_000
 
 
 def encode_taken(
     version: int, correlation_id: int, topic: str | bytes, index: int, offset: int, append_time_ms: int, log_start: int
 ) -> bytearray:
-    """The answer to a request whose one batch was taken, by far the most frequent one: a template filled in."""
+    """The response to a request whose one batch was appended, by far the most frequent one. Fills in a template."""
     found = _templates.get((version, topic))
     if found is None:
         if len(_templates) >= _TEMPLATES_KEPT:
@@ -203,7 +203,7 @@ def encode_taken(
 
 
 def _template(version: int, topic: str | bytes) -> tuple[bytearray, int]:
-    """An answer for that topic, and where the numbers of its partition begin."""
+    """A response for that topic, and the position of its partition's numbers."""
     assert version >= LOG_START_FROM
     marked = encode_produce_response(version, 0, [(topic, [PartitionOutcome(-1, -1, -1, -1, -1)])])
     plain = encode_produce_response(version, 0, [(topic, [PartitionOutcome(0, 0, 0, 0, 0)])])
@@ -275,6 +275,6 @@ def _flexible_partition(out: bytearray, outcome: PartitionOutcome, version: int)
     if leader is None or version < 10:
         out.append(0)
     else:
-        # One tagged field: number 0, nine bytes, the last of which says that it has no tagged fields of its own.
+        # One tagged field: number 0, nine bytes; the last byte is its empty list of nested tagged fields.
         out += b"\x01\x00\x09"
         out += struct.pack(">iib", *leader, 0)

@@ -1,7 +1,7 @@
-"""Fetch between brokers, by hand: the request (v17) and its answer, whose records stay in the buffer they came in.
+"""Hand-written codec of Fetch between brokers (v17). The records of a response stay in the receive buffer.
 
-Followers fetch all the time, so both are worth more than the general codec gives: a request costs a few microseconds
-and an answer none per byte. `tests/unit/wire` holds both to what the codec reads and writes.
+Followers fetch all the time, so this codec is faster than the general one: a request costs a few microseconds, and the
+cost of a response does not depend on its size. `tests/unit/wire` compares it with the general codec.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class AnsweredPartition(NamedTuple):
     error_code: int
     high_watermark: int
     log_start_offset: int
-    diverging: tuple[int, int] | None  # (epoch, its end) where the logs part
+    diverging: tuple[int, int] | None  # (epoch, end offset) at which the logs diverge
     records: memoryview
 
 
@@ -80,7 +80,7 @@ def encode_replica_fetch(
         for index in indexes:
             out += _I32.pack(index)
         out.append(0)
-    # An empty rack; then one tagged field, number 1: the replica's state, thirteen bytes.
+    # An empty rack, then one tagged field: number 1, the replica state (thirteen bytes).
     out += b"\x01\x01\x01\x0d"
     out += _REPLICA_STATE.pack(*replica, 0)
     _I32.pack_into(out, 0, len(out) - 4)

@@ -1,18 +1,18 @@
 """Writers for Kafka messages, compiled from kio's schemas, that take plain values.
 
-kio gives a typed class for every API and version. Building those classes to write an answer has two costs: each version
-is another class, so a handler would be written once per version; and kio's writer is plain Python over small objects.
-Here each class is compiled once, on first use, into one function over a plain mapping:
+kio has a typed class for every API and version. Writing a response through these classes has two costs: a handler would
+need code for each version, because each version is another class; and kio's writer is Python code over small objects.
+This module compiles each class once, on first use, into one function over a plain mapping:
 
     write = writer_for(MetadataResponse)          # of some version
     write(out, {"brokers": [...], "topics": [...], ...})
 
-The mapping carries the fields of the newest version; a version that lacks a field does not write it. Error codes and
-durations and timestamps are plain integers (milliseconds), ids are `uuid.UUID`, sequences anything with a length.
-Neighbouring fixed-width fields are packed together with one `struct` call.
+The mapping has the fields of the newest version; the writer of an older version skips fields that it lacks. Error codes
+are integers, durations and timestamps are integers in milliseconds, ids are `uuid.UUID`, and a sequence is anything
+with a length. One `struct` call packs neighbouring fixed-width fields.
 
-Fields without a default must be given: a forgotten error code is a KeyError in a test, not a silent success. The only
-exceptions are `throttle_time`, which is 0 unless said, and switches, which are off.
+Fields without a default are mandatory: a forgotten error code is a KeyError in a test, not a silent success. The only
+exceptions are `throttle_time` (default 0) and booleans (default false).
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _uuid(out: bytearray, value: uuid.UUID | None) -> None:
 
 
 def _plain(value: object) -> object:
-    """A schema's default, as the plain value that callers would give."""
+    """A schema's default as a plain value."""
     if isinstance(value, timedelta):
         return value // timedelta(milliseconds=1)
     if isinstance(value, datetime):
@@ -113,7 +113,7 @@ def _default_of(field: SchemaField, kafka_type: str | None) -> tuple[bool, objec
         return True, 0
     if field.default is not dataclasses.MISSING:
         value = _plain(field.default)
-        # A nullable timestamp is -1 on the wire when it is absent.
+        # A null timestamp is -1 on the wire.
         return True, -1 if value is None and kafka_type == "datetime_i64" else value
     if kafka_type == "bool":
         return True, False
@@ -121,7 +121,7 @@ def _default_of(field: SchemaField, kafka_type: str | None) -> tuple[bool, objec
 
 
 class _Source:
-    """The source of one writer under construction, with pending fixed-width fields not yet packed."""
+    """Generates the source of one writer; collects fixed-width fields until the next `struct` call."""
 
     def __init__(self, flexible: bool) -> None:
         self.flexible = flexible
@@ -168,7 +168,7 @@ def _primitive_writer(kafka_type: str, flexible: bool) -> Callable[..., None]:
 def _array(source: _Source, value: str, field: SchemaField, flexible: bool) -> None:
     field_class = classify_field(field)
     source.line(f"a = {value}")
-    # kio tells "nullable array" apart only by `tuple[...] | None`; a null array is always legal to write here.
+    # kio marks a nullable array only by `tuple[...] | None`; this writer accepts a null array everywhere.
     if flexible:
         uvarint = source.bind(write_uvarint)
         source.line(f"{uvarint}(out, 0 if a is None else len(a) + 1)")
@@ -227,7 +227,7 @@ def _tagged_fields(source: _Source, tagged: dict[int, SchemaField]) -> None:
         _, default = _default_of(field, kafka_type)
         bound = source.bind(default)
         source.line(f"t = v.get({field.name!r}, {bound})")
-        # A default is not written; an empty list and an empty tuple are the same default.
+        # A tagged field with its default is not written. An empty list and an empty tuple are the same default.
         source.line("if t:" if default == () else f"if t is not None and t != {bound}:")
         source.line(f"    b = bytearray(); {writer}(b, t); tags.append(({tag}, b))")
     source.line(f"{uvarint}(out, len(tags))")
@@ -259,8 +259,8 @@ def _compile(entity: EntityClass) -> Write:
             value = f"v.get({field.name!r}, {source.bind(default)})"
         else:
             value = f"v[{field.name!r}]"
-        # The client id of a request header keeps the old form in every version: Kafka must be able to read the header
-        # of an ApiVersions request of a version it does not know.
+        # The client id of a request header has the old encoding in every version: a broker must be able to read the
+        # header of an ApiVersions request with an unknown version.
         legacy = entity.__name__ == "RequestHeader" and field.name == "client_id"
         _field(source, value, field, flexible and not legacy, tagged=False)
     if flexible:

@@ -1,4 +1,4 @@
-"""Strings as both generations of Kafka's messages write them, for the answers that are encoded by hand."""
+"""Encoders of strings, legacy and flexible, for the hand-written codecs."""
 
 from __future__ import annotations
 

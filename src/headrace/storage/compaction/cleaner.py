@@ -1,13 +1,13 @@
-"""Compaction of one log: read the dirty part into a map, copy the rest without what is outdated, swap segments.
+"""Compaction of one log: maps the keys of the dirty part, copies segments without outdated records, swaps segments.
 
-    prepare   (loop)    which segments, up to where; what producers must not lose
-    clean     (thread)  map → `.cleaned` files, synced; the log is not touched
-    install   (loop)    `.swap` → new segments take the place of the old ones → old ones to the trash
+    prepare   (loop)    selects segments and the end offset; collects producer state that must survive
+    clean     (thread)  builds the map, writes `.cleaned` files and syncs them; does not change the log
+    install   (loop)    renames to `.swap`, replaces the old segments, schedules the deletion of their files
 
-Offsets never change: a batch that loses records keeps its first and last offset. A batch that loses all of them is kept
-empty if it is the last one of its producer, whose sequence numbers would otherwise be forgotten at the next start.
-Tombstones and spent transaction markers get a delete horizon the first time they are met and leave after it, but not
-before every assigned replica has passed them: a replica that never saw the tombstone would keep the key for ever.
+Offsets never change: a batch that loses records keeps its first and last offset. If it loses all of them and is the
+last batch of its producer, it stays as an empty batch; otherwise the next start would lose the sequence numbers.
+The first round that reads a tombstone or a transaction marker without data sets its delete horizon. A round after the
+horizon removes it if every assigned replica has passed it: a replica that never got the tombstone would keep the key.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from headrace.storage.segment.batch_scan import scan
 from headrace.storage.segment.segment import Segment
 from headrace.storage.segment.txn_index import AbortedTransaction
 
-# How exact the pace is, and how long a thread that waits for it may not hear that it is to stop.
+# Precision of the rate limit, and the longest time until a waiting thread notices that it must stop.
 _PACED_WITHIN_S: Final = 0.01
 _LOOKS_UP_EVERY_S: Final = 0.1
 
 
 @dataclass(frozen=True)
 class CompactionJob:
-    """What a round needs to know, taken on the loop so that the thread looks at nothing that moves."""
+    """Input of a round. The event loop takes it as a snapshot, so that the thread reads no state that changes."""
 
     topic: str
     partition: int
@@ -50,7 +50,7 @@ class CompactionJob:
     groups: list[list[SegmentFacts]]
     dirt: DirtyState
     producers_last: dict[int, tuple[int, int | None]]  # producer id → (epoch, last data offset)
-    # Of the whole log: a transaction that wrote into these segments may have ended in a later one.
+    # Aborted transactions of the whole log: one that wrote into these segments may end in a later one.
     aborted: list[AbortedTransaction]
     replicated_up_to: int
     now_ms: int
@@ -58,7 +58,7 @@ class CompactionJob:
 
 @dataclass
 class Cleaned:
-    """The outcome: for each group the segments it replaces and the one that does, and up to where the log is clean."""
+    """Result of a round: for each group the old segments and the new one; the offset up to which the log is clean."""
 
     replacements: list[tuple[list[Segment], Segment]] = field(default_factory=list)
     clean_up_to: int = 0
@@ -120,7 +120,7 @@ def prepare(log: Log, dirt: DirtyState, *, replicated_up_to: int, now_ms: int) -
 
 
 class Cleaner:
-    """Does the work of a round; one instance per cleaning thread."""
+    """Executes rounds in one cleaning thread."""
 
     def __init__(self, memory_bytes: int, bytes_per_second: float | None = None) -> None:
         self._memory_bytes = memory_bytes
@@ -130,7 +130,7 @@ class Cleaner:
         self._stopped: Callable[[], bool] = lambda: False
 
     def clean(self, job: CompactionJob, stopped: Callable[[], bool] = lambda: False) -> Cleaned:
-        """Runs in a thread. Leaves `.cleaned` files behind only if it is killed; recovery removes those."""
+        """Runs in a thread. It leaves `.cleaned` files only if the process is killed; recovery removes them."""
         self._began, self._moved, self._stopped = time.monotonic(), 0, stopped
         done = Cleaned()
         offsets = self._map(job, done)
@@ -217,7 +217,7 @@ class Cleaner:
             transactions.kept_aborted.clear()
             fresh.seal()
             fresh.sync()
-            # Retention by time looks at the file where records have no time of their own.
+            # If records have no timestamp, retention by time uses the file's modification time.
             stamp = old[-1].path.stat().st_mtime_ns
             os.utime(fresh.path, ns=(stamp, stamp))
         except BaseException:  # also a round that was stopped: its file must not stay
@@ -228,7 +228,7 @@ class Cleaner:
     def _kept(
         self, job: CompactionJob, batch: BatchView, offsets: OffsetMap, transactions: CleanedTransactions
     ) -> bytes | memoryview | None:
-        """What is left of the batch: itself, a smaller one, or nothing."""
+        """The batch to keep: unchanged, with fewer records, or None."""
         horizon_ms = batch.delete_horizon_ms
         passed = horizon_ms is not None and horizon_ms <= job.now_ms and batch.last_offset < job.replicated_up_to
         discard = False
@@ -267,7 +267,7 @@ class Cleaner:
         return job.now_ms + job.config.delete_retention_ms
 
     def _pace(self, moved: int) -> None:
-        """Called for every batch: waits when it is too fast, and ends the round when it is to be stopped."""
+        """Called for every batch: enforces the rate limit, and ends the round if the broker stops it."""
         if self._stopped():
             raise InterruptedError("compaction was stopped")
         if self._bytes_per_second is None:
@@ -284,7 +284,7 @@ def _aborted(segments: Sequence[Segment]) -> list[AbortedTransaction]:
 
 
 def _is_commit(batch: BatchView) -> bool | None:
-    """Whether the marker commits; None for control records of other kinds and for a marker already emptied."""
+    """Whether the marker is a commit; None for other control records and for a marker without its record."""
     kind = control_type(batch)
     return kind is ControlType.COMMIT if kind in (ControlType.COMMIT, ControlType.ABORT) else None
 
@@ -295,12 +295,12 @@ def _is_producers_last(job: CompactionJob, batch: BatchView) -> bool:
     epoch, last_data_offset = job.producers_last[batch.producer_id]
     if last_data_offset is not None:
         return last_data_offset == batch.last_offset
-    # Nothing but a marker is known of it: the marker's epoch is what must not be forgotten.
+    # The producer state knows only a marker of this producer; the marker's epoch must survive.
     return batch.is_control and batch.producer_epoch == epoch
 
 
 def install(log: Log, cleaned: Cleaned, now_ms: int) -> bool:
-    """Puts the new segments in their places; False when the log changed meanwhile (retention, truncation)."""
+    """Replaces the old segments. Returns False if the log changed meanwhile (retention, truncation)."""
     if not log.segments.holds([old for olds, _ in cleaned.replacements for old in olds]):
         discard(cleaned)
         return False

@@ -1,8 +1,8 @@
-"""Key → newest offset, bounded in memory: what the dirty part of a log says about the rest.
+"""Map from key to newest offset in the dirty part of a log, bounded in memory.
 
-Short keys stand for themselves; long ones are kept as digests, which are longer than any short key, so that the two are
-never taken for each other, and long keys cost no more than others. Two keys with the same digest would be a find for a
-journal. A map that is full ends the round at that offset, and the next round goes on from there.
+The map stores short keys as they are and long keys as digests, so that long keys cost no more memory. A digest is
+longer than any short key, so the two cannot be confused; digests of different keys practically never collide. When the
+map is full, the round ends at that offset and the next round continues there.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import Final, cast
 
-# A key of ordinary length, an integer and their place in the dictionary, measured on CPython 3.11.
+# A key of usual length, an integer and their dictionary entry, measured on CPython 3.11.
 BYTES_PER_KEY: Final = 180
 _SHORT_BYTES: Final = 32
 _DIGEST_BYTES: Final = _SHORT_BYTES + 1
@@ -31,13 +31,13 @@ class OffsetMap:
         return len(self._offsets) >= self._capacity
 
     def note(self, keys: Sequence[bytes], offsets: Sequence[int]) -> None:
-        """Takes over keys in the order of their offsets."""
+        """Adds keys. Their offsets must be in rising order."""
         self._offsets.update(zip(_names(keys), offsets, strict=True))
 
     def current(self, keys: Sequence[bytes | None], offsets: Sequence[int]) -> list[int]:
-        """The numbers of the records that nothing newer is known of.
+        """The indexes of the records that have no newer record with the same key.
 
-        A record without a key can never be superseded; it has no place in a compacted topic and goes.
+        Records without a key are dropped: no later record could replace them.
         """
         if None in keys:
             return [

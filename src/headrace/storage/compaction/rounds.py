@@ -1,7 +1,8 @@
-"""Compaction over all logs of a broker: which is dirtiest, one at a time, remembered in `cleaner-offset-checkpoint`.
+"""Compaction over all logs of a broker, one at a time, the dirtiest first. The file `cleaner-offset-checkpoint` stores
+how far each log is clean.
 
-Owned by the loop; only `Cleaner.clean` runs in a thread, given by `in_thread`. A log that fails is set aside until the
-next start and said so once: one bad segment must not keep the others from being cleaned.
+The event loop owns it; only `Cleaner.clean` runs in a thread, through `in_thread`. If a log fails, the broker logs it
+once and skips the log until the next start, so that one bad segment does not block the compaction of other logs.
 """
 
 from __future__ import annotations
@@ -51,22 +52,22 @@ class CompactionRounds:
         replicated_up_to: Callable[[Log], int] = lambda log: log.high_watermark,
     ) -> None:
         self._log_dirs = log_dirs
-        self._settings = settings  # asked for every round: they may change while the broker runs
+        self._settings = settings  # read for every round: they may change while the broker runs
         self._in_thread = in_thread
         self._replicated_up_to = replicated_up_to
-        # Read now, before a topic can come that has the name of one that went.
+        # Read now, before a topic can be created with the name of a deleted one.
         self._checkpoints = {home: self._read_checkpoint(home) for home in log_dirs.directories}
-        self._changed: set[LogDir] = set()  # whose checkpoint is to be written
+        self._changed: set[LogDir] = set()  # directories whose checkpoint must be written
         self._set_aside: set[TopicPartition] = set()
         self._stopping = False
         log_dirs.when_deleted.append(self._forget)
 
     def stop(self) -> None:
-        """The round that runs in a thread gives up; nothing of it stays."""
+        """Makes the running round stop. It removes its files."""
         self._stopping = True
 
     async def run_one(self, now_ms: int) -> Cleaned | None:
-        """Cleans the dirtiest log that is due; None when none is."""
+        """Cleans the dirtiest log that is due. Returns None if no log is due."""
         candidates = [(dirt, log) for log in self._log_dirs.logs() if (dirt := self._due(log, now_ms)) is not None]
         if not candidates:
             return None
@@ -80,7 +81,7 @@ class CompactionRounds:
         try:
             dirt = dirt_of(log, self._checkpoints[self._log_dirs.directory_of(log)].get(partition), now_ms)
         except OSError:
-            return None  # the segment went while it was looked at; the next round sees it gone
+            return None  # the segment was deleted meanwhile; the next round does not see it
         return dirt if dirt.is_due(log.config.min_cleanable_dirty_ratio) else None
 
     async def _clean(self, log: Log, dirt: DirtyState, now_ms: int) -> Cleaned | None:
@@ -90,7 +91,7 @@ class CompactionRounds:
         job = prepare(log, dirt, replicated_up_to=self._replicated_up_to(log), now_ms=now_ms)
         try:
             cleaned = await self._in_thread(lambda: cleaner.clean(job, lambda: self._stopping))
-            # A topic of the same name may stand in the directory by now: its files must not be touched.
+            # The directory may now belong to a new topic of the same name, whose files must not change.
             if self._log_dirs.log(*partition) is not log or log.offline_reason is not None:
                 discard(cleaned)
                 return None
@@ -99,7 +100,7 @@ class CompactionRounds:
         except InterruptedError:
             return None
         except (Fault, OSError) as error:
-            # Retention, truncation or deletion may have taken the files away while they were read: that is no fault.
+            # Retention, truncation or deletion may have removed the files during the round. That is no fault.
             if self._log_dirs.log(*partition) is log and log.segments.holds(job.segments):
                 self._set_aside.add(partition)
                 logger.error("compaction of %s failed and is set aside until the next start: %s", partition, error)
@@ -119,11 +120,11 @@ class CompactionRounds:
         self._write_changed()
 
     def _forget(self, partition: TopicPartition, home: LogDir) -> None:
-        """The log was deleted: a topic of the same name that comes later is dirty from its first offset."""
+        """Drops the checkpoint of a deleted log, so that a later topic of the same name is dirty from its start."""
         self._set_aside.discard(partition)
         if self._checkpoints[home].pop(partition, None) is None:
             return
-        if not self._changed:  # a topic goes partition by partition: one write for all of them
+        if not self._changed:  # a topic is deleted partition by partition: one write for all of them
             asyncio.get_running_loop().call_soon(self._write_changed)
         self._changed.add(home)
 
@@ -135,7 +136,7 @@ class CompactionRounds:
             try:
                 write_offsets(home.path / CHECKPOINT_FILE, self._checkpoints[home])
             except OSError as error:
-                # Without space the old file stays, and the next start cleans once more than it must.
+                # If the disk is full, the old file stays, and after the next start some rounds repeat work.
                 if not is_no_space(error):
                     self._log_dirs.take_offline(home, f"{error.strerror} on {error.filename or home.path}")
 
@@ -143,7 +144,7 @@ class CompactionRounds:
         try:
             known = read_offsets(home.path / CHECKPOINT_FILE)
         except (OSError, CorruptFile):
-            # Without it everything counts as dirty: slower once, never wrong.
+            # Without the file every log is dirty: the next rounds take longer, but are correct.
             return {}
-        # A crash may come between a deletion and this file: what has no log any more is not believed.
+        # A crash may happen between a deletion and the write of this file: entries without a log are ignored.
         return {partition: offset for partition, offset in known.items() if self._log_dirs.log(*partition) is not None}

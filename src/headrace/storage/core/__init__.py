@@ -1,10 +1,10 @@
-"""Decisions of the log, pure. In reading order:
+"""Pure decision functions of the log. In reading order:
 
 `roll`                   when the active segment ends
 `producers`              sequences against duplicates, and open transactions
-`retention`              which of the oldest segments may go
-`compaction`             what compaction may touch, and how segments are put together
-`cleaned_transactions`   which batches of transactions compaction may leave out
-`recovery`               how far the bytes of a segment can be trusted
-`salvage`                which batches behind a damaged one are kept
+`retention`              which of the oldest segments to delete
+`compaction`             which part of a log compaction may clean, and how segments are grouped
+`cleaned_transactions`   which transactional batches and markers compaction may remove
+`recovery`               whether a batch is valid after a crash
+`salvage`                finds valid batches behind a damaged one
 """

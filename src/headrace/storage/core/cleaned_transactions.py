@@ -1,7 +1,8 @@
-"""Which batches of transactions a copying round may leave out. Pure.
+"""Which transactional batches and markers a compaction round may remove. Pure.
 
-Read in offset order with the aborted transactions of the range: a batch of an aborted transaction goes; the marker of a
-transaction may go once no batch of it is left in the log. Mirrors Kafka's CleanedTransactionMetadata.
+The round passes batches in offset order, with the aborted transactions of the range. It removes batches of aborted
+transactions, and the marker of a transaction once the log has none of its batches. Mirrors Kafka's
+CleanedTransactionMetadata.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ class CleanedTransactions:
         while self._upcoming and self._upcoming[0][0] <= offset:
             entry = heapq.heappop(self._upcoming)[3]
             if entry.last_offset < offset:
-                # It ended before what is read now: reading began later, or an earlier round took its marker away.
+                # It ended before this batch: the round began later, or an earlier round removed its marker.
                 continue
             self._ongoing[entry.producer_id] = entry
             self._aborted_data.discard(entry.producer_id)
 
     def is_aborted(self, producer_id: int, last_offset: int) -> bool:
-        """For a data batch of a transaction; must be asked for every one of them, in order."""
+        """Whether a transactional data batch is aborted. The caller must ask for every such batch, in offset order."""
         self._begin_until(last_offset)
         if producer_id in self._ongoing:
             self._aborted_data.add(producer_id)
@@ -40,7 +41,7 @@ class CleanedTransactions:
         return False
 
     def marker_is_spent(self, producer_id: int, base_offset: int, *, commit: bool) -> bool:
-        """For a marker: whether the log held no data of its transaction any more."""
+        """Whether the log has no data of the marker's transaction any more."""
         self._begin_until(base_offset)
         if commit:
             spent = producer_id not in self._committed_data
@@ -50,6 +51,6 @@ class CleanedTransactions:
         spent = producer_id not in self._aborted_data
         self._aborted_data.discard(producer_id)
         if entry is not None and not spent:
-            # The marker stays this time, so readers still need to be told of the transaction.
+            # The marker stays, so readers still need the index entry of the transaction.
             self.kept_aborted.append(entry)
         return spent

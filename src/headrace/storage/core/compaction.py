@@ -1,11 +1,11 @@
-"""What compaction may touch, which log it takes next, and how segments are put together. Pure.
+"""Which part of a log compaction may clean, which log is next, and how segments are grouped. Pure.
 
     log start ─── first dirty ─── first uncleanable ─── active segment ─── log end
     |   clean    |     dirty      |       left alone                            |
 
-The clean part holds each key once, as of the last round. The dirty part is read into a map (key → newest offset), then
-clean and dirty part are copied without what the map knows to be outdated. Left alone is what may still change or be
-unknown to readers: the active segment, open transactions, and segments younger than `min.compaction.lag.ms`.
+The clean part has each key once, as of the last round. A round reads the dirty part into a map (key → newest offset)
+and copies the clean and the dirty part without the records that the map shows to be outdated. It does not touch the
+active segment, open transactions, and segments younger than `min.compaction.lag.ms`.
 Mirrors Kafka's LogCleanerManager.
 """
 
@@ -16,7 +16,7 @@ from typing import Final
 
 from headrace.kernel.dataclass import dataclass
 
-# Offsets inside a segment are kept relative to its base in 32 bits.
+# An index stores offsets relative to the segment's base offset in 32 bits.
 MAX_OFFSET_SPAN: Final = 2**31 - 1
 
 
@@ -60,7 +60,7 @@ def assess(
     max_lag_ms: int,
     now_ms: int,
 ) -> DirtyState:
-    """`segments` in order, the active one last. A checkpoint outside the log (it was cut) begins anew."""
+    """`segments` in order, the active one last. If the log was truncated below the checkpoint, all of it is dirty."""
     active_base = segments[-1].base_offset
     first_dirty = log_start if checkpoint is None or not log_start <= checkpoint <= active_base else checkpoint
     uncleanable = min(active_base, last_stable)
@@ -79,7 +79,7 @@ def assess(
 
 
 def group(segments: Sequence[SegmentFacts], *, segment_bytes: int, index_bytes: int) -> list[list[SegmentFacts]]:
-    """Neighbouring segments that fit into one after cleaning; counted as they are, since cleaning only shrinks."""
+    """Groups of neighbouring segments that fit into one. Uses their present sizes, because cleaning only shrinks."""
     groups: list[list[SegmentFacts]] = []
     size = index = time_index = 0
     for segment in segments:

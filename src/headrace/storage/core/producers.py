@@ -1,13 +1,13 @@
-"""What a partition remembers of its producers: sequences against duplicates, and open transactions. Pure.
+"""Producer state of a partition: sequence numbers, which detect duplicates, and open transactions. Pure.
 
-A producer numbers its batches; the last five are remembered, because a client may have five requests on the way. A
-batch that is among them is answered with the offset it got the first time; one that continues the numbers is taken;
-anything else is refused, since taking it would lose or double records. Epochs fence: a lower one belongs to a producer
-that was replaced.
+A producer numbers its batches. The partition remembers the last five, because a client may have five requests in
+flight. It answers a batch that is among them with the offset of the first append, accepts a batch that continues the
+sequence, and refuses any other, because that would lose or duplicate records. A batch with a lower epoch is fenced: a
+newer producer has replaced its producer.
 
-A transaction is open in this partition from its first batch to its marker. Nothing from the first open one on is
-stable; neither is a finished one whose marker is not yet replicated. Mirrors Kafka's ProducerStateManager (KIP-98,
-KIP-890).
+A transaction is open in this partition from its first batch to its marker. The last stable offset is below the first
+open transaction, and below any finished one whose marker is not yet replicated. Mirrors Kafka's ProducerStateManager
+(KIP-98, KIP-890).
 
 Invariant: `ongoing` is in rising order of first offsets (batches are appended in order, snapshots are loaded sorted).
 """
@@ -75,7 +75,7 @@ class CompletedTransaction:
 
 @dataclass(slots=True)
 class Verification:
-    """A promise that the coordinator was asked about this producer's transaction; `guard` proves it at the append."""
+    """The leader has asked the coordinator about this producer's transaction; the append must present `guard`."""
 
     epoch: int
     lowest_sequence: int
@@ -94,7 +94,7 @@ class Producers:
     # --- before an append ----------------------------------------------------------------------------------------
 
     def check(self, batch: BatchView) -> RecentBatch | None:
-        """Where the batch already is, or None when it may be appended; raises Refused when it may not."""
+        """The earlier append if the batch is a duplicate, or None if it may be appended. Raises Refused otherwise."""
         entry = self.entries.get(batch.producer_id)
         duplicate = None if entry is None else entry.duplicate_of(batch)
         if duplicate is not None:
@@ -107,7 +107,7 @@ class Producers:
         if self.verifications:
             self._check_first_of_transaction(batch, entry)
         if entry is None:
-            # All its records may have been deleted: nobody can say where its numbers stood, so any are taken.
+            # All its records may have been deleted, so its last sequence is unknown and any sequence is accepted.
             return None
         if batch.producer_epoch != entry.epoch:
             if batch.base_sequence != 0 and entry.epoch != NO_PRODUCER_EPOCH:
@@ -126,8 +126,8 @@ class Producers:
         if verification is None:
             return
         if verification.supports_epoch_bump and batch.base_sequence != 0 and (entry is None or not entry.batches):
-            # Numbers begin anew with every transaction of version 2, so one that is not the first can only have
-            # overtaken the first.
+            # Sequences restart with every transaction of version 2. A first batch with another sequence than 0 has
+            # overtaken an earlier one.
             raise _out_of_order(batch, 0)
         if batch.base_sequence > verification.lowest_sequence:
             raise _out_of_order(batch, verification.lowest_sequence)
@@ -136,8 +136,8 @@ class Producers:
         entry = self.entries.get(producer_id)
         if entry is None:
             return
-        # Since transactions of version 2 each one ends with a higher epoch, so a marker that only repeats it is a
-        # late one: it must not end the next transaction, but where none is open it may be written once more.
+        # Each transaction of version 2 ends with a higher epoch, so a marker with the current epoch is a late
+        # duplicate. It must not end the next transaction. If none is open, appending it again does no harm.
         late = transaction_version >= 2 and epoch == entry.epoch and epoch < MAX_EPOCH
         if epoch < entry.epoch or (late and entry.txn_first_offset is not None):
             raise Refused(
@@ -161,8 +161,8 @@ class Producers:
     def start_verification(
         self, producer_id: int, epoch: int, sequence: int, *, supports_epoch_bump: bool, now_ms: int
     ) -> object | None:
-        """A guard to bring along at the append, or None where nothing is to be asked: the transaction is open here, or
-        the producer was replaced, which the append will tell it.
+        """The guard for the append, or None if no verification is needed: the transaction is open here, or the producer
+        is fenced, which the append reports.
         """
         entry = self.entries.get(producer_id)
         if entry is not None and (entry.epoch > epoch or (entry.epoch == epoch and entry.txn_first_offset is not None)):
@@ -183,7 +183,7 @@ class Producers:
     # --- after an append -----------------------------------------------------------------------------------------
 
     def appended(self, batch: BatchView) -> None:
-        """A data batch with a producer id is in the log."""
+        """Records that a data batch with a producer id was appended."""
         producer_id = batch.producer_id
         entry = self.entries.get(producer_id)
         if entry is None:
@@ -204,7 +204,7 @@ class Producers:
                 self.ongoing[batch.base_offset] = producer_id
 
     def marker_appended(self, batch: BatchView, *, commit: bool, coordinator_epoch: int) -> CompletedTransaction | None:
-        """The transaction that the marker ended, or None when it had written nothing here."""
+        """The transaction that the marker ended, or None if it had no records in this partition."""
         producer_id = batch.producer_id
         entry = self.entries.get(producer_id)
         if entry is None:
@@ -216,7 +216,7 @@ class Producers:
         entry.last_timestamp_ms = batch.max_timestamp_ms
         first_offset, entry.txn_first_offset = entry.txn_first_offset, None
         known = self.verifications.get(producer_id)
-        # Transactions of version 2 end with a higher epoch, so the promise of the same one is of the next transaction.
+        # Transactions of version 2 end with a higher epoch, so a verification with the same epoch belongs to the next.
         if known is not None and not (known.supports_epoch_bump and known.epoch == batch.producer_epoch):
             del self.verifications[producer_id]
         if first_offset is None:
@@ -227,7 +227,7 @@ class Producers:
         return completed
 
     def stable_after(self, completed: CompletedTransaction) -> int:
-        """The last stable offset once `completed` counts, for the aborted-transaction index."""
+        """The last stable offset after `completed`, for the aborted-transaction index."""
         return next(iter(self.ongoing), completed.last_offset + 1)
 
     @property
@@ -246,7 +246,7 @@ class Producers:
         self.unreplicated = [txn for txn in self.unreplicated if txn.last_offset >= log_start_offset]
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forgets producers that were silent for `expiration_ms` and have no open transaction; how many went."""
+        """Removes producers that were idle for `expiration_ms` and have no open transaction. Returns their number."""
         gone = [
             producer_id
             for producer_id, entry in self.entries.items()

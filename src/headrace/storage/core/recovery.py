@@ -1,8 +1,8 @@
-"""How far a segment's bytes can be trusted. Pure: bytes in, verdict out.
+"""Whether a batch in a segment is valid. Pure.
 
-After a crash the end of a file may be short, zero, or anything. A batch counts when its length, magic, checksum and
-offsets are right; the first that does not ends the log, whatever follows, because what follows was written later and
-nothing later may survive what was lost.
+After a crash the end of a file may be missing, zero or random. A batch is valid if its length, magic, checksum and
+offsets are. The log ends before the first invalid batch, even if valid batches follow: a later record must not survive
+an earlier one that is lost.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from headrace.storage.core.roll import MAX_RELATIVE_OFFSET
 
 
 def verdict(batch: BatchView, *, base_offset: int, expected_offset: int) -> str | None:
-    """Why the batch cannot stand at this place, or None when it can. Its extent is known to be inside the file."""
+    """Why the batch is invalid at this position, or None if it is valid. The caller has checked that the file holds all
+    of it.
+    """
     if batch.base_offset < expected_offset:
         return f"offset {batch.base_offset} where at least {expected_offset} must follow"
     if batch.last_offset_delta < 0 or batch.last_offset - base_offset > MAX_RELATIVE_OFFSET:

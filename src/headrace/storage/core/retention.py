@@ -1,9 +1,9 @@
-"""Which of a log's oldest segments may go. Pure: facts about segments in, how many to delete out.
+"""Which of a log's oldest segments retention deletes. Pure.
 
-Retention is a promise of a minimum: a segment goes only when *all* of it is past the promise. So a segment counts as
-old by its newest record, and bytes are freed only while what stays still holds `retention.bytes`. Nothing above the
-high watermark goes: a follower may still need it. The active segment is never deleted as such: when the verdict
-reaches it, the log first rolls to a new one, as Kafka does, so that a topic that fell silent still forgets on time.
+Retention guarantees a minimum: a segment is deleted only if all of its records are past the limit. So its newest record
+decides its age, and the remaining segments always hold at least `retention.bytes`. Segments above the high watermark
+stay: a follower may still need them. If retention reaches the active segment, the log first rolls to a new one, as
+Kafka does, so that records of an idle topic also expire in time.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from headrace.kernel.dataclass import dataclass
 class SegmentFacts:
     base_offset: int
     size_bytes: int
-    # The newest record's timestamp, or the file's own where records carry none.
+    # The newest record's timestamp, or the file's modification time if the records have none.
     largest_timestamp_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The first `count` segments go, because of `reason`."""
+    """Delete the first `count` segments because of `reason`."""
 
     count: int
     reason: str = ""
@@ -41,7 +41,7 @@ def expired(
     disk_limit_bytes: int = -1,
     deletes_old: bool = True,
 ) -> Verdict:
-    """How many leading segments to delete. A segment wholly below the log start goes under every policy."""
+    """How many of the first segments to delete. A segment wholly below the log start is deleted under every policy."""
     ends = [segment.base_offset for segment in segments[1:]] + [log_end_offset]
     deletable = 0
     while deletable < len(segments) and ends[deletable] <= high_watermark:

@@ -1,8 +1,8 @@
-"""When the active segment ends and a new one begins. Pure.
+"""When the log rolls to a new segment. Pure.
 
-A segment ends when the next batch would not fit into its bytes, its time, its indexes, or the 32 bits that an index has
-for an offset. Time is the records' own where they have any: the distance between the first batch and the one that
-comes, so that a replayed history rolls as it did when it was fresh. Mirrors Kafka's LogSegment.shouldRoll.
+The log rolls when the next batch would exceed the segment's size, its time, its indexes, or the 32 bits that an index
+has for an offset. If records have timestamps, the time is the distance between the first batch and the next one, so
+that old records that are written again roll as they did at first. Mirrors Kafka's LogSegment.shouldRoll.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ MAX_RELATIVE_OFFSET: Final = 0x7FFFFFFF
 
 
 class ActiveSegment(Protocol):
-    """What is asked of a segment; the segment itself, because the question comes with every append."""
+    """The attributes of a segment that decide. A protocol of the segment itself, because every append checks them."""
 
     @property
     def base_offset(self) -> int: ...

@@ -1,7 +1,7 @@
-"""Whole batches among bytes that cannot be trusted. Pure: bytes in, batches out.
+"""Finds valid batches among damaged bytes. Pure.
 
-A batch has no mark at its beginning, so every byte that could be the magic of a header is tried. A batch counts when
-its checksum fits. Recovery of a log never goes on behind a bad byte; only a person who looks for lost records does.
+A batch has no start marker, so the search tries every byte that could be the magic of a header. A batch is valid if
+its checksum is. Recovery never continues a log behind a bad byte; this search is for people who look for lost records.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Final
 from headrace.records.batch import CURRENT_MAGIC, HEADER_BYTES, LOG_OVERHEAD_BYTES, BatchView
 
 _MAGIC_AT: Final = 16
-# Magic 2, any checksum, attributes of which only the seven lowest bits are in use.
+# Magic 2, any checksum, attributes with only the seven lowest bits in use.
 _HEADER: Final = re.compile(rb"\x02.{4}\x00[\x00-\x7f]", re.DOTALL)
 _NOT_ZERO: Final = re.compile(rb"[^\x00]")
 
 
 def good_batches(data: memoryview, start: int = 0) -> Iterator[BatchView]:
-    """Every batch from `start` on whose checksum fits, in the order of their bytes."""
+    """Every batch from `start` on with a valid checksum, in file order."""
     at = start
     while (found := _HEADER.search(data, at + _MAGIC_AT)) is not None:
         at = found.start() - _MAGIC_AT
@@ -42,10 +42,9 @@ def _is_good(data: memoryview, at: int) -> bool:
 
 
 def is_torn_batch(tail: memoryview) -> bool:
-    """Whether the bytes behind the last good batch are no more than one batch whose write did not end.
+    """Whether the bytes behind the last good batch are only one batch whose write did not finish.
 
-    No whole batch stands behind its first byte, so nothing is lost with it that could be read. Zeros are space that was
-    never written.
+    They contain no whole batch, so cutting them loses no readable record. Zeros are preallocated space.
     """
     if _NOT_ZERO.search(tail) is None or len(tail) < HEADER_BYTES:
         return True

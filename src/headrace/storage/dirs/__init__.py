@@ -1,10 +1,10 @@
 """Log directories. In reading order:
 
 `identity`           the owner of a directory: cluster id, broker id, directory id
-`nesting`            log directories inside of log directories
-`log_dir`            one directory: its lock, its identity, its checkpoints, and whether its disk still answers
+`nesting`            detects log directories inside of log directories
+`log_dir`            one directory: its lock, its identity, its checkpoints, and whether it is offline
 `log_dirs`           all logs of a broker over its directories
-`contents`           what a directory holds; `report` what DescribeLogDirs and the doctor show
+`contents`           finds the logs in a directory; `report` is what DescribeLogDirs and the doctor show
 `checkpoints`        Kafka's small text files
 `lazy_logs`          logs that have no files yet; `new_log_files` makes them
 `delayed_deletion`   files that are renamed now and removed after `file.delete.delay.ms`

@@ -4,12 +4,12 @@
     2                       entries            topic_id: <22 chars>     directory.id=…
     orders 0 17             one per line                                version=1
 
-One is ours alone: `aborted-transactions-checkpoint` says up to which offset the aborted-transaction indexes of a
-partition are known, and the digest of each that is not empty (`orders 0 170 2,0:2:1a2b3c4d,90:1:99887766`). Kafka
-passes it over.
+One file is Headrace's own: `aborted-transactions-checkpoint` has the offset up to which the aborted-transaction indexes
+of a partition are known, and the digest of each non-empty index (`orders 0 170 2,0:2:1a2b3c4d,90:1:99887766`). Kafka
+ignores it.
 
-A reader of such a file meets what a crash or an editor left; it says so with CorruptFile, and its caller decides
-whether the content can be found elsewhere (nearly always in the log itself).
+A crash or an editor may damage such a file. The reader raises CorruptFile, and its caller decides how to rebuild the
+content (nearly always from the log itself).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _VERSION: Final = "0"
 
 
 class CorruptFile(Exception):
-    """A small file that does not say what it should; `str()` names file and line, `position` its first bad byte."""
+    """A small file with invalid content. `str()` names the file and line; `position` is the first bad byte."""
 
     def __init__(self, message: str, position: int = 0) -> None:
         super().__init__(message)
@@ -67,7 +67,7 @@ def _read_table(path: Path, columns: int) -> list[list[str]]:
 
 
 def _line_start(lines: list[str], number: int) -> int:
-    """The byte at which a line begins; they count from 1."""
+    """The position of the first byte of line `number`; lines count from 1."""
     return sum(len(line.encode()) + 1 for line in lines[: number - 1])
 
 
@@ -76,7 +76,7 @@ def _write_table(path: Path, rows: list[str], *, durable: bool) -> None:
 
 
 def read_offsets(path: Path) -> dict[TopicPartition, int]:
-    """An offset checkpoint; empty when the file is not there."""
+    """Reads an offset checkpoint; empty if the file does not exist."""
     try:
         return {TopicPartition(topic, int(index)): int(offset) for topic, index, offset in _read_table(path, 3)}
     except ValueError as wrong:
@@ -89,13 +89,13 @@ def write_offsets(path: Path, offsets: Mapping[TopicPartition, int]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class KnownAborted:
-    """What the aborted-transaction indexes of a partition's segments must hold, for those that end by `up_to`."""
+    """Digests of the aborted-transaction indexes of a partition, for segments that end at or below `up_to`."""
 
     up_to: int = 0
     digests: Mapping[int, Digest] = field(default_factory=dict)
 
     def of(self, base_offset: int, end_offset: int) -> Digest | None:
-        """Of the segment with that range; None when it is not known."""
+        """The digest for the segment with that range, or None if it is not known."""
         return self.digests.get(base_offset, NO_ENTRIES) if end_offset <= self.up_to else None
 
 
@@ -123,7 +123,7 @@ def write_aborted(path: Path, known: Mapping[TopicPartition, KnownAborted]) -> N
 
 
 def read_epochs(path: Path) -> list[tuple[int, int]]:
-    """(epoch, start offset) pairs as written."""
+    """(epoch, start offset) pairs in file order."""
     rows = _read_table(path, 2)
     written = [_VERSION, str(len(rows)), *(" ".join(row) for row in rows)]
     pairs: list[tuple[int, int]] = []
@@ -164,7 +164,7 @@ def write_topic_id(directory: Path, topic_id: uuid.UUID, *, durable: bool = True
 
 
 def sync_topic_id(directory: Path) -> None:
-    """Brings an identity that was written without waiting to the disk."""
+    """Syncs a `partition.metadata` file that was written without a sync."""
     with contextlib.suppress(FileNotFoundError):
         sync_file(directory / PARTITION_METADATA_FILE)
 

@@ -1,7 +1,7 @@
-"""What a broker finds in a log directory when it starts: logs to open, deletions to finish, cuts that are out of date.
+"""What a starting broker finds in a log directory: logs to open, deletions to finish, expired recovery cuts.
 
-All other directories are left alone: strays, replicas on their way between directories (`-future`), the log of a KRaft
-controller, and whatever a person put there, also under the name of a partition (`backup-2026`).
+It leaves all other directories alone: strays, replicas that move between directories (`-future`), the log of a KRaft
+controller, and directories of other programs, even with the name of a partition (`backup-2026`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 def logs_in(log_dir: Path, others: list[Path] | None = None) -> Iterator[tuple[Path, TopicPartition]]:
-    """`others` is given the directories that have the name of a partition and are no logs."""
+    """The logs in `log_dir`. Adds to `others` the directories that have the name of a partition and are no logs."""
     for path in sorted(log_dir.iterdir()):
         partition = partition_of_directory(path.name)
         if partition is None or partition.topic == CLUSTER_METADATA_TOPIC or not path.is_dir():
@@ -38,7 +38,7 @@ def logs_in(log_dir: Path, others: list[Path] | None = None) -> Iterator[tuple[P
 
 
 def may_be_log(path: Path) -> bool:
-    """An empty directory is what a crash leaves of a log that was being made."""
+    """Whether `path` may be a log. An empty directory may: a crash during the creation of a log leaves one."""
     is_empty = True
     with os.scandir(path) as entries:
         for entry in entries:
@@ -49,13 +49,13 @@ def may_be_log(path: Path) -> bool:
 
 
 def deleted_in(log_dir: Path) -> list[Path]:
-    """Directories of logs that were deleted (they bear the mark of it) before the last stop."""
+    """Directories of logs that were deleted before the last stop; their names end in the suffix of deleted logs."""
     named = (path for path in sorted(log_dir.iterdir()) if partition_of_marked_directory(path.name, DELETED_DIR_SUFFIX))
     return [path for path in named if path.is_dir()]
 
 
 def outdated_cuts_in(directory: LogDir, now_ms: int) -> list[Path]:
-    """What recovery cut is kept for a week, and then until the broker starts after a clean stop."""
+    """Strays of the kind `cut` that may be removed: the broker keeps them for a week and until the next clean start."""
     found = []
     for stray in strays_in(directory.path) if directory.was_clean else ():
         is_cut = stray.note is not None and stray.note.kind is StrayKind.CUT

@@ -1,7 +1,7 @@
-"""Files and directories that are deleted later: renamed at once, removed when their delay is over.
+"""Delayed deletion of files and directories: renamed at once, removed after `file.delete.delay.ms`.
 
-The delay is for readers that look a file up by name; those that hold it open need none. Whoever owns the clock calls
-`purge`. What is left in the trash at a stop is found by its name at the next start.
+The delay protects readers that open a file by name; readers that have it open do not need it. A timer of the broker
+calls `purge`. After a stop, the next start finds the remaining files by their names.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ class DelayedDeletions:
         self._waiting += [(due_ms, path) for path in paths]
 
     def take_due(self, now_ms: int) -> list[Path]:
-        """What is due leaves the trash; the caller removes it, in a thread if it is much."""
+        """Takes the paths that are due off the list. The caller deletes them, in a thread if there are many."""
         due = [path for at_ms, path in self._waiting if at_ms <= now_ms]
         self._waiting = [entry for entry in self._waiting if entry[0] > now_ms]
         return due
 
     def purge(self, now_ms: int) -> int:
-        """Removes what is due; how many files or directories that were."""
+        """Deletes what is due. Returns the number of files and directories."""
         due = self.take_due(now_ms)
         for path in due:
             remove(path)

@@ -1,10 +1,10 @@
-"""Whose a log directory is: its `meta.properties`.
+"""The owner of a log directory, from its `meta.properties`.
 
-Kafka's keys name the broker, the cluster and the directory itself. Three keys of our own, which Kafka ignores, name the
-coordination store that holds the topics of the logs here (`headrace.store`, `headrace.store.since`,
-`headrace.zookeeper.connect`): without that store the logs belong to no topic, so a start with another store must not
-happen by mistake. A fourth, `headrace.checksum`, is over all lines behind it: a changed digit would make another broker
-of this one. A file without it is taken as it is: Kafka and people write such files.
+Kafka's keys name the broker, the cluster and the directory itself. Three of Headrace's keys, which Kafka ignores, name
+the coordination store that holds the topics of the logs here (`headrace.store`, `headrace.store.since`,
+`headrace.zookeeper.connect`). Without that store the logs belong to no topic, so the broker refuses to start with
+another one by mistake. A fourth key, `headrace.checksum`, covers all lines behind it: a changed digit would give the
+broker another id. A file without a checksum is accepted, because Kafka and people write such files.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CHECKSUM: Final = "headrace.checksum"
 
 @dataclass(frozen=True, slots=True)
 class StoreOwner:
-    """The coordination store of a log directory, and since when it is that one."""
+    """The coordination store of a log directory, and since when the directory belongs to it."""
 
     kind: str
     since: str
@@ -37,7 +37,7 @@ class StoreOwner:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """`home` is None in directories of Apache Kafka, and of Headrace before it wrote the key."""
+    """`home` is None in directories of Apache Kafka and of old Headrace releases that did not write the key."""
 
     node_id: int
     cluster_id: str | None
@@ -46,7 +46,7 @@ class Identity:
 
 
 def read_identity(directory: Path) -> Identity | None:
-    """None without a file. Raises CorruptFile when the file does not name a broker."""
+    """None if there is no file. Raises CorruptFile if the file does not name a broker."""
     path = directory / META_PROPERTIES_FILE
     if not path.exists():
         return None

@@ -1,8 +1,8 @@
 """Logs that have no files yet.
 
-A topic of a thousand partitions is thousands of files. If the broker made them before it answers, every client would
-wait. After a crash, a log that was never written to and a log that is missing are the same. So a new log begins in
-memory. Its first append makes its files, or the broker makes them a few at a time (`make_some`), or at its stop.
+A topic with a thousand partitions needs thousands of files. If the broker created them before it answers CreateTopics,
+all clients would wait. After a crash, an empty log and a missing log are equivalent. So a new log begins in memory. Its
+first append creates its files; otherwise the broker creates them a few at a time (`make_some`) or when it stops.
 
 Owned by the event loop.
 """
@@ -40,7 +40,7 @@ class LazyLogs:
         trash: DelayedDeletions,
         on_disk_fault: Callable[[OSError], None],
     ) -> Log:
-        """A new, empty log; nothing may be at `directory`."""
+        """A new, empty log. `directory` must not exist."""
         contents = LogContents.empty(directory, config, trash, now_ms=now_ms)
         log = Log(partition, config, contents, topic_id=topic_id, on_disk_fault=on_disk_fault)
         self._waiting.append(log)
@@ -48,14 +48,14 @@ class LazyLogs:
         return log
 
     async def wait(self) -> None:
-        """Until there are logs that came since the last time."""
+        """Waits until there are new logs."""
         await self._arrived.wait()
         self._arrived.clear()
 
     def make_some(self, count: int) -> bool:
-        """Makes the files of up to `count` logs; whether there are more to make.
+        """Creates the files of up to `count` logs. Returns whether more are left.
 
-        What a full disk refuses is left to the log's first append, which is refused too, or taken.
+        If the disk is full, the log's first append tries again.
         """
         waiting = self._waiting
         while waiting and count > 0:

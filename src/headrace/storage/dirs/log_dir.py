@@ -1,8 +1,8 @@
-"""One log directory: its lock, its identity, its checkpoints, and whether its disk still answers.
+"""One log directory: its lock, its identity, its checkpoints, and whether it is offline.
 
-`.lock` is a POSIX record lock, as Kafka takes it, so that the two refuse each other's directories; inside it stands who
-holds it, for the message that the second one prints. `.kafka_cleanshutdown` exists only between a clean stop and the
-next start: it is removed before anything is written, so that a crash right after is seen as one.
+`.lock` is a POSIX record lock, as in Kafka, so that Kafka and Headrace refuse each other's directories. The file names
+the holder, for the error message of the second process. `.kafka_cleanshutdown` exists only between a clean stop and the
+next start: the broker removes it before it writes anything, so that it detects a crash right after the start.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from headrace.storage.recovery.recovery import PartitionCheckpoints
 LOCK_FILE: Final = ".lock"
 CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
 
-# Record locks do not stop a process from locking twice, so our own directories are remembered here.
+# A process can take a record lock twice, so this set has the directories that this process holds.
 _held_here: set[Path] = set()
 
 
 class DirectoryInUse(StorageFault):
-    """Another process keeps its log in this directory."""
+    """Another process uses this log directory."""
 
 
 class LogDir:
@@ -56,9 +56,9 @@ class LogDir:
         self.previous_broker_epoch = -1
         self._lock_fd = -1
         self._aborted: dict[TopicPartition, KnownAborted] | None = None
-        # The partitions that the checkpoint files speak of.
+        # The partitions that are in the checkpoint files.
         self._marked: set[TopicPartition] = set()
-        # The loop must write before a topic takes over a name; the thread of the timer may be writing just then.
+        # The event loop must write the files before a new topic reuses a name; the timer's thread may be writing them.
         self._checkpointing = threading.Lock()
 
     @property
@@ -72,7 +72,7 @@ class LogDir:
     # --- lock ----------------------------------------------------------------------------------------------------
 
     def lock(self, holder: str) -> None:
-        """Twice is once. Raises DirectoryInUse."""
+        """A second call does nothing. Raises DirectoryInUse."""
         if self._lock_fd >= 0:
             return
         self.path.mkdir(parents=True, exist_ok=True)
@@ -102,7 +102,7 @@ class LogDir:
     # --- identity ------------------------------------------------------------------------------------------------
 
     def claim(self, holder: str) -> None:
-        """Locks the directory and reads whose it is. One whose disk does not answer goes offline.
+        """Locks the directory and reads its identity. If the disk fails, the directory goes offline.
 
         Raises DirectoryInUse and CorruptFile.
         """
@@ -113,7 +113,7 @@ class LogDir:
             self.take_offline(f"{error.strerror} on {error.filename or self.path}")
 
     def check_owner(self, node_id: int, cluster_id: str | None) -> None:
-        """Claims the directory for that broker. Raises StorageFault when it is another's."""
+        """Claims the directory. Raises StorageFault if it belongs to another broker or cluster."""
         try:
             self.claim(f"headrace broker {node_id}")
         except CorruptFile as wrong:
@@ -129,7 +129,7 @@ class LogDir:
             )
 
     def take_over(self, node_id: int, cluster_id: str | None, home: StoreOwner | None) -> None:
-        """The first writes to a directory whose owner was checked."""
+        """Makes the first writes to a directory after the check of its owner."""
         if not self.is_online:
             return
         known = self.identity.cluster_id if self.identity is not None else None
@@ -140,7 +140,7 @@ class LogDir:
             self.take_offline(f"{error.strerror} on {error.filename or self.path}")
 
     def save_identity(self, *, node_id: int, cluster_id: str | None, home: StoreOwner | None = None) -> None:
-        """`home`: None leaves it as it is. The same kind of store as before keeps its date."""
+        """With `home` None the store stays as it is. If the kind of store does not change, its date stays too."""
         known = self.identity
         if home is None:
             home = known.home if known is not None else None
@@ -164,7 +164,7 @@ class LogDir:
         try:
             self.previous_broker_epoch = int(json.loads(content)["brokerEpoch"])
         except (ValueError, KeyError, TypeError):
-            # An older broker's file is empty; that it is there is what counts.
+            # An older release writes an empty file; its existence alone means a clean stop.
             self.previous_broker_epoch = -1
         path.unlink()
         sync_directory(self.path)
@@ -176,7 +176,7 @@ class LogDir:
     # --- checkpoints ---------------------------------------------------------------------------------------------
 
     def marks(self) -> dict[TopicPartition, PartitionCheckpoints]:
-        """What the checkpoints say; a damaged file says nothing, and the logs are then checked from their beginning."""
+        """The content of the checkpoints. A damaged file counts as empty; recovery then checks the whole logs."""
         recovery_points = self._offsets(RECOVERY_POINT_FILE)
         starts = self._offsets(LOG_START_FILE)
         high_watermarks = self._offsets(HIGH_WATERMARK_FILE)
@@ -203,24 +203,24 @@ class LogDir:
             return {}
 
     def checkpoint(self, logs: list[Log]) -> None:
-        """All four files, from what the logs say now. No space is no reason to stop: the old files still hold.
+        """Writes all four files from the present state of the logs. If the disk is full, the old files stay valid.
 
-        Any other failure of the disk is the caller's to act on, who knows the logs that go offline with it.
+        Any other disk error is raised: the caller takes the logs of the directory offline.
         """
         with self._checkpointing:
             self._checkpoint([log for log in logs if not log.is_deleted])
 
     def still_marks(self, partition: TopicPartition) -> bool:
-        """Whether the files speak of it, or of a log of the same name that was deleted since they were written."""
+        """Whether the files contain the partition, or a deleted one of the same name."""
         return partition in self._marked
 
     def _checkpoint(self, logs: list[Log]) -> None:
         offsets = [(TopicPartition(log.topic, log.partition), log) for log in logs]
         try:
-            # First, because a recovery point vouches for the indexes below it too.
+            # Written first, because recovery trusts the indexes below a recovery point.
             self._checkpoint_aborted({tp: known_aborted(log) for tp, log in offsets})
             write_offsets(self.path / RECOVERY_POINT_FILE, {tp: log.recovery_point for tp, log in offsets})
-            # Only a start that the segments' names do not show needs writing down.
+            # A log start is stored only if it differs from the base offset of the first segment.
             starts = {
                 tp: log.log_start_offset for tp, log in offsets if log.log_start_offset > log.segments.base_offset
             }
@@ -238,7 +238,7 @@ class LogDir:
 
 
 def known_aborted(log: Log) -> KnownAborted:
-    # The recovery point first: what is below it no longer changes, whatever the loop appends meanwhile.
+    # Read the recovery point first: data below it does not change, even if the loop appends meanwhile.
     up_to = log.recovery_point
     digests = {segment.base_offset: segment.txn_index.digest for segment in log.segments.all}
     return KnownAborted(up_to, {base: digest for base, digest in digests.items() if digest.entries})

@@ -1,10 +1,10 @@
 """All logs of a broker over its log directories.
 
-Opens the directories (lock, identity, clean-shutdown mark), recovers their logs in threads, places new logs where the
-fewest are, and keeps serving the others when one directory's disk fails. The timers of Kafka's LogManager (flush,
-checkpoints, retention, expiry of producers, late deletion) are methods here; the broker's shell calls them.
+Opens the directories (lock, identity, clean-shutdown file), recovers their logs in threads, creates new logs in the
+directory with the fewest, and keeps serving the other directories when one fails. The timers of Kafka's LogManager
+(flush, checkpoints, retention, expiry of producers, delayed deletion) are methods here; the broker calls them.
 
-One owner: the event loop. `flush_due` and `close` do disk work that may run in a thread.
+The event loop owns it. `flush_due` and `close` do disk work that may run in a thread.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class LogDirs:
         directories: Sequence[LogDir] | None = None,
         lazy_logs: LazyLogs | None = None,
     ) -> None:
-        """`lazy_logs`: new logs begin in memory, and the caller has their files made."""
+        """With `lazy_logs` new logs begin in memory, and the caller creates their files later."""
         self.settings = settings
         self.directories = list(directories or map(LogDir, settings.directories))
         self.trash = DelayedDeletions()
@@ -76,16 +76,16 @@ class LogDirs:
         now_ms: int = 0,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> LogDirs:
-        """Locks, identifies and recovers every directory. One that cannot be used goes offline; with none left it
-        raises.
+        """Locks, identifies and recovers every directory. A directory that cannot be used goes offline. Raises if none
+        is left.
 
-        A directory in use, or of another cluster or broker, is a mistake in the settings and always raises.
-        `directories`: those of `config`, where the caller has claimed them already.
+        Always raises for a directory that is in use or belongs to another cluster or broker, which is a configuration
+        error. `directories`: the directories of `config`, if the caller has claimed them already.
         """
         settings = config if isinstance(config, StorageSettings) else StorageSettings.from_broker_config(config)
         dirs = cls(settings, config_of, directories, lazy_logs)
         try:
-            # All are checked before any is written to.
+            # Check all directories before the first write to any.
             for directory in dirs.directories:
                 directory.check_owner(settings.node_id, cluster_id)
             for directory in dirs.directories:
@@ -170,7 +170,7 @@ class LogDirs:
         now_ms: int = 0,
         directory: Path | None = None,
     ) -> Log:
-        """The log of the partition: the one that is there, or a new one in the emptiest online directory."""
+        """The existing log of the partition, or a new one in the online directory with the fewest logs."""
         key = TopicPartition(topic, partition)
         config = self._config_of(topic) if config is None else config
         existing = self._logs.get(key)
@@ -181,7 +181,7 @@ class LogDirs:
             return existing
         home = self._choose(directory)
         if home.still_marks(key):
-            # After a crash the new log must not be taken for the one of that name that was deleted.
+            # After a crash the checkpoints of a deleted log of that name must not apply to the new one.
             self._checkpoint(home)
         path = home.path / str(key)
         self._check_owner(path, key, topic_id, now_ms)
@@ -208,8 +208,8 @@ class LogDirs:
         return log
 
     def _check_owner(self, path: Path, key: TopicPartition, topic_id: uuid.UUID | None, now_ms: int) -> None:
-        """A directory that came here while the broker ran, with the log of another topic, is not written into. Nor is
-        one that is no log: it would be deleted with the topic."""
+        """Refuses an existing directory with the log of another topic, which appeared while the broker ran. Also
+        refuses a directory that is no log: the deletion of the topic would delete it."""
         if topic_id is None or not path.exists():
             return
         if not may_be_log(path):
@@ -240,7 +240,7 @@ class LogDirs:
         self._home[key] = home
 
     def delete(self, topic: str, partition: int, *, now_ms: int = 0) -> bool:
-        """The log is gone at once for everybody; its files after file.delete.delay.ms."""
+        """Removes the log at once. Its files are deleted after file.delete.delay.ms."""
         key = TopicPartition(topic, partition)
         log = self._logs.get(key)
         if log is None:
@@ -258,9 +258,9 @@ class LogDirs:
         return True
 
     def set_aside(self, topic: str, partition: int, reason: str, *, now_ms: int = 0) -> Path | None:
-        """The log is gone at once for everybody; its files stay on the disk as a stray, whose place this gives.
+        """Removes the log at once. Its files stay on the disk as a stray; returns the stray's path.
 
-        A log that never held a record is deleted: there is nothing in it to keep.
+        A log that never had a record is deleted instead.
         """
         key = TopicPartition(topic, partition)
         log = self._logs[key]
@@ -275,8 +275,8 @@ class LogDirs:
             raise self._fault(f"cannot set {key} aside in {home.path}", home, error) from error
 
     def _take_out(self, key: TopicPartition) -> LogDir:
-        """Closes the log, cleanly unless it is to be deleted. From here on a thread that still holds it and misses its
-        files does not take that for a failed disk.
+        """Closes the log, cleanly unless it will be deleted. After that, a thread that still uses the log does not
+        report its missing files as a disk failure.
         """
         log, home = self._logs.pop(key), self._home.pop(key)
         try:
@@ -301,20 +301,20 @@ class LogDirs:
             self.take_offline(directory, fault.message)
 
     def flush_due(self, now_ms: int) -> None:
-        """Flushes the logs that flush.messages or flush.ms say are due, and what rolled segments left. May run in a
-        thread.
-        """
+        """Flushes the logs that are due by flush.messages or flush.ms, and rolled segments. May run in a thread."""
         for log in self.logs():
-            # A failed flush has already taken the directory offline; the other logs go on.
+            # A failed flush has already taken the directory offline. Continue with the other logs.
             with contextlib.suppress(StorageFault):
                 log.flush_if_due(now_ms)
 
     def delete_old_segments(self, now_ms: int) -> int:
-        """Retention on every log; how many segments went. Compacted topics lose only what is below their start."""
+        """Applies retention to every log. Returns the number of deleted segments. Compacted topics lose only segments
+        below the log start.
+        """
         return sum(self.retention(now_ms))
 
     def retention(self, now_ms: int) -> Iterator[int]:
-        """As `delete_old_segments`, log by log, for who has other things to do in between."""
+        """Like `delete_old_segments`, one log per step, so that the caller can do other work in between."""
         for log in self.logs():
             count = 0
             if log.offline_reason is None:
@@ -323,7 +323,7 @@ class LogDirs:
             yield count
 
     def expire_producers(self, now_ms: int, idle_ms: int) -> int:
-        """Forgets producers that have been idle for `idle_ms`; how many."""
+        """Removes producers that have been idle for `idle_ms`. Returns their number."""
         return sum(log.producers.expire(now_ms, idle_ms) for log in self.logs())
 
     def purge_trash(self, now_ms: int) -> int:
@@ -353,7 +353,7 @@ class LogDirs:
         return self._home[TopicPartition(log.topic, log.partition)]
 
     def strays(self) -> list[Stray]:
-        """In the directories that are online."""
+        """The strays in the online directories."""
         return [stray for directory in self.directories if directory.is_online for stray in strays_in(directory.path)]
 
     @property
@@ -362,14 +362,18 @@ class LogDirs:
 
     @property
     def all_clean(self) -> bool:
-        """Whether every directory was closed cleanly; if not, this broker must not be taken for the one it was."""
+        """Whether every directory was closed cleanly. If not, the broker may have lost records and must not register as
+        an unchanged one.
+        """
         return all(directory.was_clean for directory in self.directories)
 
     def describe(self) -> list[DirectoryReport]:
         return [DirectoryReport.of(directory, self._logs_in(directory)) for directory in self.directories]
 
     def close(self, *, clean: bool = True, broker_epoch: int = -1) -> None:
-        """Cleanly: all logs sealed and synced, checkpoints and the clean-shutdown mark written. Else only let go."""
+        """With `clean`, seals and syncs all logs and writes the checkpoints and the clean-shutdown file. Otherwise only
+        closes files.
+        """
         for directory in self.directories:
             logs = self._logs_in(directory)
             for fault in close_logs(logs, clean=clean):
@@ -380,7 +384,7 @@ class LogDirs:
         self._logs.clear()
 
     def _leave_clean(self, directory: LogDir, logs: list[Log], broker_epoch: int) -> None:
-        """Without the mark the next start checks this directory; the others keep theirs."""
+        """Writes the clean-shutdown file of one directory. If that fails, the next start checks only this directory."""
         try:
             directory.checkpoint(logs)
             directory.leave_clean_mark(broker_epoch)

@@ -1,7 +1,7 @@
-"""Log directories inside of log directories, which must not be.
+"""Detects log directories inside of log directories, which are not allowed.
 
-A broker takes `broker-1` in its log directory for partition 1 of a topic `broker`. When that is the log directory of
-another broker, the two would write into each other's files, and a topic's deletion would delete the other's logs.
+A broker treats `broker-1` in its log directory as partition 1 of a topic `broker`. If that is the log directory of
+another broker, the two brokers write into each other's files, and the deletion of a topic deletes the other's logs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from headrace.storage.dirs.checkpoints import META_PROPERTIES_FILE
 
 
 def is_log_directory(path: Path) -> bool:
-    """Whether a broker has used it."""
+    """Whether a broker has used `path` as a log directory."""
     return (path / META_PROPERTIES_FILE).exists()
 
 
@@ -24,7 +24,7 @@ def log_directory_around(path: Path) -> Path | None:
 
 
 def log_directories_in(path: Path, levels: int) -> Iterator[Path]:
-    """Those so many levels below `path`, without looking into one that was found."""
+    """The log directories up to `levels` below `path`. Does not search inside a log directory."""
     if levels == 0 or not path.is_dir():
         return
     with os.scandir(path) as entries:

@@ -1,4 +1,4 @@
-"""The directory of a new log, with the identity of its topic."""
+"""Creates the directory of a new log with its topic id."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headrace.storage.dirs.checkpoints import write_topic_id
 
 
 def make_directory(directory: Path, topic_id: uuid.UUID | None) -> None:
-    """The topic id is synced with the first flush: until then the log holds no record that could be lost."""
+    """The first flush syncs the topic id: until then the log has no record that could be lost."""
     directory.mkdir(exist_ok=True)
     if topic_id is not None:
         write_topic_id(directory, topic_id, durable=False)

@@ -1,4 +1,4 @@
-"""One log directory as DescribeLogDirs tells it."""
+"""One log directory as DescribeLogDirs reports it."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""Putting a stray back into use, while no broker has the log directory open.
+"""Restores a stray while no broker has the log directory open.
 
-The log of a partition is moved back to its place, or to the same partition of another topic. Its place must be free, or
-hold a log without a record: then that log's topic takes over the records. A log that changes its topic begins a new
-history of leader epochs, because the epochs of the old topic could be higher than the new topic's and would then be
-taken for the future. What recovery cut has no place in its old log any more, so its whole batches are copied into the
-empty log of another topic, with their offsets; the stray stays.
+A stray of the kind `log` moves back to its partition, or to the same partition of another topic. The target must not
+exist or must be a log without records; the records then belong to the target's topic. A log that changes its topic
+starts a new history of leader epochs, because the old epochs could be higher than those of the new topic. A stray of
+the kind `cut` no longer fits into its old log, so its whole batches are copied with their offsets into the empty log of
+another topic; the stray stays.
 
-In each step the records are in one place at least: files inside the stray are prepared first, then it is renamed.
+The records are on the disk after each step: files inside the stray are prepared first, then it is renamed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _EPOCH: Final = struct.Struct(">i")
 
 
 class CannotRestore(Refused):
-    """The message says what to do instead."""
+    """The stray cannot be restored. The message says what to do instead."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.invalid_request, message)
@@ -55,7 +55,7 @@ class CannotRestore(Refused):
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """Where the records are now. `adopted`: they belong to another topic id than before."""
+    """Where the records are now. `adopted`: they belong to a new topic id."""
 
     directory: Path
     first_offset: int
@@ -113,7 +113,7 @@ def _move_back(stray: Stray, place: TopicPartition, target: Path) -> Restored:
         else:
             write_topic_id(stray.path, new_owner)
     if target.exists():
-        # The broker removes it at its next start, as it does with every deleted log.
+        # The broker removes it at its next start, like every deleted log.
         target.rename(log_dir / marked_directory_name(place, DELETED_DIR_SUFFIX))
     _note_log_start(log_dir, place, first if first > offsets_in(stray.path)[0] else None)
     stray.path.rename(target)
@@ -123,7 +123,7 @@ def _move_back(stray: Stray, place: TopicPartition, target: Path) -> Restored:
 
 
 def _begin_epochs_again(directory: Path, first_offset: int) -> None:
-    """The leader epoch is outside the checksum of a batch."""
+    """Resets the leader epoch of every batch. The checksum of a batch does not cover its leader epoch."""
     for file, place in places_in(directory, os.O_RDWR):
         os.pwrite(file.fileno(), _EPOCH.pack(_FIRST_EPOCH), place.position + LEADER_EPOCH_AT)
     for path in data_files(directory):
@@ -132,7 +132,7 @@ def _begin_epochs_again(directory: Path, first_offset: int) -> None:
 
 
 def _note_log_start(log_dir: Path, place: TopicPartition, first_offset: int | None) -> None:
-    """Where records at the beginning of the first segment had been deleted, they stay deleted."""
+    """Stores the log start offset, so that deleted records at the beginning of the first segment stay deleted."""
     starts = read_offsets(log_dir / LOG_START_FILE)
     after = {name: offset for name, offset in starts.items() if name != place}
     if first_offset is not None:
@@ -164,7 +164,7 @@ def _copy_batches(stray: Stray, place: TopicPartition, target: Path) -> Restored
 
 
 def _whole_batches(stray: Stray) -> list[list[BatchView]]:
-    """Of each file with any, in rising order of offsets: what a flipped bit put out of order is left out."""
+    """The whole batches of each file in rising order of offsets. Skips batches out of order, which are damaged."""
     found: list[list[BatchView]] = []
     expected = -1
     for file in stray.cut_files():

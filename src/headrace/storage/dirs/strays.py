@@ -6,12 +6,12 @@ A stray is a directory of its own in the log directory, with a note of when and 
     orders-0.0f3c…-stray/…0.log, …           kind `log`: the files of the log as they were
     orders-0.0f3c…-stray/…0.log.…512.cut     kind `cut`: bytes that recovery cut from the log, from byte 512 on
 
-The name is Kafka's own for such a directory. Apache Kafka loads it, serves nothing of it and never deletes it. A
-directory with any other name (`strays/`) makes Kafka refuse the whole log directory. Kafka ignores the note, and it
-does not take a `.cut` file for a segment, so it does not cut the bytes a second time.
+The name follows Kafka's pattern for stray directories. Apache Kafka loads such a directory, does not serve it and never
+deletes it. A directory with any other name (`strays/`) makes Kafka refuse the whole log directory. Kafka ignores the
+note and does not read a `.cut` file as a segment, so it does not truncate it.
 
-A stray of the kind `log` is never removed by the broker. One of the kind `cut` is removed by the first clean start that
-is at least `CUTS_KEPT_MS` later: the broker has then been stopped in peace, and people had a week to look.
+The broker never removes a stray of the kind `log`. It removes one of the kind `cut` at the first start after a clean
+stop that is at least `CUTS_KEPT_MS` later, so that people have a week to look at it.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class StrayKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StrayNote:
-    """What is known about a stray. The offsets are the first one and the one after the last; of a cut only the first is
-    known, until someone looks for whole batches in it."""
+    """The note of a stray. Its offsets are the first one and the one after the last. For a cut only the first is known
+    until a command searches it for whole batches."""
 
     kind: StrayKind
     topic: str
@@ -80,7 +80,7 @@ class StrayNote:
 
     @classmethod
     def from_json(cls, data: bytes) -> StrayNote:
-        """Raises ValueError, KeyError or TypeError for what is no note."""
+        """Raises ValueError, KeyError or TypeError if `data` is not a note."""
         fields: JsonObject = json.loads(data)
         topic_id = fields["topic_id"]
         return cls(
@@ -130,14 +130,14 @@ class Stray:
         return sum(file.stat().st_size for file in self.path.iterdir() if file.is_file())
 
     def count_records(self) -> int:
-        """Of its whole batches, without the markers of transactions."""
+        """The number of records in its whole batches, without transaction markers."""
         if self.kind is StrayKind.CUT:
             found = (batch for file in self.cut_files() for batch in good_batches(memoryview(file.read_bytes())))
             return sum(batch.record_count for batch in found if not batch.is_control)
         return count_records(self.path)
 
     def offsets(self) -> tuple[int, int]:
-        """The first offset and the one after the last; of a cut those of the whole batches that are found in it."""
+        """The first offset and the one after the last; for a cut, of the whole batches in it."""
         if self.kind is StrayKind.LOG:
             first, end = offsets_in(self.path)
             return (first, end) if self.note is None else (max(first, self.note.first_offset), end)
@@ -182,11 +182,11 @@ def cluster_id_of(log_dir: Path) -> str | None:
 def set_aside(
     directory: Path, partition: TopicPartition, reason: str, *, now_ms: int, offsets: tuple[int, int] | None = None
 ) -> Path:
-    """Takes the directory of a log out of use, with a note. Nothing may have it open for writing. Gives its new place.
+    """Turns the directory of a log into a stray with a note, and returns its new path. No writer may have it open.
 
-    `offsets` are the first offset and the one after the last; without them the files tell. The note comes first: a
-    crash in between leaves a log in its place with a file that no broker looks at. Nothing here waits for the disk, as
-    a start may set thousands of logs aside: what a crash undoes, the next start does again.
+    `offsets` are the first offset and the one after the last; without them they are read from the files. The note is
+    written before the rename: a crash in between leaves the log in its place with a file that brokers ignore. Nothing
+    is synced, because a start may set thousands of logs aside: what a crash undoes, the next start repeats.
     """
     log_dir = directory.parent
     first_offset, end_offset = offsets or offsets_in(directory)
@@ -199,6 +199,6 @@ def set_aside(
 
 
 def remove_stray(stray: Stray) -> None:
-    """For good."""
+    """Deletes the stray permanently."""
     shutil.rmtree(stray.path)
     sync_directory(stray.path.parent)

@@ -1,6 +1,6 @@
-"""The log in a directory that no broker has open: whose it is, what offsets it holds, and how many records.
+"""Topic id, offsets and number of records of a log that no broker has open.
 
-Only the headers of batches are read, up to the first bad byte.
+Reads only the headers of batches, up to the first bad byte.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from headrace.storage.segment.batch_scan import BatchPlace, walk
 
 
 def owner_of(directory: Path) -> uuid.UUID | None:
-    """The id of the topic that the log in `directory` belongs to; None when no readable file says it."""
+    """The id of the topic that the log in `directory` belongs to, or None if no readable file has it."""
     try:
         return read_topic_id(directory)
     except CorruptFile:
@@ -26,7 +26,7 @@ def owner_of(directory: Path) -> uuid.UUID | None:
 
 
 def count_records(directory: Path) -> int:
-    """Without the markers of transactions."""
+    """The number of records, without transaction markers."""
     count = 0
     for file, place in places_in(directory):
         if not place.is_control:
@@ -48,7 +48,7 @@ def data_files(directory: Path) -> list[Path]:
 
 
 def places_in(directory: Path, flags: int = os.O_RDONLY) -> Iterator[tuple[SharedFile, BatchPlace]]:
-    """Every batch, with the file that holds it."""
+    """The position of every batch, with its file."""
     for path in data_files(directory):
         file = SharedFile(path, flags)
         try:

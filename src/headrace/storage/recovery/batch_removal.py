@@ -1,14 +1,14 @@
-"""Replaces batches whose records cannot be read by empty ones. Done by a person's command, with the broker stopped.
+"""Replaces batches whose records cannot be read by empty ones. A command of the operator while the broker is stopped.
 
-An empty batch is what compaction leaves of a batch whose records are all gone: the header with the same offsets, times,
-producer and sequence numbers, and no records. Consumers pass it, offsets stay as they are, and the producer's state is
-the same. The steps, each of which a crash may follow:
+An empty batch is a header with the same offsets, timestamps, producer and sequence numbers, without records, as
+compaction writes it. Consumers skip it; offsets and producer state do not change. The steps, safe against a crash after
+each:
 
 1. the bytes of the batches are copied into a stray (kind `cut`), with a note, and synced;
 2. the segment is written anew as a `.tmp` file, and synced; the next start deletes such a file;
-3. the indexes of the segment are deleted: their positions are those of the old file, and a start rebuilds missing ones;
+3. the indexes of the segment are deleted: their positions belong to the old file, and a start rebuilds missing ones;
 4. the new file takes the name of the old one;
-5. the indexes are made anew.
+5. the indexes are rebuilt.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ _TMP_SUFFIX: Final = ".tmp"
 def remove_unreadable(
     directory: Path, partition: TopicPartition, places: Sequence[UnreadablePlace], now_ms: int
 ) -> Path:
-    """Empties the batches at `places`, which `inspection.verify` found in `directory`. The stray that keeps them."""
+    """Empties the batches at `places`, which `inspection.verify` found in `directory`. Returns the stray with the old
+    bytes.
+    """
     stray = _keep(directory, partition, places, now_ms)
     for path in sorted({place.path for place in places}):
         _write_anew(path, {place.position for place in places if place.path == path})

@@ -1,8 +1,8 @@
-"""What a recovery cuts from a log, kept as a stray: whole batches behind a bad one, and whole later segments.
+"""Keeps what recovery cuts from a log as a stray: bytes behind a bad batch, and all later segments.
 
-A torn last batch is not kept: its write did not end, and nothing can be read from it. Everything else may hold records
-that were acknowledged, so its bytes are moved or copied (and synced) before the log is cut. Where there is no space for
-a copy the log is not cut: its directory goes offline with the reason.
+A torn last batch is not kept: its write did not finish, and it has no readable record. All other bytes may contain
+acknowledged records, so recovery moves or copies (and syncs) them before it truncates the log. If the disk has no space
+for the copy, recovery does not truncate the log and takes its directory offline.
 
 Runs in the recovery thread of its log.
 """
@@ -28,10 +28,10 @@ _BLOCK_BYTES: Final = 64 * 1024
 
 
 class RecoveryCuts:
-    """`directory` is the stray that holds them, None while nothing was kept."""
+    """The cuts of one log. `directory` is the stray, None while nothing was kept."""
 
     def __init__(self, directory: Path, partition: TopicPartition, topic_id: uuid.UUID | None, now_ms: int) -> None:
-        """`directory` is that of the log."""
+        """`directory` is the directory of the log."""
         self._log_dir = directory.parent
         self._partition = partition
         self._topic_id = topic_id
@@ -73,7 +73,7 @@ class RecoveryCuts:
             self.directory = self._note = None
 
     def finish(self, log_end: int) -> None:
-        """The log now ends at `log_end`: what was cut begins there."""
+        """Writes the note of the stray. The log now ends at `log_end`, where the cut begins."""
         if self.directory is not None and self._note is not None:
             write_note(self.directory, replace(self._note, first_offset=log_end))
             sync_directory(self.directory.parent)
@@ -110,7 +110,7 @@ def _is_torn(segment: Segment, position: int) -> bool:
 
 
 def _copy(segment: Segment, position: int, target: Path) -> None:
-    """Blocks of zeros stay holes: a preallocated file has many."""
+    """Copies the file and keeps blocks of zeros as holes, because a preallocated file has many."""
     source = segment.file.fileno()
     size = segment.size_bytes - position
     fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)

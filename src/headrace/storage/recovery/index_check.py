@@ -1,8 +1,8 @@
-"""Whether the indexes of a segment can be believed, and making them anew from the data where they cannot.
+"""Checks the indexes of a segment against the data and rebuilds them if they are wrong.
 
-A file that somebody cut, scrambled or mixed up is found out by what it says: entries that do not rise, a position where
-no batch begins, a newest timestamp that the data contradicts. Looking costs reads, so it is done at the first use, and
-no more of it than the use needs.
+A truncated, corrupt or exchanged index file has entries that do not rise, a position where no batch begins, or a newest
+timestamp that the data contradicts. The check costs reads, so it runs at the first use of an index and checks only what
+that use needs.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 
 class IndexTrust(IntEnum):
-    """How much of a segment's indexes was held against the data."""
+    """How much of a segment's indexes was checked against the data."""
 
     NONE = 0
-    NEWEST = 1  # the newest timestamp, which decides about retention and which segment a lookup by time opens
+    NEWEST = 1  # the newest timestamp, on which retention and lookups by time depend
     WHOLE = 2
 
 
 def check_newest(segment: Segment) -> None:
-    """Rebuilds the indexes when the newest timestamp is not what the data says."""
+    """Rebuilds the indexes if their newest timestamp differs from the data."""
     if segment.belief >= IndexTrust.NEWEST:
         return
     segment.belief = IndexTrust.NEWEST
@@ -34,7 +34,7 @@ def check_newest(segment: Segment) -> None:
 
 
 def check_hints(segment: Segment) -> None:
-    """As `check_newest`, and entries that do not rise are found out too."""
+    """Like `check_newest`; also rebuilds the indexes if their entries do not rise."""
     if segment.belief is IndexTrust.WHOLE:
         return
     check_newest(segment)
@@ -44,9 +44,9 @@ def check_hints(segment: Segment) -> None:
 
 
 def _newest_confirmed(segment: Segment) -> bool:
-    """The batch that the time index ends with has its timestamp, and none after it has a later one.
+    """Whether the batch of the last time index entry has its timestamp and no later batch has a higher one.
 
-    Mostly it stands at the end of the file, and the walk is short.
+    That batch is mostly near the end of the file, so the walk is short.
     """
     newest_ms, offset = segment.max_timestamp_ms, segment.offset_of_max_timestamp
     was_open = segment.holds_file
@@ -59,13 +59,13 @@ def _newest_confirmed(segment: Segment) -> bool:
     except CorruptBatch:
         return False
     finally:
-        # Thousands of old segments may be asked for their newest record without being read.
+        # Thousands of old segments may be checked that no consumer reads, so their files must not stay open.
         if not was_open:
             segment.let_go_of_file()
 
 
 def rebuild_indexes(segment: Segment) -> None:
-    """Offset and time index anew from the data."""
+    """Rebuilds the offset index and the time index from the data."""
     was_active = segment.offset_index.file.is_active
     segment.reset_indexes()
     for place in segment.places(0):

@@ -1,4 +1,4 @@
-"""Index files held against the data that they speak of: the first byte of each that does not agree.
+"""Compares index files with the data and reports the first wrong byte of each.
 
     .index      rising (offset, position); each position is where the batch of its offset begins
     .timeindex  rising (timestamp, offset); each is the newest timestamp of the batch of its offset, the last of all
@@ -30,7 +30,7 @@ Fault = tuple[Path, int, str]
 
 @dataclass
 class Contents:
-    """What the good part of a data file tells about its hints."""
+    """The index entries that follow from the valid part of a data file."""
 
     segment: Segment
     batches: list[BatchPlace] = field(default_factory=list)
@@ -64,7 +64,7 @@ class Contents:
 
 
 def faults_in_hints(contents: Contents, *, is_last: bool) -> Iterator[Fault]:
-    """At most one for each file."""
+    """The faults in the index files of a segment, at most one per file."""
     segment = contents.segment
     for found in (
         _in_offset_index(contents, is_last=is_last),
@@ -84,7 +84,7 @@ def _size_fault(path: Path, entry_bytes: int) -> Fault | None:
 
 
 def _entries_in(path: Path, entry_bytes: int) -> tuple[int, bool]:
-    """How many entries stand before the zeros of a file that is being written, and whether there are such zeros."""
+    """The number of entries before the zeros of a preallocated file, and whether there are such zeros."""
     data = path.read_bytes()
     filled = len(data.rstrip(b"\0"))
     count = -(-filled // entry_bytes)
@@ -159,7 +159,7 @@ def _in_txn_index(contents: Contents) -> Fault | None:
         if what is not None:
             return index.path, at * TXN_ENTRY_BYTES, what
         previous = entries[at].last_offset
-    # One that is missing is worse than any other damage: readers of committed records would be given its records.
+    # A missing entry is the worst damage: read_committed consumers would get the aborted records.
     told = {(entry.producer_id, entry.last_offset): entry.first_offset for entry in entries}
     for number, one in enumerate(contents.aborted):
         if told.get((one.producer_id, one.last_offset), one.last_offset) > one.first_offset:

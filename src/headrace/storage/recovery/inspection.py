@@ -1,8 +1,8 @@
-"""Looking at a log without changing it: what every file of a partition says, and the first byte that is wrong.
-Indexes are held against the data in `hint_inspection`.
+"""Verifies the files of a partition without changing them, and reports the first wrong byte of each.
+`index_inspection` compares the indexes with the data.
 
-Nothing is opened for writing and nothing is repaired, so it may be used beside a running broker; what the broker writes
-meanwhile may show as a torn end of the active segment.
+It opens nothing for writing and repairs nothing, so it can run beside a broker. A batch that the broker is writing may
+then appear as a torn end of the active segment.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class UnreadablePlace:
-    """A batch in a data file that is whole and has the right checksum, and whose records cannot be read."""
+    """The position of a batch that has a valid checksum and whose records cannot be read."""
 
     path: Path
     position: int
@@ -74,12 +74,12 @@ class Verdict:
     first_offset: int = -1
     end_offset: int = -1
     problems: list[Problem] = field(default_factory=list)
-    """All of them, the unreadable batches among them."""
+    """All problems, including unreadable batches."""
     unreadable: list[UnreadablePlace] = field(default_factory=list)
 
 
 def partition_directories(path: Path) -> list[Path]:
-    """The partition directories at `path`: itself, or those in it. A stray is one only by itself."""
+    """The partition directories at `path`: `path` itself, or those in it. A stray counts only as `path` itself."""
     stray = partition_of_marked_directory(path.name, STRAY_DIR_SUFFIX)
     if (stray or partition_of_directory(path.name)) is not None and any(path.glob("*" + LOG_SUFFIX)):
         return [path]
@@ -94,7 +94,7 @@ def segments_in(directory: Path) -> list[Segment]:
 
 
 def batches_in(path: Path) -> Iterator[tuple[int, BatchView]]:
-    """(position, batch) of a data file; raises CorruptBatch or Refused at the first that is not one."""
+    """(position, batch) of each batch of a data file. Raises CorruptBatch or Refused at the first invalid one."""
     data = memoryview(path.read_bytes())
     position = 0
     while position < len(data):
@@ -108,7 +108,7 @@ def epochs_in(directory: Path) -> list[tuple[int, int]]:
 
 
 def latest_epoch(directory: Path) -> int:
-    """The newest leader epoch that a partition's checkpoint or its last batches name; -1 for none."""
+    """The newest leader epoch in a partition's checkpoint or in its last batches; -1 if there is none."""
     try:
         latest = max((epoch for epoch, _ in epochs_in(directory)), default=-1)
     except CorruptFile:
@@ -121,7 +121,7 @@ def latest_epoch(directory: Path) -> int:
 
 
 def _epochs_of_batches(path: Path) -> Iterator[int]:
-    """By the heads of the batches only; ends where no whole batch is."""
+    """The leader epochs in the batch headers, up to the first incomplete batch."""
     with path.open("rb") as file:
         size, position = os.fstat(file.fileno()).st_size, 0
         while len(head := os.pread(file.fileno(), HEADER_BYTES, position)) == HEADER_BYTES:
@@ -138,7 +138,7 @@ def producers_in(path: Path) -> list[Producer] | None:
 
 
 def verify(directory: Path) -> Verdict:
-    """Every batch, checksum, record, index entry and small file of a partition is looked at."""
+    """Checks every batch, checksum, record, index entry and small file of a partition."""
     found = Verdict(directory)
     producers = ProducerState(directory)
     previous_end, epoch = -1, -1
@@ -161,14 +161,14 @@ def verify(directory: Path) -> Verdict:
 
 
 def _verify_data(contents: Contents, found: Verdict, next_offset: int, producers: ProducerState) -> int:
-    """Walks the data file; gives the offset after its last good batch."""
+    """Checks the data file. Returns the offset after its last good batch."""
     segment = contents.segment
     position = 0
     try:
         for place, batch in batches_in(segment.path):
             position = place
             batch.check_crc()
-            # Offsets stand outside the checksum; one that a segment cannot hold is damage all the same.
+            # The checksum does not cover offsets, so an offset outside the segment's range is damage too.
             if batch.base_offset < next_offset or batch.last_offset - segment.base_offset > MAX_OFFSET_SPAN:
                 what = f"offset {batch.base_offset} cannot follow {next_offset - 1} in this segment"
                 found.problems.append(Problem(segment.path, place, what))

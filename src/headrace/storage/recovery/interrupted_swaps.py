@@ -1,7 +1,7 @@
-"""Finishing a replacement of segments that a crash interrupted.
+"""Finishes a replacement of segments that a crash interrupted.
 
-Compaction writes new segments as `.cleaned`, renames them to `.swap` once they are whole and synced, removes the old
-ones, and drops the suffix. So `.cleaned` is rubbish, and `.swap` must win over every segment whose range it covers.
+Compaction writes new segments as `.cleaned`, renames them to `.swap` once they are complete and synced, removes the old
+ones, and drops the suffix. So recovery deletes `.cleaned` files, and `.swap` files replace the segments in their range.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from headrace.storage.segment.segment import Segment
 
 
 def complete_swaps(directory: Path) -> None:
-    # Every log comes by here at a start, nearly none has anything to finish: one look at the names, without patterns.
+    # A start calls this for every log and nearly none has anything to finish, so it lists the names once.
     names = [entry.name for entry in os.scandir(directory)]
     swaps = sorted(name for name in names if name.endswith(LOG_SUFFIX + SWAP_SUFFIX))
     if not swaps:
         return
-    # A replacement that splits into several files is whole only when none of them is still being written.
+    # If a replacement has several files, it is complete only when none of them is still `.cleaned`.
     cleaned = [offset_of_file(name) for name in names if name.endswith(LOG_SUFFIX + CLEANED_SUFFIX)]
     first_unfinished = min((offset for offset in cleaned if offset is not None), default=None)
     for name in swaps:

@@ -1,12 +1,12 @@
-"""Opening the log of a partition: what to trust, what to check, what to rebuild.
+"""Opens the log of a partition: decides what to trust, what to check and what to rebuild.
 
-After a clean stop the files are taken as they are; missing or senseless index files are rebuilt all the same. After a
-crash every batch from the recovery point on is checked and the log is cut at the first bad byte; indexes, epochs,
-aborted transactions and producers of what was checked are made anew from the data. Below the recovery point the data
-was synced and is trusted, but its hints are still looked at.
+After a clean stop recovery trusts the files, but rebuilds missing or invalid index files. After a crash it checks every
+batch from the recovery point on, truncates the log at the first bad byte, and rebuilds indexes, epochs, aborted
+transactions and producers of the checked part from the data. Below the recovery point it trusts the data, which was
+synced, but still checks the indexes.
 
-What comes out is always a prefix of what was appended, and opening twice gives the same. Runs in a recovery thread; the
-log is handed to the event loop when it is done.
+The result is always a prefix of what was appended, and opening twice gives the same result. It runs in a recovery
+thread, which then hands the log to the event loop.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ __all__ = ["Damage", "PartitionCheckpoints", "Progress", "open_log"]
 
 @dataclass(frozen=True, slots=True)
 class PartitionCheckpoints:
-    """What the checkpoints of the log dir say about a partition."""
+    """The entries of one partition in the checkpoints of its log directory."""
 
     recovery_point: int = 0
     log_start_offset: int = 0
@@ -86,7 +86,7 @@ def open_log(
     if not segments:
         segments = [Segment.create(directory, marks.log_start_offset, config, now_ms=now_ms)]
     elif not segments[-1].offset_index.file.is_active:
-        # Before anything is appended: later its newest timestamp could hide that an index was cut short.
+        # Check before the first append: a new timestamp could hide that an index was truncated.
         check_newest(segments[-1])
         segments[-1].activate(config)
     last = segments[-1].last_place()
@@ -110,7 +110,7 @@ def open_log(
     )
     log = Log(partition, config, contents, topic_id=topic_id, on_disk_fault=on_disk_fault)
     if not is_readable:
-        # Records were deleted up to a point that the data no longer reaches: nothing of it is readable.
+        # The log start is above the log end: all remaining records were deleted.
         log.truncate_fully_and_start_at(log_start, now_ms=now_ms)
     return log
 
@@ -123,7 +123,7 @@ def _topic_id(directory: Path) -> uuid.UUID | None:
 
 
 def _load_segments(directory: Path, config: LogConfig) -> list[Segment]:
-    """The segments that are there, after tidying what deletions, compaction or small writes left half done."""
+    """The segments on the disk, after cleaning up interrupted deletions, compactions and writes of small files."""
     complete_swaps(directory)
     names = sorted(entry.name for entry in os.scandir(directory))
     logs = {name.removesuffix(LOG_SUFFIX) for name in names if name.endswith(LOG_SUFFIX)}
@@ -140,7 +140,7 @@ def _load_segments(directory: Path, config: LogConfig) -> list[Segment]:
 
 
 def _first_suspect(segments: list[Segment], marks: PartitionCheckpoints, *, clean: bool) -> int | None:
-    """Which segment is the first to be checked, if any. Hints about the trusted ones before it are repaired here."""
+    """The index of the first segment to check, if any. Repairs the index files of the trusted segments before it."""
     suspect: int | None = None
     if not clean and segments:
         suspect = 0
@@ -162,10 +162,10 @@ def _end_of(segment: Segment, last: BatchPlace | None) -> int:
 
 
 def _aborted_sound(segment: Segment, known: Digest | None) -> bool:
-    """Whether the index of aborted transactions is the one that was written.
+    """Whether the aborted-transaction index is the one that was written.
 
-    Where no checkpoint tells (Kafka wrote the directory, or somebody removed the file), a segment with markers has to
-    be read once; one without has nothing to tell.
+    Without a checkpoint entry (Kafka wrote the directory, or the file was removed), a segment with markers must be read
+    once; a segment without markers needs no index.
     """
     index = segment.txn_index
     if not index.looks_sound(segment.base_offset):
@@ -183,7 +183,7 @@ def _epochs_missing(epochs: LeaderEpochs, segments: list[Segment], last: BatchPl
 
 
 def _settle_epochs(epochs: LeaderEpochs, segments: list[Segment], log_start: int, end: int, *, rebuild: bool) -> None:
-    """Epochs as the data tells them, no later than its end and no earlier than its start."""
+    """Rebuilds the epochs from the data if needed, and limits them to the offsets of the log."""
     if rebuild:
         for segment in segments:
             for place in segment.places():

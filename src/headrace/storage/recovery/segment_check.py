@@ -1,8 +1,8 @@
-"""Reading suspect segments batch by batch: what is good stays and is indexed anew, the first bad byte ends the log.
+"""Reads segments that were not flushed batch by batch, rebuilds their indexes, and ends the log at the first bad byte.
 
-One base offset is outside every checksum, so a flipped bit can make it jump forward, and only the batch after it looks
-wrong. Gaps are no proof (compaction leaves them), but when offsets fall back after a gap, the batch behind the gap is
-the one that lies, and the log ends before it.
+The checksum does not cover the base offset. A flipped bit can move it forward, and then only the next batch looks
+wrong. A gap alone proves nothing, because compaction leaves gaps. But if offsets fall back after a gap, the batch
+behind the gap is wrong, and the log ends before it.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ class Progress:
     partition: TopicPartition
     segments_done: int
     segments_to_check: int
-    logs: int = 1  # that are opened in all
+    logs: int = 1  # total number of logs to open
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """The first byte that could not be trusted, and why. Everything from there on was cut; `kept` is the stray that
-    holds it, None for a torn last batch.
+    """The first bad byte, and why it is bad. Recovery cut everything from there on. `kept` is the stray with the bytes,
+    None for a torn last batch.
     """
 
     path: Path
@@ -51,7 +51,7 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class _Gap:
-    """A batch that began later than the one before it ended."""
+    """A batch whose base offset is above the next offset of the batch before it."""
 
     segment: Segment
     position: int
@@ -59,7 +59,7 @@ class _Gap:
 
 
 class SegmentCheck:
-    """A pass over the suspect segments of one log; `segments` are those that are left of all."""
+    """One pass over the unflushed segments of a log; `segments` are all segments that remain."""
 
     def __init__(
         self,
@@ -110,8 +110,8 @@ class SegmentCheck:
             if reason is not None:
                 break
         self._cuts.finish(expected)
-        # What was checked is known only to this pass; the snapshot makes it the next start's knowledge too, and where
-        # there is no space for one, the next start reads again.
+        # The snapshot saves the next start from reading these segments again. If the disk is full, the next start
+        # reads them.
         with tolerated_no_space():
             self._producers.take_snapshot(expected)
 
@@ -126,8 +126,8 @@ class SegmentCheck:
             self._find_older_epochs()
 
     def _find_older_epochs(self) -> None:
-        """Where the file of epochs is older than the trusted segments, too: the first batch that is checked would pass
-        for the beginning of its epoch."""
+        """Reads epochs of the trusted segments if the epoch file is older than they are. Otherwise the first checked
+        batch would count as the start of its epoch."""
         epochs, last = self._leader_epochs, self.segments[-1].last_place()
         if last is not None and last.leader_epoch > epochs.latest:
             for segment in self.segments:
@@ -135,7 +135,7 @@ class SegmentCheck:
                     epochs.note(place.leader_epoch, place.base_offset)
 
     def _check(self, segment: Segment) -> tuple[int, int, str | None, int | None]:
-        """(good bytes, next offset, what is wrong with the byte after them, the offset there if it fell back)."""
+        """(good bytes, next offset, what is wrong after them, the offset there if it fell back)."""
         epochs = self._leader_epochs
         segment.reset_indexes()
         segment.txn_index.reset()
@@ -157,8 +157,8 @@ class SegmentCheck:
         return position, expected, None, None
 
     def _blame_gap(self, offset: int, reason: str, later: list[Segment]) -> bool:
-        """Cuts at the batch behind the last gap when `offset` would have followed well without it. The segments from
-        there up to the `later` ones are to be checked again.
+        """Cuts at the batch behind the last gap if `offset` would be valid without that batch. The caller must check
+        the segments from there up to the `later` ones again.
         """
         gap = self._gap
         if gap is None or offset < gap.expected_offset:
@@ -168,8 +168,8 @@ class SegmentCheck:
         return True
 
     def _cut(self, segment: Segment, position: int, reason: str, later: list[Segment], *, is_end: bool) -> None:
-        """Everything is kept before anything is cut, and the `later` segments go before the end of this one: a crash in
-        between must not leave them behind a hole, which would pass for one that compaction left.
+        """Keeps all bytes before it cuts any. Removes the `later` segments before it truncates this one: a crash in
+        between must not leave them behind a gap, which would look like a gap from compaction.
         """
         kept = self._cuts.keep_tail(segment, position, reason, is_end=is_end)
         self._remove(later)
@@ -191,7 +191,7 @@ class SegmentCheck:
 
 
 def index_again(segment: Segment, position: int, batch: BatchView, producers: ProducerState) -> None:
-    """All hints about a batch that is in the file."""
+    """Adds the index entries of a batch that is already in the file."""
     segment.index_batch(position, batch.size_bytes, batch.last_offset, batch.max_timestamp_ms)
     if batch.producer_id >= 0:
         completed = producers.replay(batch)
@@ -200,7 +200,7 @@ def index_again(segment: Segment, position: int, batch: BatchView, producers: Pr
 
 
 def repair_hints(segment: Segment, before: list[Segment], log_start_offset: int) -> None:
-    """Index files of a segment whose data is trusted, made anew. Raises CorruptBatch when that trust was wrong."""
+    """Rebuilds the index files of a segment whose data is trusted. Raises CorruptBatch if the data is bad after all."""
     producers = ProducerState(segment.path.parent)
     offset = producers.load_latest(log_start_offset, segment.base_offset, discard_later=False)
     for earlier in before:

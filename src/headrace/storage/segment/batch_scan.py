@@ -1,4 +1,4 @@
-"""The batches of a data file: where they stand (`walk`, which reads headers and nothing else), or whole (`scan`)."""
+"""Iterates over the batches of a data file: `walk` reads only headers, `scan` reads whole batches."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from headrace.records.batch import (
 )
 from headrace.storage.files import SharedFile
 
-# Of a header: base offset, length, leader epoch, magic, attributes, last offset delta, max timestamp.
+# Header fields: base offset, length, leader epoch, magic, attributes, last offset delta, max timestamp.
 _WALK: Final = struct.Struct(">qiib4xhi8xq")
 _SMALLEST_LENGTH: Final = HEADER_BYTES - LOG_OVERHEAD_BYTES
-# One index interval of small batches is walked with one read.
+# One read covers one index interval of small batches.
 _CHUNK_BYTES: Final = 4096 + HEADER_BYTES
-# Large enough to make reads few, small enough to still be in the processor's cache when its checksum is made.
+# Large enough for few reads, small enough to stay in the CPU cache until the checksum is computed.
 _SCAN_BYTES: Final = 1024 * 1024
 
 
@@ -50,7 +50,7 @@ class BatchPlace(NamedTuple):
 
 
 def walk(file: SharedFile, position: int, end: int) -> Iterator[BatchPlace]:
-    """The batches from the boundary `position` up to `end`; raises CorruptBatch where there is none."""
+    """The batches from the batch boundary `position` up to `end`. Raises CorruptBatch at an invalid header."""
     fd = file.fileno()
     chunk, chunk_start = b"", position
     while position < end:
@@ -68,9 +68,9 @@ def walk(file: SharedFile, position: int, end: int) -> Iterator[BatchPlace]:
 
 
 def scan(file: SharedFile, end: int) -> Iterator[tuple[int, BatchView]]:
-    """Every batch up to `end` with its position, read in large pieces; raises CorruptBatch where none can begin.
+    """Every batch up to `end` with its position, read in large pieces. Raises CorruptBatch at an invalid header.
 
-    A batch is good until the next one is asked for: the buffer under it is used again.
+    A batch is valid only until the next iteration, which reuses the buffer.
     """
     fd = file.fileno()
     buffer = bytearray(min(_SCAN_BYTES, max(end, HEADER_BYTES)))

@@ -1,9 +1,9 @@
 """The file under an index: fixed-size entries, preallocated while its segment is active, exactly filled afterwards.
 
-Kafka maps such a file and writes through the mapping. That is not done here: on a full disk a write into a mapped hole
-kills the process, where a `pwrite` gives an error that can be answered. So the active index lives in memory and each
-new entry is also written to the file; a sealed index is mapped read-only on first use and searched there. The file is
-open only from its first entry on: thousands of partitions that hold little cost a descriptor each, not three.
+Kafka maps such a file and writes through the mapping. Headrace does not: on a full disk a write into a mapped hole
+kills the process, while `pwrite` returns an error. So the active index is in memory and each new entry is also written
+to the file. A sealed index is mapped read-only on first use. The file is opened at its first entry, so that each of
+thousands of small partitions needs one descriptor and not three.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class IndexFile:
 
     @property
     def buffer(self) -> bytearray | mmap.mmap | bytes:
-        """Where entries are read: memory while active, a mapping of the file afterwards."""
+        """The entries: memory while the index is active, a mapping of the file when it is sealed."""
         if self._buffer is None:
             self._buffer = self._mapped()
         return self._buffer
@@ -44,7 +44,7 @@ class IndexFile:
             return mmap.mmap(file.fileno(), self.count * self.entry_bytes, prot=mmap.PROT_READ)
 
     def open_sealed(self) -> bool:
-        """Takes the file as it is; False when it is missing or its size is no whole number of entries."""
+        """Opens the file as it is. Returns False if it is missing or its size is not a multiple of the entry size."""
         try:
             size = self.path.stat().st_size
         except FileNotFoundError:
@@ -53,9 +53,9 @@ class IndexFile:
         return rest == 0
 
     def activate(self, max_bytes: int, *, keep: bool = True, written_later: bool = False) -> None:
-        """Makes the index writable, with the first `count` entries kept or none.
+        """Makes the index writable, with its first `count` entries or with none.
 
-        With `written_later` new entries stay in memory until `write_back`: a rebuild writes its file once.
+        With `written_later` new entries stay in memory until `write_back`, so that a rebuild writes its file once.
         """
         self._written_later = written_later
         kept = b""
@@ -77,7 +77,7 @@ class IndexFile:
         return self._file.fileno()
 
     def append(self, entry: bytes) -> None:
-        """Adds an entry in memory and in the file, or, when the disk refuses, in neither."""
+        """Adds an entry in memory and in the file. If the write fails, in neither."""
         assert self.is_active and isinstance(self._buffer, bytearray), "only an active index grows"
         if not self._written_later:
             write_fully(self._open(), memoryview(entry), self.count * self.entry_bytes)
@@ -85,7 +85,9 @@ class IndexFile:
         self.count += 1
 
     def write_back(self) -> None:
-        """Puts what was only in memory into the file. Where there is no space the index is empty: a hint less."""
+        """Writes the entries that are only in memory to the file. If the disk is full, the index becomes empty, which
+        makes lookups slower.
+        """
         if not self._written_later:
             return
         assert self.is_active and isinstance(self._buffer, bytearray)
@@ -98,7 +100,7 @@ class IndexFile:
             self.keep_first(0)
 
     def keep_first(self, count: int) -> None:
-        """Forgets the entries from `count` on. In an active file zeros take their place."""
+        """Removes the entries from `count` on. In an active file zeros replace them."""
         if count >= self.count:
             return
         if self.is_active:
@@ -112,7 +114,7 @@ class IndexFile:
         self.count = count
 
     def seal(self) -> None:
-        """Trims the file to its entries and lets go of memory and descriptor."""
+        """Truncates the file to its entries and releases memory and descriptor."""
         if not self.is_active:
             return
         self.write_back()
@@ -120,7 +122,7 @@ class IndexFile:
         self.drop()
 
     def drop(self) -> None:
-        """Lets go of memory and descriptor without touching the file."""
+        """Releases memory and descriptor without changing the file."""
         self.is_active = False
         self._file = None
         self._buffer = None

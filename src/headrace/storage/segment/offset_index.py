@@ -1,4 +1,4 @@
-"""The sparse offset index of a segment: (offset, position) about every `index.interval.bytes`.
+"""The sparse offset index of a segment: one (offset, position) entry about every `index.interval.bytes`.
 
 An entry is eight bytes: the offset relative to the segment's base (u32) and the byte position of the batch that ends
 with it (i32). A lookup gives the last entry at or below an offset; the reader walks batch headers from there.
@@ -41,7 +41,7 @@ class OffsetIndex:
         return (self.entry(at) for at in range(self.file.count))
 
     def position_at_or_below(self, offset: int) -> int:
-        """Where to begin walking to find `offset`."""
+        """The position from which to walk to find `offset`."""
         count = self.file.count
         if count == 0:
             return 0
@@ -63,7 +63,7 @@ class OffsetIndex:
         return 0 if at == 0 else int(_I32.unpack_from(buffer, at * ENTRY_BYTES - 4)[0])
 
     def truncate_to(self, offset: int) -> None:
-        """Forgets entries at or above `offset`."""
+        """Removes entries at or above `offset`."""
         buffer = self.file.buffer
         relative = offset - self.base_offset - 1
         self.file.keep_first(
@@ -73,14 +73,14 @@ class OffsetIndex:
         )
 
     def looks_sound(self, log_bytes: int) -> bool:
-        """Whether the last entry can belong to a log of that size; zeros left by a crash cannot."""
+        """Whether the last entry is valid for a data file of that size; zeros after a crash are not."""
         if self.file.count == 0:
             return True
         offset, position = self.entry(self.file.count - 1)
         return offset > self.base_offset and 0 < position < log_bytes
 
     def is_rising(self) -> bool:
-        """Whether offsets and positions both rise; a scrambled file does not do that."""
+        """Whether offsets and positions both rise; in a corrupt file they do not."""
         data = memoryview(self.file.buffer)[: self.file.count * ENTRY_BYTES]
         numbers = struct.unpack(f">{self.file.count * 2}I", data)
         offsets, positions = numbers[::2], numbers[1::2]

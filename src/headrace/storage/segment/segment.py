@@ -1,8 +1,8 @@
 """One segment of a log: a data file and its indexes, named after the first offset they may hold.
 
-The active segment is written at its end and keeps its indexes in memory; a sealed one opens files only when asked, so
-that ten thousand old segments cost neither descriptors nor start-up time. Indexes are hints: the walk over batch
-headers that follows every lookup checks what it reads, and a hint that leads astray is rebuilt (`hints`).
+The active segment appends at its end and keeps its indexes in memory. A sealed segment opens files on first use, so
+that ten thousand old segments cost neither descriptors nor start-up time. Indexes are caches: every lookup walks batch
+headers from the indexed position and checks them, and a wrong index is rebuilt (`recovery.index_check`).
 
 Owned by its log, on the log's task. Threads may call `sync` and the reading methods of a sealed segment.
 """
@@ -36,7 +36,7 @@ from headrace.storage.segment.offset_index import OffsetIndex
 from headrace.storage.segment.time_index import TimeIndex
 from headrace.storage.segment.txn_index import TxnIndex
 
-# Positions of the newest batches, for readers at the tail, who are the many; older offsets go through the index.
+# Number of the newest batches whose positions are in memory, for readers at the tail; older offsets use the index.
 _RECENT_BATCHES: Final = 4096
 
 
@@ -58,7 +58,7 @@ class Segment:
         self._config = config
         self.roll_jitter_ms = 0
         self._recent: dict[int, int] = {}
-        # Indexes that were found on disk are looked at before their first use; those made here need no look.
+        # Indexes from the disk are checked before their first use; indexes of a new segment need no check.
         self.belief = IndexTrust.WHOLE
         self._is_synced = False
 
@@ -68,7 +68,7 @@ class Segment:
     def create(
         cls, directory: Path, base_offset: int, config: LogConfig, *, now_ms: int, suffix: str = "", active: bool = True
     ) -> Segment:
-        """A new, empty segment. A data file of that name with a batch in it is not emptied: raises StorageFault."""
+        """A new, empty segment. Raises StorageFault if a data file of that name already has a batch."""
         segment = cls(directory, base_offset, config, suffix=suffix)
         segment.created_ms = now_ms
         segment._file = SharedFile(segment.path, os.O_RDWR | os.O_CREAT)
@@ -86,7 +86,7 @@ class Segment:
 
     @classmethod
     def load(cls, directory: Path, base_offset: int, config: LogConfig | None = None, *, suffix: str = "") -> Segment:
-        """A segment that is there. Says nothing about whether its bytes are good: see recovery."""
+        """Opens an existing segment without checking its data; recovery does that."""
         segment = cls(directory, base_offset, config or LogConfig(), suffix=suffix)
         facts = segment.path.stat()
         segment.size_bytes = facts.st_size
@@ -95,11 +95,11 @@ class Segment:
         return segment
 
     def open_indexes(self) -> bool:
-        """Takes the index files as they are; False when they are missing or cannot be right and must be rebuilt."""
+        """Opens the index files. Returns False if they are missing or invalid and must be rebuilt."""
         there = self.offset_index.file.open_sealed() and self.time_index.file.open_sealed()
         if not there or (self.size_bytes > 0 and self.time_index.file.count == 0):
             return False
-        # Both grow together, but for the one time entry that sealing adds.
+        # Both grow together, except for the one time entry that sealing adds.
         if self.offset_index.file.count == 0 and self.time_index.file.count > 1:
             return False
         if not self.offset_index.looks_sound(self.size_bytes) or not self.time_index.looks_sound():
@@ -112,14 +112,14 @@ class Segment:
         self.roll_jitter_ms = random.randrange(config.segment_jitter_ms) if config.segment_jitter_ms > 0 else 0
 
     def activate(self, config: LogConfig) -> None:
-        """Makes a loaded segment the one that is written."""
+        """Makes a loaded segment writable."""
         self._tune(config)
         self.offset_index.file.activate(config.segment_index_bytes)
         self.time_index.file.activate(config.segment_index_bytes)
         self._bytes_since_entry = 0
 
     def seal(self) -> None:
-        """Ends writing: the newest timestamp goes to the time index, files shrink to what they hold."""
+        """Ends writing: adds the newest timestamp to the time index and truncates files to their content."""
         if not self.offset_index.file.is_active:
             return
         self._is_synced = False
@@ -132,7 +132,7 @@ class Segment:
         self._recent.clear()
 
     def let_go_of_file(self) -> None:
-        """It is opened again when it is asked for; readers that hold a slice keep theirs."""
+        """Closes the data file until the next use. Readers that hold a slice keep their descriptor."""
         self._file = None
 
     def close(self) -> None:
@@ -160,7 +160,7 @@ class Segment:
         return [self.path, self.offset_index.file.path, self.time_index.file.path, self.txn_index.path]
 
     def change_suffix(self, old: str, new: str) -> None:
-        """Renames every file of the segment; those that never were are passed over."""
+        """Renames every file of the segment; skips files that do not exist."""
         for path in self.files:
             assert path.name.endswith(old), f"{path} does not end with {old!r}"
             target = path.with_name(path.name.removesuffix(old) + new)
@@ -171,32 +171,32 @@ class Segment:
             index.path = index.path.with_name(index.path.name.removesuffix(old) + new)
 
     def sync(self) -> None:
-        """Data first, then the hints. Called from a thread, while the loop may append, rename or let go of the file."""
+        """Syncs the data, then the indexes. Runs in a thread while the loop may append, rename or close the file."""
         if self._is_synced:
             return
-        # Set first: what is written meanwhile takes it back.
+        # Set first, because an append during the sync resets it.
         self._is_synced = True
         try:
-            # Held here, or the number could be another file's by the time that the system is asked.
+            # The reference keeps the descriptor open; otherwise its number could be reused before the sync.
             file = self.file
             os.fsync(file.fileno())
             self.offset_index.file.sync()
             self.time_index.file.sync()
             self.txn_index.sync()
-        except BaseException:  # a segment must not count as synced when a sync of it did not end
+        except BaseException:  # a segment whose sync did not finish must not count as synced
             self._is_synced = False
             raise
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
     def append(self, data: memoryview, base_offset: int, last_offset: int, max_timestamp_ms: int) -> None:
-        """One batch, offsets already set. On failure the file is cut back and the segment is as before."""
+        """Appends one batch with its offsets set. On failure it truncates the file, and the segment is as before."""
         position = self.size_bytes
         self._write(data, position)
         self._note(position, len(data), base_offset, last_offset, max_timestamp_ms)
 
     def append_many(self, data: memoryview, batches: list[BatchView]) -> None:
-        """Batches that stand one after the other in `data`, with one write."""
+        """Appends consecutive batches in `data` with one write."""
         position = self.size_bytes
         self._write(data, position)
         for batch in batches:
@@ -236,7 +236,7 @@ class Segment:
             self.offset_index.append(last_offset, position)
             self.time_index.maybe_append(self.max_timestamp_ms, self.offset_of_max_timestamp)
         except OSError as error:
-            # The batch is in the log; a missing hint only makes a lookup walk further, and the next batch tries again.
+            # The batch is in the log. A missing index entry only makes lookups slower; the next batch tries again.
             if not is_no_space(error):
                 raise
         else:
@@ -258,7 +258,7 @@ class Segment:
         return self.offset_index.is_full or self.time_index.is_full
 
     def truncate_to(self, offset: int, *, now_ms: int) -> None:
-        """Cuts everything from the batch that holds `offset` on. The segment must be active."""
+        """Removes everything from the batch that contains `offset` on. The segment must be active."""
         position = self.position_of(offset)
         if position is None:
             return
@@ -274,7 +274,7 @@ class Segment:
         if position == 0:
             self.created_ms = now_ms
             self._first_timestamp_ms = None
-        # The time index knows nothing of the batches since its last entry.
+        # The time index does not cover the batches after its last entry.
         for place in self.places(self.offset_index.position_at_or_below(self.offset_of_max_timestamp)):
             if place.max_timestamp_ms > self.max_timestamp_ms:
                 self.max_timestamp_ms, self.offset_of_max_timestamp = place.max_timestamp_ms, place.last_offset
@@ -283,7 +283,7 @@ class Segment:
 
     @property
     def first_timestamp_ms(self) -> int | None:
-        """The newest timestamp of the first batch, from which the time to roll counts."""
+        """The max timestamp of the first batch, from which the roll time counts."""
         if self._first_timestamp_ms is None and self.size_bytes > 0:
             first = next(self.places(0), None)
             self._first_timestamp_ms = None if first is None else first.max_timestamp_ms
@@ -291,26 +291,26 @@ class Segment:
 
     @property
     def largest_timestamp_ms(self) -> int:
-        """The newest record's timestamp; the file's age where records carry none."""
+        """The newest record's timestamp, or the file's modification time if the records have none."""
         return self.max_timestamp_ms if self.max_timestamp_ms >= 0 else int(self.path.stat().st_mtime * 1000)
 
     def places(self, position: int = 0, end: int | None = None) -> Iterator[BatchPlace]:
-        """Where batches stand, from the boundary `position` on; raises CorruptBatch where there is none."""
+        """The positions of batches from the batch boundary `position` on. Raises CorruptBatch at an invalid header."""
         return walk(self.file, position, self.size_bytes if end is None else end)
 
     def batch_at(self, place: BatchPlace) -> BatchView:
-        file = self.file  # held while a thread reads: the loop may let go of it
+        file = self.file  # keeps it open while a thread reads: the loop may close it
         data = os.pread(file.fileno(), place.size_bytes, place.position)
         if len(data) != place.size_bytes:
             raise CorruptBatch(f"{self.path}: the file ends inside the batch at byte {place.position}")
         return BatchView(memoryview(data))
 
     def batches(self, position: int = 0) -> Iterator[BatchView]:
-        """Every batch from the boundary `position` on, read one by one; their checksums are not looked at."""
+        """Every batch from the batch boundary `position` on, read one by one. Does not check checksums."""
         return (self.batch_at(place) for place in self.places(position))
 
     def position_of(self, offset: int) -> int | None:
-        """Where the first batch stands that ends at or after `offset`, or None when all end before."""
+        """The position of the first batch that ends at or after `offset`, or None if all end before it."""
         known = self._recent.get(offset)
         if known is not None:
             return known
@@ -322,12 +322,12 @@ class Segment:
             return self.walk_to(self.offset_index.position_at_or_below(offset), offset)
 
     def walk_to(self, position: int, offset: int) -> int | None:
-        """The first batch from the boundary `position` on that ends at or after `offset`."""
+        """The position of the first batch from the boundary `position` on that ends at or after `offset`."""
         if not 0 <= position <= self.size_bytes:
             raise CorruptBatch(f"{self.path}: the index leads to byte {position} of {self.size_bytes}")
         first = True
         for place in self.places(position):
-            # A hint may point at bytes that look like a header; one that starts after what was asked for is wrong.
+            # A wrong index may point at bytes that look like a header. A batch that begins above `offset` shows that.
             if first and position > 0 and not self.base_offset <= place.base_offset <= offset:
                 raise CorruptBatch(f"{self.path}: the index leads to offset {place.base_offset} instead of {offset}")
             first = False
@@ -336,7 +336,7 @@ class Segment:
         return None
 
     def read(self, offset: int, max_bytes: int, bound: int | None, *, min_one_batch: bool) -> Slice | None:
-        """Batches from the one that holds `offset`, all wholly below `bound`, at most `max_bytes` of them."""
+        """Batches from the one that contains `offset` on, all wholly below `bound`, at most `max_bytes`."""
         start = self.position_of(offset)
         if start is None:
             return None
@@ -351,7 +351,7 @@ class Segment:
         return Slice(self.file, start, length) if length > 0 else None
 
     def _fitting(self, start: int, max_bytes: int, min_one_batch: bool) -> int:
-        """How many bytes of whole batches from `start` fit into `max_bytes`."""
+        """The size of the whole batches from `start` on that fit into `max_bytes`."""
         limit = start + max_bytes
         hint = max(start, self.offset_index.greatest_position_at_or_below(limit))
         fitting = hint
@@ -364,7 +364,7 @@ class Segment:
         return fitting - start
 
     def last_place(self) -> BatchPlace | None:
-        """The last batch, found by walking from the last hint."""
+        """The last batch, found by walking from the last index entry."""
         count = self.offset_index.file.count
         last = None
         for place in self.places(self.offset_index.entry(count - 1)[1] if count else 0):
@@ -374,7 +374,7 @@ class Segment:
     # --- repair ----------------------------------------------------------------------------------------------------
 
     def reset_indexes(self) -> None:
-        """Empty indexes, to be filled by `index_batch` while somebody walks the data."""
+        """Empties the indexes. The caller then walks the data and calls `index_batch`."""
         config = self._config
         self.belief = IndexTrust.WHOLE
         self._is_synced = False
@@ -391,7 +391,7 @@ class Segment:
         self.max_timestamp_ms, self.offset_of_max_timestamp = -1, self.base_offset
 
     def index_batch(self, position: int, size: int, last_offset: int, max_timestamp_ms: int) -> None:
-        """What an append would have noted of a batch that is already in the file."""
+        """Adds the index entries of a batch that is already in the file."""
         if max_timestamp_ms > self.max_timestamp_ms:
             self.max_timestamp_ms, self.offset_of_max_timestamp = max_timestamp_ms, last_offset
         if self._bytes_since_entry > self._config.index_interval_bytes:

@@ -1,8 +1,8 @@
 """The sparse time index of a segment: (timestamp, offset), "up to this offset no record is newer than this timestamp".
 
 An entry is twelve bytes: the timestamp (i64) and the offset relative to the segment's base (u32). Timestamps and
-offsets only rise. The last entry of a sealed segment is its newest record's, which is how a log learns it without
-reading data.
+offsets only rise. The last entry of a sealed segment is its newest record's, so that a log knows it without reading
+data.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class TimeIndex:
 
     @property
     def is_full(self) -> bool:
-        # One place stays free for the entry that sealing adds.
+        # One entry stays free for the one that sealing adds.
         return self.file.count >= self.file.max_entries - 1
 
     def entry(self, at: int) -> tuple[int, int]:
@@ -58,14 +58,14 @@ class TimeIndex:
         if count == 0:
             return self.base_offset
         buffer = self.file.buffer
-        # Strictly below: the entry's own batch may hold several records of its timestamp, of which the first is wanted.
+        # Strictly below: the entry's batch may have several records with its timestamp, and the first is wanted.
         at = bisect_right(
             range(count), timestamp_ms - 1, key=lambda entry: _I64.unpack_from(buffer, entry * ENTRY_BYTES)[0]
         )
         return self.base_offset if at == 0 else self.entry(at - 1)[1]
 
     def truncate_to(self, offset: int) -> None:
-        """Forgets entries at or above `offset`."""
+        """Removes entries at or above `offset`."""
         buffer = self.file.buffer
         relative = offset - self.base_offset - 1
         self.file.keep_first(
@@ -76,7 +76,7 @@ class TimeIndex:
         self._last_timestamp_ms = None
 
     def forget(self) -> None:
-        """The file was emptied under the index."""
+        """Resets the index after its file was emptied."""
         self._last_timestamp_ms = None
 
     def looks_sound(self) -> bool:
@@ -86,7 +86,7 @@ class TimeIndex:
         return last_timestamp_ms >= self.entry(0)[0] >= 0 and last_offset >= self.base_offset
 
     def is_rising(self) -> bool:
-        """Whether timestamps and offsets both rise; a scrambled file does not do that."""
+        """Whether timestamps and offsets both rise; in a corrupt file they do not."""
         data = memoryview(self.file.buffer)[: self.file.count * ENTRY_BYTES]
         numbers = struct.unpack(">" + "qI" * self.file.count, data)
         timestamps, offsets = numbers[::2], numbers[1::2]

@@ -1,6 +1,6 @@
 """Offsets by time: the first record at or after a timestamp, and the newest one.
 
-Indexes narrow the search to one batch; only that batch is opened. The answers equal those of reading every record.
+Indexes narrow the search to one batch; only that batch is decoded. The result is the same as from reading every record.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ def _first_in(segment: Segment, timestamp_ms: int, log_start_offset: int) -> Tim
 
 
 def newest(segments: Sequence[Segment], log_start_offset: int) -> TimestampOffset | None:
-    """Segments are tried from the newest timestamp down, because the newest one's records may all be deleted."""
+    """The record with the highest timestamp. Tries segments from the highest timestamp down, because the records of a
+    segment may all be deleted.
+    """
     alive = [
         segment
         for at, segment in enumerate(segments)
@@ -75,7 +77,7 @@ def _newest_in(segment: Segment, log_start_offset: int) -> TimestampOffset | Non
         place = None if position is None else next(segment.places(position), None)
         if place is not None and place.base_offset >= log_start_offset:
             return _newest_of(segment.batch_at(place), log_start_offset)
-    # The batch that the index names is wholly or partly deleted: the rest of the segment is walked.
+    # The indexed batch is wholly or partly below the log start, so walk the rest of the segment.
     best: TimestampOffset | None = None
     position = segment.position_of(log_start_offset)
     for place in segment.places(position) if position is not None else ():

@@ -1,9 +1,9 @@
-"""The aborted-transaction index of a segment: which producer's records between which offsets are to be skipped.
+"""The aborted-transaction index of a segment: offset ranges of each producer that read_committed consumers skip.
 
 An entry is 34 bytes: version i16 (0), producer id, first offset, last offset (of the abort marker), last stable offset
-at that moment (four i64). Entries stand in the order of their markers. Most segments never have the file at all, so
-that a lost file would look like no aborted transactions, and readers of committed records would be given the others.
-Therefore the log dir's checkpoint keeps a digest of every file (see `checkpoints`), and what differs is made anew.
+at that moment (four i64). Entries are in the order of their markers. Most segments never have the file, so a lost file
+would look like no aborted transactions, and read_committed consumers would get aborted records. Therefore the log
+directory's checkpoint has a digest of every file (see `checkpoints`), and recovery rebuilds a file that differs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class AbortedTransaction:
 
 
 class Digest(NamedTuple):
-    """How many entries there are, and the CRC-32C of their bytes."""
+    """The number of entries and the CRC-32C of their bytes."""
 
     entries: int
     crc: int
@@ -50,9 +50,9 @@ class TxnIndex:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._entries: list[AbortedTransaction] | None = None
-        # How many entries the file holds: a full disk may make it lag behind.
+        # Number of entries in the file, which lags behind while the disk is full.
         self._written = 0
-        # Replaced, never changed: the thread that writes checkpoints reads it.
+        # Replaced, never mutated: the thread that writes checkpoints reads it.
         self._digest = NO_ENTRIES
 
     @property
@@ -81,7 +81,7 @@ class TxnIndex:
                 yield AbortedTransaction(*fields)
 
     def looks_sound(self, base_offset: int) -> bool:
-        """Whole entries whose offsets lie at or above the segment's base, in rising order."""
+        """Whether all entries are whole and their offsets rise from the segment's base on."""
         try:
             size = self.path.stat().st_size
         except FileNotFoundError:
@@ -91,14 +91,16 @@ class TxnIndex:
         return size == len(entries) * ENTRY_BYTES and rising and all(e.last_offset >= base_offset for e in entries)
 
     def append(self, aborted: AbortedTransaction) -> None:
-        """The marker is in the log already, so its entry counts at once; without space the file follows later."""
+        """Adds an entry. The marker is already in the log, so the entry counts at once; if the disk is full, the file
+        follows later.
+        """
         self.entries.append(aborted)
         self._digest = Digest(self._digest.entries + 1, crc32c(_packed([aborted]), self._digest.crc))
         with tolerated_no_space():
             self.write_back()
 
     def write_back(self) -> None:
-        """Puts into the file what only memory knows."""
+        """Writes the entries that are only in memory to the file."""
         if self._entries is None or self._written == len(self._entries):
             return
         missing = self._entries[self._written :]
@@ -111,7 +113,7 @@ class TxnIndex:
         self._written += len(missing)
 
     def overlapping(self, start: int, end_exclusive: int) -> tuple[list[AbortedTransaction], bool]:
-        """Aborted transactions that touch the range, and whether no later segment can hold another one."""
+        """Aborted transactions that overlap the range, and whether later segments need not be searched."""
         found = []
         for entry in self.entries:
             if entry.last_offset >= start and entry.first_offset < end_exclusive:
@@ -121,7 +123,7 @@ class TxnIndex:
         return found, False
 
     def truncate_to(self, offset: int) -> None:
-        """Forgets transactions whose marker is at or above `offset`."""
+        """Removes transactions whose marker is at or above `offset`."""
         entries = self.entries
         kept = [entry for entry in entries if entry.last_offset < offset]
         if len(kept) < self._written:
@@ -141,7 +143,7 @@ class TxnIndex:
 
 
 def aborted_between(segments: Sequence[HasTxnIndex], start: int, end_exclusive: int) -> list[AbortedTransaction]:
-    """Over several segments, of which the first is the one that holds `start`."""
+    """Aborted transactions over several segments. The first segment is the one that contains `start`."""
     found: list[AbortedTransaction] = []
     for segment in segments:
         overlapping, complete = segment.txn_index.overlapping(start, end_exclusive)
