@@ -1,4 +1,4 @@
-"""Topics, configuration and the cluster at their corners: doubled, empty, contradicting and out of range requests."""
+"""Edge cases of topic, configuration and cluster requests: duplicate, empty, contradictory and out-of-range values."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def named(*names: str | None, create: bool = False, operations: bool = False) ->
 
 
 def _with_ids(*pairs: tuple[str | None, str | None]) -> Any:
-    """(name, name of the topic whose id is given)."""
+    """(name, name of the topic whose id is sent)."""
 
     def make(server: Server) -> Body:
         topics = [{"name": name, "topic_id": server.known.get(of) if of else None} for name, of in pairs]
@@ -48,7 +48,7 @@ METADATA = [
     Variant("neither-name-nor-id", 3, 10, _with_ids((None, None))),
     Variant("neither-name-nor-id", 3, 12, _with_ids((None, None))),
     *each_version("unknown-with-operations", 3, range(8, 11), named("nowhere", operations=True)),
-    # The answer comes before the topic: clients ask again.
+    # Kafka answers before the topic exists, so clients retry.
     *[Variant("asked-into-being", 3, v, named(f"by-asking-{v}", create=True)) for v in (1, 5, 9, 12)],
     Variant("asked-into-being-internal", 3, 9, named("__share_group_state", create=True)),
     Variant("asked-into-being-of-the-controllers", 3, 9, named("__cluster_metadata", create=True)),

@@ -1,4 +1,6 @@
-"""Topics, configuration, the cluster, quotas, ACLs and what a broker alone answers to the rest."""
+"""Requests about topics, configuration, the cluster, quotas and ACLs, and requests that only a single broker
+answers.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ def creation(name: str, **more: Any) -> Body:
 
 
 def without_configs(answer: Any) -> Any:
-    """Which keys a topic has is compared where configuration is."""
+    """Which keys a topic has is compared in the configuration tests."""
     return {**answer, "topics": [{k: v for k, v in topic.items() if k != "configs"} for topic in answer["topics"]]}
 
 
@@ -132,7 +134,7 @@ def describe(
 
 
 def set_body(resource_type: int, name: str, key: str, value: str | None, **more: Any) -> Body:
-    """Both APIs in one."""
+    """Uses both APIs."""
     config = {"name": key, "value": value, "config_operation": more.get("operation", 0)}
     return {
         "resources": [{"resource_type": resource_type, "resource_name": name, "configs": [config]}],

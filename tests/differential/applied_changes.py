@@ -1,10 +1,10 @@
-"""Waits until brokers have applied what their controller has answered.
+"""Waits until brokers have applied the changes that their controller has answered.
 
-A controller of Apache Kafka answers a change when it is committed; each broker reads it later, shows it in its metadata
-first, and tells its coordinators and replicas after that. A request that comes in between is answered from the state of
-before. So each change to a broker that tests compare is followed by two more, of a quota that no client has: a broker
-that shows the second has applied all that came before the first, because it applies one piece of the metadata log after
-the other.
+A controller of Apache Kafka answers a change when it is committed. Each broker reads the change later, shows it in its
+metadata first, and passes it to its coordinators and replicas after that. Until then it answers requests from the old
+state. So each change to a broker under comparison is followed by two more, to a quota that no client has. A broker
+applies one part of the metadata log after the other, so a broker that shows the second change has applied everything
+before the first.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def is_change(api_key: int, body: Mapping[str, Any]) -> bool:
 
 
 def wait_until_applied(asks: Sequence[Ask]) -> None:
-    """`asks` ask each broker of one cluster."""
+    """`asks` send requests to each broker of one cluster."""
     for is_set in (True, False):
         wait_for(lambda is_set=is_set: _alter(asks[0], is_set=is_set), "the controller to take a change", poll=0.05)
         for ask in asks:

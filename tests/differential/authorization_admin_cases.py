@@ -1,4 +1,4 @@
-"""Rights of the requests of administrators: topics, configurations, quotas, elections, reassignments, ACLs."""
+"""Rights of administrative requests: topics, configurations, quotas, elections, reassignments, ACLs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Requests with the rights that they need, as a table. Each case gives several cells: a principal with other ACLs each.
+"""Table of requests with the rights that they need. Each case gives several cells: one principal with one set of ACLs
+each.
 
 A right is written OPERATION:TYPE:name. `{cell}` in a right or a request is the name of the cell, for requests that
-change something. `Id(topic)` is the id that the topic has on each broker.
+change something. `Id(topic)` is the id of the topic on each broker.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Case:
     version: int
     body: Body
     rights: tuple[str, ...]
-    # Done by the administrator before the cells of the case.
+    # The administrator sends these before the cells of the case run.
     before: Callable[[Server], None] | None = None
     patience_s: float = PATIENCE_S
 
@@ -60,7 +61,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Cell:
-    """A request by a principal that has these ACLs and no others."""
+    """A request by a principal that has exactly these ACLs."""
 
     case: Case
     kind: str
@@ -93,7 +94,7 @@ def fill(value: Any, cell: str, server: Server | None = None) -> Any:
     return value
 
 
-# An operation that the type of the resource has, and that does not include the one on the left.
+# An operation of the resource type that does not imply the operation on the left.
 _UNRELATED: Final = {
     Operation.READ: Operation.CREATE,
     Operation.WRITE: Operation.READ,

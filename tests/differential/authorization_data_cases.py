@@ -1,4 +1,4 @@
-"""Rights of Produce, Fetch, ListOffsets, Metadata and the other requests for the data of topics."""
+"""Rights of Produce, Fetch, ListOffsets, Metadata and the other requests for topic data."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ CASES: Final = [
     Case("by-id", 0, 13, _produce(batch(), topic=Id("orders")), ("WRITE:TOPIC:orders",)),
     Case("missing-topic", 0, 9, _produce(batch(), topic="missing"), ("WRITE:TOPIC:missing",)),
     Case("internal", 0, 9, _produce(batch(), topic="__consumer_offsets"), ("WRITE:TOPIC:__consumer_offsets",)),
-    # An accepted one has no answer; a denied one closes the connection.
+    # An accepted request has no answer. A denied one closes the connection.
     Case("acks-0", 0, 9, _produce(batch(), acks=0), ("WRITE:TOPIC:orders",), patience_s=0.5),
     Case("in-a-transaction", 0, 9, _produce(TRANSACTIONAL, "tx"), ("WRITE:TRANSACTIONAL_ID:tx", "WRITE:TOPIC:orders")),
     Case("id-without-transaction", 0, 9, _produce(batch(), "tx"), ("WRITE:TOPIC:orders",)),
@@ -147,7 +147,7 @@ CASES: Final = [
         {"topics": [], "response_partition_limit": 100, "cursor": None},
         ("ALTER:TOPIC:orders",),
     ),
-    # Last: the lists above must not have the topics that these create.
+    # These come last, because the lists above must not contain the topics that they create.
     Case(
         "creates-by-cluster",
         3,

@@ -1,4 +1,4 @@
-"""A random client of the classic group protocol: several members, mostly sensible, sometimes stale or mistaken."""
+"""A random client of the classic group protocol: several members, mostly correct, sometimes stale or wrong."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ MAX_MEMBERS = 4
 class Member:
     name: str
     instance: str | None
-    # "asked" (knows its id), "joining" and "syncing" (an answer is due), "joined", "stable", "stale", "gone"
+    # "asked" (knows its id), "joining" and "syncing" (waits for an answer), "joined", "stable", "stale", "gone"
     state: str
     generation: int = -1
     protocols: int = 0
 
 
 class Offsets:
-    """Commits and fetches of a group, by whoever."""
+    """Offset commits and fetches of a group, by any sender."""
 
     def __init__(self, choice: random.Random, group: str) -> None:
         self._choice = choice
@@ -99,7 +99,7 @@ class ClassicModel:
         self.generation = 0
         self.made = 0
 
-    # --- choosing ---------------------------------------------------------------------------------------------------
+    # --- choose a step ----------------------------------------------------------------------------------------------
 
     def next_step(self) -> Step:
         kinds = ["move", "newcomer", "leave", "commit", "fetch", "odd", "look", "delete", "delete_offsets"]
@@ -227,17 +227,19 @@ class ClassicModel:
         )
 
     def _odd(self) -> Step:
-        """Somebody is mistaken: a stale generation, an id of nobody or of another, an instance that is not its own."""
+        """A wrong request: a stale generation, an unknown member id or another member's, another member's
+        instance id.
+        """
         choice = self.choice
         member = choice.choice(self.members) if self.members else Member(NOBODY, None, "gone")
         instance = choice.choice([member.instance, None, "i1", "i2", "i9"])
         generation = choice.choice([member.generation, self.generation, self.generation - 1, self.generation + 1, -1])
         name = choice.choice([member.name, member.name, NOBODY])
-        # Kafka forgets a request that waits when the same member asks again: that one is never answered.
+        # Kafka drops a waiting request when the same member sends another one, and never answers the first.
         waits = name == member.name and member.state in ("joining", "syncing")
         kind = choice.choice([0, 3]) if waits else choice.randrange(4)
         if kind == 2 and member.generation < 0:
-            instance = None  # a pending member that names an instance makes Kafka throw
+            instance = None  # a pending member with an instance id makes Kafka throw
         stranger = Member(name, instance, "gone", protocols=member.protocols)
         if kind == 0:
             return self._beat(name, generation, instance)
@@ -247,7 +249,7 @@ class ClassicModel:
             return self._join(stranger, **mostly(choice, {}, {"session_timeout": 1}, {"protocols": []}))
         return self.offsets.commit(name, generation, instance, range(7, 11))
 
-    # --- hearing ----------------------------------------------------------------------------------------------------
+    # --- handle an answer -------------------------------------------------------------------------------------------
 
     def heard(self, step: Step, answer: Any) -> None:
         if step.api == JOIN:

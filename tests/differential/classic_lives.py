@@ -1,4 +1,4 @@
-"""Lives of classic groups, each about one rule of Apache Kafka's; `test_classic_lives` lives them on both brokers."""
+"""Scenarios of classic groups, each about one rule of Apache Kafka. `test_classic_lives` runs them on both brokers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SOMETHING = write_assignment((("t", (0, 1)),), 1)
 
 
 def instance_ids_fence(s: Script) -> None:
-    """A second process with the same instance id takes the place over; the first is fenced in all it asks."""
+    """A second process with the same instance id takes over the membership. All requests of the first are fenced."""
     s.join("<old>", instance="i")
     s.until_answered()
     s.sync("<old>", {"<old>": SOMETHING})
@@ -38,7 +38,7 @@ def instance_ids_fence(s: Script) -> None:
     s.sync("<new>")
     s.commit("<new>")
     s.describe()
-    s.leave(("<new>", None))  # its id alone will do
+    s.leave(("<new>", None))  # the member id is enough
     s.describe()
 
 
@@ -79,13 +79,13 @@ def instance_ids_fence_in_transactions(s: Script) -> None:
 def instance_ids_fence_those_who_wait(s: Script) -> None:
     s.instances["<a>"], s.instances["<b>"] = "i", "j"
     s.stable("<a>", "<b>")
-    s.join("<a>")  # a leader that joins again makes a rebalance; it waits for the other
+    s.join("<a>")  # a leader that rejoins starts a rebalance, which waits for the other member
     s.join("<a again>", instance="i")
     s.describe()
     s.join("<b again>", instance="j")
     s.until_answered()
     s.sync("<b again>")
-    s.join("<b third>", instance="j")  # while its former self waits for its assignment: all join again
+    s.join("<b third>", instance="j")  # while its old member id waits for its assignment: all members rejoin
     s.beat("<a again>")
     s.join("<a again>")
     s.until_answered()
@@ -120,7 +120,7 @@ def leaving_in_one_request(s: Script) -> None:
         s.leave(("nobody", None), ("", None), ("", "nobody"), ("nobody", "i"), ("<a>", "i"), version=version)
     s.beat("<a>")
     s.leave(("<pending>", None), ("<pending>", None))
-    s.beat("<a>")  # those who have no part in a generation leave it as it is… or make a rebalance, as Kafka does
+    s.beat("<a>")  # leaving members that are not in the generation keep it, or start a rebalance, as in Kafka
     s.leave(("", "i"), ("", "i"), ("<c>", "j"), ("nobody", None))
     s.beat("<a>")
     s.beat("<b>")
@@ -185,7 +185,7 @@ def questions_in_every_state(s: Script) -> None:
 
     s.known("<p>")
     s.known("<a>")
-    look()  # empty, somebody on the way
+    look()  # empty, with a pending member
     s.delete()
     s.join("<a>")
     s.known("<b>")
@@ -247,7 +247,7 @@ def assignments_missing_doubled_and_for_nobody(s: Script) -> None:
 
 def what_a_member_says_anew(s: Script) -> None:
     s.stable("<a>", "<b>")
-    s.join("<b>")  # the same words: the generation stays
+    s.join("<b>")  # the same protocols: the generation stays
     s.sync("<b>")
     s.beat("<a>")
     s.join("<b>", session_timeout=50_000, rebalance_timeout=50_000)
@@ -259,7 +259,7 @@ def what_a_member_says_anew(s: Script) -> None:
     s.until_answered()
     s.join("<b>", protocols=protocols("range", topics=("t", "u")))  # again, the generation is not stable yet
     s.join("<a>", protocols=protocols("range", "sticky"))
-    s.join("<a>", protocols=protocols("sticky", "range"))  # other words between join and sync
+    s.join("<a>", protocols=protocols("sticky", "range"))  # other protocols between join and sync
     s.join("<b>", protocols=protocols("other"))
     s.join("<b>")
     s.until_answered()
@@ -322,7 +322,7 @@ def full_groups(s: Script) -> None:
     s.join("<other static>", 9, instance="j")
     s.join("<b>")
     s.sync("<b>")
-    s.join("<d again>", 9, instance="i")  # Kafka asks for room before it looks whose place that is
+    s.join("<d again>", 9, instance="i")  # Kafka checks the group size before it checks whose membership that is
     s.beat("<d>")
     s.leave(("<c>", None))
     s.known("<late>")
@@ -330,7 +330,7 @@ def full_groups(s: Script) -> None:
     for name in ("<a>", "<b>", "<late>"):
         s.join(name)
     s.join("<later>")
-    s.join("<d>", 9)  # full by those who wait: who comes last is out
+    s.join("<d>", 9)  # the group is full of waiting members: the last one is rejected
     s.leave(("<later>", None))
     s.until_answered()
     s.describe()

@@ -1,4 +1,4 @@
-"""Requests about classic groups that no client sends: empty, too long, out of bounds, about nobody."""
+"""Requests about classic groups that no client sends: empty, too long, out of bounds, for unknown members."""
 
 from __future__ import annotations
 

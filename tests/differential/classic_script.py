@@ -1,12 +1,12 @@
-"""A life of one classic group told step by step, on Apache Kafka and on Headrace at once: every answer is compared.
+"""A scenario of one classic group, step by step on Apache Kafka and on Headrace at once: every answer is compared.
 
     def life(s: Script) -> None:
-        s.stable("<a>", "<b>")              # two members in their generation, each with what it reads
+        s.stable("<a>", "<b>")              # two members in one generation, each with an assignment
         s.beat("<a>")                       # → {"error_code": 0, …}, the same from both or the test fails
-        s.join("<a>")                       # → None: both let it wait
-        s.until_answered()                  # time passes until nobody waits any more, or the test fails
+        s.join("<a>")                       # → None: both brokers let it wait
+        s.until_answered()                  # waits until every request is answered, or the test fails
 
-Members have names; each broker's id for a name is learnt from its answer.
+Members have names. The script learns each broker's member id for a name from its answer.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Script:
     # --- sending ----------------------------------------------------------------------------------------------------
 
     def ask(self, api: int, version: int, body: dict[str, Any], name: str = "") -> Any:
-        """The answer, or None while both brokers let the question wait."""
+        """The answer, or None while both brokers let the request wait."""
         step = Step(api, version, body, newcomer=name, who=str(len(self.history.lines)))
         self.history.take(step, self._heard)
         return self.answers.get(step.who)
@@ -77,7 +77,7 @@ class Script:
         wait_for(none_waits, lambda: f"answers after\n{self.history}", poll=0)
 
     def pass_time(self, milliseconds: int) -> None:
-        """For what becomes of a group while nobody asks: time itself is what is waited for."""
+        """Waits for changes of a group without requests. Only time causes them."""
         watch = Stopwatch()
         while not watch.has_run(milliseconds / 1000):
             self.history.wait_on(self._heard) if self.history.waiting else time.sleep(0.01)
@@ -103,7 +103,7 @@ class Script:
         return self.ask(JOIN, version, {**body, **changes}, name)
 
     def known(self, name: str, **changes: Any) -> None:
-        """A dynamic member learns its id."""
+        """A dynamic member gets its id."""
         answer = self.join(name, 4, **changes)
         assert answer["error_code"] == 79, answer
 
@@ -177,14 +177,14 @@ class Script:
         return self.ask(OFFSET_DELETE, 0, {"group_id": self.group, "topics": rows})
 
     def coordinators_are_there(self, *keys: str) -> None:
-        """Kafka answers the first question for a coordinator's topic with "ask again", and makes it."""
+        """Kafka answers the first FindCoordinator with a retriable error and creates the coordinator's topic."""
         for side in self.history.sides:
             for kind in range(3):
                 for key in keys if kind < 2 else keys[-1:]:
                     _patiently(side, FIND, 6, {"key_type": kind, "coordinator_keys": [key]})
 
     def producer(self, transactional_id: str) -> str:
-        """A transactional producer in whose transaction this group's offsets are; the name of its id."""
+        """A transactional producer whose transaction contains this group's offsets. Returns the name of its id."""
         for side in self.history.sides:
             begin = {"transactional_id": transactional_id, "transaction_timeout": 60_000}
             made = _patiently(side, INIT_PRODUCER, 3, {**begin, "producer_id": -1, "producer_epoch": -1})
@@ -193,10 +193,10 @@ class Script:
             _patiently(side, ADD_OFFSETS, 3, {**body, "group_id": self.group})
         return f"<{transactional_id}>"
 
-    # --- ways -------------------------------------------------------------------------------------------------------
+    # --- sequences --------------------------------------------------------------------------------------------------
 
     def stable(self, *names: str, **changes: Any) -> None:
-        """These in one generation, the first leading it, each with its own assignment."""
+        """Brings these members into one generation with the first as leader, each with its own assignment."""
         self.joined(*names, **changes)
         given = {name: write_assignment((("t", (at,)),), 1) for at, name in enumerate(names)}
         for name in [n for n in names if n != self.leader]:
@@ -205,7 +205,7 @@ class Script:
         self.until_answered()
 
     def joined(self, *names: str, **changes: Any) -> None:
-        """These in one generation that waits for its assignment, the first leading it."""
+        """Brings these members into one generation that waits for its assignment, with the first as leader."""
         for name in names:
             if not self.is_known(name) and not self.instances.get(name):
                 self.known(name, **changes)
@@ -219,7 +219,7 @@ class Script:
 
 
 def _patiently(side: Side, api: int, version: int, body: dict[str, Any]) -> Any:
-    """Asked again while the coordinator is being made."""
+    """Retries while the coordinator is being created."""
 
     def taken() -> Any:
         answer = side.ask(api, version, body)

@@ -1,11 +1,11 @@
-"""Lives of classic groups in which time runs out: sessions, joins, syncs, members on the way."""
+"""Scenarios of classic groups with timeouts: sessions, joins, syncs, pending members."""
 
 from __future__ import annotations
 
 from tests.differential.classic_lives import SOMETHING
 from tests.differential.classic_script import Script
 
-# Twice a timeout is long enough for both brokers to have seen it, also on a busy machine.
+# Twice a timeout is long enough for both brokers to apply it, also on a busy machine.
 SHORT_MS, AFTER_MS = 500, 1_000
 LARGE = b"x" * 1_100_000
 

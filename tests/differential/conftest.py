@@ -1,4 +1,4 @@
-"""One Apache Kafka for all random histories: it starts once."""
+"""One Apache Kafka for all random histories. It starts once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from tests.reference.kafka import ReferenceKafka
 
-# Few partitions of the internal topics, so that every coordinator is soon found; small groups, so that they fill up.
+# Few partitions of the internal topics, so that every coordinator is found soon. Small groups, so that they fill up.
 HISTORY_SETTINGS = {
     "offsets.topic.num.partitions": "5",
     "transaction.state.log.num.partitions": "5",
@@ -27,4 +27,4 @@ HISTORY_SETTINGS = {
 def kafka_of_histories(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReferenceKafka]:
     with ReferenceKafka(tmp_path_factory.mktemp("histories"), settings=HISTORY_SETTINGS, heap="512m") as kafka:
         yield kafka
-        kafka.kill()  # nobody reads what it has: an orderly stop would take seconds
+        kafka.kill()  # no test reads its data again: a clean stop would take seconds

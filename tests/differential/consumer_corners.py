@@ -1,6 +1,7 @@
-"""Told step by step, what random histories of the consumer protocol (KIP-848) do not come by: requests that say too
-little or something impossible, the version in which the coordinator names members, static members that come and go,
-settings of a group of its own.
+"""Edge cases of the consumer protocol (KIP-848) that random histories do not reach, step by step.
+
+Incomplete and impossible requests, the version in which the coordinator assigns member ids, static members that leave
+and return, groups with their own settings.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def bad_requests(group: str) -> list[Step]:
         *(beat(group, "m", **each) for each in wrong),
         describe(group),
         beat(group, "m", rebalance_timeout=-2),
-        # A topic that is named twice is read once.
+        # A topic that the subscription names twice is read once.
         beat(group, "m", 2, subscribed_topic_names=["t", "t"]),
         beat(group, "nobody", -1, subscribed_topic_regex="["),
         beat(group, "nobody", 5, subscribed_topic_regex="["),

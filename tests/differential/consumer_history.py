@@ -22,7 +22,7 @@ class Member:
     epoch: int = -1
     former_epoch: int = -1
     is_in: bool = False
-    # What it was given last, by the name of the topic's id; what it says it owns follows a heartbeat later.
+    # The last assignment, by the name of the topic id. The owned partitions follow one heartbeat later.
     given: dict[str, list[int]] = field(default_factory=dict)
 
 
@@ -34,7 +34,7 @@ class ConsumerModel:
         self.members = {name: Member(name) for name in NAMES}
         self._made = 0
 
-    # --- choosing ---------------------------------------------------------------------------------------------------
+    # --- choose a step ----------------------------------------------------------------------------------------------
 
     def next_step(self) -> Step:
         kinds = ["beat", "join", "change", "leave", "odd", "commit", "fetch", "look", "delete", "delete_offsets"]
@@ -78,8 +78,9 @@ class ConsumerModel:
         return self._joining(self._as(member, mostly(self.choice, None, "i1", "i2", odds=0.35)))
 
     def _as(self, member: Member, instance: str | None) -> Member:
-        """An id belongs to one instance for ever: with another it is a new member. Kafka's assignors go by the hashes
-        of ids, and where two are alike by where it met them first: such ids are not given out together.
+        """A member id belongs to one instance for ever. With another instance it is a new member. Kafka's
+        assignors order ids by hash, and ids with equal hashes by the order in which it met them, so such ids are
+        not used together.
         """
         if instance == member.instance:
             return member
@@ -98,7 +99,8 @@ class ConsumerModel:
             0,
             owned={},
             rebalance_timeout=60_000,
-            # Who comes to read nothing makes Kafka assign by what it knew before, at times nothing to anybody.
+            # A new member without a subscription makes Kafka assign from outdated metadata, sometimes nothing to any
+            # member.
             subscribed_topic_names=choice.choice([names for names in TOPICS if names]),
             server_assignor=mostly(choice, None, "uniform", "range", "mine", odds=0.4),
         )
@@ -126,7 +128,7 @@ class ConsumerModel:
         return self._heartbeat(member, epoch)
 
     def _odd(self) -> Step:
-        """Somebody is mistaken: an epoch that is over or not yet, partitions of another, an instance of another."""
+        """A wrong request: an old or future epoch, another member's partitions, another member's instance id."""
         choice = self.choice
         member = choice.choice(list(self.members.values()))
         epoch = choice.choice([member.epoch - 1, member.former_epoch, member.former_epoch, member.epoch + 1, 0, -2, -3])
@@ -164,7 +166,7 @@ class ConsumerModel:
         body = {"group_ids": [self.group], "include_authorized_operations": False}
         return Step(CONSUMER_DESCRIBE, self.choice.randrange(2), body)
 
-    # --- hearing ----------------------------------------------------------------------------------------------------
+    # --- handle an answer -------------------------------------------------------------------------------------------
 
     def heard(self, step: Step, answer: Any) -> None:
         if step.api != CONSUMER_BEAT:
@@ -204,7 +206,7 @@ class ConsumerModel:
 
 
 class MixedModel:
-    """Members of both protocols in one group, which goes over from one to the other and back."""
+    """Members of both protocols in one group, which migrates from one to the other and back."""
 
     def __init__(self, choice: random.Random, group: str) -> None:
         self._choice = choice

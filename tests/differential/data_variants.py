@@ -32,7 +32,7 @@ def produce_body(partition: int, records: bytes | None, *, topic: str = "orders"
 
 
 def by_id(body: Body) -> Any:
-    """The same with the topic's id, which each server has its own of."""
+    """The same with the topic id, which differs between the servers."""
 
     def make(server: Server) -> Body:
         topics = [{**topic, "topic_id": server.known.get(topic["name"], UNKNOWN_ID)} for topic in body["topic_data"]]
@@ -52,7 +52,7 @@ def flipped(data: bytes, at: int) -> bytes:
 
 
 def with_attributes(data: bytes, attributes: int) -> bytes:
-    """Other attributes under a checksum that is right again."""
+    """Other attributes, with a corrected checksum."""
     from crc32c import crc32c
 
     changed = bytearray(data)
@@ -66,7 +66,7 @@ SOME = range(3, 14, 2)
 
 
 def with_field(data: bytes, at: int, fmt: str, value: int) -> bytes:
-    """Another value in the header, under a checksum that is right again."""
+    """Another value in the header, with a corrected checksum."""
     changed = bytearray(data)
     struct.pack_into(fmt, changed, at, value)
     return with_attributes(bytes(changed), struct.unpack_from(">h", changed, 21)[0])
@@ -298,7 +298,7 @@ SOFTWARE = {"client_software_name": "a-client", "client_software_version": "1.0"
 
 
 def _features_only(answer: Any) -> Any:
-    """The ranges are compared by the table of APIs; here it is about the rest of the answer."""
+    """The table of APIs compares the version ranges. This compares the rest of the answer."""
     supported = [
         f
         for f in answer.get("supported_features", [])

@@ -1,4 +1,4 @@
-"""Coordinators, groups, offsets, producer ids and transactions."""
+"""Requests about coordinators, groups, offsets, producer ids and transactions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FIND = [
 
 
 def _set_on_the_topic(answer: Any) -> Any:
-    """What makes an internal topic what it is: the configs that its coordinator has given it."""
+    """The configs that a coordinator gives its internal topic."""
     return sorted((c["name"], c["value"]) for c in answer["results"][0]["configs"] if c["config_source"] == 1)
 
 
@@ -57,7 +57,7 @@ def commit_body(
 
 
 def offset_fetch_body(group: str, topics: list[str] | None, partitions: tuple[int, ...] = (0, 1)) -> Any:
-    """Both shapes; each version takes its own."""
+    """Both forms of the request. Each version uses its own."""
 
     def make(server: Server) -> Body:
         rows = None if topics is None else [
@@ -162,7 +162,7 @@ def join_body(
 
 
 def _joined(answer: Any) -> Any:
-    """Ids are random; the leader is whoever joined."""
+    """Member ids are random. The leader is the member that joined."""
     for name in ("leader",):
         if answer.get(name):
             answer[name] = "member"

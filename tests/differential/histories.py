@@ -1,8 +1,8 @@
 """Random histories: the same steps on Apache Kafka and on Headrace, every answer compared.
 
-A step is one raw request in words that both brokers share: what a broker makes up (member ids, topic ids) has a name,
-`<m1>` or `<id of t>`, and each side knows its own value for it. A request that has to wait (a join for other members)
-keeps a connection of its own; its answer is compared when it comes, and both brokers have to let it wait equally long.
+A step is one raw request in shared names: a value that a broker chooses (member id, topic id) has a name, `<m1>` or
+`<id of t>`, and each side knows its own value for it. A request that has to wait (a join for other members) keeps a
+connection of its own. Its answer is compared when it arrives, and both brokers must let it wait equally long.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from tests.differential.servers import Server, differences
 from tests.support.clock import PATIENCE_S, Stopwatch
 from tests.support.group_requests import BEAT, COMMIT, CONSUMER_DESCRIBE, DESCRIBE, LIST
 
-# How long nothing must come from either broker until a request counts as waiting (`History.take`).
+# How long both brokers must be silent until a request counts as waiting (`History.take`).
 SETTLED_S = 0.06
 FORGOTTEN_S = 0.5
-# How long a difference stands until it counts, where the missing piece may be on its way, and how much later than the
-# other a broker may see that time is up. A busy machine needs seconds; a real difference costs them once.
+# How long a difference must last until it counts, if the missing part may still arrive, and how much later than the
+# other a broker may notice a timeout. A busy machine needs seconds. A real difference costs them once.
 LATER_S = 20.0
 JOIN, SYNC, CONSUMER_BEAT = 11, 14, 68
 LOOKS = (DESCRIBE, CONSUMER_DESCRIBE, LIST)
-# Words and times, and what names one broker only.
+# Messages and times, and values that identify one broker.
 NOT_COMPARED = {
     "throttle_time",
     "error_message",
@@ -49,7 +49,7 @@ NOT_COMPARED = {
     "node_id",
 }
 
-# The id of a member that has not heard it yet.
+# Stands for the id of a member that does not know its id yet.
 _MADE_UP = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 
 
@@ -58,11 +58,11 @@ class Step:
     api: int
     version: int
     body: dict[str, Any]
-    # The name that a member id which nobody has met yet gets.
+    # Name for a new member id in the answer.
     newcomer: str = ""
-    # Steps with the same word here share a connection, which is kept; the others have one each.
+    # Steps with the same value share a connection, which stays open. Other steps have one each.
     connection: str = ""
-    # Who sends it, for the one who chose the step.
+    # The sender, for the client that chose the step.
     who: str = ""
 
     def __str__(self) -> str:
@@ -71,7 +71,7 @@ class Step:
 
 
 class Side:
-    """One broker, and its values for the names that both share."""
+    """One broker, and its values for the shared names."""
 
     def __init__(self, name: str, port: int, same_ids: SameIds | None = None) -> None:
         self.name = name
@@ -86,7 +86,7 @@ class Side:
         self.names[value] = name
 
     def forget(self) -> None:
-        """A new history begins: topics stay, members go."""
+        """Begins a new history: topics stay, members are forgotten."""
         for kept in self._kept.values():
             kept.close()
         self._kept.clear()
@@ -109,7 +109,7 @@ class Side:
         return client
 
     def ask(self, api: int, version: int, body: dict[str, Any]) -> Any:
-        """Outside of the comparison."""
+        """Sends a request that is not compared."""
         with self.send(Step(api, version, body)) as client:
             answer = self.read(client, api, version)
         if is_change(api, body):
@@ -132,7 +132,7 @@ class Side:
         return self.values.get(value, value) if isinstance(value, str) else value
 
     def shared(self, answer: Any, key: str = "") -> Any:
-        """The answer in words that both brokers share."""
+        """The answer in shared names."""
         if dataclasses.is_dataclass(answer) and not isinstance(answer, type):
             return {
                 f.name: self.shared(getattr(answer, f.name), f.name)
@@ -180,7 +180,9 @@ class Exchange:
 
     @property
     def is_forgotten(self) -> bool:
-        """Kafka never answers a join or sync whose member leaves or asks again; here it hears that it is out."""
+        """Kafka never answers a join or sync whose member leaves or sends another one. Headrace answers with an
+        error.
+        """
         theirs, ours = self.answers
         let_go = theirs is None and ours is not None and self.step.api in (JOIN, SYNC) and ours.error_code in (25, 27)
         return let_go and self.since.has_run(FORGOTTEN_S)
@@ -197,21 +199,21 @@ class Exchange:
 
 
 class Tossed(Exception):
-    """Kafka chose by chance (by the hash of an id that it made up), or does what is known to differ: from here on both
-    may go their own ways.
+    """Kafka chose by chance (by the hash of an id that it generated), or the case is a known difference: from
+    here on the two brokers may differ.
     """
 
 
 class Model(Protocol):
-    """What a random client knows, by which it chooses its next step."""
+    """Knowledge of a random client, from which it chooses its next step."""
 
     def next_step(self) -> Step: ...
 
     def heard(self, step: Step, answer: Any) -> None:
-        """`answer` in shared words."""
+        """`answer` is in shared names."""
 
     def last_steps(self) -> list[Step]:
-        """Those that let every waiting request go."""
+        """Steps that complete every waiting request."""
 
 
 class History:
@@ -237,12 +239,13 @@ class History:
             if not uneven and (exchange not in self.waiting or is_settled):
                 return
             if not uneven and step.api in (JOIN, SYNC) and watch.has_run(SETTLED_S):
-                # Both coordinators answer in order: one that answers this has seen the step, and lets it wait.
+                # Both coordinators answer in order: a coordinator that answers this request has processed the step, and
+                # lets it wait.
                 for side in self.sides:
                     side.ask(BEAT, 3, _heartbeat_of_nobody(step.body["group_id"]))
                 is_settled = True
-            # A newcomer of the consumer protocol that finds a classic group full is refused by both, but Kafka sends
-            # those who wait in that group to join again before it looks at the size: here they go on waiting.
+            # Both brokers reject a new member of the consumer protocol if the classic group is full. But Kafka first
+            # tells the waiting members of that group to rejoin. On Headrace they continue to wait.
             if self._refused_newcomer and any(each.is_let_go for each in uneven):
                 raise Tossed
             assert uneven or not watch.has_run(PATIENCE_S), f"neither broker answers step {exchange.number} of\n{self}"
@@ -255,7 +258,7 @@ class History:
                 )
 
     def wait_on(self, heard: Callable[[Step, Any], None]) -> None:
-        """Time passes: what both brokers have answered by now is compared; neither may be much later than the other."""
+        """Compares all requests that both brokers have answered by now. Neither may be much later than the other."""
         self._read(heard)
         self.waiting = [each for each in self.waiting if not each.is_forgotten]
         for late in [each for each in self.waiting if not each.is_even]:
@@ -292,18 +295,18 @@ class History:
             theirs, ours = self._shared(exchange)
             watch = Stopwatch()
             while theirs != ours and exchange.step.api in LOOKS and not watch.has_run(LATER_S):
-                # Kafka answers some requests (a join that only hears its id) before what they wrote is committed, and
-                # only shows what is.
+                # Kafka answers some requests (a join that only returns the member id) before their records are
+                # committed, and shows only committed records.
                 time.sleep(0.05)
                 step = exchange.step
                 exchange.answers = [side.ask(step.api, step.version, step.body) for side in self.sides]
                 theirs, ours = self._shared(exchange)
             if theirs != ours and exchange.step.api in LOOKS and self._refused_commit:
-                # A commit of which all is refused makes a group in Kafka's memory that it does not write down: others
-                # see it, and what becomes of it, when anything is written to the same partition.
+                # A commit that is rejected completely creates a group in Kafka's memory that Kafka does not write. It
+                # becomes visible with the next write to the same partition.
                 raise Tossed
             if theirs != ours and len(self.waiting) > 1 and not exchange.since.has_run(LATER_S):
-                continue  # it may name a member whose own answer is still on its way
+                continue  # it may name a member whose own answer has not arrived yet
             self.waiting.remove(exchange)
             if is_change(exchange.step.api, exchange.step.body):
                 for side in self.sides:
@@ -315,7 +318,7 @@ class History:
                 raise Tossed
             if theirs.get("error_code") == -1 and exchange.step.api == CONSUMER_BEAT:
                 assert ours["error_code"] == 69
-                raise Tossed  # Kafka fails at a classic group that has not chosen its protocol yet
+                raise Tossed  # Kafka fails for a classic group that has not chosen its protocol yet
             if theirs != ours:
                 found = "\n".join(differences(theirs, ours))
                 raise AssertionError(f"step {exchange.number}:\n{found}\nHeadrace says\n{ours}\nin\n{self}")

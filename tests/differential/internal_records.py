@@ -1,7 +1,7 @@
-"""What a broker has written to an internal topic since one last looked, with what it made up itself left out.
+"""Records that a broker has written to an internal topic since the last read, without the values that it generated.
 
-Bytes are compared, not what our own codecs make of them: ids, times and addresses are replaced by their names in the
-bytes, everything else has to be the same on both brokers.
+The tests compare bytes, not the output of our own codecs: names replace ids, times and addresses in the bytes, and
+everything else must be equal on both brokers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Written = tuple[str, bytes, bytes | None]
 
 
 class InternalTopic:
-    """One partition of an internal topic of one broker, read from its present end."""
+    """One partition of an internal topic of one broker, read from its current end."""
 
     def __init__(self, server: Server, topic: str, key: str) -> None:
         self._server = server
@@ -36,7 +36,7 @@ class InternalTopic:
         self.names: dict[bytes, bytes] = {}
 
     def call(self, value: str | uuid.UUID, name: str) -> None:
-        """Where these bytes are found, the name stands instead; as long as they are, so that records stay readable."""
+        """Replaces these bytes with the name, at the same length, so that records stay readable."""
         data = value.encode() if isinstance(value, str) else value.bytes
         self.names[data] = (b"<%s>" % name.encode()).ljust(len(data), b"-")[: len(data)]
 
@@ -47,7 +47,7 @@ class InternalTopic:
         return int(answer["topics"][0]["partitions"][0]["offset"])
 
     def written(self) -> list[Written]:
-        """Kind of the batch, key and value of each record since the last look."""
+        """Kind of the batch, key and value of each record since the last read."""
         found: list[Written] = []
         while self._next < self._end():
             for batch in batches(memoryview(self._fetch())):
@@ -90,7 +90,7 @@ class InternalTopic:
     def _masked(self, data: bytes) -> bytes:
         for value, name in self.names.items():
             data = data.replace(value, name)
-        # A moment of this test, in milliseconds: eight bytes that begin as it does.
+        # A time during this test, in milliseconds: eight bytes with the same beginning.
         now = (self._since_ms >> 24).to_bytes(5, "big")
         later = ((self._since_ms >> 24) + 1).to_bytes(5, "big")
         return re.sub(b"(?s)(?:%s|%s)..." % (re.escape(now), re.escape(later)), b"<-time->", data)
@@ -99,8 +99,8 @@ class InternalTopic:
 def both_wrote(
     kafka: InternalTopic, ours: InternalTopic, adjusted: Callable[..., list[Written]], patience_s: float = PATIENCE_S
 ) -> tuple[list[Written], list[Written]]:
-    """What both have written, without an order: Kafka's within a step is that of its maps. Some of it may come after
-    the answer, so an unequal state is looked at again.
+    """Records of both brokers, without an order: Kafka's order within a step is that of its maps. Some records
+    may follow the answer, so the test reads again if the two differ.
     """
     theirs, mine = kafka.written(), ours.written()
     watch = Stopwatch()

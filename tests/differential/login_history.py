@@ -1,4 +1,4 @@
-"""One login after the other, step by step, on Apache Kafka and on Headrace: random steps, valid ones and others."""
+"""Random logins, step by step on Apache Kafka and on Headrace, with valid and invalid steps."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from tests.differential.servers import plain, read_answer
 USER, PASSWORD = "ann", "sesame"
 CLOSED, SILENT = "closed", "silent"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-# A step that gets no answer is rare; what comes later than this has not come.
+# Steps without an answer are rare. After this time an answer counts as missing.
 _PATIENCE_S = 1.5
 
 
 @dataclass(frozen=True)
 class Step:
-    """`kind` and its parameters: everything that a step needs is in it, so both servers get the same."""
+    """`kind` and its parameters. The step contains everything it needs, so both servers get the same bytes."""
 
     kind: str
     value: str = ""
@@ -35,7 +35,7 @@ class Step:
 
 @dataclass
 class Login:
-    """One connection, and what its client knows by now."""
+    """One connection, and the state of its client."""
 
     port: int
     mechanism: str = "PLAIN"
@@ -105,7 +105,7 @@ class Login:
 
 
 def _shape(token: bytes) -> str:
-    """What does not differ from login to login."""
+    """The parts of an answer that do not differ from login to login."""
     return re.sub(r"(r=client-nonce|s=|v=)[^,]*", r"\1…", token.decode(errors="replace"))
 
 
@@ -197,7 +197,7 @@ def _odd_step(chance: random.Random) -> Step:
 
 
 def run(port: int, steps: list[Step]) -> list[Any]:
-    """The answers, up to the end of the connection or of the answers."""
+    """The answers, up to the end of the connection or of the steps."""
     login = Login(port)
     answers: list[Any] = []
     try:

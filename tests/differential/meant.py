@@ -1,4 +1,4 @@
-"""Where Headrace means to answer otherwise than Apache Kafka, and why."""
+"""Intended differences between the answers of Headrace and Apache Kafka, with reasons."""
 
 _NO_INTERNAL_ERROR = "Kafka fails inside (UNKNOWN_SERVER_ERROR); Headrace says what is wrong with the request"
 _NOT_OPENED = "Kafka opens every compressed batch; Headrace appends it as it came, as long as its checksum is right"

@@ -1,4 +1,4 @@
-"""Client quotas at their corners: entities, keys and values that contradict each other or make no sense."""
+"""Edge cases of client quotas: entities, keys and values that contradict each other or are invalid."""
 
 from __future__ import annotations
 

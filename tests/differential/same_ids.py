@@ -1,7 +1,7 @@
-"""Members that a broker names itself get the same id on both: Kafka makes one up, Headrace is told to take that one.
+"""Gives generated member ids the same value on both brokers: Headrace uses the id that Kafka generated.
 
-Without it two brokers could not be compared where a choice goes by the hash of an id. Kafka is asked first: its answer
-has the id or, while a join waits for others, its description of the group has.
+Otherwise the brokers could not be compared where a choice depends on the hash of an id. Kafka gets the request first.
+The id is in its answer or, while a join waits for other members, in its description of the group.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class SameIds:
         return self._next.popleft() if self._next else uuid.uuid4()
 
     def follow(self, kafka: Side, step: Step, asked: socket.socket) -> None:
-        """Call it between asking Kafka and asking Headrace."""
+        """Call it after the request to Kafka and before the request to Headrace."""
         self._next.clear()
         watch = Stopwatch()
         while (member_id := _answered_id(asked, step)) is None and not (member_id := self._described_id(kafka, step)):
@@ -57,7 +57,7 @@ class SameIds:
 
 
 def _answered_id(asked: socket.socket, step: Step) -> str | None:
-    """None as long as there is no answer."""
+    """None while there is no answer."""
     if not select.select([asked], [], [], ANSWERED_S)[0]:
         return None
     (length,) = struct.unpack(">i", asked.recv(4, socket.MSG_PEEK | socket.MSG_WAITALL))
@@ -66,6 +66,6 @@ def _answered_id(asked: socket.socket, step: Step) -> str | None:
 
 
 def share_a_bucket(ids: Iterable[str]) -> bool:
-    """Whether Kafka's order of these members depends on which of them it met first."""
+    """Whether Kafka's order of these members depends on the order in which it met them."""
     buckets = [(value ^ value >> 16) & 15 for value in map(java_hash, ids)]
     return len(set(buckets)) < len(buckets)

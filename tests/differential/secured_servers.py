@@ -1,4 +1,4 @@
-"""Brokers with SASL/PLAIN users and an authorizer: each request is sent by the user that it is asked as."""
+"""Brokers with SASL/PLAIN users and an authorizer. Each request names the user that sends it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.clock import PATIENCE_S
 ADMIN: Final = "admin"
 PASSWORD: Final = "secret"
 SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
-# The listener is called PLAINTEXT because the reference node calls its own so.
+# The listener is named PLAINTEXT because the reference node uses that name.
 SETTINGS: Final = {
     "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:SASL_PLAINTEXT",
     "inter.broker.listener.name": "PLAINTEXT",
@@ -25,7 +25,7 @@ SETTINGS: Final = {
 
 
 def jaas(users: Iterable[str]) -> dict[str, str]:
-    """The setting with the passwords of these users and of the administrator, who is also the brokers' own user."""
+    """The setting with the passwords of these users and of the administrator, which the brokers also use themselves."""
     known = "".join(f' user_{user}="{PASSWORD}"' for user in (ADMIN, *users))
     module = "org.apache.kafka.common.security.plain.PlainLoginModule required"
     line = f'{module} username="{ADMIN}" password="{PASSWORD}"{known};'
@@ -33,7 +33,7 @@ def jaas(users: Iterable[str]) -> dict[str, str]:
 
 
 class SecuredServer(Server):
-    """`ask` asks as the administrator."""
+    """`ask` sends requests as the administrator."""
 
     def send(self, frame: bytes | bytearray, api_key: int, version: int, patience: float = PATIENCE_S) -> Any:
         return self.send_as(ADMIN, frame, api_key, version, patience)
@@ -51,7 +51,7 @@ class SecuredServer(Server):
             return _exchange(client, frame, api_key, version)
 
     def ask_on(self, client: socket.socket, api_key: int, version: int, body: dict[str, Any]) -> Any:
-        """On a connection that is logged in."""
+        """Uses a connection that is logged in."""
         return _exchange(client, codec.encode_request(api_key, version, 7, "differential", body), api_key, version)
 
     def log_in(self, client: socket.socket, user: str) -> None:

@@ -19,15 +19,15 @@ NO_ANSWER = "no answer"
 
 
 class Server:
-    """One broker, by its port; a connection per request, so that no variant suffers from another. When `ask` returns
-    the answer to a change, the broker and its `peers` have applied it.
+    """One broker, by its port. It uses one connection per request, so that no variant affects another. When `ask`
+    returns the answer to a change, the broker and its `peers` have applied it.
     """
 
     def __init__(self, name: str, port: int) -> None:
         self.name = name
         self.port = port
         self.peers: list[Server] = []
-        # What earlier answers gave that later requests need: topic ids, producer ids, member ids, by name.
+        # Values from earlier answers that later requests need: topic ids, producer ids, member ids, by name.
         self.known: dict[str, Any] = {}
 
     def ask(self, api_key: int, version: int, body: dict[str, Any], *, patience: float = PATIENCE_S) -> Any:
@@ -89,7 +89,7 @@ def plain(value: Any) -> Any:
     return int(value)
 
 
-# What no two brokers share, and what each says in its own words.
+# Values that differ between any two brokers, and messages.
 _MASKED: dict[str, Callable[[Any], Any]] = {
     "throttle_time": lambda _: "masked",
     "cluster_id": lambda value: value if value is None else "cluster",
@@ -116,11 +116,11 @@ def masked(value: Any, key: str = "") -> Any:
     if key in _MASKED and not isinstance(value, dict | list):
         return _MASKED[key](value)
     if isinstance(value, dict):
-        # Words about an error are each broker's own; what is said where there is none is not.
+        # Each broker has its own error messages. A message without an error is compared.
         plain_words = {"error_message"} if value.get("error_code") == 0 else set()
         return {name: item if name in plain_words else masked(item, name) for name, item in value.items()}
     if isinstance(value, list):
-        # Lists of entries are sets here: neither broker promises an order.
+        # Lists of entries are compared as sets: neither broker guarantees an order.
         items = [masked(item, key) for item in value]
         return sorted(items, key=repr) if items and isinstance(items[0], dict) else items
     return value

@@ -1,4 +1,6 @@
-"""A fetch session (KIP-227) from its birth to its end, wrong turns included: each step on one connection, in order."""
+"""A fetch session (KIP-227) from creation to close, including invalid requests: each step on one connection, in
+order.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,7 @@ def _body(server: Server, session: int, epoch: int, places: Places, forgotten: P
 
 
 def life_of_a_session(server: Server, version: int) -> Iterator[tuple[str, Any]]:
-    """(what was done, what was answered) for every step."""
+    """(step, answer) for every step."""
     name = f"session-{version}"
     create_topic(server, name, 2)
     server.known[name] = server.topic_id(name)
@@ -60,7 +62,7 @@ def life_of_a_session(server: Server, version: int) -> Iterator[tuple[str, Any]]
             client.sendall(codec.encode_request(1, version, 7, "differential", body))
             return plain(codec.read_response(1, version, read_answer(client))[1])
 
-        # Kafka shows a leader a moment before it leads.
+        # Kafka's metadata names a leader a moment before it leads.
         everything: Places = [(name, [(0, 0), (1, 0)])]
         wait_for(
             lambda: not any(one["error_code"] for one in fetch(0, -1, everything)["responses"][0]["partitions"]),

@@ -1,4 +1,4 @@
-"""The ground that random lives of share groups stand on: what their topics hold, and what their requests look like."""
+"""Fixtures of random share-group histories: the content of their topics, and the form of their requests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RECORDS = sum(BATCHES[TOPIC, 0])
 Partition = tuple[str, int]
 MEMBERS = tuple(str(uuid.UUID(int=number)) for number in (1, 2, 3))
 RELEASE = 2
-# The fewest that a group may set; there are more records than that.
+# The smallest limit that a group may set. There are more records than that.
 LOCKS = 100
 ALL = 1_000
 
@@ -52,7 +52,7 @@ def _seed(group: str) -> int:
 
 
 def begin(side: Side, group: str) -> None:
-    """The group reads from the first record, its members have the partitions, and its queues are loaded."""
+    """The group reads from the first record, its members have the partitions, and its share partitions are loaded."""
     settings = {
         "share.auto.offset.reset": "earliest",
         "share.record.lock.duration.ms": "60000",
@@ -83,8 +83,8 @@ def _join(side: Side, group: str, member: str) -> None:
 
 
 def _load(side: Side, group: str, partition: Partition) -> None:
-    """Somebody takes of it and gives it back. Says so, and does not just leave: what a member that leaves has, Kafka
-    gives back when it has answered.
+    """A visitor acquires records and releases them explicitly. It does not just leave, because Kafka releases the
+    records of a leaving member after its answer.
     """
     visitor = {"group_id": group, "member_id": str(uuid.UUID(int=9))}
 

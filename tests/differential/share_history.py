@@ -1,9 +1,11 @@
-"""A random client of share groups (KIP-932): members that take records and accept, release, reject or renew them,
-mostly those they have, at times others; sessions that are stale, begin anew or end, add and forget partitions; records
-that come back until they are given up; offsets moved under an empty group.
+"""A random client of share groups (KIP-932).
 
-Some groups read one partition, with every limit there is; the others read three partitions of two topics and ask for
-all there is: which partition comes first when not all fit is Kafka's own affair (it depends on what it read before).
+Members acquire records and accept, release, reject or renew them: mostly their own records, sometimes others. Sessions
+are stale, begin again or end, add and forget partitions. Records return until they reach the delivery limit. Offsets of
+empty groups change.
+
+Some groups read one partition, with every limit. The others read three partitions of two topics and fetch everything:
+which partition comes first when not all fit depends on Kafka's earlier reads.
 """
 
 from __future__ import annotations
@@ -48,21 +50,22 @@ def batches_of(records: bytes | None) -> list[tuple[int, int]]:
     data = bytes(records or b"")
     while at + 61 <= len(data):
         base, length = struct.unpack_from(">qi", data, at)
-        if at + 12 + length <= len(data):  # Kafka may send the beginning of one more
+        if at + 12 + length <= len(data):  # Kafka may send the beginning of one more batch
             found.append((base, base + struct.unpack_from(">i", data, at + 23)[0]))
         at += 12 + length
     return found
 
 
 def adjusted(step: Step, answer: Any) -> Any:
-    if step.api == SHARE_DESCRIBE:  # Kafka gives out what it has set up in the background by an epoch of its own
+    if step.api == SHARE_DESCRIBE:  # Kafka initialises share partitions in the background with an epoch of their own
         for group in answer["groups"]:
             group |= {"group_epoch": "", "assignment_epoch": ""}
             for member in group["members"]:
-                # Who has which partition goes by the hashes of ids; how many is what matters.
+                # The assignment depends on the hashes of ids. Only the number of partitions is compared.
                 assigned = member["assignment"]["topic_partitions"]
                 member |= {"member_epoch": "", "assignment": sum(len(topic["partitions"]) for topic in assigned)}
-    if step.api == SHARE_OFFSETS and not step.who:  # Kafka writes down how far a queue is with its next change
+    # Kafka writes the start offset of a share partition with its next change
+    if step.api == SHARE_OFFSETS and not step.who:
         for group in answer["groups"]:
             for topic in group["topics"]:
                 topic["partitions"] = [{**p, "start_offset": ""} for p in topic["partitions"]]
@@ -86,7 +89,7 @@ def adjusted(step: Step, answer: Any) -> Any:
 class Member:
     name: str
     epoch: int = 0
-    # Records that are its own, and those that were; the partitions of its session.
+    # Records that it holds and records that it held; the partitions of its session.
     held: dict[Partition, set[int]] = field(default_factory=lambda: defaultdict(set))
     given: dict[Partition, set[int]] = field(default_factory=lambda: defaultdict(set))
     reads: set[Partition] = field(default_factory=set)
@@ -103,7 +106,7 @@ class ShareModel:
         self.partitions = partitions_of(group)
         self.members = [Member(name) for name in MEMBERS]
 
-    # --- choosing ---------------------------------------------------------------------------------------------------
+    # --- choose a step ----------------------------------------------------------------------------------------------
 
     def next_step(self) -> Step:
         kinds = ["fetch", "acknowledge", "give_up", "close", "odd", "offsets", "describe", "alter", "delete"]
@@ -117,8 +120,8 @@ class ShareModel:
         if member.epoch == 0:
             some = [each for each in self.partitions if choice.random() < 0.8] or self.partitions[:1]
             return self._fetching(member, 0, topics_of({partition: [] for partition in some}))
-        # What a fetch gives back, Kafka writes down while it looks for more: whether it finds that is chance, and
-        # whether there are locks left by then.
+        # Kafka writes the releases of a fetch while it looks for more records. Chance decides whether the fetch finds
+        # the released records, and whether locks are available by then.
         kinds = (RENEW,) if has_few_locks(self.group) else (ACCEPT, ACCEPT, REJECT, RENEW)
         said = self._acknowledgements(member, *kinds) if choice.random() < 0.4 else {}
         if choice.random() < 0.2:
@@ -152,7 +155,7 @@ class ShareModel:
         return self._acknowledging(member, member.epoch, topics_of(self._acknowledgements(member, *KINDS)))
 
     def _give_up(self) -> Step:
-        """Everything comes back: that is how records get to the limit."""
+        """Releases all records, so that they reach the delivery limit."""
         for member in self.choice.sample(self.members, len(self.members)):
             if member.epoch > 0 and member.has_any:
                 said = {
@@ -178,7 +181,7 @@ class ShareModel:
         return Step(SHARE_ACK, version, body, connection=member.name, who=member.name)
 
     def _acknowledgements(self, member: Member, *kinds: int) -> dict[Partition, list[dict[str, Any]]]:
-        """Runs of what it has, each with one type for all or one for each."""
+        """Ranges of its records, each with one type for all or one for each."""
         choice = self.choice
         said: dict[Partition, list[dict[str, Any]]] = {}
         for partition, held in member.held.items():
@@ -197,14 +200,14 @@ class ShareModel:
         return said
 
     def _close(self) -> Step:
-        # Of one that has nothing: what it has, Kafka gives back some time after it has answered.
+        # Only of a member without records: Kafka releases a leaving member's records some time after its answer.
         member = self.choice.choice(self.members)
         if member.has_any:
             return self._acknowledge()
         return self.choice.choice([self._acknowledging(member, -1, []), self._fetching(member, -1, [])])
 
     def _odd(self) -> Step:
-        """Somebody is mistaken: a session that is over, records of another, offsets that are none, types that are."""
+        """A wrong request: an old session, another member's records, invalid offsets, invalid types."""
         choice = self.choice
         member = choice.choice(self.members)
         epoch = choice.choice([member.epoch, member.epoch, member.epoch, member.epoch + 1, max(member.epoch - 1, 0), 0])
@@ -218,7 +221,7 @@ class ShareModel:
         topics = topics_of({partition: batches})
         if choice.random() < 0.6:
             return self._acknowledging(member, epoch, topics)
-        # Of a topic that is none Kafka's fetch falls over; what it gives back it may or may not find at once.
+        # Kafka's fetch fails for a topic that does not exist. It may or may not deliver released records at once.
         if partition[0] == TOPIC and (epoch == 0 or RELEASE not in types):
             return self._fetching(member, epoch, topics)
         return self._acknowledging(member, epoch, topics)
@@ -239,7 +242,7 @@ class ShareModel:
     def _delete(self) -> Step:
         return Step(SHARE_DELETE, 0, {"group_id": self.group, "topics": [{"topic_name": TOPIC}]})
 
-    # --- hearing ----------------------------------------------------------------------------------------------------
+    # --- handle an answer -------------------------------------------------------------------------------------------
 
     def heard(self, step: Step, answer: Any) -> None:
         if step.api not in (SHARE_FETCH, SHARE_ACK):

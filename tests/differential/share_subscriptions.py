@@ -1,4 +1,4 @@
-"""A member of a share group that changes its subscription: what each heartbeat answers, on one broker."""
+"""A share-group member that changes its subscription: the answer to each heartbeat, on one broker."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.group_requests import SHARE_BEAT
 
 ALTER_CONFIGS, GROUP = 44, 32
 Assignment = dict[str, list[int]]
-# What a heartbeat answered: by how much the member's epoch rose, and the assignment, if the answer has one.
+# Content of a heartbeat answer: the increase of the member epoch, and the assignment, if it has one.
 Answer = tuple[int, Assignment | None]
 
 
@@ -33,7 +33,7 @@ class ShareMember:
         return self._epoch - before, answer
 
     def settle(self, names: Sequence[str]) -> Assignment:
-        """Heartbeats until the member has all partitions of the topics that exist."""
+        """Sends heartbeats until the member has all partitions of the existing topics."""
         wanted = {name: list(range(self._topics[name])) for name in names if name in self._topics}
 
         def has_all() -> bool:
@@ -45,7 +45,9 @@ class ShareMember:
         return self.assigned
 
     def unsubscribe_within_interval(self, before: Sequence[str]) -> None:
-        """Gives everything up. Kafka applies a changed interval later than it answers: until then epochs still rise."""
+        """Unsubscribes from everything. Kafka applies a changed interval after its answer: until then epochs
+        still increase.
+        """
 
         def epoch_stays() -> bool:
             if self.subscribe(())[0] == 0:

@@ -1,4 +1,4 @@
-"""The requests, as a table: an API, a version, a body; later ones may use what earlier answers gave."""
+"""Table of requests: an API, a version, a body. Later requests may use values from earlier answers."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Variant:
     api_key: int
     version: int
     body: Body | MakeBody
-    # Picks out of the answer what is compared, where all of it would be too much.
+    # Selects the part of the answer that is compared, if the whole answer is too much.
     only: Callable[[Any], Any] | None = None
-    # Done on each server before, out of the comparison.
+    # Runs on each server before the request and is not compared.
     before: Callable[[Server], None] | None = None
     patience: float = PATIENCE_S
 
@@ -61,7 +61,7 @@ def create_topic(server: Server, name: str, partitions: int = 1, configs: dict[s
 
 
 def wait_for_coordinators(server: Server) -> None:
-    """Until both internal topics are there and their coordinators answer."""
+    """Waits until both internal topics exist and their coordinators answer."""
 
     def answer() -> bool:
         found = (
@@ -82,7 +82,7 @@ def wait_for_coordinators(server: Server) -> None:
 
 
 def prepare(server: Server) -> None:
-    """The state that every variant may rely on."""
+    """Creates the state that every variant may use."""
     from tests.differential.data_variants import batch, produce_body
 
     create_topic(server, "orders", 3)

@@ -1,7 +1,8 @@
-"""CreateAcls, DescribeAcls and DeleteAcls beside Apache Kafka 4.3.0 with its StandardAuthorizer: the same answers.
+"""CreateAcls, DescribeAcls and DeleteAcls on Headrace and on Apache Kafka 4.3.0 with its StandardAuthorizer: the same
+answers.
 
-Both brokers have one super user, the anonymous client that asks. A case is a request on a fresh set of ACLs (`SEED`);
-the answer is compared, and then every ACL that is left.
+Both brokers have one super user, the anonymous client that sends the requests. A case is a request on a new set of ACLs
+(`SEED`). The test compares the answer, and then all remaining ACLs.
 """
 
 from __future__ import annotations
@@ -135,8 +136,8 @@ DELETIONS: dict[str, list[Row]] = {
         acl_filter(resource_type_filter=GROUP),
     ],
 }
-# Where Kafka fails inside (UNKNOWN_SERVER_ERROR for the whole request), Headrace says which row is wrong and why. What
-# Kafka 4.3.0 stores and later versions refuse, Headrace refuses: a range that covers no address.
+# Where Kafka fails internally (UNKNOWN_SERVER_ERROR for the whole request), Headrace names the wrong row and the
+# reason. Kafka 4.3.0 stores a range that covers no address, and later versions reject it. Headrace rejects it.
 OTHERWISE: dict[str, list[Row]] = {
     "any type": [creation(resource_type=1)],
     "any operation": [creation(operation=1)],
@@ -167,24 +168,24 @@ def alike(both: tuple[Server, Server], api_key: int, version: int, body: Row) ->
 
 
 def words(both: tuple[Server, Server], api_key: int, body: Row) -> None:
-    """Messages of refused rows are Kafka's own."""
+    """Error messages of rejected rows are Kafka's own."""
     kafka, ours = (server.ask(api_key, 3, body) for server in both)
     assert differences(kafka, ours) == []
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("case", CREATIONS)
-def test_creations_alike(both: tuple[Server, Server], case: str, version: int) -> None:
+def test_create_acls_answers_as_kafka(both: tuple[Server, Server], case: str, version: int) -> None:
     alike(both, CREATE, version, {"creations": CREATIONS[case]})
 
 
 @pytest.mark.parametrize("case", [name for name, rows in CREATIONS.items() if len(rows) <= 3])
-def test_refusals_in_the_same_words(both: tuple[Server, Server], case: str) -> None:
+def test_rejected_acls_have_kafkas_error_message(both: tuple[Server, Server], case: str) -> None:
     words(both, CREATE, {"creations": CREATIONS[case]})
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_descriptions_alike(both: tuple[Server, Server], version: int) -> None:
+def test_describe_acls_answers_as_kafka(both: tuple[Server, Server], version: int) -> None:
     for server in both:
         reset(server, version)
     wait_for(lambda: left(both[0]) == left(both[1]), "the same ACLs on both")
@@ -194,18 +195,18 @@ def test_descriptions_alike(both: tuple[Server, Server], version: int) -> None:
 
 
 @pytest.mark.parametrize("case", FILTERS)
-def test_deletions_by_one_filter_alike(both: tuple[Server, Server], case: str) -> None:
+def test_delete_acls_by_one_filter_answers_as_kafka(both: tuple[Server, Server], case: str) -> None:
     alike(both, DELETE, 3, {"filters": [FILTERS[case]]})
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("case", DELETIONS)
-def test_deletions_alike(both: tuple[Server, Server], case: str, version: int) -> None:
+def test_delete_acls_answers_as_kafka(both: tuple[Server, Server], case: str, version: int) -> None:
     alike(both, DELETE, version, {"filters": DELETIONS[case]})
 
 
 @pytest.mark.parametrize("case", OTHERWISE)
-def test_what_headrace_refuses_in_its_own_way(both: tuple[Server, Server], case: str) -> None:
+def test_rejections_that_differ_from_kafka(both: tuple[Server, Server], case: str) -> None:
     kafka, ours = (server.ask(CREATE, 3, {"creations": OTHERWISE[case]})["results"][0] for server in both)
     assert kafka["error_code"] in (-1, 0), "no longer differs: move the case to the ones that are alike"
     assert ours["error_code"] == 42 and ours["error_message"]

@@ -1,7 +1,7 @@
-"""Each API by a principal without rights, with wrong ones and with the right ones: Kafka and Headrace answer alike.
+"""Each API by a principal without rights, with wrong rights and with the right ones: Headrace answers as Kafka.
 
 The cells are generated from a table of requests and the rights that each needs. Both brokers have the same users and
-ACLs. What is compared: the error codes, where they stand, the names that are shown, and the authorized operations.
+ACLs. The test compares the error codes, their position, the visible names, and the authorized operations.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[SecuredServ
 
 
 def prepare(server: SecuredServer) -> None:
-    """The topics, groups and ACLs that the cells rely on."""
+    """Creates the topics, groups and ACLs that the cells use."""
     wait_for(lambda: server.ask_once(3, 12, {"topics": []})["brokers"], f"{server.name} to be registered")
     doomed = sorted({name for cell in CELLS for name in doomed_topics(cell)})
     for name in ("orders", "hidden", "scratch", *doomed):
@@ -133,14 +133,14 @@ def ask(server: SecuredServer, cell: Cell) -> Any:
     case = cell.case
     answer = server.ask_as(cell.user, case.api_key, case.version, cell.request(server), case.patience_s)
     if case.api_key == SHARE_FETCH and isinstance(answer, dict):
-        # Kafka leaves a partition out that it cannot lock at once: only refused ones are sure to be there.
+        # Kafka omits a partition that it cannot lock at once. Only partitions with an error are always in the answer.
         for topic in answer["responses"]:
             topic["partitions"] = [row for row in topic["partitions"] if row["error_code"]]
     return answer
 
 
 def verdict(answer: Any) -> Any:
-    """What of an answer tells a client what it may do."""
+    """The parts of an answer that show a client what it may do."""
     if isinstance(answer, dict):
         found = {
             key: value
@@ -162,13 +162,13 @@ def _part(key: str, value: Any) -> Any:
     return value if _COMPARED.fullmatch(key) else None
 
 
-def test_every_api_has_its_cells() -> None:
+def test_every_api_has_cells() -> None:
     assert len(CELLS) >= 400
     assert len({cell.id for cell in CELLS}) == len(CELLS)
     assert KAFKA_4_3.keys() - {cell.case.api_key for cell in CELLS} == NOT_COMPARED.keys()
 
 
-def test_types_of_resources_are_all_there() -> None:
+def test_every_resource_type_has_cells() -> None:
     assert {grant.right.resource_type for cell in CELLS for grant in cell.grants} >= {
         ResourceType.TOPIC,
         ResourceType.GROUP,
@@ -182,7 +182,7 @@ def test_types_of_resources_are_all_there() -> None:
     [list(of_case) for _, of_case in itertools.groupby(CELLS, lambda cell: cell.case)],
     ids=lambda g: g[0].case.id,
 )
-def test_both_decide_alike(both: tuple[SecuredServer, SecuredServer], group: list[Cell]) -> None:
+def test_requests_are_authorized_as_in_kafka(both: tuple[SecuredServer, SecuredServer], group: list[Cell]) -> None:
     before = group[0].case.before
     if before is not None:
         for server in both:

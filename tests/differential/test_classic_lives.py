@@ -1,6 +1,6 @@
-"""What classic groups do at every turn, told step by step on Apache Kafka and on Headrace: the same answers.
+"""Scenarios of classic groups, step by step on Apache Kafka and on Headrace: the same answers.
 
-`HEADRACE_EFFORT=long` adds the lives in which time runs out, and every pair of protocols with even votes.
+`HEADRACE_EFFORT=long` adds the scenarios with timeouts, and every pair of protocols with equal votes.
 """
 
 from __future__ import annotations
@@ -38,6 +38,6 @@ def sides(kafka_of_histories: ReferenceKafka) -> Iterator[tuple[Side, Side]]:
 
 
 @pytest.mark.parametrize("life", LIVES, ids=lambda life: life.__name__)
-def test_every_step_is_answered_as_kafka_answers_it(sides: tuple[Side, Side], life: Callable[[Script], None]) -> None:
+def test_every_step_is_answered_as_in_kafka(sides: tuple[Side, Side], life: Callable[[Script], None]) -> None:
     group = unique(life.__name__)
     life(Script(History(*sides, adjust=only_of(group)), group))

@@ -1,7 +1,7 @@
-"""The same requests to three brokers of Apache Kafka and to three of Headrace, while all are there, while one is away,
-and after it was unregistered: the same answers, field by field.
+"""The same requests to three brokers of Apache Kafka and to three of Headrace give the same answers, field by field.
 
-Only in `make chaos` (six brokers start); what decides is tested in `tests/unit/controller` and `tests/unit/handlers`.
+The test sends them while all brokers run, while one is down, and after it was unregistered. Runs only in `make chaos`
+(it starts six brokers). `tests/unit/controller` and `tests/unit/handlers` test the decisions.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ def kafka_nodes(directory: Any) -> dict[int, ReferenceKafka]:
 
 @pytest.fixture(scope="module")
 def stopping(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Both, Callable[[], None]]]:
-    """Both clusters, and the way to stop broker 3 of each."""
+    """Both clusters, and a function that stops broker 3 of each."""
     directory = tmp_path_factory.mktemp("clusters")
     nodes = kafka_nodes(directory)
     try:
@@ -224,7 +224,7 @@ def is_away(servers: dict[int, Server], number: int) -> bool:
 
 
 def told(answer: Any) -> Any:
-    """Without what differs from cluster to cluster: who is controller, which keys a topic has, words where none are."""
+    """Masks values that differ between clusters: the controller, the keys of a topic, messages without an error."""
     if isinstance(answer, dict) and "topics" in answer and "replica_election_results" not in answer:
         answer = without_configs(answer)
     if isinstance(answer, dict):
@@ -240,7 +240,7 @@ def compare(both: Both, questions: list[Question]) -> None:
     assert not found, "\n".join(found)
 
 
-def test_both_answer_alike_with_all_brokers_and_with_one_away(stopping: tuple[Both, Callable[[], None]]) -> None:
+def test_answers_equal_kafkas_with_all_brokers_and_with_one_down(stopping: tuple[Both, Callable[[], None]]) -> None:
     both, stop = stopping
     compare(both, ALL_THERE)
     stop()

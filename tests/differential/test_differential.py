@@ -1,6 +1,6 @@
 """The same raw requests to Apache Kafka 4.3.0 and to Headrace: the same answers, field by field.
 
-The variants are a table (`variants`); what is meant to differ is in `meant`, with its reason.
+The variants are a table (`variants`). Intended differences are in `meant`, with their reasons.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def test_there_are_at_least_three_hundred_variants() -> None:
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.id)
-def test_both_answer_alike(both: tuple[Server, Server], variant: Variant) -> None:
+def test_answers_equal_kafkas(both: tuple[Server, Server], variant: Variant) -> None:
     kafka, ours = (masked(variant.run(server)) for server in both)
     found = differences(kafka, ours)
     meant = MEANT.get(variant.id)
@@ -60,7 +60,7 @@ def test_both_answer_alike(both: tuple[Server, Server], variant: Variant) -> Non
 
 
 @pytest.mark.parametrize("version", (7, 12, 18))
-def test_a_fetch_session_lives_alike(both: tuple[Server, Server], version: int) -> None:
+def test_a_fetch_session_is_answered_as_in_kafka(both: tuple[Server, Server], version: int) -> None:
     kafka, ours = (list(life_of_a_session(server, version)) for server in both)
     for (step, theirs), (_, answer) in zip(kafka, ours, strict=True):
         assert differences(theirs, answer) == [], step

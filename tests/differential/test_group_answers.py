@@ -1,4 +1,4 @@
-"""Group requests, good and bad, in every version: asked of Apache Kafka and of Headrace in the same words."""
+"""Valid and invalid group requests in every version: the same requests to Apache Kafka and to Headrace."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def clients(kafka_of_histories: ReferenceKafka) -> Iterator[tuple[str, str]]:
 
 
 def compare(clients: tuple[str, str], script: Any) -> None:
-    """`script` takes a client and yields what it was told."""
+    """`script` takes a client and yields the answers."""
     transcripts = []
     for bootstrap in clients:
         client = Client(bootstrap)
@@ -68,7 +68,7 @@ def compare(clients: tuple[str, str], script: Any) -> None:
     assert not differing, "\n\n".join(differing)
 
 
-def test_joining(clients: tuple[str, str]) -> None:
+def test_join_group_answers(clients: tuple[str, str]) -> None:
     def script(client: Client) -> Iterator[Any]:
         for version in range(10):
             group = f"g{version}"
@@ -102,7 +102,7 @@ def test_joining(clients: tuple[str, str]) -> None:
     compare(clients, script)
 
 
-def test_syncing_beating_and_leaving(clients: tuple[str, str]) -> None:
+def test_sync_heartbeat_and_leave_group_answers(clients: tuple[str, str]) -> None:
     def script(client: Client) -> Iterator[Any]:
         member, generation = joined(client, "g10")
         for version in range(6):
@@ -130,7 +130,7 @@ def test_syncing_beating_and_leaving(clients: tuple[str, str]) -> None:
     compare(clients, script)
 
 
-def test_offsets(clients: tuple[str, str]) -> None:
+def test_offset_commit_and_fetch_answers(clients: tuple[str, str]) -> None:
     def script(client: Client) -> Iterator[Any]:
         for version in range(1, 11):
             yield fetch(client, "nobody", version)
@@ -168,7 +168,7 @@ def test_offsets(clients: tuple[str, str]) -> None:
     compare(clients, script)
 
 
-def test_describing_and_listing(clients: tuple[str, str]) -> None:
+def test_describe_and_list_groups_answers(clients: tuple[str, str]) -> None:
     def script(client: Client) -> Iterator[Any]:
         member, _ = joined(client, "g30")
         commit(client, "g31")
@@ -192,7 +192,7 @@ def test_describing_and_listing(clients: tuple[str, str]) -> None:
     compare(clients, script)
 
 
-def test_consumer_groups(clients: tuple[str, str]) -> None:
+def test_consumer_group_heartbeat_answers(clients: tuple[str, str]) -> None:
     def script(client: Client) -> Iterator[Any]:
         group, t = "g40", client.topic_ids["t"]
         yield consumer_beat(client, "", "a", 0)
@@ -246,8 +246,8 @@ def test_consumer_groups(clients: tuple[str, str]) -> None:
     compare(clients, script)
 
 
-def test_members_of_consumer_groups_on_their_way(clients: tuple[str, str]) -> None:
-    """What random histories found: describing a member that is giving something up, votes that are even, static ids."""
+def test_consumer_group_answers_during_reconciliation(clients: tuple[str, str]) -> None:
+    """Cases that random histories found: descriptions of members that revoke partitions, equal votes, static ids."""
 
     def script(client: Client) -> Iterator[Any]:
         group, described = "g45", {"group_ids": ["g45"], "include_authorized_operations": False}
@@ -276,7 +276,7 @@ def test_members_of_consumer_groups_on_their_way(clients: tuple[str, str]) -> No
     compare(clients, script)
 
 
-def test_share_groups(clients: tuple[str, str]) -> None:
+def test_share_group_answers(clients: tuple[str, str]) -> None:
     def script(client: Client) -> Iterator[Any]:
         group, member = "g50", str(uuid.UUID(int=5))
         yield share_beat(client, "", member, 0)

@@ -1,6 +1,6 @@
-"""Random lives of groups, step by step on Apache Kafka and on Headrace: every answer must be the same.
+"""Random group histories, step by step on Apache Kafka and on Headrace: every answer must be the same.
 
-`HEADRACE_ROUNDS=500` plays that many of each kind; `HEADRACE_SEED=107` begins at that one.
+`HEADRACE_ROUNDS=500` runs that many of each kind. `HEADRACE_SEED=107` begins with that seed.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def sides(kafka_of_histories: ReferenceKafka) -> Iterator[tuple[Side, Side]]:
 
 
 def prepare(side: Side) -> None:
-    """Topics, and coordinators that are loaded, so that no answer is "ask again"."""
+    """Creates topics and loads coordinators, so that no answer is a retriable error."""
     for name in TOPICS:
         create_topic(side, name)
 
@@ -90,14 +90,15 @@ def delete_topic(side: Side, name: str) -> None:
 
 
 def ids_of_topics(side: Side) -> dict[str, uuid.UUID]:
-    """Of those whose partitions all have leaders: brokers hear of topics after the controller has answered."""
+    """Topics whose partitions all have leaders: brokers learn of topics after the controller has answered."""
     found = side.ask(METADATA, 12, {"topics": None, "allow_auto_topic_creation": False}).topics
     return {topic.name: topic.topic_id for topic in found if all(p.leader_id >= 0 for p in topic.partitions)}
 
 
 def align(side: Side) -> None:
-    """Assignors go by the order of topic ids, which are random: both topics are made anew until the first has an id of
-    the lower half and a lower bucket of Kafka's tables (in the same one, the order would be that in which it met them).
+    """Assignors order topics by topic id, which is random. The function creates both topics again until the first
+    has an id of the lower half and a lower bucket of Kafka's hash tables (in one bucket, the order would be that
+    of insertion).
     """
     for name, is_second in (("t", False), ("u", True)):
         while True:
@@ -134,7 +135,7 @@ def only_of(group: str) -> Callable[[Step, Any], Any]:
 
 
 @pytest.mark.parametrize("kind", MODELS)
-def test_every_step_is_answered_as_kafka_answers_it(sides: tuple[Side, Side], kind: str) -> None:
+def test_every_step_is_answered_as_in_kafka(sides: tuple[Side, Side], kind: str) -> None:
     first, tossed = int(os.environ.get("HEADRACE_SEED", "0")), 0
     count = rounds(short=5, long=200)
     for seed in range(first, first + count):
@@ -149,15 +150,15 @@ def test_every_step_is_answered_as_kafka_answers_it(sides: tuple[Side, Side], ki
 
 
 @pytest.mark.parametrize("corner", CORNERS)
-def test_corners_of_the_consumer_protocol_look_as_in_kafka(sides: tuple[Side, Side], corner: str) -> None:
+def test_edge_cases_of_the_consumer_protocol_are_answered_as_in_kafka(sides: tuple[Side, Side], corner: str) -> None:
     group = unique(corner)
     history = History(*sides, adjust=only_of(group))
     for step in CORNERS[corner](group):
         history.take(step, lambda *_: None)
 
 
-def test_requests_of_a_feature_at_level_zero_are_refused_as_kafka_refuses_them(sides: tuple[Side, Side]) -> None:
-    """And come back when the level is raised; groups live on meanwhile."""
+def test_requests_of_a_feature_at_level_zero_are_rejected_as_in_kafka(sides: tuple[Side, Side]) -> None:
+    """Requests work again when the level is raised. Groups survive meanwhile."""
     group = unique("features")
     model = ConsumerModel(random.Random(0), group)
     history = History(*sides, adjust=only_of(group))
@@ -179,8 +180,10 @@ def test_requests_of_a_feature_at_level_zero_are_refused_as_kafka_refuses_them(s
     history.take(model._heartbeat(member, -1), model.heard)
 
 
-def test_a_share_member_that_changes_its_subscription_is_answered_as_kafka_answers_it(sides: tuple[Side, Side]) -> None:
-    """A topic without queues comes with a later heartbeat; topics that the member gave up go at once."""
+def test_a_share_member_that_changes_its_subscription_is_answered_as_in_kafka(sides: tuple[Side, Side]) -> None:
+    """Topics whose share partitions are not initialised come with a later heartbeat. Topics that the member
+    unsubscribed from are removed at once.
+    """
     group = f"subscriptions-{random.randrange(10**9)}"
     lives = [("u",), ("t",), ("u",), ("t", "u"), ("u",), ("missing",), ("t", "q"), (), ("q", "u")]
     told = []
@@ -194,7 +197,9 @@ def test_a_share_member_that_changes_its_subscription_is_answered_as_kafka_answe
     assert told[0][0] == (("u",), (1, {}), {"u": [0, 1, 2]}), "first nothing, then the new topic"
 
 
-def test_a_share_member_gives_topics_up_at_once_within_the_assignment_interval(sides: tuple[Side, Side]) -> None:
+def test_a_share_member_loses_unsubscribed_topics_at_once_within_the_assignment_interval(
+    sides: tuple[Side, Side],
+) -> None:
     group = f"intervals-{random.randrange(10**9)}"
     both, longest_ms = ("t", "u"), 15_000
     lives = [("u",), ("t",), ("t", "u"), ("q",), ("u", "q"), ()]

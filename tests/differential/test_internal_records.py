@@ -1,9 +1,8 @@
-"""What coordinators write: after every step of the same lives, the internal topics of Apache Kafka and of Headrace hold
-the same bytes.
+"""After every step of the same histories, the internal topics of Apache Kafka and of Headrace contain the same bytes.
 
-Four things are meant to differ: the hash of the topics that a group reads (each broker compares it with its own only),
-the last producer epoch, which Kafka forgets (`codec.transactions`), one tombstone where Kafka writes two, and the
-epochs of share groups, whose members get their partitions a heartbeat earlier here.
+Four differences are intended: the hash of the topics that a group reads (each broker compares it with its own only),
+the last producer epoch, which Kafka does not store (`codec.transactions`), one tombstone where Kafka writes two, and
+the epochs of share groups, whose members get their partitions one heartbeat earlier on Headrace.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ from tests.support.names import unique
 pytestmark = pytest.mark.needs("kafka")
 
 DELETE_TOPICS, INIT, ADD_OFFSETS, END, TXN_COMMIT, DESCRIBE_TXN = 20, 22, 25, 26, 28, 65
-# Kafka gives out what it has set up in the background by an epoch of its own, and so a heartbeat later.
+# Kafka initialises share partitions in the background with an epoch of their own, so one heartbeat later.
 ASSIGNMENTS_OF_SHARE_GROUPS = [kind.to_bytes(2, "big") for kind in (11, 12, 13, 14)]
-QUEUES_OF_SHARE_GROUPS = (15).to_bytes(2, "big")  # Kafka's topics are in the order of its maps
+QUEUES_OF_SHARE_GROUPS = (15).to_bytes(2, "big")  # Kafka writes topics in the order of its maps
 GROUPS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 
 
 class Asker:
-    """One broker, asked; what it makes up is named in the records that it writes."""
+    """Sends requests to one broker. Names replace the broker's generated values in the records that it writes."""
 
     def __init__(self, server: Server, group: str) -> None:
         self.server = server
@@ -76,7 +75,7 @@ class Asker:
         return reply.member_id, reply.generation_id
 
     def tries(self, api: int, version: int, body: dict[str, Any]) -> Any:
-        """Until the coordinator is done with what was before (51)."""
+        """Retries until the coordinator has finished the previous transaction (error 51)."""
 
         def is_done() -> Any:
             answer = self.client.ask(api, version, body)
@@ -159,7 +158,9 @@ def transactional_offsets(a: Asker) -> Iterator[Any]:
 
 
 def who_may_commit(a: Asker) -> Iterator[Any]:
-    """Members, strangers and nobody, of every generation, in a group of each kind, with members and without."""
+    """Members, strangers and empty member ids, of every generation, in a group of each type, with and without
+    members.
+    """
 
     def everybody(member: str) -> list[Any]:
         return [
@@ -198,7 +199,9 @@ def a_topic_that_is_deleted(a: Asker) -> Iterator[Any]:
 
 
 def queues_of_share_groups(a: Asker) -> Iterator[Any]:
-    """Noted as beginning, begun, going and gone, before and after the share coordinator is asked."""
+    """Share partitions that are initialising, initialised, in deletion and deleted, before and after the call to
+    the share coordinator.
+    """
     member = str(uuid.UUID(int=1))
 
     def alter(*partitions: int, topic: str = "t") -> Any:
@@ -257,7 +260,7 @@ def without_what_differs(written: list[Written], *, by: str) -> list[Written]:
             value = share_groups.state_partition_metadata_value(share_groups.StatePartitionMetadata(*parts))  # type: ignore[arg-type]
         elif key[:2] == b"\0\0" and kind == "plain" and value is not None:
             read = transactions.read_transaction_log_value(value)
-            # Kafka's own come back byte for byte, so nothing that only it writes can hide here.
+            # Kafka's own records round-trip byte for byte, so the test misses nothing that only Kafka writes.
             assert by == "Headrace" or transactions.transaction_log_value(read, flexible=True) == value
             same = {"producer_id": 0, "previous_producer_id": 0 if read.previous_producer_id == read.producer_id else 1}
             read = replace(read, **same, last_producer_epoch=-1)  # type: ignore[arg-type]
@@ -279,7 +282,7 @@ def without_what_differs(written: list[Written], *, by: str) -> list[Written]:
     ],
     ids=lambda life: life.__name__,
 )
-def test_both_write_the_same_bytes(servers: tuple[Server, Server], life: Life) -> None:
+def test_internal_records_equal_kafkas_byte_for_byte(servers: tuple[Server, Server], life: Life) -> None:
     group = unique(life.__name__)
     kafka, ours = (Asker(server, group) for server in servers)
     for step, answers in enumerate(zip(life(kafka), life(ours), strict=True)):

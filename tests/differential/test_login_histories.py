@@ -70,7 +70,7 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
         kafka.kill()
 
 
-def test_random_logins_have_the_same_answers(sides: Sides) -> None:
+def test_random_logins_are_answered_as_in_kafka(sides: Sides) -> None:
     differ = []
     for seed in range(rounds(short=150, long=2000)):
         steps = history(seed)
@@ -112,7 +112,7 @@ ALTERATIONS = [
 QUESTIONS: list[list[str] | None] = [None, [], ["u"], ["v"], ["nobody"], ["u", "u"], ["u", "w", "nobody"], [""]]
 
 
-def test_changes_and_descriptions_of_credentials_are_answered_alike(sides: Sides) -> None:
+def test_scram_credential_requests_are_answered_as_in_kafka(sides: Sides) -> None:
     differ = []
 
     def compare(api_key: int, body: dict[str, Any]) -> None:

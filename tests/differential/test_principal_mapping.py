@@ -1,4 +1,4 @@
-"""ssl.principal.mapping.rules beside Apache Kafka's own SslPrincipalMapper."""
+"""ssl.principal.mapping.rules of Headrace and of Apache Kafka's SslPrincipalMapper."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def ours(rules: str, name: str) -> str:
 
 
 @pytest.mark.needs("kafka")
-def test_every_rule_makes_the_same_of_every_name_as_in_kafka() -> None:
+def test_every_rule_maps_every_name_as_in_kafka() -> None:
     rows = [(rules, name) for rules in RULES for name in NAMES]
     source = Path(__file__).with_name("PrincipalMapping.java")
     done = subprocess.run(

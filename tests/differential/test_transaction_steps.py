@@ -1,7 +1,7 @@
-"""Random lives of two transactional ids on one topic, step by step on Apache Kafka and on Headrace: every answer must
-be the same, and what consumers and administrators see in between.
+"""Random histories of two transactional ids on one topic, step by step on Apache Kafka and on Headrace.
 
-`HEADRACE_ROUNDS=500` plays that many of each protocol; `HEADRACE_SEED=107` begins at that one.
+Every answer must be the same, and also the state that consumers and administrators see in between.
+`HEADRACE_ROUNDS=500` runs that many of each protocol. `HEADRACE_SEED=107` begins with that seed.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def create_topic(server: Server, name: str) -> None:
     assert not answer["topics"][0]["error_code"], answer
 
 
-# Which versions of each request a client of that protocol sends.
+# Versions of each request that a client of that protocol sends.
 VERSIONS: dict[str, dict[str, list[int]]] = {
     "any": {
         "init": [*range(6)],
@@ -90,12 +90,12 @@ ODDS = {
     "write_markers": 1,
 }
 STATES = ["Empty", "Ongoing", "CompleteCommit", "CompleteAbort", "PrepareEpochFence", "Dead", "Bogus"]
-# Out of range and unknown partition: not of a topic that is still being created, which the first step has waited for.
+# Out of range, and unknown partition. (Not because the topic is still being created: the first step has waited for it.)
 FINAL = (1, 3)
 
 
 def random_step(choice: random.Random, present: dict[str, tuple[int, int]], protocol: str) -> Step:
-    """Mostly what a present producer would do; sometimes with a stale, a future or another's identity."""
+    """Mostly requests of the current producer, sometimes with a stale, a future or another producer's identity."""
     who = choice.choice(["", "", "-other"])
     place, epoch = present[mostly(choice, who, "", "-other", odds=0.03)]
     if choice.random() < 0.15:
@@ -104,7 +104,7 @@ def random_step(choice: random.Random, present: dict[str, tuple[int, int]], prot
     kind = choice.choices([*ODDS], [*ODDS.values()])[0]
     version = choice.choice(VERSIONS[protocol].get(kind) or VERSIONS["any"][kind])
     if kind == "write_markers":
-        # Not with an epoch ahead of the producer's: Kafka's coordinator then gives up the end of its transaction.
+        # Not with an epoch above the producer's: Kafka's coordinator then gives up the end of its transaction.
         place, epoch = present[who]
     partition = choice.randrange(PARTITIONS)
     expected = place if kind != "init" or choice.random() < 0.4 else -1
@@ -177,7 +177,7 @@ MORE: dict[str, Callable[[random.Random, int, int, int], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("protocol", ["classic", "version 2", "mixed"])
-def test_every_step_is_answered_as_kafka_answers_it(servers: tuple[Server, Server], protocol: str) -> None:
+def test_every_step_is_answered_as_in_kafka(servers: tuple[Server, Server], protocol: str) -> None:
     first, given_up = int(os.environ.get("HEADRACE_SEED", "0")), 0
     count = rounds(short=8, long=200)
     for seed in range(first, first + count):
@@ -214,9 +214,9 @@ def live(servers: tuple[Server, Server], seed: int, protocol: str) -> None:
     assert kafka.ends() == ours.ends(), "\n".join(history)
 
 
-def test_whether_partitions_are_verified_can_be_changed_while_brokers_run(servers: tuple[Server, Server]) -> None:
+def test_partition_verification_can_be_switched_at_run_time(servers: tuple[Server, Server]) -> None:
     def refusal(server: Server) -> int:
-        """How a batch is answered whose partition nobody has added to the transaction."""
+        """The answer to a batch whose partition was not added to the transaction."""
         life = Life(server, unique("v"))
         create_topic(server, life.name)
         life.take(Step("init", 5))

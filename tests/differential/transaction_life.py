@@ -1,7 +1,7 @@
-"""The life of a transactional id on one broker, step by step, in words that every broker shares.
+"""A history of a transactional id on one broker, step by step, in names that all brokers share.
 
-A step names a producer by its place in the history (brokers give out different ids), a topic by its part in it, and a
-batch by what it repeats; an answer comes back with places instead of ids, and without times.
+A step names a producer by its position in the history (brokers assign different ids), a topic by its role, and a batch
+by the one it repeats. The answer has positions instead of ids, and no times.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ INIT, ADD_PARTITIONS, ADD_OFFSETS, END, MARKERS, OFFSET_COMMIT = 22, 24, 25, 26,
 DESCRIBE_PRODUCERS, DESCRIBE, LIST = 61, 65, 66
 PARTITIONS = 3
 NOBODY = 999_999_999
-# Unknown partition, not leader (a topic just created), load in progress, not available, not coordinator, not enough
-# replicas (a transaction that cannot be verified yet), concurrent transactions: a client comes again.
+# Unknown partition, not leader (a new topic), load in progress, not available, not coordinator, not enough replicas (a
+# transaction that cannot be verified yet), concurrent transactions: a client retries.
 TRY_AGAIN = {3, 6, 14, 15, 16, 19, 51}
-# Kafka that gives up never goes on, so this costs time where a history meets that case, which is rare.
+# If Kafka gives up, it never continues, so this history costs the whole time. That is rare.
 SETTLED_S = 20.0
 
 
 class StaysPrepared(Exception):
-    """The markers of a transaction do not come to an end. Kafka gives up where somebody else wrote a higher epoch."""
+    """The markers of a transaction are never complete. Kafka gives up if another writer used a higher epoch."""
 
 
 def whole_batches(records: bytes) -> Iterator[BatchView]:
-    """Kafka also sends as much of the next one as there is room for."""
+    """Skips the incomplete last batch: Kafka fills the answer with a part of the next one."""
     with contextlib.suppress(CorruptBatch):
         yield from batches(memoryview(records))
 
@@ -50,26 +50,26 @@ class Step:
     epoch: int = -1
     partition: int = 0
     commit: bool = True
-    # Which of the two transactional ids that write to the same topic.
+    # Which of the two transactional ids on the same topic.
     who: str = ""
     more: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass
 class Life:
-    """A topic, a group of the same name and the transactional ids that begin with it; the producer ids met so far."""
+    """A topic, a group of the same name and the transactional ids that begin with it, and the producer ids so far."""
 
     server: Server
     name: str
     producers: list[int] = field(default_factory=list)
-    # By producer, epoch and partition: first sequence and number of records of every batch that was taken.
+    # By producer, epoch and partition: first sequence and number of records of every accepted batch.
     taken: dict[tuple[int, int, int], list[tuple[int, int]]] = field(default_factory=dict)
 
     def identity(self, place: int) -> int:
         return self.producers[place] if 0 <= place < len(self.producers) else NOBODY
 
     def place_of(self, producer_id: int) -> int:
-        """Its place in the history, which it enters if it is new; -1 for none."""
+        """Its position in the history, to which a new id is added. -1 for none."""
         if producer_id < 0 or producer_id == NOBODY:
             return -1
         if producer_id not in self.producers:
@@ -77,7 +77,7 @@ class Life:
         return self.producers.index(producer_id)
 
     def take(self, step: Step) -> Any:
-        """The answer, once it is not "come again" any more; a transaction that ends has ended then."""
+        """The answer, after retriable errors. Waits until a transaction that ends has ended."""
         watch = Stopwatch()
         final = step.more.get("final", ())
         while True:
@@ -86,12 +86,12 @@ class Life:
                 break
             time.sleep(0.01)
         if step.kind in ("end", "init"):
-            # Kafka answers before the markers are written: what comes next must not race with them.
+            # Kafka answers before the markers are written. The next step must not race with them.
             self.settle()
         return answer
 
     def wait_for_leaders(self) -> None:
-        """A broker hears of a new topic after the controller has answered."""
+        """Waits, because a broker learns of a new topic after the controller has answered."""
         for partition in range(PARTITIONS):
             self.take(Step("describe_producers", 0, partition=partition))
 
@@ -102,7 +102,7 @@ class Life:
                 raise StaysPrepared(f"{self.server.name}: {self.name} stays prepared")
             time.sleep(0.01)
 
-    # --- what a producer asks -------------------------------------------------------------------------------------
+    # --- requests of a producer -----------------------------------------------------------------------------------
 
     def init(self, step: Step) -> tuple[int, int, int]:
         known = step.producer >= 0 and step.version >= 3
@@ -116,7 +116,7 @@ class Life:
         return answer["error_code"], self.place_of(answer["producer_id"]), answer["producer_epoch"]
 
     def add(self, step: Step) -> tuple[Any, ...]:
-        """By a client up to v3, by a broker from v4 on."""
+        """Sent by a client up to v3, by a broker from v4."""
         partitions = [step.partition, *step.more.get("also", ())]
         topics = [{"name": self.name, "partitions": partitions}]
         if step.more.get("unknown_topic"):
@@ -191,7 +191,9 @@ class Life:
         return answer["error_code"], self.place_of(answer["producer_id"]), answer["producer_epoch"]
 
     def produce(self, step: Step) -> tuple[int, ...]:
-        """The next batch; with `repeats` = n the nth before it once more; with `off` one of another number."""
+        """The next batch. With `repeats` = n it repeats the nth batch before it. With `off` the sequence number
+        is wrong.
+        """
         producer_id = self.identity(step.producer)
         taken = self.taken.setdefault((producer_id, step.epoch, step.partition), [])
         sequence, count = (taken[-1][0] + taken[-1][1] if taken else 0), step.more.get("count", 1)
@@ -223,7 +225,7 @@ class Life:
             taken.append((sequence, count))
         return result["error_code"], result["base_offset"]
 
-    # --- what a broker or an administrator asks ---------------------------------------------------------------------
+    # --- requests of a broker or an administrator -------------------------------------------------------------------
 
     def write_markers(self, step: Step) -> tuple[Any, ...]:
         marker = {
@@ -238,7 +240,7 @@ class Life:
         return (answer["markers"][0]["topics"][0]["partitions"][0]["error_code"],)
 
     def state(self, step: Step) -> tuple[Any, ...]:
-        """What ListTransactions says of these ids."""
+        """State of these ids in ListTransactions."""
         body = {
             "state_filters": step.more.get("states", []),
             "producer_id_filters": [self.identity(place) for place in step.more.get("producers", ())],
@@ -283,7 +285,7 @@ class Life:
         (found,) = self.server.ask(DELETE_RECORDS, step.version, body)["topics"][0]["partitions"]
         return found["error_code"], found["low_watermark"]
 
-    # --- what a consumer asks -------------------------------------------------------------------------------------
+    # --- requests of a consumer -----------------------------------------------------------------------------------
 
     def fetch(self, step: Step) -> tuple[Any, ...]:
         asked = {
@@ -311,14 +313,14 @@ class Life:
         read = [self._said(batch) for batch in whole_batches(found["records"] or b"")]
         aborted = found["aborted_transactions"]
         if aborted is not None:
-            # Kafka also lists some that begin after what it sends.
+            # Kafka also lists aborted transactions that begin after the returned records.
             end = read[-1][0] if read else -1
             aborted = sorted((self.place_of(a["producer_id"]), a["first_offset"]) for a in aborted)
             aborted = [each for each in aborted if each[1] <= end]
         return (
             found["error_code"],
             found["high_watermark"],
-            # After DeleteRecords up to the midst of a batch Kafka's is the first offset of that batch.
+            # After DeleteRecords up to the middle of a batch, Kafka's value is the first offset of that batch.
             max(found["last_stable_offset"], found["log_start_offset"]),
             found["log_start_offset"],
             aborted,
