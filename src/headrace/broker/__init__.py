@@ -1,13 +1,13 @@
-"""One broker. The only package that knows all parts. In reading order:
+"""One broker. The only package that imports all parts. In reading order:
 
-`foreground`           a broker as the one thing its process does: signals, exit codes
-`broker`               what is started and stopped, in which order
+`foreground`           runs a broker in its own process: signals, exit codes
+`broker`               starts and stops the parts, in order
 `identity`             the owner of the log directories and of their topics; `core` decides
 `wiring`               puts the parts together
 `peers`                requests to other brokers
 `listener_certificates`  the certificates of the TLS listeners
 `access_control`       the authorizer of the broker, and its decisions in the log
-`live_config`          the configuration file with the dynamic values laid over it
+`live_config`          the configuration file, overridden by dynamic values
 `connection_limits`    limits of connections, from the configuration
 `access_control`       the authorizer in force, made from the settings and the cluster image
 `audit_topic`          denied requests as records in a topic

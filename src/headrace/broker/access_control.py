@@ -1,8 +1,7 @@
-"""The authorizer in force on this broker: made from the settings, and made anew for every image with other ACLs.
+"""The authorizer of this broker: built from the settings, and again for every image with other ACLs.
 
-Without `authorizer.class.name` there is none, and every client may do everything. While the coordination store is away
-the broker keeps the ACLs of the last image that it read, and once its lease ends it serves nothing. So its decisions
-are never less strict than the ACLs that were last known.
+Without `authorizer.class.name` there is none, and every client may do everything. While the coordination store
+does not answer, the broker keeps the ACLs of the last image that it read; after its lease ends it serves nothing.
 """
 
 from __future__ import annotations

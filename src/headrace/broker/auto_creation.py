@@ -1,4 +1,4 @@
-"""Topics that come into being by being asked for: by clients (`auto.create.topics.enable`) and by coordinators."""
+"""Creates topics on first use: by clients (`auto.create.topics.enable`) and by coordinators."""
 
 from __future__ import annotations
 

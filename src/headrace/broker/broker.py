@@ -1,11 +1,11 @@
-"""One broker: what is started and stopped, in which order.
+"""One broker: starts and stops its parts, in order.
 
     bind ─► directories locked, owner checked ─► store ─► image ─► logs recovered ─► parts wired
          ─► registered and accepted ─► listening ─► housekeeping
 
-The ports are bound first, so that a taken one costs nothing, and listened on last, so that nobody is answered by half a
-broker. A registered broker may be made leader, so its logs are open before. Stopping goes the other way round, and ends
-with the mark that says that the logs are whole.
+The broker binds its ports first, so that a port in use fails before anything is changed. It listens last, so that no
+client reaches a broker that is not complete. A registered broker may become leader, so it opens its logs before. It
+stops in the opposite order, and ends by writing the clean-shutdown mark of the logs.
 """
 
 from __future__ import annotations

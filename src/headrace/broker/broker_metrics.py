@@ -1,7 +1,7 @@
-"""What a broker shows of itself: every metric of the catalogue, read from the parts that know it, and the door for it.
+"""The metrics of a broker: every metric of the catalogue, read from its parts, and their HTTP endpoint.
 
-The door opens only with `metrics.listen`. Reading takes place at a scrape and asks each part for the numbers that it
-has anyway; only changes of in-sync sets are counted as they happen, because afterwards nobody could tell.
+The endpoint exists only with `metrics.listen`. A scrape reads the numbers that each part has anyway. Only changes of
+in-sync sets are counted as they happen, because they cannot be derived later.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Replicas that are gone with their disk: the controller is told, until it has heard, so that others lead instead.
+"""Reports replicas on failed disks to the controller, until it confirms, so that other replicas lead.
 
-The controller forgets it when this broker registers anew: for all it knows, the disk was replaced. So it is told again
-then; otherwise a broker whose session ended could be elected for what it can neither read nor write. Owned by the event
-loop: one task while there is something to tell.
+The controller drops the report when this broker registers again, because the disk may have been replaced. So the broker
+reports again after each registration. Otherwise it could be elected for a partition that it can neither read nor write.
+Owned by the event loop: one task while there is something to report.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Users before the first start: SCRAM credentials written to the coordination store while no broker runs.
+"""Writes SCRAM credentials to the coordination store before the first start of a broker.
 
-A cluster whose brokers log in to each other with SCRAM cannot be asked over the wire for its first user. A new log
-directory gets its store and its identity by this.
+If brokers log in to each other with SCRAM, the first user cannot be created over the wire. For a new log directory this
+also creates its store and its identity.
 """
 
 from __future__ import annotations

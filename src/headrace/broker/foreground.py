@@ -1,4 +1,4 @@
-"""A broker as the one thing its process does: signals, the line that says it serves, the sentence that says why not."""
+"""Runs a broker in its own process: signals, exit codes, the log line "serving", and the message when a start fails."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Replicas that could not be written for want of room: the controller is told, so that others lead and commit.
+"""Reports replicas on a full disk to the controller, so that other replicas lead and commit.
 
-A full disk is a state that ends: nothing is lost, reading goes on, and when there is room the replicas catch up and
-return to the in-sync sets by themselves. Owned by the event loop: one task while there is something to tell.
+A full disk is temporary: no data is lost and reads continue. When there is room again, the replicas catch up and return
+to the in-sync sets. Owned by the event loop: one task while there is something to report.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Leaving without a gap: a stopping broker serves on until the others send nobody to it any more.
+"""Graceful shutdown: a stopping broker serves until the other brokers have stopped sending clients to it.
 
-The controller moves leadership and says "you may stop" once that is stored; each broker learns of it on its own way
-from the store. Whoever closed its connections at that moment would send its clients to brokers that still name it as
-leader: they would try it again, in vain, until their next look at the metadata. So the old leader goes on to answer
-(NOT_LEADER_OR_FOLLOWER, with the new leader's name) until every other broker names the new leaders.
+The controller moves leadership and allows the shutdown once that is stored. The other brokers read the change from the
+store a little later. If the broker closed its connections at once, its clients would ask a broker that still names it
+as leader, and would retry in vain until their next metadata refresh. So the old leader keeps answering
+(NOT_LEADER_OR_FOLLOWER, with the new leader) until every other broker names the new leaders.
 """
 
 from __future__ import annotations

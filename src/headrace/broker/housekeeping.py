@@ -1,8 +1,8 @@
-"""What the clock asks of a broker: flush, checkpoints, retention, expiry of producers, late deletions, compaction.
+"""Periodic work of a broker: flush, checkpoints, retention, expiry of producers, delayed deletions, compaction.
 
-One task per duty, each with its own interval from the settings (read anew each time, so that a dynamic change counts).
-Work that waits for the disk runs in a thread. A duty that fails is logged and tried again at its next turn. A stop
-waits for what is under way in threads: whoever closes the logs afterwards writes the same files.
+One task per job, each with its own interval from the settings (read again each time, so that a dynamic change takes
+effect). Work that waits for the disk runs in a thread. A job that fails is logged and repeated after its interval. A
+stop waits for the jobs in threads, because closing the logs writes the same files.
 """
 
 from __future__ import annotations

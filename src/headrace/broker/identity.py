@@ -1,7 +1,7 @@
-"""A start finds out whose its log directories are, and opens the store that their topics are in.
+"""Checks at a start which broker and cluster own the log directories, and opens the store with their topics.
 
-Reads first: the directories are locked and read, then ZooKeeper, and `core.ownership` decides. Only then anything is
-written: the chroot, the nodes of a new cluster, or the state of an embedded store that moves to ZooKeeper.
+Reads first: the directories are locked and read, then ZooKeeper, and `core.ownership` decides. Only then does the
+broker write: the chroot, the nodes of a new cluster, or the state of an embedded store that moves to ZooKeeper.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The certificates of the TLS listeners: loaded at the start, renewed when their files or settings change.
 
-A new pair that cannot be used, or that belongs to somebody else, is refused in one line of the log, and the old one
-stays (`ListenerTls.renew`). Connections that live are not touched. Files are looked at every few seconds: a renewal by
-a program that knows nothing of this broker (certbot, cert-manager) needs no restart and no command.
+If a new pair is unusable or has another subject, the broker logs one line and keeps the old one (`ListenerTls.renew`).
+Open connections are not affected. The broker checks the files every few seconds, so a renewal by another program
+(certbot, cert-manager) needs no restart and no command.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The broker's settings as they are now: the file's, with the cluster's dynamic ones laid over them.
+"""The current settings of the broker: the configuration file, overridden by the cluster's dynamic values.
 
-Follows the cluster image. Subscribed before everything else that follows it, so that whoever acts on an image finds its
-settings in force.
+Follows the cluster image. It is the first subscriber, so that the settings of an image are in force when other parts
+follow that image.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What an operator hears while a broker checks its logs after an unclean stop: that it does, and how far it is.
+"""Logs the progress of the recovery after an unclean stop.
 
-With thousands of replicas, or large segments, that takes minutes in which the broker answers nobody.
+With thousands of replicas, or large segments, recovery takes minutes in which the broker does not serve.
 """
 
 from __future__ import annotations

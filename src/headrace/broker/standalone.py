@@ -1,11 +1,11 @@
-"""Makes log directories serve alone: gives their broker an embedded store that holds the topics of the logs.
+"""Converts log directories to a standalone broker: creates an embedded store with the topics of the logs.
 
-For directories whose topics are in ZooKeeper (`zookeeper.connect` is set: the topics are brought back, and the ensemble
-notes where they went), and for those whose store was lost: the embedded one is missing or damaged, ZooKeeper was
-emptied, or the directory is Apache Kafka's. Then the store is made from what is left of it and from the logs
-(`core.topics_from_logs`). Nothing is deleted: a store that is replaced is renamed. The broker is down meanwhile.
+For directories whose topics are in ZooKeeper (`zookeeper.connect` is set: the topics are copied back, and the ensemble
+records where they are now), and for those whose store was lost: the embedded one is missing or damaged, ZooKeeper was
+emptied, or the directory is Apache Kafka's. Then the store is rebuilt from its remains and from the logs
+(`core.topics_from_logs`). Nothing is deleted: a store that is replaced is renamed. The broker must be stopped.
 
-The new store is complete before it gets its name, so an interrupted run is run again from the start.
+The new store is complete before it is renamed into place, so an interrupted run is repeated from the start.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A small Kafka wire client. In reading order:
 
-`errors`           what can go wrong between a client and a broker, beyond error codes
+`errors`           errors between a client and a broker, beyond error codes
 `server_kind`      what kind of server answers at an address
 `security`         TLS and SASL, from Kafka's own setting names
 `login`            the client's side of a SASL login on an event loop

@@ -1,4 +1,4 @@
-"""The ACLs of a cluster through its APIs: list, create, delete. Raises Refused with the broker's words."""
+"""The ACLs of a cluster through its APIs: list, create, delete. Raises Refused with the broker's message."""
 
 from __future__ import annotations
 

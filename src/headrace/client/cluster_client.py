@@ -6,8 +6,8 @@
         await client.to_coordinator("my-group", OFFSET_FETCH, {...})
         leaders = await client.leaders(["orders"])
 
-Nothing is retried behind the caller's back except what is always safe: looking again for the controller, a coordinator
-or the metadata while the cluster says "not now". Connections are opened on first use and shared by one loop's tasks.
+The client retries only what is always safe: finding the controller, a coordinator or the metadata while the cluster
+returns a retriable error. Connections are opened on first use and shared by one loop's tasks.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@
     answer = await connection.request(METADATA, {"topics": None})           # a kio entity of the version chosen
     frame = await connection.request_frame(FETCH, 17, body)                  # the raw answer, for readers of their own
 
-A broker answers in request order, so a queue of futures is all the bookkeeping there is. A lost connection fails every
-waiting request with `Unreachable`; a request past its deadline closes the connection, because the order is then spent.
-Owned by the loop it was opened on.
+A broker answers in request order, so a queue of futures is enough to match answers. A lost connection fails every
+waiting request with `Unreachable`; a request past its deadline closes the connection, because later answers could not
+be matched. Owned by the loop it was opened on.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""What can go wrong between a client and a broker, beyond the error codes in answers.
+"""Errors between a client and a broker, beyond the error codes in answers.
 
     Fault
     ├── Unreachable        no connection to that address within the time-out, or it was lost before the answer
     ├── NoAnswer           connected, but no answer within the time-out
     └── Unsupported        the broker does not serve the API, or no version of it that we speak
 
-`Unreachable` and `NoAnswer` may be tried again by whoever knows that the request is safe to repeat.
+A caller may retry after `Unreachable` and `NoAnswer` if its request is safe to repeat.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Offsets of many partitions at once: each leader is asked for its own, at the same time."""
+"""Offsets of many partitions: asks all leaders at the same time, each for its own partitions."""
 
 from __future__ import annotations
 

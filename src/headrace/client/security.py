@@ -1,4 +1,4 @@
-"""How a client connection proves itself: TLS and SASL (PLAIN, SCRAM), read from Kafka's own setting names.
+"""Authentication of a client connection: TLS and SASL (PLAIN, SCRAM), read from Kafka's own setting names.
 
 `ClientSecurity.from_settings({"security.protocol": "SASL_SSL", ...})` takes the names that a Java or librdkafka user
 already has. Certificates are PEM files (`ssl.ca.location`, or `ssl.truststore.location` with type PEM), PEM text or

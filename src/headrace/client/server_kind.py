@@ -1,4 +1,4 @@
-"""What serves a port: a Kafka broker, or one of the servers that people name by mistake.
+"""Detects what serves a port: a Kafka broker, or another server that a user named by mistake.
 
 A client that meets ZooKeeper, a web server or a TLS listener sees its connection closed, or no answer at all. This
 module asks again in each server's own protocol, so that an error message can name what is there. It opens blocking

@@ -1,8 +1,8 @@
-"""The names of all topics by one exchange on a plain socket, for a command that is over before a library is loaded.
+"""Reads the names of all topics with one request on a plain socket, for commands that must start fast.
 
-An event loop and the schemas of every API cost a command more time to load than its whole answer takes. This asks
-Metadata in version 1, which every broker serves, and reads just the names. Whatever is not as expected is a ValueError
-or an OSError; the caller then goes the long way, which can explain it.
+An event loop and the schemas of every API cost a command more time to load than its whole answer takes. This sends
+Metadata version 1, which every broker serves, and reads just the names. Every unexpected answer is a ValueError or an
+OSError; the caller then uses the full client, which can explain it.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Such a program changes the nodes of ACLs and then creates a node under `/kafka-a
 and brings the image to what it read. It does the same once when its term begins, because a predecessor may have missed
 an announcement.
 
-The controller may write ACLs itself while it reads. Then what it read is a mixture, so it reads again.
+The controller may write ACLs while it reads them. Then the read state is inconsistent, so it reads again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ACLs: operations for the ledger. A row's fault is that row's answer; the other rows take effect."""
+"""ACLs: operations for the ledger. An error of one row affects only that row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Overrides, quotas and feature levels: operations for the ledger. One resource's fault is that resource's answer."""
+"""Overrides, quotas and feature levels: operations for the ledger. An error of one resource affects only that
+resource.
+"""
 
 from __future__ import annotations
 

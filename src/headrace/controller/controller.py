@@ -1,9 +1,9 @@
-"""The controller's operations, on whichever broker holds the office.
+"""The controller's operations, on the broker that is the controller.
 
-Every broker has one of these; it is active for the terms that this broker wins (`leadership`). Inactive, every
-operation raises NOT_CONTROLLER, and `gateway` sends the request to the one who is active. While active five tasks
-run: one follows the registrations of brokers (who died, who came back), one looks for uneven leadership, one follows
-the nodes of ACLs, one answers fallback requests, and the ledger writes.
+Every broker has a Controller object; it is active during the terms that this broker wins (`leadership`). While it is
+inactive, every operation raises NOT_CONTROLLER, and `gateway` sends the request to the active controller. While it is
+active, five tasks run: one follows the registrations of brokers, one looks for uneven leadership, one follows the nodes
+of ACLs, one answers fallback requests, and the ledger writes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""What elections obey and what they cost: the rules of each topic by an image's settings, and the count of elections
-that may have lost records.
-"""
+"""Election rules of each topic, from the settings in an image, and the count of unclean elections."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""The way to the active controller from any broker: a call when it is this one, the wire when it is another.
+"""The way to the active controller from any broker: a call on the same broker, the wire to another.
 
-A client's request for the controller may arrive at any broker. It is sent on in an Envelope (KIP-590) with the
-client's own header inside, so the controller's answer goes back to the client as it is. A broker that is not the
-controller refuses an envelope, so a request is never passed around in circles. While nobody is controller, or it
-cannot be reached, we try again until the request's deadline; a request whose answer was lost may then have happened
-already, as with any retry. A controller that is silent (frozen, cut off) is left for its successor as soon as there is
-one. The answer leaves a little before the client gives up: a late "try again" helps nobody.
+A client's request for the controller may arrive at any broker. The gateway forwards it in an Envelope (KIP-590) with
+the client's own header inside, so the controller's answer goes back to the client unchanged. A broker that is not the
+controller refuses an envelope, so a request is never forwarded in a circle. While there is no controller, or it cannot
+be reached, the gateway retries until the request's deadline. A request whose answer was lost may therefore be executed
+twice, as with any retry. If the controller does not answer (frozen, network fault), the gateway moves to its successor
+as soon as there is one. It answers shortly before the client's own timeout, while the client still waits.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""Who is controller: the first to create /controller, in one atomic step with the next controller epoch.
+"""Election of the controller: the first broker to create /controller, in one atomic step with the next controller
+epoch.
 
     multi( create /controller (ephemeral),  set /controller_epoch = epoch + 1 if it is still at the version we read )
 
-So an epoch belongs to exactly one controller, and /controller_epoch's version is its key for every later write.
-Taking over: read everything, finish what a predecessor left half-done, compare the accepted brokers with those that are
-registered now (whoever has another epoch died in between), then serve.
+So an epoch belongs to exactly one controller, and every later write checks the version of /controller_epoch. A new
+controller reads everything, finishes operations that its predecessor left incomplete, compares the accepted brokers
+with the registered ones (a broker with another epoch has restarted), and then serves.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
-"""The one writer: operations become decisions, decisions become stored changes, stored changes become the next image.
+"""The single writer of cluster state: runs operations, stores their changes, publishes the next image.
 
-One task owns the image of an active controller. It takes the operations that wait, lets each decide on the image as the
-ones before it left it, stores all their changes in one multi, publishes, and only then answers. So an answer means
-"stored", nobody decides on anything that may yet be taken back, and a hundred leaders reporting at once cost one write.
+One task owns the image of an active controller. It takes the waiting operations, runs each on the image that the
+previous ones left, stores all their changes in one multi, publishes the image, and only then answers. So an answer
+means "stored", no operation depends on a change that may still be reverted, and a hundred reports of leaders need one
+write.
 
-Every multi begins with a check of /controller_epoch: a controller that was replaced writes nothing (ADR 5).
-After a lost connection the outcome is unknown. The change list of that version tells: it is ours, byte for byte, or
-it is not there and we write again. If the store contradicts us in any other way our picture is wrong: we stop being
-controller and whoever is next reads everything afresh.
+Every multi begins with a check of /controller_epoch: a controller that was replaced writes nothing (ADR 5). After a
+lost connection the outcome is unknown. The ledger then reads the change list of that version: either it is ours, byte
+for byte, or it is missing and the ledger writes again. If the store differs in any other way, this controller's image
+is wrong: it resigns, and the next controller reads everything again.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     cluster_id = await member.prepare(known_cluster_id)     # base nodes; refuses another cluster's data directory
     await member.start()                                     # registered, and the image shows it
     member.controller, member.lease_held(), member.epoch
-    await member.close()                                     # leaves at once, hands the controller's office over
+    await member.close()                                     # leaves at once, and resigns as controller
 
 The order at a start: prepare, open the logs, listen, then `start`: a broker that is registered may be made leader.
 """

@@ -1,4 +1,4 @@
-"""What the controller's operations answer: one result per thing asked about."""
+"""Results of the controller's operations: one per resource in the request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Creating, growing and deleting topics: operations for the ledger. Each thing asked for has its own result."""
+"""Creating, growing and deleting topics: operations for the ledger. Each topic has its own result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes of the image as operations on the store: every kind of change and the nodes it touches, in one place."""
+"""Changes of the image as operations on the store: the nodes that each kind of change writes."""
 
 from __future__ import annotations
 

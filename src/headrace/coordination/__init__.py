@@ -1,7 +1,7 @@
-"""The coordination store: the small, strongly ordered tree on which a cluster agrees. In reading order:
+"""The coordination store: a small, strongly ordered tree with the state of the cluster. In reading order:
 
 `store`               the port: nodes with versions, atomic multi, ephemeral nodes, one-shot watches
-`core`                what the operations mean, as a pure tree
+`core`                the semantics of the operations, as a pure tree
 `paths`               the layout of the nodes
 `embedded`            the store of a standalone broker, in two local files (`embedded_files`)
 `zookeeper_tls`       TLS to ZooKeeper, from the configuration
@@ -13,6 +13,6 @@
 `companion`           a process that ends the ZooKeeper session of a dead broker
 `fallback_channel`    requests to the controller through the store; `fallback_reader` is the controller's side
 `migration`           moves the state of a standalone broker to ZooKeeper
-`waiting`             waits for a hint with a deadline
+`waiting`             waits for an event with a deadline
 `zookeeper_server`    starts a real ZooKeeper server
 """

@@ -1,14 +1,14 @@
-"""The embedded store: a single broker's coordination store in local files, crash-safe, with ZooKeeper's meaning.
+"""The embedded store: a single broker's coordination store in local files, crash-safe, with ZooKeeper's semantics.
 
 One process owns the directory (a lock file says so). A write is checked against the tree, appended to the journal, made
-durable by fsync in a thread, and only then applied and answered, so a reader never sees what a crash could take back.
-Writes that arrive during an fsync wait and go out together in the next one (group commit).
-Ephemeral nodes belong to the process: they are dropped when the directory is opened. Transaction ids are never reused,
-so the creation id of a registration is a broker epoch that grows over restarts, as with ZooKeeper.
+durable by fsync in a thread, and only then applied and answered, so a reader never sees a write that a crash could
+lose. Writes that arrive during an fsync wait and go out together in the next one (group commit). Ephemeral nodes belong
+to the process: they are dropped when the directory is opened. Transaction ids are never reused, so a broker epoch (the
+creation id of its registration) rises with every restart, as with ZooKeeper.
 
-An fsync that fails is never tried again (the page cache may have dropped the pages): the store has failed for good.
-A full disk is another matter: the journal is cut back to its last whole entry, that write is refused, later ones may
-pass.
+A failed fsync is never retried (the page cache may have dropped the pages): the store raises StoreFailed from then on.
+When the disk is full, the store truncates the journal to its last whole entry and refuses that write; later ones may
+succeed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What kazoo says in our log: enough to see why the ensemble cannot be reached, and not twice a second.
+"""kazoo's messages in our log: enough to see why the ensemble cannot be reached, at a limited rate.
 
-The store itself says when the connection goes and when it is back. While it is away kazoo tells every try: of those the
-first reason is shown, then one a minute with how many were passed over. Its other steps are there at level DEBUG.
+The session itself logs when the connection is lost and restored. In between kazoo logs every attempt. This filter shows
+the first reason, then one a minute with the number of suppressed messages. Other messages of kazoo have level DEBUG.
 Called in kazoo's threads.
 """
 

@@ -1,18 +1,18 @@
-"""The state of a broker moves from its embedded store to ZooKeeper when it begins a cluster, and back.
+"""Moves the state of a broker from its embedded store to ZooKeeper when it begins a cluster, and back.
 
-Without the move, the cluster would know none of its topics, and their logs would belong to no topic. The steps, each of
-which a crash may follow:
+Without the move, the cluster would know none of its topics, and their logs would belong to no topic. A
+crash is safe after each step:
 
-1. the caller notes in the log directories that a move has begun, and where to: from then on the broker does not serve
-   alone;
+1. the caller records in the log directories that a move has begun, and where to: from then on the broker does not serve
+   standalone;
 2. `/cluster/incoming` names the cluster that is coming: no other broker begins a cluster in this ensemble;
-3. the nodes are copied as they are. Nodes that a former attempt left and that are gone meanwhile are deleted: that they
-   are ours is what `/cluster/incoming` says;
+3. the nodes are copied as they are. Nodes of a former attempt that no longer exist in the source are deleted:
+   `/cluster/incoming` shows that they are ours;
 4. `/cluster/id` is created and `/cluster/incoming` deleted in one transaction: from then on ZooKeeper holds the state;
-5. `put_away` renames the embedded store, and the caller notes that the move is done.
+5. `put_away` renames the embedded store, and the caller records that the move is done.
 
-Nodes that die with a session stay behind, and so do the accepted registrations: epochs count differently there. The
-way back (`copy_of_ensemble`) is a command of an administrator, `broker.standalone`.
+Ephemeral nodes and accepted registrations are not copied, because broker epochs differ between stores. The way back
+(`copy_of_ensemble`) is a command of an administrator, `broker.standalone`.
 """
 
 from __future__ import annotations

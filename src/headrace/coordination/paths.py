@@ -1,19 +1,19 @@
-"""The node layout. Kafka's names where Kafka had a node for the thing, so that people and tools recognise them.
+"""The node layout. Kafka's names where Kafka has such a node, so that people and tools recognise them.
 
 /cluster/id                                  cluster id
 /cluster/incoming                            the cluster whose state is being moved here from an embedded store
-/cluster/moved                               where the state went that was moved from here to an embedded store
+/cluster/moved                               the embedded store to which this state was moved
 /cluster/image                               version of the newest change
-/cluster/changes/<version>                   what changed in that version (the last few are kept)
+/cluster/changes/<version>                   changes of that version (the last few are kept)
 /cluster/brokers/<id>                        registrations that the controller has accepted
-/cluster/letters/<id>-<session>-<n> (ephemeral)  requests to a controller that the wire does not reach, then its answers
-/controller            (ephemeral)           who is controller; /controller_epoch counts them
-/brokers/ids/<id>      (ephemeral)           who is alive
+/cluster/letters/<id>-<session>-<n> (ephemeral)  fallback requests, then their answers
+/controller            (ephemeral)           id of the controller; /controller_epoch counts terms
+/brokers/ids/<id>      (ephemeral)           live brokers
 /brokers/topics/<topic>[/partitions/<n>/state]
 /config/<topics|brokers|groups|…>/<name>     overrides;  /config/quotas/<entity>
 /config/users/<name>                         SCRAM credentials
-/admin/delete_topics/<topic>                 deletions under way
-/latest_producer_id_block                    the last block of producer ids handed out
+/admin/delete_topics/<topic>                 deletions in progress
+/latest_producer_id_block                    the last allocated block of producer ids
 /feature/<name>                              finalized feature levels
 /kafka-acl, /kafka-acl-extended, their -changes  ACLs (`security.acl.store_format`)
 """

@@ -1,9 +1,9 @@
-"""What a starting broker asks of the coordination store, and asks again when the connection breaks meanwhile.
+"""Repeats the requests of a starting broker to the coordination store when the connection breaks.
 
 A broker may start together with its ZooKeeper, which accepts connections before it serves. So no step of the start may
-fail because one connection or session was lost: every question is one that may be asked twice, and is asked again for
-as long as the broker would wait for its first connection (`zookeeper.connection.timeout.ms`). A member waits for its
-store as long as it takes.
+fail because one connection or session was lost. Every request of the start may be sent twice, and is repeated for up to
+`zookeeper.connection.timeout.ms`, the time that the broker waits for its first connection. After the start a member
+retries without a limit.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The store port: a tree of small nodes with versions, atomic multi, ephemeral nodes and one-shot watches.
 
-The meaning is ZooKeeper's, and one contract test holds both implementations to it. What callers must keep in mind:
+The semantics are ZooKeeper's; one contract test checks both implementations. Rules for callers:
 
 - A watch is a hint, fired at most once: set it, read everything, compare. It may fire without a change, and after a
-  lost connection it may be late, so whoever watches also looks from time to time.
+  lost connection it may be late, so a watcher also reads from time to time.
 - `ConnectionLost` says nothing about the outcome: the operation may have happened. "Already exists" after it may be our
   own success: read again and compare.
 - `SessionExpired`: every ephemeral node of this session is gone; the store makes a new session by itself.
@@ -11,13 +11,13 @@ The meaning is ZooKeeper's, and one contract test holds both implementations to 
 Faults:
 
     StoreFault                 the store cannot be used right now
-    ├── NoNode                 the node, or the parent of a node to create, is not there
-    ├── NodeExists             create: somebody was first (perhaps we ourselves)
-    ├── BadVersion             set, delete, check: the node has moved on
+    ├── NoNode                 the node, or the parent of a node to create, does not exist
+    ├── NodeExists             create: the node exists (perhaps from our own lost request)
+    ├── BadVersion             set, delete, check: the node has another version
     ├── NotEmpty               delete: the node has children
     ├── ConnectionLost         outcome unknown
     ├── SessionExpired         the session and its ephemeral nodes are gone
-    └── StoreFailed            closed, or its disk failed: nothing will work any more
+    └── StoreFailed            closed, or its disk failed: every later operation fails
 """
 
 from __future__ import annotations

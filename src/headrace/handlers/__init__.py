@@ -1,6 +1,6 @@
 """The APIs of the broker, in folders by area. One handler per API; small families of APIs share a file.
 
-`dispatch`       from a frame to its handler and back; what every handler knows and offers
+`dispatch`       reads a frame, calls its handler, writes the answer; the interface of handlers
 `data`           produce, fetch, offsets and deletion of records
 `topics`         metadata, creation, growth and deletion of topics
 `groups`         consumer groups and their offsets
@@ -8,5 +8,5 @@
 `transactions`   producer ids and transactions
 `cluster`        brokers, elections, reassignments, log directories, features
 `configs`        configurations and client quotas
-`security`       login, access rules, authorized operations
+`security`       login, ACLs, authorized operations
 """

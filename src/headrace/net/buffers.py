@@ -1,7 +1,7 @@
-"""Receive buffers, lent to a connection only while bytes of it are on their way.
+"""Pool of receive buffers. A connection borrows one only while it receives.
 
-An idle connection holds no buffer at all, so thousands of them cost little; a busy one gets the buffer that was used
-last, whose memory is warm. Sizes are powers of two, so that a returned buffer fits the next one who asks.
+An idle connection holds no buffer, so thousands of them cost little. A busy one gets the buffer that was used last,
+which is still in the CPU cache. Sizes are powers of two, so that a returned buffer fits the next connection.
 """
 
 from __future__ import annotations

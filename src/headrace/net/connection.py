@@ -1,15 +1,15 @@
-"""One client: frames in, answers out in the order of the requests, with back-pressure.
+"""One client connection: frames in, answers out in the order of the requests, with back-pressure.
 
-The picture is Kafka's processor with its muted channels, on one event loop. A readable socket is read into a buffer
-lent by the pool; every whole frame in it is served at once, as a memoryview of that buffer; the answers of one round
-leave by one system call. The frame is valid only until `serve` returns: what has to live longer is copied or, for
-records, is in the log by then.
+It works like Kafka's processor with its muted channels, on one event loop. A readable socket is read into a buffer from
+the pool; every whole frame in it is served at once, as a memoryview of that buffer; the answers of one round are sent
+by one system call. The frame is valid only until `serve` returns: data that must live longer is copied or, for records,
+is in the log by then.
 
-Nothing is served while an answer is awaited (see `Pending`), while the client is throttled, or while it does not take
-its answers; then nothing is read either, and TCP makes the client wait. So a connection owns at most one buffer, and
-the answers of at most one round.
+The connection serves no frame while an answer is awaited (see `Pending`), while the client is throttled, or while it
+does not read its answers. Then it does not read either, and TCP makes the client wait. So a connection owns at most one
+buffer, and the answers of at most one round.
 
-Owned by the event loop; nothing here is called from another thread.
+Owned by the event loop; never called from another thread.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Answers on their way out through TLS: read, encrypted and sent piece by piece.
+"""Answers to send through TLS: read, encrypted and sent piece by piece.
 
-OpenSSL wants the same bytes again when a socket was full, so the piece under way is kept until it is gone. Slices of
-files are read, because there is nothing to encrypt in a descriptor; only where the kernel encrypts (`kernel_tls`) do
-they leave by sendfile as they do without TLS.
+OpenSSL requires the same bytes again after a socket was full, so the current piece is kept until it is sent. Slices of
+files are read into memory for encryption. Only if the kernel encrypts (`kernel_tls`) are they sent by sendfile.
 """
 
 from __future__ import annotations

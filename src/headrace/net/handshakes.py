@@ -1,8 +1,8 @@
-"""Connections that have not proven who they are yet: their deadline, their number, and their share of a turn.
+"""Unauthenticated connections: their deadline, their number, and their share of a turn of the event loop.
 
-A handshake costs as much CPU as hundreds of small requests, and anybody may begin one. So at most a few steps are made
-in one turn of the loop, before everybody else has theirs. Handshake and login together have ten seconds. When too many
-are under way, the oldest gives way: an honest client needs milliseconds, so the oldest is the one that stalls.
+A handshake costs as much CPU as hundreds of small requests, and any client may begin one. So one turn of the loop makes
+at most a few steps, and then all other connections have their turn. Handshake and login together have ten seconds. When
+too many are in progress, the oldest is closed: an honest client needs milliseconds, so the oldest is one that stalls.
 
 Owned by the event loop.
 """

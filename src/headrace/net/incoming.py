@@ -1,6 +1,6 @@
-"""What came from one client and is not served yet: a buffer, lent by the pool only while there is anything in it.
+"""Receive buffer of one connection. Borrowed from the pool while it holds unprocessed bytes.
 
-`start` to `end` is there; from `end` on is room to receive into. Owned by the event loop.
+Bytes from `start` to `end` are received; new bytes go after `end`. Owned by the event loop.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Accepts, counts and limits connections, and drops the idle and the stalled.
+"""Accepts, counts and limits connections, and closes idle and stalled ones.
 
-Kafka's acceptor. A connection beyond `max.connections` or `max.connections.per.ip` is closed at once; every few seconds
-those that have said nothing for `connections.max.idle.ms`, or have stopped in the middle of a frame or of taking an
-answer, are closed too. Each drop is one log line that names the peer.
+Kafka's acceptor. A connection beyond `max.connections` or `max.connections.per.ip` is closed at once. Every few seconds
+the listener closes connections that were idle for `connections.max.idle.ms`, or that stopped in the middle of a frame
+or of reading an answer. Each close is one log line with the peer's address.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Who has a port that cannot be listened on: a server, or an outgoing connection.
+"""Finds out what uses a port: a server, or an outgoing connection.
 
 The system gives ports of a range (32768 to 60999 on Linux) to outgoing connections. A server whose port lies in that
 range can find it taken by any client on the machine, and a look for a listening process finds nothing. This module
-reads the system's table of connections. Where there is none (not Linux), it knows nothing.
+reads the system's table of connections. Without such a table (not Linux), it finds nothing.
 """
 
 from __future__ import annotations

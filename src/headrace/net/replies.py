@@ -1,7 +1,7 @@
-"""What serving a frame gives back: an answer now, or one `Pending`.
+"""Result of serving a frame: an answer now, or one `Pending`.
 
 bytes, bytearray, memoryview   the whole answer, length prefix included
-list of parts                  the same in pieces; a piece may be a FileSlice, which leaves by sendfile
+list of parts                  the same in pieces; a piece may be a FileSlice, which is sent by sendfile
 None                           no answer (Produce with acks=0)
 CLOSE                          no answer, and the connection ends
 Pending                        an answer that comes later and keeps its place in the order of answers

@@ -1,9 +1,9 @@
-"""Answers on their way out of one connection: bytes, and slices of files that leave by sendfile.
+"""Answers to send on one connection: bytes, and slices of files that are sent by sendfile.
 
-`flush` sends as much as the socket takes. Small answers are copied behind each other as they come, so that those of one
-round are one piece and leave by one system call. That goes for small slices too: reading them costs less than sendfile
-with its extra calls, one for the bytes before and one for those behind. Bytes in front of a larger slice are sent with
-MSG_MORE, so that an answer's head and its records share packets.
+`flush` sends as much as the socket takes. Small answers are copied into one piece, so that the answers of one round are
+sent by one system call. The same holds for small slices: reading them costs less than sendfile with two extra calls for
+the bytes before and after. Bytes in front of a larger slice are sent with MSG_MORE, so that an answer's head and its
+records share packets.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
 """A connection through TLS: the same frames and answers, over OpenSSL on the same socket.
 
-`Connection` reads and writes a socket by itself, so no transport has to be replaced: an `ssl.SSLSocket` that does not
-wait takes the place of the socket. What differs is here:
+`Connection` reads and writes a socket by itself, so no transport has to be replaced: a non-blocking `ssl.SSLSocket`
+replaces the socket. The differences are here:
 
 - The handshake comes first, step by step, when `Handshakes` gives it a turn.
 - OpenSSL says WANT_READ or WANT_WRITE where the system says EAGAIN. After the handshake, a read wants to write, or a
-  write to read, only for messages of TLS itself; then the other direction is waited for.
-- OpenSSL may hold bytes that are decrypted and not read (`pending`): no readiness of the socket tells of them, so they
-  are read before anything is waited for.
+  write to read, only for messages of TLS itself; then the connection waits for the other
+  direction.
+- OpenSSL may hold bytes that are decrypted and not read (`pending`): the socket does not report them as
+  readable, so they are read before the connection waits.
 - A slice of a file is read and encrypted (`EncryptedSendQueue`).
 """
 

@@ -1,4 +1,4 @@
-"""What went through the connections of a listener."""
+"""Traffic counters of a listener: bytes and connections."""
 
 from __future__ import annotations
 

@@ -1,1 +1,3 @@
-"""Decisions of a start, pure: `ownership` (whose a directory is), `topics_from_logs` (topics that logs name)."""
+"""Decisions of a start, pure: `ownership` (which broker and cluster own a directory), `topics_from_logs` (topics
+rebuilt from logs).
+"""

@@ -1,8 +1,8 @@
-"""Whether a broker may serve its log directories with the coordination store that its settings name.
+"""Decides whether a broker may serve its log directories with the coordination store in its settings.
 
 Logs belong to topics, and topics are nodes of one coordination store. A broker that serves logs with another store
-finds topics without logs and logs without topics, and the next producer makes a new topic of an old name. So before
-anything is written, on disk or in ZooKeeper, three questions are answered from what the directories and the store say:
+finds topics without logs and logs without topics, and the next producer creates a new topic with an old name. So
+before the broker writes to disk or to ZooKeeper, it answers three questions from the directories and the store:
 
 1. `agree`: do all directories belong to one broker of one cluster, and to the configured broker id?
 2. `check_alone`: is the store of these directories the embedded one, and is it there?

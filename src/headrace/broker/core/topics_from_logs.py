@@ -1,9 +1,9 @@
-"""Topics for logs whose coordination store was lost: what the store of a broker that stands alone must hold.
+"""Rebuilds the topics of logs whose coordination store was lost, for the store of a standalone broker.
 
-The logs say much: topic names and ids, partitions, the last leader epoch. They do not say the settings of a topic. So a
-topic that is made from its logs keeps everything (no retention, no compaction) until somebody sets it again: a guess
-would delete records. Where the store still knows the topic, its settings stay, and only what the logs know better is
-changed: more partitions, and a leader epoch above every epoch on disk.
+The logs contain topic names and ids, partitions and the last leader epoch, but not the settings of a topic. So a topic
+that is rebuilt from its logs keeps all records (no retention, no compaction) until an administrator sets it again: a
+guess would delete records. If the store still has the topic, its settings stay, and only two things change: more
+partitions, and a leader epoch above every epoch on disk.
 """
 
 from __future__ import annotations

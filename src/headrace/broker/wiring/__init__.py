@@ -1,10 +1,10 @@
 """Puts the parts of a broker together. In reading order:
 
 `parts`                everything between the sockets and the logs
-`context`              what the coordinators see of their broker
+`context`              the interface of a broker for its coordinators
 `coordinators`         the coordinators of transactions, groups and share groups
 `shares`               share groups: the share partitions of this broker and their durable state
-`inter_broker`         how this broker proves itself to the others
+`inter_broker`         how this broker authenticates to other brokers
 `listener_logins`      mechanisms and users of the SASL listeners
 `token_checks`         how OAUTHBEARER tokens are checked
 `data_handlers`, `group_handlers`, `share_handlers`, `transaction_handlers`   lists of handlers with their services

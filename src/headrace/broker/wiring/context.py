@@ -1,4 +1,4 @@
-"""What the coordinators see of their broker."""
+"""The interface of a broker for its coordinators."""
 
 from __future__ import annotations
 

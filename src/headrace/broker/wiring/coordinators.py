@@ -1,4 +1,4 @@
-"""The coordinators of this broker, put together: transactions, groups, and the queues of share groups."""
+"""Builds the coordinators of this broker: transactions, groups, and share groups."""
 
 from __future__ import annotations
 

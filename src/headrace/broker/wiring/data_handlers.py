@@ -1,4 +1,4 @@
-"""The handlers of the data plane and of what is read from the image."""
+"""The handlers of the data plane, and of requests that are answered from the image."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How this broker proves itself to the others: a client of their inter-broker listener, with its own settings.
+"""How this broker authenticates to other brokers: as a client of their inter-broker listener, with its own settings.
 
 The user name and the password are those of `listener.name.<name>.<mechanism>.sasl.jaas.config`, where <mechanism> is
 `sasl.mechanism.inter.broker.protocol`.

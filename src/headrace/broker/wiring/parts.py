@@ -1,4 +1,4 @@
-"""Everything between the sockets and the logs, put together: the only place that knows everyone."""
+"""Builds everything between the sockets and the logs: the only module that knows all parts."""
 
 from __future__ import annotations
 

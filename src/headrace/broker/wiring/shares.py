@@ -1,4 +1,6 @@
-"""Share groups of this broker, put together: the queues it leads, their durable state, and who administers them."""
+"""Builds the share groups of this broker: the share partitions it leads, their durable state, and their
+administration.
+"""
 
 from __future__ import annotations
 

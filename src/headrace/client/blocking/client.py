@@ -5,8 +5,8 @@
     client.list_offsets({("clicks", 0): EARLIEST})
     client.commit_offsets("my-group", {("clicks", 0): (42, "")})
 
-It knows the cluster: who leads a partition, who coordinates a group, and when to ask again. Fetching and producing are
-in `blocking_fetch` and `blocking_produce`.
+It finds the leader of a partition and the coordinator of a group, and refreshes both when they move. Fetching and
+producing are in `blocking.fetch` and `blocking.produce`.
 
 Not safe for two threads at once: each worker or thread has its own.
 """

@@ -1,7 +1,7 @@
-"""One socket to one broker, for callers that wait: framing, API versions, TLS and SASL at the start.
+"""One socket to one broker, for blocking callers: framing, API versions, TLS and SASL at the start.
 
 A request may be sent before the previous answer was read; answers come in order. A connection that was lost, or whose
-answer came too late, closes itself: what would arrive on it later belongs to nobody.
+answer is late, closes itself: a later answer could not be matched to a request.
 """
 
 from __future__ import annotations

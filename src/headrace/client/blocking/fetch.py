@@ -1,11 +1,11 @@
-"""Reading one partition from an offset on, one answer ahead.
+"""Reads one partition from an offset on, one answer ahead.
 
     for record in fetched_records(client, ("clicks", 0), start, end):         # one by one
     for chunk in FetchStream(client, ("clicks", 0), start, end, settings):    # chunk.records: whole batches, as bytes
 
 As soon as an answer is there, the offset after its last whole batch is known from the batch headers alone, and the next
-request leaves before the caller opens this one. So broker and worker work at the same time with one connection and no
-thread. Fetch v11 is written and read by hand: an answer is megabytes, and only its first bytes need looking at.
+request is sent before the caller decodes this one. So broker and worker work at the same time with one connection and
+no thread. Fetch v11 is written and read by hand: an answer is megabytes, and only its first bytes need looking at.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Writing batches to partitions, with or without a transaction.
+"""Writes batches to partitions, with or without a transaction.
 
     transaction = Transaction(client, "orders-sink-3", timeout_ms=60_000)
     transaction.begin()                                    # fences every older attempt of this id
@@ -7,9 +7,9 @@
     producer.flush()
     transaction.commit(group="orders-sink", offsets={("orders", 3): (17, "")})
 
-Up to five batches are under way per broker, as with Kafka's own producers: the broker checks sequence numbers, so a
-batch that overtakes a failed one is refused and sent again after it. Produce v8 is written by hand, so that a megabyte
-of records is sent as it is.
+Up to five batches are in flight per broker, as with Kafka's own producers: the broker checks sequence numbers, so a
+batch that overtakes a failed one is refused and sent again after it. Produce v8 is written by hand, so that records are
+sent without copying them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The decisions of the controller: facts in, changes out. No clock, no chance, no I/O. In reading order:
+"""The decisions of the controller: facts in, changes out. No clock, no randomness, no I/O. In reading order:
 
 `partition_states`   how the state of one partition changes
-`elections`          which partitions change their leader when brokers come and go, or on request
+`elections`          which partitions change their leader when brokers start, stop or die, or on request
 `isr_changes`        AlterPartition: a leader reports its in-sync replicas
 `reassignments`      moves replicas while the partition serves
 `topics`             new topics and more partitions; `deletions` deletes a topic in bounded steps

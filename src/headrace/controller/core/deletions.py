@@ -1,10 +1,10 @@
-"""Deleting a topic: it leaves the image in one change, its nodes are cleared in bounded steps after it.
+"""Deletes a topic: the topic leaves the image in one change, and its nodes are deleted afterwards in bounded steps.
 
-The deletion is decided the moment its mark (/admin/delete_topics/<topic>) is stored: brokers delete the logs of that
-topic id when they replay the change. A broker that was away then sets them aside at its start, as Kafka does: that an
-id is unknown does not prove that its topic was deleted. What remains is clearing nodes, children before parents, a
-bounded number at a time because a multi has a size limit. A controller that dies half-way leaves the
-mark; the next one goes on from what is still there. The mark goes last, and until then the name cannot be used again.
+The deletion is final as soon as its mark (/admin/delete_topics/<topic>) is stored: brokers delete the logs of that
+topic id when they replay the change. A broker that was down at that time sets its logs aside at its next start, as
+Kafka does, because an unknown id does not prove that its topic was deleted. Then the nodes are deleted, children before
+parents, a bounded number at a time because a multi has a size limit. If the controller dies in between, the mark stays
+and the next controller continues. The mark is deleted last; until then the name cannot be used again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Which partitions move when brokers come and go, when somebody asks for an election, and when leadership is uneven.
+"""Elections: which partitions change when brokers start, stop or die, on request, and when leadership is uneven.
 
-Everything is decided over a whole image and given back as changes; `partition_states.settle` rules each partition.
-A broker that came back with another epoch died in between, however quick it was: it leaves every ISR before any
-election (it may have lost its tail), and an unclean start costs it its eligibility too.
+Each function decides over a whole image and returns changes; `partition_states.settle` decides each partition. A broker
+with a new epoch has restarted. It leaves every ISR before any election, because it may have lost the end of its logs.
+After an unclean start it is no longer an eligible leader replica either.
 """
 
 from __future__ import annotations

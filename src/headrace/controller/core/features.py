@@ -1,4 +1,4 @@
-"""How feature levels may move (KIP-584, 778), in Kafka's words."""
+"""Rules for changes of feature levels (KIP-584, 778), with Kafka's messages."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""AlterPartition: a leader reports its new in-sync set, the controller decides whether to take it (KIP-497, 841, 903).
+"""AlterPartition: a leader reports its new in-sync set, and the controller accepts or rejects it (KIP-497, 841, 903).
 
-The leader names every member with the broker epoch it knows: a member that restarted since is another broker and may
-not hold what the leader thinks it holds. Stale reports are told apart by leader epoch and partition epoch, so that a
-leader knows whether it was deposed, is merely behind, or talks to a controller that is.
+The leader sends every member with the broker epoch it knows: a member that restarted since may have lost records that
+the leader thinks it holds. Leader epoch and partition epoch identify a stale report, so the answer says whether the
+leader was replaced, is behind, or talks to a controller that is behind.
 
-A leader that is cut off from all its followers reports the empty set: it would rather have another one lead
-(`replication.core.isr`). That is done where an eligible replica lives, and enough others with it to commit again.
+A leader that cannot reach any follower reports the empty set to ask for another leader (`replication.core.isr`). The
+controller does this if an eligible replica is alive, and enough others with it to commit again.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""How the state of one partition moves: `settle` is the only way, whatever the reason.
+"""State transitions of one partition: `settle` is the only one, for every reason.
 
-A caller says what the in-sync set should become (a broker died, a leader reports, a reassignment ends) and gets the
-whole next state: reassignment completed if it can be, eligible replicas kept, leader kept or elected, epochs bumped.
+A caller gives the next in-sync set (a broker died, a leader reports, a reassignment ends) and gets the whole next
+state: reassignment completed if possible, eligible replicas kept, leader kept or elected, epochs raised.
 
-Eligible replicas (KIP-966). The high watermark is frozen while fewer than min.insync.replicas are in sync, so whoever
-leaves the ISR while it is below that size still holds everything that is committed, and may lead later without loss. A
-replica that restarted uncleanly may have lost its tail and is not eligible. The ISR may become empty: then only an
-eligible replica may lead, or, when there is none, the last known leader once it is back (nobody holds more than it
-did), or any replica at all where unclean election is allowed; the latter two are marked.
+Eligible leader replicas (KIP-966). The high watermark does not advance while fewer than min.insync.replicas are in
+sync. So a replica that leaves the ISR while the ISR is below that size holds every committed record, and may lead later
+without loss. A replica that restarted uncleanly may have lost the end of its log and is not eligible. The ISR may
+become empty. Then only an eligible replica may lead. If there is none, the last known leader may lead once it is back
+(no replica holds more), or any replica if unclean election is allowed; both are marked as unclean.
 
 Invariants (asserted): a leader is in the ISR; ISR and eligible are disjoint parts of the replicas; epochs never go
 back. Mirrors Kafka's PartitionChangeBuilder; differs: the ISR comes before the eligible replicas in an election.

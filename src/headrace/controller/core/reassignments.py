@@ -1,9 +1,10 @@
-"""Moving replicas while everything runs: add the new ones, let them catch up, then drop the old ones.
+"""Reassignments: moves replicas while the partition serves. Adds the new replicas, waits until they are in sync, then
+removes the old ones.
 
     replicas  = target + removing          (the target comes first: its head is the next preferred leader)
     done when every added replica is in sync (partition_states completes it with the report that says so)
 
-Cancelling goes back to what the replicas were before: added ones leave, removed ones stay.
+Cancelling restores the former replicas: added ones are removed, removed ones stay.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""New topics and more partitions: checks what a request asks for, then places it. The random choices are arguments."""
+"""New topics and more partitions: checks the request, then places the replicas. The random choices are arguments."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The node tree with ZooKeeper's rules, in memory, no I/O: what the embedded store keeps and the simulator models.
+"""The node tree with ZooKeeper's rules, in memory, no I/O: used by the embedded store and the simulator.
 
-`check(ops)` says whether a multi can be done (operations see the effects of those before them), `commit(ops, id)`
-does it. Split in two, because the embedded store writes its journal between them.
+`check(ops)` checks whether a multi is possible (operations see the effects of those before them), `commit(ops, id)`
+executes it. There are two steps, because the embedded store writes its journal between them.
 
 Invariants: every node but the root has its parent in the tree; an ephemeral node has no children; versions start at 0
 and grow by one with each set; a node created again starts at 0 with a new `created_id`.

@@ -1,7 +1,7 @@
 """AlterPartition (key 56, versions 2–3): a leader reports a new in-sync set to the controller (KIP-497, 704, 841, 903).
 
-v2  topic ids · v3 members carry their broker epochs. Brokers only; not sent on, because the sender asks the
-controller itself.
+v2  topic ids · v3 members carry their broker epochs. Brokers only. Never forwarded: the leader sends it to
+the controller itself.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""AlterReplicaLogDirs (key 34, versions 1–2): moving a replica between directories of one broker. Refused, partition by
-partition.
+"""AlterReplicaLogDirs (key 34, versions 1–2): moves a replica between directories of one broker. Every partition is
+refused.
 
-Not done: with one log directory there is nowhere to move to, and with several a reassignment to another broker and back
-does the same. What Kafka answers for a directory that it does not have is answered here for all: LOG_DIR_NOT_FOUND
-for a path that is none of `log.dirs`, else UNSUPPORTED_VERSION; a partition that is not here:
-UNKNOWN_TOPIC_OR_PARTITION. A replica that already lies in the directory asked for is where it should be: no error.
+Not implemented: with one log directory there is no other to move to, and with several a reassignment to another broker
+and back has the same result. Answers per partition: LOG_DIR_NOT_FOUND for a path that is not in `log.dirs`,
+UNKNOWN_TOPIC_OR_PARTITION for a partition that this broker does not have, no error for a replica that is in the
+requested directory already, else UNSUPPORTED_VERSION.
 """
 
 from __future__ import annotations

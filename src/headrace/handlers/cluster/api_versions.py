@@ -1,9 +1,8 @@
-"""ApiVersions (key 18, versions 0–4): what this broker serves, derived from the table of handlers.
+"""ApiVersions (key 18, versions 0–4): the APIs of this broker, derived from the table of handlers.
 
 v0  keys with their version ranges · v1 throttle time · v3 flexible, client software, features (KIP-584)
 v4  supported features whose lowest level is 0 are listed (older clients fail on them: KAFKA-17492)
-The answer's header is always the old one, and an unknown version is answered with the body of v0, so that a client of
-any age can read it.
+The answer's header is always version 0, and an unknown version gets the body of v0, so that every client can read it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""AssignReplicasToDirs (key 73, version 0): here only "these replicas lie on a disk that failed, or is full" (KIP-858).
+"""AssignReplicasToDirs (key 73, version 0): here only the report that replicas are on a failed or full disk (KIP-858).
 
-Brokers only, at the controller. Kafka's controller keeps the directory of every replica; ours needs to know only which
-replicas are lost or cannot be written, which a broker says by naming the directory LOST or FULL. Other directories are
-taken note of by not objecting.
+Brokers only, at the controller. Kafka's controller keeps the directory of every replica. Ours needs only the replicas
+that are lost or cannot be written, which a broker reports with the directory LOST or FULL. Other directories are
+accepted and ignored.
 """
 
 from __future__ import annotations

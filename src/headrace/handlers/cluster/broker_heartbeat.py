@@ -1,7 +1,7 @@
-"""BrokerHeartbeat (key 63, versions 0–1): here only its question "may I stop?" (controlled shutdown).
+"""BrokerHeartbeat (key 63, versions 0–1): here only the request for a controlled shutdown.
 
-Brokers only, at the controller. Liveness is the registration's session, so a heartbeat without that question says no
-more than whether the broker is known.
+Brokers only, at the controller. The ZooKeeper session decides whether a broker is alive, so the answer to any other
+heartbeat only says whether the broker is registered.
 """
 
 from __future__ import annotations

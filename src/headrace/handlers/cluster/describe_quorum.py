@@ -1,13 +1,12 @@
-"""DescribeQuorum (key 55, versions 0–2): how far each replica of a partition is, and when it was last caught up.
+"""DescribeQuorum (key 55, versions 0–2): log end offset of each replica, and when it was last caught up.
 
 v1 times of replicas (KIP-836) · v2 directories and listeners (KIP-853)
 
-Differs from Kafka: there the one partition that can be asked for is the Raft log of metadata, which Headrace does not
-have (its cluster state lives in the coordination store); asked for that, it refuses as a Kafka broker in ZooKeeper mode
-does. The same question about an ordinary partition, which Kafka refuses, is answered by its leader: in-sync replicas
-stand as voters, the others as observers. `headrace doctor` tells from it since when a replica is out of sync.
-Of the leader itself, the time of the last fetch is when it began to lead, because of what was before it knows nothing,
-and the time when it was caught up is now, by the clock of its machine.
+Differs from Kafka: there the request is only for the Raft log of metadata. Headrace has none (its cluster state is in
+the coordination store) and refuses it as a Kafka broker in ZooKeeper mode does. For an ordinary partition, which Kafka
+refuses, the leader answers: in-sync replicas are voters, the others observers. `headrace doctor` uses it to show since
+when a replica is out of sync. For the leader itself the time of the last fetch is the begin of its leadership, and the
+time when it was caught up is now.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Envelope (key 58, version 0): a client's request that another broker sent on to the controller (KIP-590).
+"""Envelope (key 58, version 0): a client's request that another broker forwards to the controller (KIP-590).
 
-Brokers only: the sender needs ClusterAction. The request inside is authorized and served as if its client had come
-here; its answer goes back as bytes. Only requests that have their place at the controller are opened, and only while
-this broker is the controller.
+Brokers only: the sender needs ClusterAction. The request inside is authorized and served as if its client had sent
+it here; its answer goes back as bytes. The handler accepts only requests for the controller, and only while this broker
+is the controller.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The features of Kafka 4.3 (KIP-584) as this broker supports them: level ranges, and the levels in force.
+"""The features of Kafka 4.3 (KIP-584) as this broker supports them: supported level ranges, and finalized levels.
 
-Clients choose by these what to send: transaction.version 2 makes new Java clients leave the adding of partitions to the
-brokers, group.version 1 offers the new consumer groups, share.version 1 share groups. A feature whose APIs are not in
-the table is not named.
+Clients choose requests by these: with transaction.version 2 new Java clients let the brokers add partitions to a
+transaction, group.version 1 enables consumer groups, share.version 1 share groups. A feature is listed only if its APIs
+are served.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The handlers of cluster administration, in one list for whoever puts a broker together."""
+"""The handlers of cluster administration, in one list for `broker.wiring`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ListPartitionReassignments (key 46, version 0): replicas on the move (KIP-455), as this broker's image has them."""
+"""ListPartitionReassignments (key 46, version 0): reassignments in progress (KIP-455), from this broker's image."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""UnregisterBroker (key 64, version 0): forget a broker that is gone (KIP-631).
+"""UnregisterBroker (key 64, version 0): removes the registration of a broker that is gone for good (KIP-631).
 
-A broker that is away stays registered: it is counted when replicas are placed, and expected back. A live one is
-refused, where Kafka forgets it although it runs on: it would register again at once.
+A broker that is down stays registered and counts when replicas are placed. Headrace refuses to unregister a broker that
+is running. Kafka unregisters it, and it registers again at once.
 """
 
 from __future__ import annotations

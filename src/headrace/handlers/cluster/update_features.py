@@ -1,7 +1,7 @@
 """UpdateFeatures (key 57, versions 0–2): finalized feature levels (KIP-584, 778).
 
-v1  upgrade type and validate-only · v2 no rows by feature. All or nothing. v0's "allow downgrade" is not heeded, as
-in Kafka.
+v1  upgrade type and validate-only · v2 no rows by feature. All or nothing. v0's "allow downgrade" is ignored, as in
+Kafka.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """AlterConfigs (key 33, versions 0–2): the whole set of overrides of a resource at once. v2 flexible.
 
-Old: what a request leaves out is reset. Newer clients use IncrementalAlterConfigs.
+Deprecated: overrides that are not in the request are removed. Newer clients use IncrementalAlterConfigs.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Log levels of this broker as a configuration (KIP-412): read and changed on the broker itself, gone with its
-process.
-"""
+"""Log levels of this broker as a configuration (KIP-412): kept in memory and lost when the broker stops."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""DescribeConfigs (key 32, versions 1–4): settings in force and where each comes from.
+"""DescribeConfigs (key 32, versions 1–4): current values of settings and their sources.
 
 v1  synonyms, sources · v3 types, documentation (KIP-569) · v4 flexible
 Topics, brokers (this one by its id, or the cluster-wide dynamic defaults by an empty name), log levels of this broker,
-groups, client metrics (none are offered, so none are there). A broker's own settings are answered by that broker:
-clients send that request to it.
+groups, client metrics (always empty: not supported). Only the broker itself answers for its own settings; clients send
+that request to it.
 """
 
 from __future__ import annotations

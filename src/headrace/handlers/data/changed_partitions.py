@@ -1,14 +1,14 @@
-"""Which partitions of a follower's fetch session have something to tell, so that a fetch costs what moved.
+"""The partitions of a follower's fetch session that may have something new. A fetch checks only those.
 
-A follower of hundreds of partitions asks again after every batch of one of them; looking at all of them each time would
-cost the leader more than the batch. So every partition that was looked at and had nothing to tell keeps a watch here;
-what is appended, committed, deleted or handed over there makes it fresh again. A partition stays fresh until a look
-finds nothing: no records left, no fault, marks that the follower knows. Watches are hints: every two seconds all are
-looked at, when the follower asks. (Not when a fetch that waited is looked at again: that says nothing of what the
-follower holds, and one that left the in-sync set would never be seen to be back in a partition where nothing moves.)
+A follower of hundreds of partitions fetches again after every batch of one of them. Checking all of them each time
+would cost the leader more than the batch. So a partition without news gets a watch here, and an append, a commit, a
+deletion or a change of leader marks it as changed. A partition stays marked until a check finds no records, no error,
+and only offsets that the follower knows. Watches are hints: every two seconds a fetch of the follower checks all
+partitions. (A repeated check of a waiting fetch does not: it carries no new state of the follower, so a follower that
+left the in-sync set of an idle partition would never be found to have caught up.)
 
-A watch that is told twice between two looks leaves its partition by itself (the next look brings it back), so a session
-whose follower is gone costs nothing. Owned by the event loop.
+A watch that fires twice between two checks removes itself (the next check adds it again), so a session whose follower
+is gone costs nothing. Owned by the event loop.
 """
 
 from __future__ import annotations

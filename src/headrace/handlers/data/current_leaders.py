@@ -1,4 +1,4 @@
-"""Where the leader of a partition is, for answers that send a client elsewhere (KIP-951)."""
+"""The current leader of a partition, for answers that redirect a client (KIP-951)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""DeleteRecords (key 21, versions 0–2): give up everything below an offset.
+"""DeleteRecords (key 21, versions 0–2): delete the records below an offset.
 
-v2 flexible. Offset -1 means the high watermark. The answer waits until every live replica has let go.
+v2 flexible. Offset -1 means the high watermark. The answer waits until every live replica has deleted them.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 v4  isolation level, aborted transactions · v5 log start offset · v7 sessions (KIP-227) · v9 current leader epoch
 v10 zstd · v11 preferred read replica (KIP-392) · v12 flexible, last fetched epoch · v13 topic ids
 v15 replica state · v16 current leader and endpoints (KIP-951) · v17 replica directory · v18 follower's high watermark
-Records leave as slices of segment files by sendfile. A fetch that finds less than `min_bytes` waits for the partitions
-to grow, not for the clock. Not done: tiered storage.
+Records are sent as slices of segment files by sendfile. A fetch that finds less than `min_bytes` waits until an append
+wakes it; it does not poll. Not implemented: tiered storage.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How a fetch names a partition: by the topic's name, or by the sixteen bytes of its id from v13 on."""
+"""How a fetch identifies a partition: by the topic's name, or from v13 on by the sixteen bytes of the topic id."""
 
 from __future__ import annotations
 

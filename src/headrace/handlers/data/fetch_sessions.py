@@ -1,11 +1,11 @@
-"""Incremental fetch sessions (KIP-227): a client names its partitions once, then only what changes.
+"""Incremental fetch sessions (KIP-227): a client sends its partitions once, then only changes.
 
-    full fetch, epoch 0 ──► session made (when there is room), everything answered ──► epochs 1, 2, …: only the changed
-    full fetch, epoch -1 ──► session ended, everything answered, no session
+    full fetch, epoch 0 ──► session created (if there is room), full answer ──► epochs 1, 2, …: only the changed
+    full fetch, epoch -1 ──► session ended, full answer, no session
 
-A session belongs to one client, whose requests carry the next epoch each time; a wrong epoch means that an answer was
-lost, and the client starts over. The cache is bounded: a new session takes the place of one that has been silent for a
-while, of a smaller one that has had its time, or of none; then the client is answered without one, which is legal.
+A session belongs to one client, and each of its requests carries the next epoch. A wrong epoch means that an answer was
+lost, and the client starts again with a full fetch. The cache is bounded: a new session evicts one that has been unused
+for a while, or a smaller one that is old enough. If there is none, the client gets an answer without a session.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Writes that must be on the disk before they are acknowledged (`flush.before.ack`), sharing their fsyncs.
+"""Group commit: writes that must be on disk before they are acknowledged (`flush.before.ack`) share their fsyncs.
 
-An fsync takes a hundred times as long as an append. One per write would make a disk's pace the topic's; so a log has at
-most one under way, and whatever was appended meanwhile goes with the next one, however many writers that are.
+An fsync takes a hundred times as long as an append. One per write would limit a topic to the speed of the disk. So a
+log has at most one fsync in progress, and the next one covers everything that was appended meanwhile.
 
-Invariant: `synced` answers NONE only when the log's recovery point, which a flush moves after the disk said yes, is at
-or past the asked offset. Owned by the event loop; the fsync itself runs in a thread.
+Invariant: `synced` returns NONE only when the log's recovery point, which a flush moves after the fsync succeeded, is
+at or past the given offset. Owned by the event loop; the fsync itself runs in a thread.
 """
 
 from __future__ import annotations

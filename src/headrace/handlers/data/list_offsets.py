@@ -1,8 +1,8 @@
-"""ListOffsets (key 2, versions 1–11): where a partition begins, ends, or stands at a time.
+"""ListOffsets (key 2, versions 1–11): first and last offset of a partition, or the offset at a time.
 
 v1  one offset per partition · v2 isolation level · v4 leader epoch (KIP-320) · v6 flexible · v7 max timestamp (KIP-734)
 v8  earliest local · v9 latest tiered (KIP-1005) · v10 timeout · v11 earliest pending upload (KIP-1023)
-Not done: tiered storage, so the tiered questions are answered as Kafka answers them without it.
+Not implemented: tiered storage. Requests for tiered offsets get the answer of a Kafka without it.
 """
 
 from __future__ import annotations

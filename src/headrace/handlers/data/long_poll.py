@@ -1,7 +1,7 @@
-"""A request that waits until there is something to answer with, or until its time is over.
+"""A request that waits until it can be answered, or until its time is over.
 
-Nobody polls: what it waits for calls `wake`, at any moment, and the next turn of the loop looks. So what is appended by
-one round of requests is answered together.
+It does not poll: the partition it waits for calls `wake`, and the next turn of the event loop checks it. So everything
+that one round of requests appends is in one answer.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""OffsetForLeaderEpoch (key 23, versions 2–4): where an epoch ended, by which a log finds what it must cut.
+"""OffsetForLeaderEpoch (key 23, versions 2–4): end offset of an epoch, for the truncation of a follower.
 
-v2  current leader epoch of the asker (KIP-320) · v3 replica id · v4 flexible
+v2  current leader epoch of the caller (KIP-320) · v3 replica id · v4 flexible
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """Produce (key 0, versions 3–13): append batches to the partitions that this broker leads.
 
 v3  record batches of magic 2, transactional id · v5 log start offset · v7 zstd · v8 record errors · v9 flexible
-v10 current leader and its endpoint (KIP-951) · v11 retriable transaction faults · v12 partitions join a transaction by
-being written to (KIP-890) · v13 topic ids
-Advertised from 0, because old clients choose their compressions by that; asking for 0–2 closes the connection, as in
-Kafka. acks=0 and 1 are answered inline, acks=all too when this broker alone is in sync; otherwise the answer waits for
-the high watermark while the connection goes on reading.
+v10 current leader and its endpoint (KIP-951) · v11 retriable transaction faults · v12 the leader adds
+partitions to a transaction (KIP-890) · v13 topic ids
+
+Advertised from 0, because old clients choose their compression by that. A request of version 0–2 closes the connection,
+as in Kafka. acks=0 and 1 are answered inline, acks=all too when this broker alone is in sync; otherwise the answer
+waits for the high watermark while the connection keeps reading.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What Kafka checks of the records in a Produce request before it looks for their partition."""
+"""Checks of the records in a Produce request that Kafka does before it looks up their partition."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Whether a transactional producer may write here: asked of its coordinator before the first batch (KIP-890).
+"""Asks the transaction coordinator whether a producer may write its first transactional batch to a partition (KIP-890).
 
-A batch of a transaction that this partition does not know yet might be late: its transaction may be over, and the batch
-would hang for ever. So the coordinator is asked first; from v12 on the same question also adds the partition to the
-transaction, which spares the client a request.
+The first batch of a transaction in this partition might be late: its transaction may have ended, and the batch would
+then open a transaction that never ends. So the coordinator is asked first. From v12 on the same request also adds the
+partition to the transaction, which saves the client a request.
 
-While it is asked, the partition remembers the lowest sequence that waits: when the first batch is told to come again
-and the second, already on its way, is not, the second must not be appended before the first.
+Meanwhile the partition keeps the lowest sequence number that waits. If the first batch gets a retriable error and the
+second, already in flight, does not, the second must not be appended before the first.
 """
 
 from __future__ import annotations

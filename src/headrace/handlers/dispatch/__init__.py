@@ -1,7 +1,7 @@
-"""From a frame to its handler and back. In reading order:
+"""Reads a frame, calls its handler, writes the answer. In reading order:
 
-`handler`              what every handler offers: read, serve, refuse
-`context`              what a handler knows about a request besides its body
+`handler`              interface of handlers: read, serve, refuse
+`context`              client, listener and header of a request
 `authorization`        the rights that an API needs, and whether the client of a request has them
 `audit`                the log of denied requests
 `table`                the handlers that are served; ApiVersions and COMPATIBILITY.md are derived from it

@@ -3,7 +3,7 @@
     python -m headrace.handlers.dispatch.compatibility             writes the page
     python -m headrace.handlers.dispatch.compatibility --check     says whether it is up to date, for `make check`
 
-Versions come from the handlers themselves, so the page cannot promise what is not there. The text around the table is
+Versions come from the handlers themselves, so the page lists only what is served. The text around the table is
 written by hand: the gaps, worst first.
 """
 

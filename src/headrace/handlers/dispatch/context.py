@@ -1,4 +1,4 @@
-"""What a handler knows about a request besides its body."""
+"""Context of a request: its client, its listener, its header and its rights."""
 
 from __future__ import annotations
 

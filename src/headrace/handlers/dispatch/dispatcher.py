@@ -1,7 +1,7 @@
-"""A frame to its handler, and the handler's answer to bytes.
+"""Calls the handler of a frame and encodes its answer.
 
-Refusals as Kafka has them: an API or version that is not served closes the connection, except for ApiVersions, whose
-refusal a client of any age can read. Bytes that are not the request they claim to be close it too. A fault becomes that
+Refusals as in Kafka: an API or version that is not served closes the connection, except for ApiVersions, whose error
+answer every client can read. A malformed request closes it too. A fault becomes that
 API's error answer; a bug becomes UNKNOWN_SERVER_ERROR after one log line with the traceback.
 """
 

@@ -1,7 +1,7 @@
-"""The answer that says only what went wrong, for any API whose answer has an error code at its top.
+"""The answer that carries only an error, for any API whose answer has a top-level error code.
 
-Built from the schema: the code, the message where there is a place for it, and for everything else what Kafka sends
-when it has nothing to say (empty lists, -1, empty text).
+Built from the schema: the code, the message if there is a field for it, and for every other field Kafka's default
+(empty lists, -1, empty text).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""A request that did not come over its sender's own connection: in an envelope, or in a letter through the store.
+"""A request that did not come over its sender's own connection: in an Envelope, or as a fallback request.
 
-Served by the same handlers as any other, to the bytes of its answer. Which APIs may come that way is the carrier's
-matter.
+The same handlers serve it, and the result is the encoded answer. The caller decides which APIs may be forwarded.
 """
 
 from __future__ import annotations

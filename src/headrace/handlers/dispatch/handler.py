@@ -1,8 +1,8 @@
-"""What every handler offers: the versions of its API, the rights it needs, and how it reads, serves and refuses.
+"""Interface of handlers: the versions of an API, the rights it needs, and how it reads, serves and refuses requests.
 
 A handler is a frozen dataclass of the services it needs. Its request has a Protocol in `wire.messages`, its answer a
-TypedDict. `serve` gives the answer now, as a mapping or already encoded, or something to wait for: a coroutine of the
-answer, or a `Pending` where a task for every request would cost too much (Produce with acks=all, Fetch).
+TypedDict. `serve` returns the answer, as a mapping or encoded, or something to wait for: a coroutine, or a `Pending`
+where a task for every request would cost too much (Produce with acks=all, Fetch).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What clients use: counted by topic for the metrics, and held against their quotas.
+"""Usage of clients: counted by topic for the metrics, and compared with their quotas.
 
-A client over its quota is told how long to wait and is muted for that time, so that one which does not care waits too.
-Without quotas, measuring costs one attribute test per request.
+A client over its quota gets a throttle time, and the broker also mutes its connection for that time, so a client that
+ignores it waits too. Without quotas, metering costs one attribute test per request.
 """
 
 from __future__ import annotations

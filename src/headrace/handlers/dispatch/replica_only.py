@@ -1,9 +1,9 @@
-"""Which requests only brokers may send, and where they are taken: the one place for that rule (ADR 10).
+"""Which requests only brokers may send, and on which listener (ADR 10).
 
-Without an authorizer the network is what tells a broker from a client: with a listener of their own
-(`inter.broker.listener.name`), brokers' requests are taken there and nowhere else, and a client that sends one on
-another listener is answered CLUSTER_AUTHORIZATION_FAILED. With one listener for all nothing tells them apart, and they
-are open, as in Kafka without an authorizer. With an authorizer they also need ClusterAction (`authorization`).
+Without an authorizer only the listener distinguishes a broker from a client. If brokers have a listener of their own
+(`inter.broker.listener.name`), the broker accepts their requests only there and answers CLUSTER_AUTHORIZATION_FAILED on
+other listeners. With one listener for all it accepts them from every client, as Kafka does without an authorizer. With
+an authorizer they also need ClusterAction (`authorization`).
 """
 
 from __future__ import annotations

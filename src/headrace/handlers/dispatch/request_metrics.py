@@ -1,4 +1,4 @@
-"""How many requests of each API were served, how long they took and how many wait; cheap enough for every request."""
+"""Requests per API: how many were served, how long they took, how many wait. Cheap enough for every request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The handlers that are served. What ApiVersions advertises and what COMPATIBILITY.md lists is read from here."""
+"""The table of handlers. ApiVersions and COMPATIBILITY.md are derived from it."""
 
 from __future__ import annotations
 

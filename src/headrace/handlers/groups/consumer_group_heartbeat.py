@@ -1,7 +1,7 @@
 """ConsumerGroupHeartbeat (key 68, versions 0–1): the new consumer protocol (KIP-848).
 
 v0 the coordinator makes the member id · v1 the client does, and may subscribe by a regular expression
-Epoch 0 joins, -1 leaves, -2 leaves for now (static members).
+Epoch 0 joins, -1 leaves, -2 leaves temporarily (static members).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""DeleteGroups (key 42, versions 0–2): groups without members go, with their offsets. v2 flexible."""
+"""DeleteGroups (key 42, versions 0–2): deletes groups without members, with their offsets. v2 flexible."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """DescribeGroups (key 15, versions 0–6): classic groups with their members.
 
 v3 authorised operations (KIP-430) · v4 static members · v5 flexible · v6 GROUP_ID_NOT_FOUND with a message (KIP-1043);
-before, a group that is not there is described as dead.
+before, an unknown group is described as Dead.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The topics in the description of a group: a client that may not describe one of them is not shown the group."""
+"""Topics in the description of a group: a client that may not describe one of them does not see the group."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""FindCoordinator (key 10, versions 0–6): which broker coordinates a group, a transactional id or a share-partition.
+"""FindCoordinator (key 10, versions 0–6): which broker coordinates a group, a transactional id or a share partition.
 
 v1 key type (group, transaction) · v3 flexible · v4 several keys at once (KIP-699) · v5 TRANSACTION_ABORTABLE · v6 share
-The coordinator's topic is created on the first question; the answer waits for it, so a first consumer starts without a
-round of retries.
+The first request creates the coordinator's topic. The answer waits for it, so the first consumer starts without
+retries.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Heartbeat (key 12, versions 0–4): a member of a classic group is alive; the answer tells it when to rejoin.
+"""Heartbeat (key 12, versions 0–4): keeps a member of a classic group alive; the answer asks it to rejoin.
 
 v3 static members · v4 flexible
 """

@@ -1,4 +1,4 @@
-"""What the heartbeats of consumer and share groups have in common: the rights of a member, and the answer's fields."""
+"""Common part of the heartbeats of consumer and share groups: the rights of a member, and the answer's fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JoinGroup (key 11, versions 0–9): become a member; answered when everyone has joined.
+"""JoinGroup (key 11, versions 0–9): become a member; answered when all members have joined.
 
 v1 rebalance timeout · v4 MEMBER_ID_REQUIRED (KIP-394) · v5 static members (KIP-345) · v6 flexible · v7 protocol type,
 nullable protocol name · v8 reason (KIP-800) · v9 skip assignment (KIP-814)

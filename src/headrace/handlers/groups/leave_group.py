@@ -1,7 +1,7 @@
 """LeaveGroup (key 13, versions 0–5): members leave, or are removed by an administrator.
 
 v3 several members, static ones by their instance id alone (KIP-345) · v4 flexible · v5 reason (KIP-800)
-Every member that was named is in the answer, found or not: clients look for theirs.
+Every member of the request is in the answer, known or not, because clients look for their own.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""OffsetCommit (key 8, versions 2–10): how far a group has read.
+"""OffsetCommit (key 8, versions 2–10): commits offsets of a group.
 
 v2 retention time (until v4) · v6 leader epoch · v7 static members · v8 flexible
 v9 members of consumer groups (KIP-848) · v10 topic ids instead of names
-A consumer that assigns its partitions itself commits with generation -1 and no member id. An unknown topic costs only
-its own partitions. Most commits of a lone broker are committed when they are written, and are answered inline.
+A consumer that assigns its partitions itself commits with generation -1 and no member id. An unknown topic
+fails only its own partitions. With replication factor 1 most commits are answered inline.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""OffsetDelete (key 47, version 0): forget offsets of topics that a group does not read (KIP-496)."""
+"""OffsetDelete (key 47, version 0): deletes offsets of topics that a group does not subscribe to (KIP-496)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""OffsetFetch (key 9, versions 1–10): how far a group has come.
+"""OffsetFetch (key 9, versions 1–10): committed offsets of groups.
 
 v2 all topics (null), top-level error · v5 leader epoch · v6 flexible · v7 require stable (KIP-447) · v8 several groups
 (KIP-709) · v9 members of consumer groups · v10 topic ids instead of names
-A group that nobody knows has committed nothing, and that is not an error: offset -1 for each partition.
+An unknown group is not an error: offset -1 for each partition.
 """
 
 from __future__ import annotations

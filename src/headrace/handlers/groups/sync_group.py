@@ -1,4 +1,4 @@
-"""SyncGroup (key 14, versions 0–5): the leader brings the assignment, everyone fetches theirs.
+"""SyncGroup (key 14, versions 0–5): the leader sends the assignment, each member gets its own.
 
 v3 static members · v4 flexible · v5 protocol type and name, which must be given and be the
 group's (KIP-559)

@@ -12,10 +12,10 @@ the end of the next transaction (epoch = ours). Results when no transaction is o
     CompleteAbort  same answer raise         invalid     invalid state
     CompleteCommit invalid     raise         same answer invalid state
 
-An abort without any partition is legal there, because the producer cannot know whether its first batch arrived.
-Between prepared and complete every request gets CONCURRENT_TRANSACTIONS: the producer has its next epoch or id before
-the coordinator does, so a request that looks fenced or unknown may be valid a moment later.
-Mirrors Kafka's endTransaction and endTransactionWithTV1.
+An abort without any partition is legal there, because the producer cannot know whether its first batch arrived. Between
+prepared and complete a version 2 request gets CONCURRENT_TRANSACTIONS: the producer has its next epoch or id before the
+coordinator does, so a request that looks fenced or unknown may be valid a moment later. Mirrors Kafka's endTransaction
+and endTransactionWithTV1.
 """
 
 from __future__ import annotations
