@@ -11,12 +11,12 @@ from headrace.broker.wiring.context import CoordinatorContext
 from headrace.coordinators.group.coordinator import GroupCoordinator
 from headrace.coordinators.runtime.internal_topic import InternalTopic
 from headrace.coordinators.share.administration import ShareAdministration
-from headrace.coordinators.share.beginning import Beginning
 from headrace.coordinators.share.consumption import ShareConsumption
+from headrace.coordinators.share.initializer import ShareInitializer
+from headrace.coordinators.share.led_share_partitions import LedSharePartitions
 from headrace.coordinators.share.membership import ShareMembership
 from headrace.coordinators.share.persister import Persister
-from headrace.coordinators.share.queues import Queues
-from headrace.coordinators.share.settings import queue_settings
+from headrace.coordinators.share.settings import share_settings
 from headrace.coordinators.share.state_coordinator import ShareStateCoordinator
 from headrace.kernel.ids import SHARE_GROUP_STATE_TOPIC
 from headrace.records.compression import Codec
@@ -45,19 +45,21 @@ class Shares:
             prune_interval_ms=config.share_coordinator_state_topic_prune_interval_ms,
         )
         persister = Persister(self.states, view, broker.broker_id, broker.peers, creation.ensure)
-        self.queues = Queues(
+        self.share_partitions = LedSharePartitions(
             partitions,
             view,
             persister,
-            lambda group: queue_settings(config, view.current.config_of("group", group)),
+            lambda group: share_settings(config, view.current.config_of("group", group)),
             catch_up,
         )
-        self.consumption = ShareConsumption(self.queues, config.group_share_max_share_sessions, config.fetch_max_bytes)
-        self.beginning = Beginning(groups, persister)
+        self.consumption = ShareConsumption(
+            self.share_partitions, config.group_share_max_share_sessions, config.fetch_max_bytes
+        )
+        self.beginning = ShareInitializer(groups, persister)
         self.membership = ShareMembership(groups, self.beginning)
         self.administration = ShareAdministration(groups, persister, view, partitions, broker.peers)
 
     def close(self) -> None:
         self.beginning.close()
-        self.queues.close()
+        self.share_partitions.close()
         self.states.close()

@@ -197,24 +197,26 @@ class GroupCoordinator:
         )
         return found
 
-    async def begin_share_queues(self, group_id: str, queues: NamedPartitions) -> int:
-        """Notes that they are about to begin (see `core.share_queues`); the group's epoch."""
+    async def begin_share_partitions(self, group_id: str, partitions: NamedPartitions) -> int:
+        """Records them as initialising (`core.share.initialization`). Returns the group's epoch."""
         self._check_group_id(group_id)
-        epoch: int = await self.runtime.run(group_id, lambda shard, now_ms: shard.begin_share_queues(group_id, queues))
+        epoch: int = await self.runtime.run(
+            group_id, lambda shard, now_ms: shard.begin_share_partitions(group_id, partitions)
+        )
         return epoch
 
-    async def share_queues_begun(self, group_id: str, queues: NamedPartitions) -> None:
-        await self.runtime.run(group_id, lambda shard, now_ms: shard.share_queues_begun(group_id, queues))
+    async def share_partitions_begun(self, group_id: str, partitions: NamedPartitions) -> None:
+        await self.runtime.run(group_id, lambda shard, now_ms: shard.share_partitions_begun(group_id, partitions))
 
-    async def end_share_queues(self, group_id: str, topics: Sequence[str]) -> DeletionPlan:
+    async def end_share_partitions(self, group_id: str, topics: Sequence[str]) -> DeletionPlan:
         self._check_group_id(group_id)
         going: DeletionPlan = await self.runtime.run(
-            group_id, lambda shard, now_ms: shard.end_share_queues(group_id, topics)
+            group_id, lambda shard, now_ms: shard.end_share_partitions(group_id, topics)
         )
         return going
 
-    async def share_queues_ended(self, group_id: str, topic_ids: Collection[uuid.UUID]) -> None:
-        await self.runtime.run(group_id, lambda shard, now_ms: shard.share_queues_ended(group_id, topic_ids))
+    async def share_partitions_ended(self, group_id: str, topic_ids: Collection[uuid.UUID]) -> None:
+        await self.runtime.run(group_id, lambda shard, now_ms: shard.share_partitions_ended(group_id, topic_ids))
 
     # --- offsets ------------------------------------------------------------------------------------------------
 

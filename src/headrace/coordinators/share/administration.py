@@ -28,7 +28,7 @@ _LATEST: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
-class QueueOffset:
+class SharePartitionOffset:
     partition: int
     error: ErrorCode = ErrorCode.none
     message: str | None = None
@@ -54,8 +54,8 @@ class ShareAdministration:
 
     async def describe(
         self, group_id: str, asked: Iterable[tuple[str, Sequence[int]]] | None
-    ) -> dict[str, list[QueueOffset]]:
-        """Topic → where its queues stand; asked=None: all that the group has. A group nobody knows has none."""
+    ) -> dict[str, list[SharePartitionOffset]]:
+        """Topic → offsets of its share partitions. asked=None: all that the group has; an unknown group has none."""
         if asked is None:
             try:
                 group = await self._groups.share_group(group_id)
@@ -63,29 +63,29 @@ class ShareAdministration:
                 if refused.code is not ErrorCode.group_id_not_found:
                     raise
                 return {}
-            asked = [(name, sorted(indexes)) for name, indexes in group.queues.values()]
+            asked = [(name, sorted(indexes)) for name, indexes in group.initialized.values()]
         return {
             topic: [await self._offset(group_id, topic, index) for index in partitions] for topic, partitions in asked
         }
 
-    async def _offset(self, group_id: str, topic: str, index: int) -> QueueOffset:
+    async def _offset(self, group_id: str, topic: str, index: int) -> SharePartitionOffset:
         info = self._view.current.topics.get(topic)
         if info is None:
-            return QueueOffset(index)  # as Kafka answers: nothing has begun there, and that is not an error
+            return SharePartitionOffset(index)  # not initialised: no error, as in Kafka
         if not 0 <= index < len(info.partitions):
-            return QueueOffset(index, ErrorCode.unknown_topic_or_partition, f"{topic}-{index} does not exist")
+            return SharePartitionOffset(index, ErrorCode.unknown_topic_or_partition, f"{topic}-{index} does not exist")
         try:
             found = await self._persister.summary(ShareKey(group_id, info.id, index))
         except Fault as fault:
-            return QueueOffset(index, fault.code, fault.message)
+            return SharePartitionOffset(index, fault.code, fault.message)
         if found is None or found.start_offset == NOT_STARTED:
-            return QueueOffset(index)
+            return SharePartitionOffset(index)
         lag = -1
         if found.delivery_complete_count >= 0:
             end = await self._end_offset(topic, index, info.partitions[index].leader)
             if end >= 0:
                 lag = max(end - found.start_offset - found.delivery_complete_count, 0)
-        return QueueOffset(index, ErrorCode.none, None, found.start_offset, max(found.leader_epoch, 0), lag)
+        return SharePartitionOffset(index, ErrorCode.none, None, found.start_offset, max(found.leader_epoch, 0), lag)
 
     async def _end_offset(self, topic: str, index: int, leader: int) -> int:
         partition = self._partitions.get(topic, index)
@@ -109,7 +109,7 @@ class ShareAdministration:
         return -1 if found.error_code else int(found.offset)
 
     async def alter(self, group_id: str, asked: Mapping[str, Mapping[int, int]]) -> dict[str, dict[int, ErrorCode]]:
-        """Each queue begins anew at the offset given. Raises NON_EMPTY_GROUP; a group nobody knows is made."""
+        """Resets each share partition to the given offset. Raises NON_EMPTY_GROUP. Creates an unknown group."""
         if not asked:
             return {}
         image = self._view.current
@@ -122,12 +122,12 @@ class ShareAdministration:
             errors[topic] = dict.fromkeys(offsets, ErrorCode.unknown_topic_or_partition)
             if info is not None:
                 wanted |= {ShareKey(group_id, info.id, i): offset for i, offset in offsets.items() if 0 <= i < count}
-        epoch = await self._groups.begin_share_queues(group_id, _named(wanted, image))
+        epoch = await self._groups.begin_share_partitions(group_id, _named(wanted, image))
         for key, offset in wanted.items():
             topic = image.topic_names[key.topic_id]
             try:
                 known = await self._persister.summary(key)
-                # Above what a leader has read: what it still writes about the queue as it was is refused.
+                # A higher state epoch fences a leader that still writes the state from before the reset.
                 state_epoch = epoch if known is None else max(epoch, known.state_epoch + 1)
                 await self._persister.initialize(key, state_epoch, offset)
             except Fault as fault:
@@ -136,17 +136,17 @@ class ShareAdministration:
                 errors[topic][key.partition] = ErrorCode.none
                 begun = joined(begun, _named([key], image))
         if begun:
-            await self._groups.share_queues_begun(group_id, begun)
+            await self._groups.share_partitions_begun(group_id, begun)
         return errors
 
     async def delete(self, group_id: str, topics: Sequence[str]) -> dict[str, ErrorCode]:
         """Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
         if not topics:
             return {}
-        going = await self._groups.end_share_queues(group_id, topics)
+        going = await self._groups.end_share_partitions(group_id, topics)
         errors = dict(going.errors)
         gone: set[uuid.UUID] = set()
-        for topic, keys in going.queues.items():
+        for topic, keys in going.share_partitions.items():
             errors[topic] = ErrorCode.none
             try:
                 for key in keys:
@@ -155,7 +155,7 @@ class ShareAdministration:
             except Fault as fault:
                 errors[topic] = fault.code
         if gone:
-            await self._groups.share_queues_ended(group_id, gone)
+            await self._groups.share_partitions_ended(group_id, gone)
         return errors
 
     async def delete_group(self, group_id: str) -> None:

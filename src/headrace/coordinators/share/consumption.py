@@ -20,7 +20,7 @@ from headrace.coordinators.share.core import share_partition
 from headrace.coordinators.share.core.handing_out import Acquired, AcquireRequest
 from headrace.coordinators.share.core.sessions import FINAL_EPOCH, INITIAL_EPOCH, Session, Sessions, TopicIdPartition
 from headrace.coordinators.share.core.share_partition import Acknowledgement, AcknowledgeType
-from headrace.coordinators.share.queues import Queue, Queues
+from headrace.coordinators.share.led_share_partitions import LedSharePartition, LedSharePartitions
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 from headrace.replication.waiters import FetchWaiter
@@ -28,14 +28,14 @@ from headrace.replication.waiters import FetchWaiter
 _log = logging.getLogger(__name__)
 
 _RETRY_SECONDS: Final = 0.1
-# A member that goes is answered by then, even when what it gave back cannot be written down yet.
+# A leaving member gets its answer within this time, even if the release of its records is not written yet.
 _RELEASE_SECONDS: Final = 1.0
 _COORDINATOR_IS_AWAY: Final = (
     ErrorCode.not_coordinator,
     ErrorCode.coordinator_load_in_progress,
     ErrorCode.coordinator_not_available,
 )
-# Being fenced by the share coordinator means that somebody else leads, or that the queue was begun anew.
+# The share coordinator fences this broker: another broker leads, or the share partition was reset.
 _LEADER_MOVED: Final = {
     ErrorCode.fenced_leader_epoch: ErrorCode.not_leader_or_follower,
     ErrorCode.fenced_state_epoch: ErrorCode.not_leader_or_follower,
@@ -70,7 +70,7 @@ class ShareFetchRequest:
 
     @property
     def acknowledged(self) -> Acknowledgements:
-        """Nothing, if there is nothing to say about any partition."""
+        """None, if no partition has an acknowledgement."""
         return self.acknowledgements if any(self.acknowledgements.values()) else {}
 
     @property
@@ -93,11 +93,11 @@ Answers = dict[TopicIdPartition, PartitionAnswer]
 
 @dataclass(slots=True)
 class FetchPass:
-    """What one look at the partitions of a session found."""
+    """Result of one pass over the partitions of a session."""
 
     found: Answers = field(default_factory=dict)
-    # Those to wait at when that is nothing, how many bytes are missing, and whether one could not be loaded yet.
-    queues: list[Queue] = field(default_factory=list)
+    # The share partitions to wait for if nothing was found, the missing bytes, and whether one is not loaded yet.
+    share_partitions: list[LedSharePartition] = field(default_factory=list)
     missing_bytes: int = 0
     retry: bool = False
 
@@ -106,7 +106,7 @@ class FetchPass:
         return any(answer.records for answer in self.found.values())
 
     def failed_everywhere(self, partitions: int) -> bool:
-        """An error of one partition is told when the others have something, or the time is over."""
+        """An error of one partition is sent when the others have records, or the time is over."""
         return partitions > 0 and sum(1 for answer in self.found.values() if answer.error) == partitions
 
 
@@ -114,14 +114,14 @@ WhenClosed = Callable[[Hashable, Callable[[], None]], None]
 
 
 class ShareConsumption:
-    def __init__(self, queues: Queues, session_limit: int, max_bytes: int) -> None:
-        self._queues = queues
+    def __init__(self, share_partitions: LedSharePartitions, session_limit: int, max_bytes: int) -> None:
+        self._share_partitions = share_partitions
         self._sessions = Sessions(session_limit)
         self._max_bytes = max_bytes
         self._ending: set[asyncio.Task[None]] = set()
 
     def lock_ms(self, group_id: str) -> int:
-        return self._queues.settings_of(group_id).lock_ms
+        return self._share_partitions.settings_of(group_id).lock_ms
 
     # --- fetch --------------------------------------------------------------------------------------------------
 
@@ -172,7 +172,7 @@ class ShareConsumption:
         deadline = loop.time() + request.max_wait_ms / 1000
         while True:
             if self._sessions.get(request.group_id, request.member_id) is not session:
-                return  # it ended, or began anew, while this fetch waited: nobody would read what it took
+                return  # the session ended or restarted while this fetch waited: the member would not read the records
             is_last = loop.time() >= deadline or request.min_bytes <= 0
             look = await self._look(session, request, is_last=is_last)
             if is_last or look.has_records or look.failed_everywhere(len(session.partitions)):
@@ -180,10 +180,10 @@ class ShareConsumption:
                 return
             woken: asyncio.Future[None] = loop.create_future()
             waiter = FetchWaiter(max(look.missing_bytes, 1), lambda woken=woken: _wake(woken))  # type: ignore[misc]
-            for queue in look.queues:
-                waiter.watch(queue.partition.readers)
-                waiter.watch(queue.waiting)
-            # A queue whose state cannot be read yet makes nobody an error: it is looked at again in a moment.
+            for led in look.share_partitions:
+                waiter.watch(led.partition.readers)
+                waiter.watch(led.waiting)
+            # A share partition whose state cannot be read yet is no error: the fetch checks it again in a moment.
             timer = loop.call_at(min(deadline, loop.time() + _RETRY_SECONDS) if look.retry else deadline, _wake, woken)
             try:
                 await woken
@@ -192,7 +192,7 @@ class ShareConsumption:
                 timer.cancel()
 
     def _tell(self, answers: Answers, session: Session, found: Answers, *, is_first: bool) -> None:
-        """A first fetch hears of every partition that could be looked into, the others of those with news."""
+        """The first fetch of a session gets every loaded partition, later ones only those with news."""
         for partition, answer in found.items():
             has_news = session.told(partition, has_records=bool(answer.records), is_error=bool(answer.error))
             if is_first or has_news:
@@ -201,33 +201,38 @@ class ShareConsumption:
                 known.records, known.acquired = answer.records, answer.acquired
 
     async def _look(self, session: Session, request: ShareFetchRequest, *, is_last: bool) -> FetchPass:
-        """What the partitions of the session have now, if it is enough or there is no more time to wait."""
+        """One pass over the partitions of the session. Acquires if there is enough, or if the time is over."""
         look = FetchPass()
         keys = {partition: ShareKey(request.group_id, *partition) for partition in session.in_turn(request.epoch)}
         for partition, key in keys.items():
             try:
                 request.check_topic(key.topic_id)
-                self._queues.loaded(key) or await self._queues.load(key)
+                self._share_partitions.loaded(key) or await self._share_partitions.load(key)
             except Fault as fault:
                 look.retry |= not _told(look.found, partition, fault)
-        # No pause from the first look to the watch of the caller: a record that came in between would wake nobody.
-        opened: dict[TopicIdPartition, Queue] = {}
+        # No await from here to the caller's watch: a record that is appended in between would not wake the fetch.
+        opened: dict[TopicIdPartition, LedSharePartition] = {}
         for partition, key in keys.items():
             if partition in look.found:
                 continue
-            queue = self._queues.loaded(key)
-            if queue is None:
+            led = self._share_partitions.loaded(key)
+            if led is None:
                 look.retry = True
                 continue
-            look.queues.append(queue)
-            if self._queues.is_open(queue):
-                opened[partition] = queue
+            look.share_partitions.append(led)
+            if self._share_partitions.is_open(led):
+                opened[partition] = led
         if opened:
             self._look_into(opened, request, look, is_last=is_last)
         return look
 
     def _look_into(
-        self, opened: Mapping[TopicIdPartition, Queue], request: ShareFetchRequest, look: FetchPass, *, is_last: bool
+        self,
+        opened: Mapping[TopicIdPartition, LedSharePartition],
+        request: ShareFetchRequest,
+        look: FetchPass,
+        *,
+        is_last: bool,
     ) -> None:
         bytes_left, records_left = min(request.max_bytes, self._max_bytes), request.max_records
         share = max(bytes_left // len(opened), 1)
@@ -236,13 +241,13 @@ class ShareConsumption:
             if look.missing_bytes > 0:
                 return
         min_one = True
-        for partition, queue in opened.items():
+        for partition, led in opened.items():
             answer = look.found[partition] = PartitionAnswer()
             if bytes_left <= 0 or records_left <= 0:
                 continue
             wish = AcquireRequest(request.member_id, records_left, request.batch_size, request.strict)
             try:
-                handed = self._queues.hand_out(queue, wish, min(share, bytes_left), min_one=min_one)
+                handed = self._share_partitions.hand_out(led, wish, min(share, bytes_left), min_one=min_one)
             except Fault as fault:
                 del look.found[partition]
                 look.retry |= not _told(look.found, partition, fault)
@@ -253,10 +258,10 @@ class ShareConsumption:
                 bytes_left -= len(handed.records)
                 records_left -= sum(each.last - each.first + 1 for each in handed.acquired)
 
-    def _readable_bytes(self, opened: Mapping[TopicIdPartition, Queue], share: int) -> int:
-        """An error is as good as enough: it is told at once."""
+    def _readable_bytes(self, opened: Mapping[TopicIdPartition, LedSharePartition], share: int) -> int:
+        """An error counts as enough bytes: it is sent at once."""
         try:
-            return sum(self._queues.readable_bytes(queue, share) for queue in opened.values())
+            return sum(self._share_partitions.readable_bytes(led, share) for led in opened.values())
         except Fault:
             return self._max_bytes
 
@@ -272,7 +277,7 @@ class ShareConsumption:
         renews: bool = False,
         check_topic: CheckTopic = every_topic,
     ) -> Answers:
-        """Raises as `fetch` does. An answer's `acknowledge_error` says how it went."""
+        """Raises as `fetch` does. An answer's `acknowledge_error` has the result."""
         if epoch == FINAL_EPOCH:
             return await self._end(group_id, member_id, acknowledgements, check_topic, renews=renews)
         if epoch == INITIAL_EPOCH:
@@ -292,32 +297,32 @@ class ShareConsumption:
         *,
         renews: bool,
     ) -> None:
-        may_renew = self._queues.settings_of(group_id).may_renew
+        may_renew = self._share_partitions.settings_of(group_id).may_renew
 
         async def one(partition: TopicIdPartition, batches: Sequence[Acknowledgement]) -> bool:
             """Whether it was about records that somebody could have."""
             answer = answers[partition] = PartitionAnswer()
             try:
-                self._queues.check_topic(partition[0])
+                self._share_partitions.check_topic(partition[0])
                 check_topic(partition[0])
                 share_partition.check(batches, renews=renews)
                 if not may_renew and any(AcknowledgeType.RENEW in batch.types for batch in batches):
                     raise Refused(ErrorCode.invalid_request, "share.renew.acknowledge.enable is false for this group")
-                self._queues.check_partition(partition)
+                self._share_partitions.check_partition(partition)
             except Fault as fault:
                 answer.acknowledge_error, answer.acknowledge_message = fault.code, fault.message
                 return False
             if not batches:
                 return False
             try:
-                await self._queues.acknowledge(ShareKey(group_id, *partition), member_id, batches)
+                await self._share_partitions.acknowledge(ShareKey(group_id, *partition), member_id, batches)
             except Fault as fault:
                 answer.acknowledge_error, answer.acknowledge_message = fault.code, fault.message
             return True
 
         asked = await asyncio.gather(*(one(partition, batches) for partition, batches in acknowledgements.items()))
         if not any(asked):
-            # Those without a word are told of beside others only.
+            # A partition without an acknowledgement is in the answer only beside others.
             for partition in [p for p, batches in acknowledgements.items() if not batches]:
                 if not answers[partition].acknowledge_error:
                     del answers[partition]
@@ -331,7 +336,7 @@ class ShareConsumption:
         *,
         renews: bool = False,
     ) -> Answers:
-        """The member goes: its last words count, then everything that it still has is given back."""
+        """The member leaves: its last acknowledgements are applied, then its remaining records are released."""
         if self._sessions.get(group_id, member_id) is None:
             raise Refused(ErrorCode.share_session_not_found, f"member {member_id} has no share session here")
         answers: Answers = {}
@@ -341,7 +346,7 @@ class ShareConsumption:
         except Refused:
             return answers
         released = [
-            asyncio.ensure_future(self._queues.release(ShareKey(group_id, *partition), member_id))
+            asyncio.ensure_future(self._share_partitions.release(ShareKey(group_id, *partition), member_id))
             for partition in session.partitions
         ]
         for task in released:
@@ -357,7 +362,7 @@ class ShareConsumption:
         if self._sessions.get(group_id, member_id) is session:
             await self._end(group_id, member_id, {})
         if not self._sessions.has_any_of(group_id):
-            self._queues.forget_group(group_id)
+            self._share_partitions.forget_group(group_id)
 
     def _keep(self, task: asyncio.Task[None]) -> None:
         self._ending.add(task)
@@ -370,7 +375,7 @@ class ShareConsumption:
 
 
 def _told(found: Answers, partition: TopicIdPartition, fault: Fault) -> bool:
-    """Whether the member hears of it: a coordinator that is away is asked again instead."""
+    """Whether the member gets the error: while the coordinator does not answer, the broker retries instead."""
     if fault.code in _COORDINATOR_IS_AWAY:
         return False
     found[partition] = PartitionAnswer(_LEADER_MOVED.get(fault.code, fault.code), fault.message)

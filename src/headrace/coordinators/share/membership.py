@@ -1,4 +1,4 @@
-"""Heartbeats of share groups: the group coordinator keeps the members, `beginning` initialises their share partitions.
+"""Heartbeats of share groups: the group coordinator keeps the members, `initializer` handles their share partitions.
 
 Owned by the event loop.
 """
@@ -9,11 +9,11 @@ from dataclasses import replace
 
 from headrace.coordinators.group.coordinator import GroupCoordinator
 from headrace.coordinators.group.core.heartbeat_messages import HeartbeatReply, ShareHeartbeatRequest
-from headrace.coordinators.share.beginning import Beginning
+from headrace.coordinators.share.initializer import ShareInitializer
 
 
 class ShareMembership:
-    def __init__(self, groups: GroupCoordinator, beginning: Beginning) -> None:
+    def __init__(self, groups: GroupCoordinator, beginning: ShareInitializer) -> None:
         self._groups = groups
         self._beginning = beginning
 
@@ -22,6 +22,6 @@ class ShareMembership:
         joins = request.epoch == 0
         if request.epoch < 0 or not await self._beginning.begin(request.group_id, waits=joins):
             return reply
-        # In Kafka a joining member gets its partitions with a later heartbeat. Here it need not wait for that one.
+        # In Kafka a joining member gets its partitions with a later heartbeat. Headrace answers the first with them.
         later = await self._groups.share_heartbeat(replace(request, epoch=reply.epoch, topic_names=None))
         return later if later.assignment is not None else replace(later, assignment=reply.assignment)

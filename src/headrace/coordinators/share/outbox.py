@@ -22,7 +22,7 @@ Write = Callable[[ShareProgress, Sequence[StateBatch]], Awaitable[None]]
 
 class Outbox:
     def __init__(self, name: str, core: SharePartition, write: Write, clock: Callable[[], int]) -> None:
-        """`write` raises a Fault when nothing was written, or nobody knows."""
+        """`write` raises a Fault when nothing was written or the outcome is unknown."""
         self._name = name
         self._core = core
         self._write = write
@@ -35,7 +35,7 @@ class Outbox:
         return self._task is None
 
     def put(self, changes: Changes) -> asyncio.Future[None]:
-        """Done when it is durable and counts; fails with the Fault that says why not. Nobody has to wait for it."""
+        """The future is done when the change is durable, or fails with its Fault. Awaiting it is optional."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if not changes.batches:
             done.set_result(None)
@@ -71,7 +71,7 @@ class Outbox:
             for done in waiting:
                 if not done.done():
                     done.set_exception(fault)
-        except BaseException:  # also a cancelled write: the callers that wait for it must hear of it
+        except BaseException:  # also a cancelled write: its waiting callers must get the error
             for done in waiting:
                 done.cancel()
             raise

@@ -24,7 +24,7 @@ from headrace.wire.entities import Body, Entity
 _WRITE_VERSION: Final = 1
 _SUMMARY_VERSION: Final = 1
 
-# Longer than a failover takes, shorter than a client waits for its answer (30 s).
+# Longer than a failover takes, shorter than a client's request timeout (30 s).
 _PATIENCE_SECONDS: Final = 15.0
 _PAUSE_SECONDS: Final = 0.1
 _LONGEST_PAUSE_SECONDS: Final = 1.0
@@ -69,8 +69,8 @@ class Persister:
         return None
 
     async def read(self, key: ShareKey, leader_epoch: int) -> ShareSnapshot:
-        """Once: whoever fetches looks again by itself. A queue is begun by its group; should that not have happened
-        (the group is of an earlier release, or has no members), the first who reads it begins it.
+        """Asks once: a fetch retries by itself. The group initialises its share partitions. If it has not (the group is
+        of an earlier release, or has no members), the first fetch initialises the share partition.
         """
         try:
             return await self._read(key, leader_epoch)
@@ -123,7 +123,7 @@ class Persister:
         return None
 
     async def summary(self, key: ShareKey) -> ShareSnapshot | None:
-        """None for a queue that nobody has begun."""
+        """None if the share partition is not initialised."""
         return await self._patiently(lambda: self._summary(key))
 
     async def _summary(self, key: ShareKey) -> ShareSnapshot | None:
@@ -160,7 +160,7 @@ class Persister:
         return leader
 
     async def _ask(self, key: ShareKey, api_key: int, partition: Body, version: int) -> Entity:
-        """The answer for the one partition asked about. Raises what the coordinator refuses with."""
+        """The answer for one partition. Raises the error of the coordinator as Refused."""
         body = {
             "group_id": key.group_id,
             "topics": [{"topic_id": key.topic_id, "partitions": [{"partition": key.partition, **partition}]}],

@@ -11,7 +11,7 @@ from headrace.storage.segment.txn_index import AbortedTransaction
 
 
 def log_batches(data: bytes, offset: int, end: int) -> list[LogBatch]:
-    """Those from the one that holds `offset` on, whole and before `end`."""
+    """The whole batches from the one with `offset` to before `end`."""
     return [
         LogBatch(batch.base_offset, batch.last_offset)
         for batch in batches(memoryview(data))
@@ -20,7 +20,7 @@ def log_batches(data: bytes, offset: int, end: int) -> list[LogBatch]:
 
 
 def spanning(data: bytes, acquired: Sequence[Acquired]) -> bytes:
-    """Only the batches that hold something between the first and the last record handed out."""
+    """Only the batches with a record between the first and the last acquired one."""
     first, last = acquired[0].first, acquired[-1].last
     begin, at, end = 0, 0, 0
     for batch in batches(memoryview(data)):

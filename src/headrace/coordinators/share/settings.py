@@ -11,7 +11,7 @@ from headrace.kernel.isolation import READ_COMMITTED, READ_UNCOMMITTED
 
 
 @dataclass(frozen=True, slots=True)
-class QueueSettings:
+class ShareSettings:
     max_locks: int = 2_000
     max_deliveries: int = 5
     lock_ms: int = 30_000
@@ -24,13 +24,13 @@ class TypedValues(Protocol):
     def __getitem__(self, name: str, /) -> Value: ...
 
 
-def queue_settings(broker: TypedValues, group: Mapping[str, str]) -> QueueSettings:
-    """`group` are the configs of the GROUP resource, as they were set."""
+def share_settings(broker: TypedValues, group: Mapping[str, str]) -> ShareSettings:
+    """`group`: the configs of the GROUP resource."""
 
     def number(own: str, key: str) -> int:
         return int(group.get(own, broker[key]))
 
-    return QueueSettings(
+    return ShareSettings(
         max_locks=number("share.partition.max.record.locks", "group.share.partition.max.record.locks"),
         max_deliveries=number("share.delivery.count.limit", "group.share.delivery.count.limit"),
         lock_ms=number("share.record.lock.duration.ms", "group.share.record.lock.duration.ms"),

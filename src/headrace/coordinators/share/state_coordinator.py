@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 def coordinator_key(key: ShareKey) -> str:
-    """What decides the partition of a queue's state, and what FindCoordinator is asked for."""
+    """The key that FindCoordinator takes; it also selects the partition of `__share_group_state`."""
     return f"{key.group_id}:{uuid_to_text(key.topic_id)}:{key.partition}"
 
 
@@ -56,11 +56,11 @@ class ShareStateCoordinator:
             self._pruning = asyncio.get_running_loop().call_later(self._prune_seconds, self._prune)
         gone = set(deleted_topics(old, new).values())
         for _, hosted in self.runtime.active_shards() if gone else ():
-            if any(key.topic_id in gone for key in hosted.shard.queues):
+            if any(key.topic_id in gone for key in hosted.shard.states):
                 try:
                     written = hosted.submit(lambda shard, now_ms: shard.forget_topics(gone))
                 except Fault as fault:
-                    _log.warning("%s: queues of deleted topics stay for now: %s", hosted.name, fault.message)
+                    _log.warning("%s: share partitions of deleted topics stay for now: %s", hosted.name, fault.message)
                 else:
                     if isinstance(written, asyncio.Future):
                         written.add_done_callback(lambda future: future.exception())

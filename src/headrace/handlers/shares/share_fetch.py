@@ -1,4 +1,4 @@
-"""ShareFetch (key 78, versions 1–2): take records from the queues of a share group (KIP-932).
+"""ShareFetch (key 78, versions 1–2): acquires records of share partitions (KIP-932).
 
 v2 acquire mode (strict record limit) and renewal of locks (KIP-1206, KIP-1222)
 Acknowledgements may ride along; their outcome is told apart from the fetch's.

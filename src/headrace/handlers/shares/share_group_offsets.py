@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from headrace.cluster.core import features
 from headrace.cluster.view import ClusterView
-from headrace.coordinators.share.administration import QueueOffset, ShareAdministration
+from headrace.coordinators.share.administration import ShareAdministration, SharePartitionOffset
 from headrace.handlers.dispatch.authorization import DENIED_TOPIC, Access, Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     )
 
 
-_NO_QUEUE: Final = ErrorCode.unknown_topic_or_partition
+_NO_SHARE_PARTITION: Final = ErrorCode.unknown_topic_or_partition
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class DescribeShareGroupOffsets(Handler):
         ]
         code, words = DENIED_TOPIC
         for name, indexes in denied:
-            hidden = [_offset(QueueOffset(index, error=code, message=words)) for index in indexes]
+            hidden = [_offset(SharePartitionOffset(index, error=code, message=words)) for index in indexes]
             rows.append({"topic_name": name, "topic_id": None, "partitions": hidden})
         return {
             "group_id": asked.group_id,
@@ -98,7 +98,7 @@ class DescribeShareGroupOffsets(Handler):
         }
 
 
-def _offset(each: QueueOffset) -> DescribeShareGroupOffsetsResponsePartition:
+def _offset(each: SharePartitionOffset) -> DescribeShareGroupOffsetsResponsePartition:
     return {
         "partition_index": each.partition,
         "start_offset": each.start_offset,
@@ -111,7 +111,7 @@ def _offset(each: QueueOffset) -> DescribeShareGroupOffsetsResponsePartition:
 
 @dataclass(frozen=True)
 class AlterShareGroupOffsets(Handler):
-    """Key 91, version 0: queues begin anew somewhere else; the group must be empty."""
+    """Key 91, version 0: resets share partitions to given offsets; the group must be empty."""
 
     shares: ShareAdministration
     view: ClusterView
@@ -150,7 +150,7 @@ class AlterShareGroupOffsets(Handler):
 
 @dataclass(frozen=True)
 class DeleteShareGroupOffsets(Handler):
-    """Key 92, version 0: queues of topics go; the group must be empty."""
+    """Key 92, version 0: deletes the share partitions of topics; the group must be empty."""
 
     shares: ShareAdministration
     view: ClusterView
@@ -169,7 +169,7 @@ class DeleteShareGroupOffsets(Handler):
         denied = {topic for topic in asked if not access.may(Operation.READ, ResourceType.TOPIC, topic)}
         errors = dict(await self.shares.delete(request.group_id, [topic for topic in asked if topic not in denied]))
         errors |= dict.fromkeys(denied, DENIED_TOPIC[0])
-        hidden = (_NO_QUEUE, DENIED_TOPIC[0])
+        hidden = (_NO_SHARE_PARTITION, DENIED_TOPIC[0])
         known = self.view.current.topics
         return {
             "error_code": ErrorCode.none,
@@ -179,7 +179,9 @@ class DeleteShareGroupOffsets(Handler):
                     "topic_name": name,
                     "topic_id": known[name].id if name in known and error not in hidden else None,
                     "error_code": error,
-                    "error_message": f"the group has no queues of topic {name}" if error is _NO_QUEUE else None,
+                    "error_message": f"the group has no share partitions of topic {name}"
+                    if error is _NO_SHARE_PARTITION
+                    else None,
                 }
                 for name, error in errors.items()
             ],

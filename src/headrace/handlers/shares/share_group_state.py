@@ -1,5 +1,5 @@
 """The share coordinator's own APIs, for brokers only (KIP-932): 83 initialise, 84 read, 85 write, 86 delete and 87
-summarise the state of queues. The leaders of partitions ask, and the group coordinator.
+summarise the state of share partitions. Partition leaders and the group coordinator send them.
 """
 
 from __future__ import annotations

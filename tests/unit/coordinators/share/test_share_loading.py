@@ -1,4 +1,6 @@
-"""Where a queue begins: decided once, by what its group was told last; and that it begins."""
+"""Start offset of a share partition: decided once, by the newest settings of its group. Retries of the
+initialisation.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,11 @@ from headrace.coordinators.codec.share_state import ShareKey, ShareSnapshot
 from headrace.coordinators.group.coordinator import GroupCoordinator
 from headrace.coordinators.group.core.share.initialization import have_begun
 from headrace.coordinators.runtime.runtime import LedPartitions
-from headrace.coordinators.share.beginning import Beginning
 from headrace.coordinators.share.core.share_state import NOT_STARTED
+from headrace.coordinators.share.initializer import ShareInitializer
+from headrace.coordinators.share.led_share_partitions import LedSharePartitions
 from headrace.coordinators.share.persister import Persister
-from headrace.coordinators.share.queues import Queues
-from headrace.coordinators.share.settings import QueueSettings
+from headrace.coordinators.share.settings import ShareSettings
 from headrace.kernel.errors import ErrorCode, Refused
 
 KEY = ShareKey("g", uuid.UUID(int=7), 0)
@@ -53,19 +55,21 @@ class Stored:
 @pytest.mark.parametrize(("stored", "begins_at"), [(NOT_STARTED, 0), (5, 5)])
 def test_a_queue_begins_by_what_its_group_was_told_last_even_on_another_broker(stored: int, begins_at: int) -> None:
     """Alter the group on one broker, fetch from another: the image there may not have the change yet."""
-    known = [QueueSettings(auto_offset_reset="latest")]
+    known = [ShareSettings(auto_offset_reset="latest")]
 
     async def catch_up() -> None:
-        known.append(QueueSettings(auto_offset_reset="earliest"))
+        known.append(ShareSettings(auto_offset_reset="earliest"))
 
     led = OneLedPartition()
-    queues = Queues(cast("LedPartitions", led), cast("ClusterView", led), Stored(stored), lambda _: known[-1], catch_up)
-    assert asyncio.run(queues.load(KEY)).core.start_offset == begins_at
-    assert len(known) == 1 + (stored == NOT_STARTED), "only a queue that begins needs to ask"
+    share_partitions = LedSharePartitions(
+        cast("LedPartitions", led), cast("ClusterView", led), Stored(stored), lambda _: known[-1], catch_up
+    )
+    assert asyncio.run(share_partitions.load(KEY)).core.start_offset == begins_at
+    assert len(known) == 1 + (stored == NOT_STARTED), "only a new share partition needs to ask"
 
 
 class Group:
-    """A group that has noted queues of three partitions as beginning, and what it is told of them."""
+    """A group with three initialising share partitions, and the calls it receives."""
 
     def __init__(self) -> None:
         self.epoch = 4
@@ -78,8 +82,8 @@ class Group:
     async def share_group(self, group_id: str) -> Group:
         return self
 
-    async def share_queues_begun(self, group_id: str, queues: NamedPartitions) -> None:
-        self.noted = have_begun(self.noted, queues)
+    async def share_partitions_begun(self, group_id: str, share_partitions: NamedPartitions) -> None:
+        self.noted = have_begun(self.noted, share_partitions)
 
 
 class States:
@@ -99,7 +103,7 @@ class States:
 def test_queues_that_could_not_begin_are_tried_again_and_those_that_are_there_stay() -> None:
     async def play() -> None:
         group, states = Group(), States()
-        beginning = Beginning(cast("GroupCoordinator", group), cast("Persister", states))
+        beginning = ShareInitializer(cast("GroupCoordinator", group), cast("Persister", states))
         await beginning.begin("g", waits=True)
         assert group.noted.initializing == {KEY.topic_id: ("t", frozenset({1}))}
         assert states.begun == {0: (4, NOT_STARTED), 2: (1, 50)}

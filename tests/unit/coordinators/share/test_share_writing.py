@@ -1,4 +1,4 @@
-"""How what members say becomes durable: one write at a time, tried again while a coordinator moves, or taken back."""
+"""How acknowledgements become durable: one write at a time, retried while a coordinator moves, or reverted."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def accepted(core: SharePartition, first: int, last: int) -> Changes:
     return core.acknowledge("a", [Acknowledgement(first, last, [AcknowledgeType.ACCEPT])], 0)
 
 
-def queue_of_ten() -> SharePartition:
+def share_partition_of_ten() -> SharePartition:
     core = SharePartition(0)
     core.acquire(AcquireRequest("a", 500, 500), 0, [LogBatch(0, 9)], 0)
     return core
@@ -56,7 +56,7 @@ def queue_of_ten() -> SharePartition:
 
 def test_what_comes_while_a_write_is_on_its_way_is_written_together() -> None:
     async def play() -> None:
-        core, coordinator = queue_of_ten(), Coordinator()
+        core, coordinator = share_partition_of_ten(), Coordinator()
         outbox = Outbox("q", core, coordinator.write, lambda: 0)
         said = [outbox.put(accepted(core, 5, 9))]
         await asyncio.sleep(0)
@@ -75,7 +75,7 @@ def test_what_comes_while_a_write_is_on_its_way_is_written_together() -> None:
 
 def test_what_cannot_be_written_was_not_said() -> None:
     async def play() -> None:
-        core, coordinator = queue_of_ten(), Coordinator()
+        core, coordinator = share_partition_of_ten(), Coordinator()
         outbox = Outbox("q", core, coordinator.write, lambda: 0)
         coordinator.may_go_on.set()
         coordinator.refusal = ErrorCode.coordinator_not_available

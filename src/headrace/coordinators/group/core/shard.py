@@ -38,7 +38,7 @@ from headrace.coordinators.group.core.heartbeat_messages import HeartbeatRequest
 from headrace.coordinators.group.core.offsets.requests import CommitRequest, OffsetRequests
 from headrace.coordinators.group.core.replay import GroupRecords
 from headrace.coordinators.group.core.settings import GroupSettings
-from headrace.coordinators.group.core.share import initialization as share_queues
+from headrace.coordinators.group.core.share import initialization as share_initialization
 from headrace.coordinators.group.core.share.group import ShareGroup
 from headrace.coordinators.group.core.share.heartbeat import ShareHeartbeats
 from headrace.coordinators.runtime.result import DEFERRED, Answer, Result, Token
@@ -171,48 +171,52 @@ class GroupShard:
     def share_heartbeat(self, request: ShareHeartbeatRequest, now_ms: int) -> Result:
         return self._share_heartbeats.heartbeat(request, now_ms)
 
-    def begin_share_queues(self, group_id: str, queues: NamedPartitions) -> Result:
-        """An administrator begins queues anew, also of a group that is not there yet. The reply is its epoch."""
+    def begin_share_partitions(self, group_id: str, partitions: NamedPartitions) -> Result:
+        """An administrator resets share partitions, also of a new group. The reply is the group's epoch."""
         known = group_id in self.share_groups
         group = self.empty_share_group(group_id) if known else self._all.new_share_group(group_id)
         effects = Effects()
-        if queues:
-            group.write_queues(share_queues.begin(group.noted or StatePartitionMetadata(), queues), effects)
+        if partitions:
+            group.write_state_partitions(
+                share_initialization.begin(group.noted or StatePartitionMetadata(), partitions), effects
+            )
         return effects.result(group.epoch)
 
-    def share_queues_begun(self, group_id: str, queues: NamedPartitions) -> Result:
+    def share_partitions_begun(self, group_id: str, partitions: NamedPartitions) -> Result:
         group = self.share_group(group_id)
         effects = Effects()
-        group.write_queues(share_queues.have_begun(group.noted or StatePartitionMetadata(), queues), effects)
+        group.write_state_partitions(
+            share_initialization.have_begun(group.noted or StatePartitionMetadata(), partitions), effects
+        )
         return effects.result()
 
-    def end_share_queues(self, group_id: str, topics: Sequence[str]) -> Result:
-        """The reply says which queues are to be deleted: a `Going`."""
+    def end_share_partitions(self, group_id: str, topics: Sequence[str]) -> Result:
+        """The reply is a `DeletionPlan`."""
         effects = Effects()
         group = self.empty_share_group(group_id)
-        return effects.result(share_queues.note_going(group, topics, self.image, effects))
+        return effects.result(share_initialization.note_going(group, topics, self.image, effects))
 
     def end_share_group(self, group_id: str) -> Result:
-        """The reply is all its queues, to be deleted before `delete_share_group`."""
+        """The reply is all its share partitions, to be deleted before `delete_share_group`."""
         effects = Effects()
         group = self.empty_share_group(group_id)
-        return effects.result(share_queues.note_all_going(group, self.image, effects))
+        return effects.result(share_initialization.note_all_going(group, self.image, effects))
 
-    def share_queues_ended(self, group_id: str, topic_ids: Collection[uuid.UUID]) -> Result:
+    def share_partitions_ended(self, group_id: str, topic_ids: Collection[uuid.UUID]) -> Result:
         effects = Effects()
         group = self.share_group(group_id)
         if group.noted is not None:
             deleting = {i: name for i, name in group.noted.deleting.items() if i not in topic_ids}
-            group.write_queues(replace(group.noted, deleting=deleting), effects)
+            group.write_state_partitions(replace(group.noted, deleting=deleting), effects)
         return effects.result()
 
     def share_topics_deleted(self, topic_ids: Collection[uuid.UUID]) -> Result:
         effects = Effects()
         for group in self.share_groups.values():
             if group.noted is not None:
-                rest = share_queues.without_topics(group.noted, topic_ids)
+                rest = share_initialization.without_topics(group.noted, topic_ids)
                 if rest != group.noted:
-                    group.write_queues(rest, effects)
+                    group.write_state_partitions(rest, effects)
         return effects.result(atomic=False)
 
     def delete_share_group(self, group_id: str) -> Result:

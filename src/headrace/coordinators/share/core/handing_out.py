@@ -22,7 +22,7 @@ from headrace.coordinators.share.core.runs import RecordState, Run, Runs
 from headrace.kernel.dataclass import dataclass
 
 _LEAST_THROTTLED: Final = 2
-# With a limit of two every second delivery would be a last one: no record is singled out.
+# With a limit of two every second delivery would be the last one: no record is isolated.
 _ALONE_ABOVE: Final = 2
 
 
@@ -41,7 +41,7 @@ class LogBatch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AcquireRequest:
-    """What a fetch asks for."""
+    """The limits of a fetch."""
 
     member: str
     max_records: int
@@ -72,7 +72,7 @@ class Acquisition:
         self._count = 0
 
     def hand_out(self, limit: int, last: int) -> list[Acquired]:
-        """Up to `limit` of what is free, none beyond the offset `last`."""
+        """Acquires up to `limit` available records, none beyond the offset `last`."""
         first = max(self._batches[0].first, self._start)
         known = self._portions.overlapping(first, last)
         at = first
@@ -85,7 +85,7 @@ class Acquisition:
                 if self._count == 0:
                     self._take_part(portion, limit, first, last)
                 if self._count:
-                    return self._given  # it goes alone
+                    return self._given  # delivered alone
             elif (
                 portion.by_offset
                 or not portion.is_within(self._batches[0].first, last)
@@ -142,7 +142,7 @@ class Acquisition:
     # --- what was out with nobody ---------------------------------------------------------------------------------
 
     def _new(self, first: int, last: int, limit: int) -> None:
-        """Offsets without a portion: beyond what was looked at, or handed out by a leader before this one."""
+        """Offsets without a portion: beyond the end offset, or acquired under an earlier leader."""
         while self._count < limit and first <= last:
             piece_first, piece_last = first, last
             if first <= self._end:
@@ -154,12 +154,12 @@ class Acquisition:
             first = self._open(piece_first, piece_last, limit - self._count) + 1
 
     def _open(self, first: int, last: int, left: int) -> int:
-        """A new portion, or some. Returns the last offset of it."""
+        """Adds one or more portions. Returns their last offset."""
         is_beyond = first > self._end
         if left < last - first + 1:
             last = self._rounded_up(first + left - 1, None if is_beyond else last)
         if first > self._end + 1:
-            # Offsets that the log does not have: nobody will ever get them.
+            # Offsets that the log does not have: they are archived.
             self._runs.put(Run(self._end + 1, first - 1, RecordState.ARCHIVED))
         if is_beyond:
             self._runs.put(Run(first, last, RecordState.AVAILABLE))
@@ -186,7 +186,7 @@ class Acquisition:
         return last if bound is None else min(last, bound)
 
     def _cut(self, first: int, last: int) -> list[tuple[int, int]]:
-        """At ends of batches, as soon as a piece has the size that was asked for."""
+        """Splits at ends of batches, as soon as a piece has the requested size."""
         pieces = []
         for batch in self._batches if last - first + 1 > self._wish.batch_size else ():
             if batch.first <= last and batch.first - first >= self._wish.batch_size:
@@ -202,7 +202,7 @@ class Acquisition:
         self._count += len(run)
 
     def _tell(self, told: Sequence[Acquired]) -> None:
-        """Of one portion: neighbours are told as one."""
+        """Reports one portion; neighbours with the same count become one entry."""
         fresh = True
         for each in told:
             known = None if fresh else self._given[-1]

@@ -40,7 +40,7 @@ class Portions:
         return self._portions[at:end]
 
     def take_apart(self, first: int, last: int) -> None:
-        """Something is said about first…last: what only partly lies in there is kept by offset from now on."""
+        """An acknowledgement covers first…last: portions that are only partly in it are kept by offset from now on."""
         for portion in self.overlapping(first, last):
             portion.by_offset |= not portion.is_within(first, last)
 
@@ -49,7 +49,7 @@ class Portions:
         return bool(self._portions) and self._portions[0].first <= offset
 
     def drop_before(self, offset: int) -> None:
-        """Those that are done with as a whole. One that is not keeps its first offset, and its size."""
+        """Drops portions that are finished as a whole. Others keep their first offset and their size."""
         gone = 0
         while gone < len(self._portions) and self._portions[gone].last < offset:
             gone += 1

@@ -27,7 +27,7 @@ class RecordState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change that is not durable yet, and how things were: whoever had the records has them again if it fails."""
+    """A change that is not durable yet, and the former state: its member holds the records again if it fails."""
 
     number: int
     member: str | None
@@ -52,7 +52,7 @@ class Run:
 
     @property
     def is_free(self) -> bool:
-        """Whether somebody may have it now: what is being given back is nobody's until that is durable."""
+        """Whether a member may acquire it now. A release takes effect only when it is durable."""
         return self.state is RecordState.AVAILABLE and self.change is None
 
     def __len__(self) -> int:
@@ -73,7 +73,7 @@ class Runs:
 
     @property
     def end(self) -> int | None:
-        """The last offset, or None when there is none."""
+        """The last offset, or None."""
         return self._runs[-1].last if self._runs else None
 
     def covering(self, first: int, last: int) -> list[Run]:
@@ -83,7 +83,7 @@ class Runs:
         return [run for run in self._runs[self._at(first) :] if run.last <= last]
 
     def put(self, fresh: Run) -> None:
-        """Whatever was known about these offsets is replaced."""
+        """Replaces the state of these offsets."""
         inside = self.covering(fresh.first, fresh.last)
         at = self._at(fresh.first)
         self._runs[at : at + len(inside)] = [fresh]
@@ -93,7 +93,7 @@ class Runs:
         self._runs = self._runs[self._at(offset) :]
 
     def join(self) -> None:
-        """Neighbours that have become alike become one."""
+        """Joins neighbours of the same state."""
         joined: list[Run] = []
         for run in self._runs:
             if joined and joined[-1].last + 1 == run.first and joined[-1].kind == run.kind:

@@ -25,7 +25,7 @@ TopicIdPartition = tuple[uuid.UUID, int]
 class Session:
     epoch: int
     partitions: dict[TopicIdPartition, None] = field(default_factory=dict)
-    # Those whose next answer is told even when there is nothing in it: just added, or in error the last time.
+    # Partitions whose next answer is sent even if it is empty: just added, or in error the last time.
     untold: set[TopicIdPartition] = field(default_factory=set)
 
     def add(self, partition: TopicIdPartition) -> None:
@@ -38,13 +38,13 @@ class Session:
         self.untold.discard(partition)
 
     def in_turn(self, epoch: int) -> list[TopicIdPartition]:
-        """Each fetch begins with another partition, so that none is starved by a full answer."""
+        """Each fetch begins with another partition, so that a full answer starves none."""
         found = list(self.partitions)
         at = max(epoch, 0) % len(found) if found else 0
         return found[at:] + found[:at]
 
     def told(self, partition: TopicIdPartition, *, has_records: bool, is_error: bool) -> bool:
-        """Whether the answer for this partition is sent. One that had records goes behind the others."""
+        """Whether the answer for this partition is sent. A partition with records moves behind the others."""
         must = has_records or is_error or partition in self.untold
         if is_error:
             self.untold.add(partition)
@@ -56,7 +56,7 @@ class Session:
 
 
 class Sessions:
-    """As many as the broker allows. There is no making room: a session ends with its connection."""
+    """Bounded. No session is evicted: it ends with its connection."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -69,7 +69,7 @@ class Sessions:
         return self._sessions.get((group_id, member_id))
 
     def begin(self, group_id: str, member_id: str, partitions: Iterable[TopicIdPartition]) -> Session:
-        """Raises SHARE_SESSION_LIMIT_REACHED; a session of the same member is gone even then."""
+        """Raises SHARE_SESSION_LIMIT_REACHED; an old session of the same member ends even then."""
         self._sessions.pop((group_id, member_id), None)
         if len(self._sessions) >= self._limit:
             raise Refused(

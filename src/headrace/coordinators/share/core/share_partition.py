@@ -50,23 +50,21 @@ class Acknowledgement(NamedTuple):
 
 
 class Changes(NamedTuple):
-    """What to write down; `number` is None for what has happened already, whether it can be written or not."""
+    """Changes to write. `number` is None for a change that has taken effect already, written or not."""
 
     number: int | None
     batches: list[StateBatch]
 
 
 class ShareProgress(NamedTuple):
-    """How far a queue is: records in flight that are done with are not part of the lag."""
+    """Progress of a share partition. Finished records in flight do not count as lag."""
 
     start_offset: int
     complete_count: int
 
 
 def check(acknowledgements: Sequence[Acknowledgement], *, renews: bool) -> None:
-    """What can be said of them without looking at any record; `renews` if the request says that it does. Raises
-    INVALID_REQUEST.
-    """
+    """Checks that need no record; `renews`: the request allows renewals. Raises INVALID_REQUEST."""
     end = -1
     for first, last, types in acknowledgements:
         if last < first or first < end or not types or len(types) not in (1, last - first + 1):
@@ -109,7 +107,7 @@ class SharePartition:
 
     @property
     def end_offset(self) -> int:
-        """The last offset that was looked at; start − 1 when nothing is in flight."""
+        """The last offset in flight; start − 1 when none is."""
         end = self._runs.end
         return self.start_offset - 1 if end is None else end
 
@@ -119,7 +117,7 @@ class SharePartition:
 
     @property
     def has_room(self) -> bool:
-        """Whether anything could be acquired: something given back, or room for something new."""
+        """Whether a fetch can acquire: released records, or room for new ones."""
         return self.next_fetch_offset <= self.end_offset or self._room > 0
 
     @property
@@ -131,7 +129,7 @@ class SharePartition:
         return min((r.locked_until_ms for r in self._runs if r.state is RecordState.ACQUIRED), default=None)
 
     def standing(self, changes: Collection[int] = ()) -> ShareProgress:
-        """As it will be once these changes are durable. Others that are on their way do not count: they may fail."""
+        """Progress once these changes are durable. Other pending changes do not count: they may fail."""
         start, complete = self.start_offset, 0
         for run in self._runs:
             if not run.state.is_final or (run.change is not None and run.change.number not in changes):
@@ -150,8 +148,8 @@ class SharePartition:
     def acquire(
         self, wish: AcquireRequest, fetch_offset: int, batches: Sequence[LogBatch], now_ms: int
     ) -> list[Acquired]:
-        """Hand out of the batches that were read from `fetch_offset` on. What is new is bounded by the locks that are
-        left; what was given back comes even when there are none.
+        """Acquires from the batches that were read from `fetch_offset` on. The number of free locks limits new records;
+        released records can be acquired without a free lock.
         """
         last = batches[-1].last
         if last < self.start_offset or wish.max_records <= 0:
@@ -178,14 +176,14 @@ class SharePartition:
         return given
 
     def _archive_free(self, first: int, last: int) -> None:
-        """What was given back and has since been compacted away."""
+        """Archives released records that compaction has removed."""
         last = min(last, self.end_offset)
         if last >= first:
             self._portions.take_apart(first, last)
             self._settle([run for run in self._runs.covering(first, last) if run.is_free], RecordState.ARCHIVED)
 
     def archive(self, first: int, last: int) -> Changes:
-        """Records that nobody is to get (aborted transactions); those that are out already stay out."""
+        """Archives records that no member may get (aborted transactions); acquired ones stay acquired."""
         first = max(first, self.start_offset)
         if last < first:
             return Changes(None, [])
@@ -200,12 +198,12 @@ class SharePartition:
     # --- taking back --------------------------------------------------------------------------------------------
 
     def acknowledge(self, member: str, acknowledgements: Sequence[Acknowledgement], now_ms: int) -> Changes:
-        """All of it or nothing, and `check` has seen it. Raises INVALID_REQUEST, INVALID_RECORD_STATE."""
+        """All or nothing; the caller has run `check`. Raises INVALID_REQUEST, INVALID_RECORD_STATE."""
         steps: list[tuple[int, int, AcknowledgeType]] = []
         settled = -1
         for each in acknowledgements:
             if each.last < self.start_offset:
-                continue  # done with: a late word about it changes nothing
+                continue  # finished: a late acknowledgement changes nothing
             self._check_known(each)
             for first, last, kind in self._steps(each):
                 if first <= settled:
@@ -241,7 +239,7 @@ class SharePartition:
             if run.state is RecordState.ACQUIRED and run.member == member:
                 continue
             if run.state is RecordState.ARCHIVED and not self._portions.overlapping(run.first, run.last):
-                continue  # the log has nothing there
+                continue  # the log has no record there
             self._runs.join()
             raise Refused(
                 ErrorCode.invalid_record_state, f"offsets {run.first} to {run.last} are not out with this member"
@@ -265,7 +263,7 @@ class SharePartition:
         return [(max(a, self.start_offset), b, kind) for a, b, kind in steps if b >= self.start_offset]
 
     def release(self, member: str) -> Changes:
-        """A member goes: what it has can be had by others."""
+        """A member leaves: its records become available to others."""
         mine = [r for r in self._runs if r.state is RecordState.ACQUIRED and r.member == member]
         number = self._begin()
         return Changes(number, self._give_back(mine, number))
@@ -277,7 +275,7 @@ class SharePartition:
         return changes
 
     def log_start_moved(self, log_start: int) -> None:
-        """Retention removed records: nobody gets them any more."""
+        """Retention removed records: they are archived."""
         if log_start > self.start_offset:
             self._portions.take_apart(log_start, max(log_start, self.end_offset))
             self._runs.drop_before(log_start)
@@ -287,13 +285,13 @@ class SharePartition:
     # --- changes ------------------------------------------------------------------------------------------------
 
     def done(self, changes: Collection[int]) -> None:
-        """They are durable."""
+        """The changes are durable."""
         for run in self._changing(changes):
             run.change = None
         self._advance()
 
     def undone(self, changes: Collection[int], now_ms: int) -> None:
-        """They could not be written: whoever had the records has them again, unless the lock is over by now."""
+        """The changes could not be written: their members hold the records again, unless the lock has expired."""
         over: list[Run] = []
         for run in self._changing(changes):
             assert run.change is not None
@@ -328,7 +326,7 @@ class SharePartition:
         return [StateBatch(run.first, run.last, int(state), run.deliveries) for run in runs]
 
     def _advance(self) -> None:
-        """The start moves over everything at its front that is done with."""
+        """Moves the start offset over finished records."""
         for run in self._runs:
             if run.first != self.start_offset or not run.state.is_final or run.change is not None:
                 break
@@ -338,7 +336,7 @@ class SharePartition:
         self._runs.join()
 
     def _fill_holes(self) -> None:
-        """What was out with a member when the leader changed was not written down: it is available."""
+        """Acquisitions are not durable: after a change of leader those records are available."""
         at = self.start_offset
         for run in [replace(r) for r in self._runs]:
             if run.first > at:

@@ -24,7 +24,7 @@ NOT_STARTED = -1
 
 
 @dataclass(frozen=True, slots=True)
-class QueueState:
+class StoredState:
     snapshot: ShareSnapshot
     updates: int = 0
     snapshot_record_offset: int = -1
@@ -32,13 +32,13 @@ class QueueState:
 
 class ShareStateShard:
     def __init__(self, updates_per_snapshot: int = 500) -> None:
-        self.queues: dict[ShareKey, QueueState] = {}
+        self.states: dict[ShareKey, StoredState] = {}
         self._updates_per_snapshot = updates_per_snapshot
 
     # --- operations ---------------------------------------------------------------------------------------------
 
     def initialize(self, key: ShareKey, state_epoch: int, start_offset: int, now_ms: int) -> Result:
-        known = self.queues.get(key)
+        known = self.states.get(key)
         if known is not None and state_epoch < known.snapshot.state_epoch:
             raise Refused(ErrorCode.fenced_state_epoch, f"state epoch {state_epoch} < {known.snapshot.state_epoch}")
         epoch = 0 if known is None else known.snapshot.snapshot_epoch + 1
@@ -46,8 +46,8 @@ class ShareStateShard:
         return Result([_snapshot_record(key, snapshot)])
 
     def read(self, key: ShareKey, leader_epoch: int, now_ms: int) -> Result:
-        """The reply is the snapshot as it is now. A new leader's first question also fences the one before it."""
-        known = self.queues.get(key)
+        """The reply is the current snapshot. The first read of a new leader also fences the old leader."""
+        known = self.states.get(key)
         if known is None:
             raise _not_begun("read")
         self._check(known, leader_epoch, None)
@@ -69,7 +69,7 @@ class ShareStateShard:
         batches: Sequence[StateBatch],
         now_ms: int,
     ) -> Result:
-        known = self.queues.get(key)
+        known = self.states.get(key)
         if known is None:
             raise _not_begun("written")
         self._check(known, leader_epoch, state_epoch)
@@ -90,23 +90,23 @@ class ShareStateShard:
         return Result([_snapshot_record(key, snapshot)])
 
     def delete(self, key: ShareKey) -> Result:
-        if key not in self.queues:
+        if key not in self.states:
             return Result()
         return Result([Record(codec.share_key(codec.SHARE_SNAPSHOT, key), None)])
 
     def summary(self, key: ShareKey) -> ShareSnapshot | None:
-        known = self.queues.get(key)
+        known = self.states.get(key)
         return None if known is None else known.snapshot
 
     def forget_topics(self, topic_ids: set[uuid.UUID]) -> Result:
-        gone = [key for key in self.queues if key.topic_id in topic_ids]
+        gone = [key for key in self.states if key.topic_id in topic_ids]
         return Result([Record(codec.share_key(codec.SHARE_SNAPSHOT, key), None) for key in gone])
 
     def first_needed_offset(self, end_offset: int) -> int:
-        """Records below are in no snapshot that is in use."""
-        return min((queue.snapshot_record_offset for queue in self.queues.values()), default=end_offset)
+        """No snapshot in use needs the records below."""
+        return min((state.snapshot_record_offset for state in self.states.values()), default=end_offset)
 
-    def _check(self, known: QueueState, leader_epoch: int, state_epoch: int | None) -> None:
+    def _check(self, known: StoredState, leader_epoch: int, state_epoch: int | None) -> None:
         if 0 <= leader_epoch < known.snapshot.leader_epoch:
             raise Refused(ErrorCode.fenced_leader_epoch, f"leader epoch {leader_epoch}: another broker leads by now")
         if state_epoch is not None and -1 != state_epoch < known.snapshot.state_epoch:
@@ -118,18 +118,18 @@ class ShareStateShard:
 
     def replay(self, key: bytes, value: bytes | None, offset: int, producer_id: int, producer_epoch: int) -> None:
         try:
-            kind, queue = key_type(key), codec.read_share_key(key)
+            kind, share_key = key_type(key), codec.read_share_key(key)
             if value is None:
-                self.queues.pop(queue, None)
+                self.states.pop(share_key, None)
             elif kind == codec.SHARE_SNAPSHOT:
-                self.queues[queue] = QueueState(codec.read_share_snapshot_value(value), 0, offset)
-            elif kind == codec.SHARE_UPDATE and queue in self.queues:
-                self._replay_update(queue, codec.read_share_update_value(value))
+                self.states[share_key] = StoredState(codec.read_share_snapshot_value(value), 0, offset)
+            elif kind == codec.SHARE_UPDATE and share_key in self.states:
+                self._replay_update(share_key, codec.read_share_update_value(value))
         except (UnreadableRecord, UnicodeDecodeError):
             return  # of a newer release
 
-    def _replay_update(self, queue: ShareKey, update: ShareUpdate) -> None:
-        known = self.queues[queue]
+    def _replay_update(self, share_key: ShareKey, update: ShareUpdate) -> None:
+        known = self.states[share_key]
         snapshot = replace(
             known.snapshot,
             leader_epoch=max(update.leader_epoch, known.snapshot.leader_epoch),
@@ -137,7 +137,7 @@ class ShareStateShard:
             batches=_merged(known.snapshot.batches, update.batches, update.start_offset),
             delivery_complete_count=update.delivery_complete_count,
         )
-        self.queues[queue] = replace(known, snapshot=snapshot, updates=known.updates + 1)
+        self.states[share_key] = replace(known, snapshot=snapshot, updates=known.updates + 1)
 
     def replay_end_marker(self, producer_id: int, producer_epoch: int, commit: bool) -> None:
         """No transaction writes here."""
@@ -154,7 +154,7 @@ def _not_begun(what: str) -> Refused:
 
 
 def _merged(known: Sequence[StateBatch], newer: Sequence[StateBatch], start_offset: int) -> tuple[StateBatch, ...]:
-    """The newer word about an offset counts; what lies below the start is done with."""
+    """The newer state of an offset wins; offsets below the start are dropped."""
     runs = Runs()
     for first, last, state, count in (*known, *newer):
         if last >= start_offset:

@@ -38,20 +38,20 @@ class ShareMember:
 @dataclass(slots=True, eq=False)
 class ShareGroup:
     group_id: str
-    epoch: int = 1  # of a group that nobody has joined yet: its first member brings it to 2, as in Kafka
+    epoch: int = 1  # of a group without members so far: its first member raises it to 2, as in Kafka
     metadata_hash: int = 0
     assignment_epoch: int = 0
     assigned_at_ms: int = 0
     members: dict[str, ShareMember] = field(default_factory=dict)
     target: dict[str, Partitions] = field(default_factory=dict)
-    # Whose partitions have a queue, are about to get one, or to lose it; None: nobody has written that down yet.
+    # Which share partitions are initialised, initialising or deleting; None: there is no such record yet.
     noted: StatePartitionMetadata | None = None
     seen_image_version: int = -2
-    # The record in which `has_unassigned_queues` last found none: it does not search the same record again.
+    # The record in which `has_unassigned_share_partitions` last found none: it does not search the same record again.
     _searched: StatePartitionMetadata | None = None
 
     @property
-    def queues(self) -> NamedPartitions:
+    def initialized(self) -> NamedPartitions:
         return {} if self.noted is None else self.noted.initialized
 
     @property
@@ -66,12 +66,12 @@ class ShareGroup:
     def state_name(self) -> str:
         return "Stable" if self.members else "Empty"
 
-    def has_unassigned_queues(self) -> bool:
+    def has_unassigned_share_partitions(self) -> bool:
         """Whether an initialised share partition of a subscribed topic is in no member's target yet."""
         if self.noted is None or self.noted is self._searched:
             return False
         names = {name for member in self.members.values() for name in member.about.topic_names}
-        for topic_id, (name, indexes) in self.queues.items():
+        for topic_id, (name, indexes) in self.initialized.items():
             if name in names and not indexes <= self._read_partitions(topic_id):
                 return True
         self._searched = self.noted
@@ -103,7 +103,7 @@ class ShareGroup:
         key = key_of(share_groups.CURRENT_ASSIGNMENT, self.group_id, member.member_id)
         effects.write(key, share_groups.current_assignment_value(value))
 
-    def write_queues(self, noted: StatePartitionMetadata, effects: Effects) -> None:
+    def write_state_partitions(self, noted: StatePartitionMetadata, effects: Effects) -> None:
         key = key_of(share_groups.STATE_PARTITION_METADATA, self.group_id)
         effects.write(key, share_groups.state_partition_metadata_value(noted))
 

@@ -87,7 +87,7 @@ class ShareHeartbeats:
         if is_new or updated.about != member.about:
             group.write_member(updated, effects)
         resubscribed = updated.about.topic_names != member.about.topic_names
-        begun = group.epoch == group.assignment_epoch and group.has_unassigned_queues()
+        begun = group.epoch == group.assignment_epoch and group.has_unassigned_share_partitions()
         epoch = group.epoch
         if resubscribed or begun or image.version != group.seen_image_version:
             seen_hash = _topics_hash(members, image)
@@ -173,7 +173,11 @@ def _targets(group: ShareGroup, members: Mapping[str, ShareMember], image: Clust
             member_id: frozenset(topics[name].id for name in member.about.topic_names if name in topics)
             for member_id, member in members.items()
         },
-        {topic.id: sorted(group.queues[topic.id][1]) for topic in topics.values() if topic.id in group.queues},
+        {
+            topic.id: sorted(group.initialized[topic.id][1])
+            for topic in topics.values()
+            if topic.id in group.initialized
+        },
         group.target,
     )
 

@@ -22,40 +22,40 @@ from headrace.kernel.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class DeletionPlan:
-    """The queues that are to be deleted, by topic, and the topics that have none."""
+    """The share partitions to delete, by topic, and the topics that have none."""
 
-    queues: Mapping[str, Sequence[ShareKey]]
+    share_partitions: Mapping[str, Sequence[ShareKey]]
     errors: Mapping[str, ErrorCode]
 
 
 def note_beginning(
     group: ShareGroup, subscribed: Mapping[str, TopicInfo], image: ClusterImage, effects: Effects
 ) -> None:
-    """Of the topics that members subscribe to, the partitions that have no queue yet."""
+    """Records the share partitions of subscribed topics that are not initialised yet."""
     before = group.noted or StatePartitionMetadata()
     known = {*before.initializing, *before.initialized, *before.deleting}
     noted = without_topics(before, {topic_id for topic_id in known if topic_id not in image.topic_names})
     missing: dict[uuid.UUID, tuple[str, frozenset[int]]] = {}
     for name, topic in subscribed.items():
-        without_queue = frozenset(range(len(topic.partitions))) - noted.initialized.get(topic.id, ("", frozenset()))[1]
-        if without_queue:
-            missing[topic.id] = (name, without_queue)
+        uninitialized = frozenset(range(len(topic.partitions))) - noted.initialized.get(topic.id, ("", frozenset()))[1]
+        if uninitialized:
+            missing[topic.id] = (name, uninitialized)
     begun = begin(noted, missing)
     if begun != before:
-        group.write_queues(begun, effects)
+        group.write_state_partitions(begun, effects)
 
 
-def begin(noted: StatePartitionMetadata, queues: NamedPartitions) -> StatePartitionMetadata:
-    deleting = {topic_id: name for topic_id, name in noted.deleting.items() if topic_id not in queues}
-    return replace(noted, initializing=joined(noted.initializing, queues), deleting=deleting)
+def begin(noted: StatePartitionMetadata, share_partitions: NamedPartitions) -> StatePartitionMetadata:
+    deleting = {topic_id: name for topic_id, name in noted.deleting.items() if topic_id not in share_partitions}
+    return replace(noted, initializing=joined(noted.initializing, share_partitions), deleting=deleting)
 
 
-def have_begun(noted: StatePartitionMetadata, queues: NamedPartitions) -> StatePartitionMetadata:
-    """Of those that were to begin: a topic may have been deleted meanwhile."""
+def have_begun(noted: StatePartitionMetadata, share_partitions: NamedPartitions) -> StatePartitionMetadata:
+    """Only those that are initialising: a topic may have been deleted meanwhile."""
     begun: dict[uuid.UUID, tuple[str, frozenset[int]]] = {}
     rest: dict[uuid.UUID, tuple[str, frozenset[int]]] = {}
     for topic_id, (name, indexes) in noted.initializing.items():
-        done = indexes & queues.get(topic_id, (name, frozenset()))[1]
+        done = indexes & share_partitions.get(topic_id, (name, frozenset()))[1]
         if done:
             begun[topic_id] = (name, done)
         if indexes - done:
@@ -64,12 +64,12 @@ def have_begun(noted: StatePartitionMetadata, queues: NamedPartitions) -> StateP
 
 
 def note_going(group: ShareGroup, topics: Sequence[str], image: ClusterImage, effects: Effects) -> DeletionPlan:
-    """The queues of some topics. A group of which nothing was ever noted has nothing to say about any topic."""
-    queues: dict[str, list[ShareKey]] = {}
+    """Records the share partitions of some topics as deleting. A group without the record has none to delete."""
+    share_partitions: dict[str, list[ShareKey]] = {}
     errors: dict[str, ErrorCode] = {}
     noted = group.noted
     if noted is None:
-        return DeletionPlan(queues, errors)
+        return DeletionPlan(share_partitions, errors)
     initialized, deleting = dict(noted.initialized), dict(noted.deleting)
     for topic in topics:
         info = image.topics.get(topic)
@@ -81,9 +81,9 @@ def note_going(group: ShareGroup, topics: Sequence[str], image: ClusterImage, ef
         else:
             errors[topic] = ErrorCode.unknown_topic_or_partition
             continue
-        queues[topic] = [ShareKey(group.group_id, info.id, index) for index in sorted(indexes)]
-    group.write_queues(replace(noted, initialized=initialized, deleting=deleting), effects)
-    return DeletionPlan(queues, errors)
+        share_partitions[topic] = [ShareKey(group.group_id, info.id, index) for index in sorted(indexes)]
+    group.write_state_partitions(replace(noted, initialized=initialized, deleting=deleting), effects)
+    return DeletionPlan(share_partitions, errors)
 
 
 def note_all_going(group: ShareGroup, image: ClusterImage, effects: Effects) -> list[ShareKey]:
@@ -95,20 +95,20 @@ def note_all_going(group: ShareGroup, image: ClusterImage, effects: Effects) -> 
         for topic_id, name in noted.deleting.items()
         if image.topic_names.get(topic_id) == name
     }
-    queues = joined(joined(noted.initialized, noted.initializing), half_gone)
-    deleting = {topic_id: name for topic_id, (name, _) in queues.items()}
-    group.write_queues(StatePartitionMetadata(deleting=deleting), effects)
+    share_partitions = joined(joined(noted.initialized, noted.initializing), half_gone)
+    deleting = {topic_id: name for topic_id, (name, _) in share_partitions.items()}
+    group.write_state_partitions(StatePartitionMetadata(deleting=deleting), effects)
     return [
         ShareKey(group.group_id, topic_id, index)
-        for topic_id, (_, indexes) in queues.items()
+        for topic_id, (_, indexes) in share_partitions.items()
         for index in sorted(indexes)
     ]
 
 
 def without_topics(noted: StatePartitionMetadata, gone: Collection[uuid.UUID]) -> StatePartitionMetadata:
     return StatePartitionMetadata(
-        {topic_id: queue for topic_id, queue in noted.initializing.items() if topic_id not in gone},
-        {topic_id: queue for topic_id, queue in noted.initialized.items() if topic_id not in gone},
+        {topic_id: entry for topic_id, entry in noted.initializing.items() if topic_id not in gone},
+        {topic_id: entry for topic_id, entry in noted.initialized.items() if topic_id not in gone},
         {topic_id: name for topic_id, name in noted.deleting.items() if topic_id not in gone},
     )
 

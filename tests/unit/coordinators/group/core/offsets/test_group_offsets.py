@@ -155,7 +155,7 @@ def test_a_deleted_offset_waits_for_no_transaction_any_more() -> None:
 
 def test_a_share_group_takes_no_offsets_of_transactions_either() -> None:
     driver = GroupDriver()
-    driver.apply(driver.shard.begin_share_queues("g", {topic_id("orders"): ("orders", frozenset({0}))}))
+    driver.apply(driver.shard.begin_share_partitions("g", {topic_id("orders"): ("orders", frozenset({0}))}))
     request = CommitRequest("g", "", None, -1, [TopicCommit("orders", None, [PartitionCommit(0, 1, -1, "")])])
     code = refusal(lambda: driver.shard.commit_transactional_offsets(request, (7, 0), driver.now_ms))
     assert code is ErrorCode.group_id_not_found and "g" not in driver.shard.groups

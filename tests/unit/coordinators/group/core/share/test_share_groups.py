@@ -1,4 +1,6 @@
-"""Members of share groups, on virtual time: who reads what, who is put out, and what kinds of groups keep apart."""
+"""Members of share groups, on virtual time: assignment, expiry, fencing, initialisation, and the separation of group
+types.
+"""
 
 from __future__ import annotations
 
@@ -34,12 +36,12 @@ def beat(driver: GroupDriver, member: str, epoch: int, **changes: Any) -> Heartb
 
 
 def begun(driver: GroupDriver) -> None:
-    """The share coordinator has begun the queues that the group noted."""
-    driver.apply(driver.shard.share_queues_begun("s", group(driver).beginning))
+    """The share coordinator has initialised the share partitions of the group."""
+    driver.apply(driver.shard.share_partitions_begun("s", group(driver).beginning))
 
 
 def joined(driver: GroupDriver, member: str, **changes: Any) -> HeartbeatReply:
-    """What a joining member is told once its queues have begun."""
+    """The answer to a joining member once its share partitions are initialised."""
     reply = beat(driver, member, 0, **changes)
     begun(driver)
     later = beat(driver, member, reply.epoch)
@@ -106,14 +108,14 @@ def test_topics_that_grow_and_subscriptions_that_change_are_followed() -> None:
     driver = GroupDriver(image=image_of(orders=1, other=1))
     joined(driver, "a")
     driver.set_image(image_of(2, orders=3, other=1))
-    assert beat(driver, "a", 3).assignment is None, "the new partitions have no queues yet"
+    assert beat(driver, "a", 3).assignment is None, "the new share partitions are not initialised yet"
     begun(driver)
     assert beat(driver, "a", 4).assignment == {ORDERS: frozenset({0, 1, 2})}
     assert beat(driver, "a", 5, topic_names=("other",)).assignment == {}, "nothing of the topic that it gave up"
     assert beat(driver, "a", 6).assignment is None
     begun(driver)
     assert beat(driver, "a", 6).assignment == {topic_id("other"): frozenset({0})}
-    assert set(group(driver).queues) == {ORDERS, topic_id("other")}, "queues stay until they are deleted"
+    assert set(group(driver).initialized) == {ORDERS, topic_id("other")}, "share partitions stay until they are deleted"
     assert beat(driver, "a", 7, topic_names=("orders",)).assignment == {ORDERS: frozenset({0, 1, 2})}
 
 
@@ -133,7 +135,7 @@ def test_a_member_gives_up_a_topic_at_once_although_the_interval_delays_the_next
 def test_a_queue_that_begins_while_others_are_read_raises_the_epoch_once() -> None:
     driver = GroupDriver(image=image_of(orders=2))
     beat(driver, "a", 0)
-    driver.apply(driver.shard.share_queues_begun("s", {ORDERS: ("orders", frozenset({1}))}))
+    driver.apply(driver.shard.share_partitions_begun("s", {ORDERS: ("orders", frozenset({1}))}))
     assert beat(driver, "a", 2).assignment == {ORDERS: frozenset({1})}
     assert beat(driver, "a", 3).epoch == 3
     driver.reload()
@@ -169,12 +171,12 @@ def test_kinds_of_groups_keep_apart() -> None:
 def test_only_an_empty_group_is_administered() -> None:
     driver = GroupDriver()
     beat(driver, "a", 0)
-    assert refusal(lambda: driver.shard.begin_share_queues("s", {})) is ErrorCode.non_empty_group
-    assert refusal(lambda: driver.shard.end_share_queues("s", ["orders"])) is ErrorCode.non_empty_group
+    assert refusal(lambda: driver.shard.begin_share_partitions("s", {})) is ErrorCode.non_empty_group
+    assert refusal(lambda: driver.shard.end_share_partitions("s", ["orders"])) is ErrorCode.non_empty_group
     assert refusal(lambda: driver.shard.delete_share_group("s")) is ErrorCode.non_empty_group
     beat(driver, "a", -1)
     epoch = group(driver).epoch
-    assert driver.apply(driver.shard.begin_share_queues("s", {ORDERS: ("orders", frozenset({0}))})) == epoch
+    assert driver.apply(driver.shard.begin_share_partitions("s", {ORDERS: ("orders", frozenset({0}))})) == epoch
     assert group(driver).epoch == epoch, "its members, were there any, would not notice"
     driver.apply(driver.shard.delete_share_group("s"))
     driver.reload()
@@ -194,36 +196,38 @@ def test_queues_that_begin_or_go_are_noted_before_and_after() -> None:
 
     beat(driver, "a", 0)
     assert noted() == (all_of_it, {}, {})
-    driver.apply(driver.shard.share_queues_begun("s", {ORDERS: ("orders", frozenset({0}))}))
+    driver.apply(driver.shard.share_partitions_begun("s", {ORDERS: ("orders", frozenset({0}))}))
     assert noted() == ({ORDERS: ("orders", frozenset({1}))}, {ORDERS: ("orders", frozenset({0}))}, {})
-    driver.apply(driver.shard.share_queues_begun("s", {ORDERS: ("orders", frozenset({1}))}))
+    driver.apply(driver.shard.share_partitions_begun("s", {ORDERS: ("orders", frozenset({1}))}))
     assert noted() == ({}, all_of_it, {})
     driver.set_image(image_of(2, orders=3, other=1))
     beat(driver, "a", 2)
     assert noted() == ({ORDERS: ("orders", frozenset({2}))}, all_of_it, {}), "only what is new begins"
     all_of_it = {ORDERS: ("orders", frozenset({0, 1, 2}))}
-    driver.apply(driver.shard.share_queues_begun("s", all_of_it))
+    driver.apply(driver.shard.share_partitions_begun("s", all_of_it))
     beat(driver, "a", -1)
 
-    going = driver.apply(driver.shard.end_share_queues("s", ["orders", "other", "missing"]))
-    assert [key.partition for key in going.queues["orders"]] == [0, 1, 2]
+    going = driver.apply(driver.shard.end_share_partitions("s", ["orders", "other", "missing"]))
+    assert [key.partition for key in going.share_partitions["orders"]] == [0, 1, 2]
     assert dict(going.errors) == dict.fromkeys(["other", "missing"], ErrorCode.unknown_topic_or_partition)
     assert noted() == ({}, {}, {ORDERS: "orders"})
-    again = driver.apply(driver.shard.end_share_queues("s", ["orders"]))
-    assert again.queues == {"orders": going.queues["orders"]}, "the first time may have failed half way"
+    again = driver.apply(driver.shard.end_share_partitions("s", ["orders"]))
+    assert again.share_partitions == {"orders": going.share_partitions["orders"]}, (
+        "the first time may have failed half way"
+    )
     beat(driver, "a", 0)
-    assert noted() == (all_of_it, {}, {}), "whoever comes back gets new queues"
-    driver.apply(driver.shard.share_queues_begun("s", all_of_it))
+    assert noted() == (all_of_it, {}, {}), "a member that returns gets new share partitions"
+    driver.apply(driver.shard.share_partitions_begun("s", all_of_it))
     beat(driver, "a", -1)
-    driver.apply(driver.shard.begin_share_queues("s", {other: ("other", frozenset({0}))}))
+    driver.apply(driver.shard.begin_share_partitions("s", {other: ("other", frozenset({0}))}))
     assert noted() == ({other: ("other", frozenset({0}))}, all_of_it, {})
     driver.apply(driver.shard.share_topics_deleted({other}))
-    driver.apply(driver.shard.share_queues_begun("s", {other: ("other", frozenset({0}))}))
+    driver.apply(driver.shard.share_partitions_begun("s", {other: ("other", frozenset({0}))}))
     assert noted() == ({}, all_of_it, {}), "its topic was gone before it had begun"
     assert len(driver.apply(driver.shard.end_share_group("s"))) == 3
     assert noted() == ({}, {}, {ORDERS: "orders"})
     assert len(driver.apply(driver.shard.end_share_group("s"))) == 3, "the first time may have failed half way"
-    driver.apply(driver.shard.share_queues_ended("s", {ORDERS}))
+    driver.apply(driver.shard.share_partitions_ended("s", {ORDERS}))
     assert noted() == ({}, {}, {})
 
 

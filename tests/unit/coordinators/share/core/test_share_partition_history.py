@@ -1,4 +1,4 @@
-"""Queues of share groups in random histories, and what is kept of them."""
+"""Random histories of share partitions, and their durable state."""
 
 from __future__ import annotations
 
@@ -85,12 +85,12 @@ def test_a_queue_that_nobody_began_is_refused_and_so_is_a_deleted_one() -> None:
     assert states.shard.summary(KEY) is None
 
 
-class QueueHistory(RuleBasedStateMachine):
+class SharePartitionHistory(RuleBasedStateMachine):
     """Members take, acknowledge and lose records; the leader changes. Nothing is lost, nothing is with two."""
 
     @initialize()
     def begin(self) -> None:
-        self.queue = SharePartition(0, max_locks=12, max_deliveries=4, lock_ms=100)
+        self.share_partition = SharePartition(0, max_locks=12, max_deliveries=4, lock_ms=100)
         self.states = States()
         self.states.apply(self.states.shard.initialize(KEY, 0, 0, 0))
         self.now = 0
@@ -103,12 +103,12 @@ class QueueHistory(RuleBasedStateMachine):
     def _write(self, changes: Changes, fails: bool = False) -> None:
         numbers = [] if changes.number is None else [changes.number]
         if changes.batches and not fails:
-            standing = self.queue.standing(numbers)
+            standing = self.share_partition.standing(numbers)
             self.states.apply(self.states.shard.write(KEY, 0, self.leader_epoch, *standing, changes.batches, self.now))
         if fails:
-            self.queue.undone(numbers, self.now)
+            self.share_partition.undone(numbers, self.now)
         else:
-            self.queue.done(numbers)
+            self.share_partition.done(numbers)
 
     @rule(count=st.integers(1, 5))
     def produced(self, count: int) -> None:
@@ -117,11 +117,11 @@ class QueueHistory(RuleBasedStateMachine):
 
     @rule(member=st.sampled_from("abc"), strict=st.booleans(), most=st.integers(1, 6), read=st.integers(1, 4))
     def fetches(self, member: str, strict: bool, most: int, read: int) -> None:
-        first = self.queue.next_fetch_offset
+        first = self.share_partition.next_fetch_offset
         batches = [batch for batch in self.log if batch.last >= first][:read]
-        if not batches or not self.queue.has_room:
+        if not batches or not self.share_partition.has_room:
             return
-        given = self.queue.acquire(AcquireRequest(member, most, 2, strict), first, batches, self.now)
+        given = self.share_partition.acquire(AcquireRequest(member, most, 2, strict), first, batches, self.now)
         assert not strict or sum(each.last - each.first + 1 for each in given) <= most
         assert given, "what is free is handed out"
         for each in given:
@@ -145,7 +145,7 @@ class QueueHistory(RuleBasedStateMachine):
         member = self.with_member[first]
         while last < first + more and self.with_member.get(last + 1) == member:
             last += 1
-        self._write(self.queue.acknowledge(member, [Acknowledgement(first, last, (kind,))], self.now), fails)
+        self._write(self.share_partition.acknowledge(member, [Acknowledgement(first, last, (kind,))], self.now), fails)
         for offset in range(first, last + 1) if not fails else ():
             del self.with_member[offset]
             if kind is ACCEPT:
@@ -153,13 +153,13 @@ class QueueHistory(RuleBasedStateMachine):
 
     @rule(member=st.sampled_from("abc"))
     def leaves(self, member: str) -> None:
-        self._write(self.queue.release(member))
+        self._write(self.share_partition.release(member))
         self.with_member = {o: m for o, m in self.with_member.items() if m != member}
 
     @rule()
     def locks_run_out(self) -> None:
         self.now += 200
-        self._write(self.queue.expire(self.now))
+        self._write(self.share_partition.expire(self.now))
         self.with_member.clear()
 
     @rule()
@@ -168,23 +168,26 @@ class QueueHistory(RuleBasedStateMachine):
         self.leader_epoch += 1
         stored = self.states.apply(self.states.shard.read(KEY, self.leader_epoch, self.now))
         start = max(stored.start_offset, 0)  # type: ignore[attr-defined]
-        self.queue = SharePartition(start, stored.batches, max_locks=12, max_deliveries=4, lock_ms=100)  # type: ignore[attr-defined]
+        self.share_partition = SharePartition(start, stored.batches, max_locks=12, max_deliveries=4, lock_ms=100)  # type: ignore[attr-defined]
         self.with_member.clear()
 
     @invariant()
-    def the_queue_is_whole(self) -> None:
-        queue = getattr(self, "queue", None)
-        if queue is None:
+    def the_share_partition_is_whole(self) -> None:
+        share_partition = getattr(self, "share_partition", None)
+        if share_partition is None:
             return
-        at = queue.start_offset
-        for run in queue.runs():
+        at = share_partition.start_offset
+        for run in share_partition.runs():
             assert run.first == at <= run.last, "a hole, or an overlap"
             at = run.last + 1
         held = {
-            o: r.member for r in queue.runs() if r.state is RecordState.ACQUIRED for o in range(r.first, r.last + 1)
+            o: r.member
+            for r in share_partition.runs()
+            if r.state is RecordState.ACQUIRED
+            for o in range(r.first, r.last + 1)
         }
         assert held == self.with_member
 
 
-TestQueueHistory = QueueHistory.TestCase
-TestQueueHistory.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+TestSharePartitionHistory = SharePartitionHistory.TestCase
+TestSharePartitionHistory.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)

@@ -23,7 +23,7 @@ from headrace.coordinators.share.core.share_state import NOT_STARTED
 from headrace.coordinators.share.core.starting import StartingPoint, starting_point
 from headrace.coordinators.share.outbox import Outbox
 from headrace.coordinators.share.reading import aborted_batches, log_batches, spanning
-from headrace.coordinators.share.settings import QueueSettings
+from headrace.coordinators.share.settings import ShareSettings
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault, NotLeader, Refused, UnknownPartition, UnknownTopicId
 from headrace.kernel.isolation import READ_COMMITTED, READ_UNCOMMITTED
@@ -43,7 +43,7 @@ _TOLD: Final = {
     ErrorCode.request_timed_out: ErrorCode.coordinator_not_available,
     ErrorCode.group_id_not_found: ErrorCode.group_id_not_found,
     ErrorCode.unknown_topic_or_partition: ErrorCode.unknown_topic_or_partition,
-    # Somebody else leads by now, or the queue was begun anew.
+    # Another broker leads now, or the share partition was reset.
     ErrorCode.fenced_leader_epoch: ErrorCode.not_leader_or_follower,
     ErrorCode.fenced_state_epoch: ErrorCode.not_leader_or_follower,
 }
@@ -52,8 +52,8 @@ _LET_GO: Final = frozenset(
 )
 
 
-class QueueState(Protocol):
-    """What queues need of the persister."""
+class SharePartitionStates(Protocol):
+    """The part of the persister that share partitions need."""
 
     async def read(self, key: ShareKey, leader_epoch: int) -> ShareSnapshot: ...
 
@@ -69,7 +69,7 @@ class QueueState(Protocol):
 
 
 @dataclass(slots=True)
-class Queue:
+class LedSharePartition:
     key: ShareKey
     leader_epoch: int
     core: SharePartition
@@ -82,19 +82,19 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class AcquiredBatches:
-    """What a fetch got of one queue: whole batches as they lie in the log, and which of their records are out."""
+    """Result of a fetch from one share partition: whole batches of the log, and which of their records are acquired."""
 
     records: bytes
     acquired: list[Acquired]
 
 
-class Queues:
+class LedSharePartitions:
     def __init__(
         self,
         partitions: LedPartitions,
         view: ClusterView,
-        persister: QueueState,
-        settings: Callable[[str], QueueSettings],
+        persister: SharePartitionStates,
+        settings: Callable[[str], ShareSettings],
         catch_up: Callable[[], Awaitable[None]],
         clock: Callable[[], int] = wall_clock_ms,
     ) -> None:
@@ -104,15 +104,15 @@ class Queues:
         self._settings = settings
         self._catch_up = catch_up
         self._clock = clock
-        self._queues: dict[ShareKey, Queue] = {}
-        self._loading: dict[ShareKey, asyncio.Task[Queue]] = {}
+        self._share_partitions: dict[ShareKey, LedSharePartition] = {}
+        self._loading: dict[ShareKey, asyncio.Task[LedSharePartition]] = {}
 
-    def settings_of(self, group_id: str) -> QueueSettings:
+    def settings_of(self, group_id: str) -> ShareSettings:
         return self._settings(group_id)
 
     def close(self) -> None:
-        for key, queue in list(self._queues.items()):
-            queue.outbox.close()
+        for key, share_partition in list(self._share_partitions.items()):
+            share_partition.outbox.close()
             self._drop(key)
         for loading in self._loading.values():
             loading.cancel()
@@ -120,7 +120,7 @@ class Queues:
     # --- finding and loading ------------------------------------------------------------------------------------
 
     def check_topic(self, topic_id: uuid.UUID) -> str:
-        """Its name. Raises UNKNOWN_TOPIC_ID."""
+        """The topic's name. Raises UNKNOWN_TOPIC_ID."""
         name = self._view.current.topic_names.get(topic_id)
         if name is None:
             raise UnknownTopicId(f"no topic has the id {topic_id}")
@@ -144,32 +144,34 @@ class Queues:
             raise NotLeader(f"{name}-{key.partition} is led by another broker")
         return partition
 
-    def loaded(self, key: ShareKey) -> Queue | None:
-        """Raises NotLeader and its kin; None when it is not loaded."""
+    def loaded(self, key: ShareKey) -> LedSharePartition | None:
+        """None when it is not loaded. Raises NotLeader and other faults."""
         partition = self._led(key)
-        queue = self._queues.get(key)
-        if queue is not None and (queue.partition is not partition or queue.leader_epoch != partition.leader_epoch):
+        share_partition = self._share_partitions.get(key)
+        if share_partition is not None and (
+            share_partition.partition is not partition or share_partition.leader_epoch != partition.leader_epoch
+        ):
             self._drop(key)
             return None
-        return queue
+        return share_partition
 
-    async def load(self, key: ShareKey) -> Queue:
-        queue = self.loaded(key)
-        if queue is not None:
-            return queue
+    async def load(self, key: ShareKey) -> LedSharePartition:
+        share_partition = self.loaded(key)
+        if share_partition is not None:
+            return share_partition
         task = self._loading.get(key)
         if task is None:
             task = self._loading[key] = asyncio.ensure_future(self._load(key))
             task.add_done_callback(lambda _: self._loading.pop(key, None))
         return await asyncio.shield(task)
 
-    async def _load(self, key: ShareKey) -> Queue:
+    async def _load(self, key: ShareKey) -> LedSharePartition:
         partition = self._led(key)
         leader_epoch = partition.leader_epoch
         stored = await self._persister.read(key, leader_epoch)
         start = stored.start_offset
         if start == NOT_STARTED:
-            # Where it begins is decided once: by what the group was told even a moment ago, on another broker.
+            # The start offset is decided once, so it needs the newest settings, also those just set at another broker.
             await self._catch_up()
         settings = self._settings(key.group_id)
         if start == NOT_STARTED:
@@ -185,95 +187,97 @@ class Queues:
         waiting = ReaderSet()
 
         async def write(standing: ShareProgress, batches: Sequence[StateBatch]) -> None:
-            await self._write(queue, standing, batches)
+            await self._write(share_partition, standing, batches)
 
         outbox = Outbox(f"{key.group_id}:{key.topic_id}:{key.partition}", core, write, self._clock)
-        queue = Queue(key, leader_epoch, core, partition, settings.isolation, waiting, outbox)
-        self._queues[key] = queue
-        return queue
+        share_partition = LedSharePartition(key, leader_epoch, core, partition, settings.isolation, waiting, outbox)
+        self._share_partitions[key] = share_partition
+        return share_partition
 
-    def _first_offset(self, partition: Partition, settings: QueueSettings) -> int:
+    def _first_offset(self, partition: Partition, settings: ShareSettings) -> int:
         where = starting_point(settings.auto_offset_reset)
         if where is StartingPoint.EARLIEST:
             return int(partition.log_start_offset)
         if where is not StartingPoint.LATEST:
-            # Also what may still be aborted: it is younger than that all the same.
+            # Includes records of open transactions: they are newer than the time too.
             found = partition.offset_for(self._clock() - int(where), READ_UNCOMMITTED, -1)
             if found is not None and found[0] >= 0:
                 return int(found[0])
         return int(partition.high_watermark)
 
     def _drop(self, key: ShareKey) -> None:
-        queue = self._queues.pop(key, None)
-        if queue is not None:
-            if queue.timer is not None:
-                queue.timer.cancel()
-            queue.waiting.wake_all()
+        share_partition = self._share_partitions.pop(key, None)
+        if share_partition is not None:
+            if share_partition.timer is not None:
+                share_partition.timer.cancel()
+            share_partition.waiting.wake_all()
 
     def forget_group(self, group_id: str) -> None:
-        """Nobody of the group is here any more: what it read is loaded again when somebody comes."""
-        for key, queue in list(self._queues.items()):
-            if key.group_id == group_id and queue.outbox.is_empty:
+        """The group has no session on this broker. A later fetch loads its share partitions again."""
+        for key, share_partition in list(self._share_partitions.items()):
+            if key.group_id == group_id and share_partition.outbox.is_empty:
                 self._drop(key)
 
     # --- fetching -----------------------------------------------------------------------------------------------
 
-    def is_open(self, queue: Queue) -> bool:
-        """Whether a fetch may look for something: given back, or new as far as there are locks."""
-        self._as_set_now(queue)
-        queue.core.log_start_moved(queue.partition.log_start_offset)
-        return queue.core.has_room
+    def is_open(self, share_partition: LedSharePartition) -> bool:
+        """Whether a fetch may acquire: released records, or new ones while locks are free."""
+        self._as_set_now(share_partition)
+        share_partition.core.log_start_moved(share_partition.partition.log_start_offset)
+        return share_partition.core.has_room
 
-    def readable_bytes(self, queue: Queue, max_bytes: int) -> int:
-        """From where the next fetch reads. Raises what reading raises."""
-        found = self._read(queue, max_bytes, min_one=False)
+    def readable_bytes(self, share_partition: LedSharePartition, max_bytes: int) -> int:
+        """Readable bytes from the next fetch offset. Raises the faults of a read."""
+        found = self._read(share_partition, max_bytes, min_one=False)
         return 0 if found is None else min(found[0].length, max_bytes)
 
     def hand_out(
-        self, queue: Queue, wish: AcquireRequest, max_bytes: int, *, min_one: bool = True
+        self, share_partition: LedSharePartition, wish: AcquireRequest, max_bytes: int, *, min_one: bool = True
     ) -> AcquiredBatches | None:
-        """What is there now of a queue that is open; None when there is nothing. `min_one`: at least one batch, though
-        it has more bytes than asked for. Raises what reading raises.
+        """Acquires from an open share partition; None when there is no record. `min_one`: at least one batch, even
+        if it is larger than `max_bytes`. Raises the faults of a read.
         """
         while True:
-            offset = queue.core.next_fetch_offset
-            found = self._read(queue, max_bytes, min_one=min_one)
+            offset = share_partition.core.next_fetch_offset
+            found = self._read(share_partition, max_bytes, min_one=min_one)
             if found is None:
                 return None
-            data, read = _batches_of(found[0], offset, self._end(queue), wish.max_records)
+            data, read = _batches_of(found[0], offset, self._end(share_partition), wish.max_records)
             if not read:
                 return None
             archived = False
-            if queue.isolation == READ_COMMITTED:
+            if share_partition.isolation == READ_COMMITTED:
                 for batch in aborted_batches(data, found[1]):
-                    changes = queue.core.archive(*batch)
-                    queue.outbox.put(changes)
+                    changes = share_partition.core.archive(*batch)
+                    share_partition.outbox.put(changes)
                     archived |= bool(changes.batches)
-            acquired = queue.core.acquire(wish, offset, read, self._clock())
+            acquired = share_partition.core.acquire(wish, offset, read, self._clock())
             if acquired:
-                self._watch_locks(queue)
+                self._watch_locks(share_partition)
                 return AcquiredBatches(spanning(data, acquired), acquired)
             if not archived:
                 return None
 
-    def _end(self, queue: Queue) -> int:
-        partition = queue.partition
-        return partition.last_stable_offset if queue.isolation == READ_COMMITTED else partition.high_watermark
+    def _end(self, share_partition: LedSharePartition) -> int:
+        partition = share_partition.partition
+        return partition.last_stable_offset if share_partition.isolation == READ_COMMITTED else partition.high_watermark
 
-    def _read(self, queue: Queue, max_bytes: int, *, min_one: bool) -> tuple[Slice, list[AbortedTransaction]] | None:
-        """Whole batches, and the transactions in them that were aborted."""
-        offset = queue.core.next_fetch_offset
-        if not queue.core.has_room or offset >= self._end(queue):
+    def _read(
+        self, share_partition: LedSharePartition, max_bytes: int, *, min_one: bool
+    ) -> tuple[Slice, list[AbortedTransaction]] | None:
+        """Whole batches, and their aborted transactions."""
+        offset = share_partition.core.next_fetch_offset
+        if not share_partition.core.has_room or offset >= self._end(share_partition):
             return None
-        found = queue.partition.read(offset, max_bytes, isolation=queue.isolation, min_one=min_one)
+        found = share_partition.partition.read(offset, max_bytes, isolation=share_partition.isolation, min_one=min_one)
         if found.slice is None or not found.slice.length:
             return None
         return found.slice, found.aborted or []
 
-    def _as_set_now(self, queue: Queue) -> None:
-        """A group's settings may change while its queue is read: from then on they count, for waiting fetches too."""
-        settings, core = self._settings(queue.key.group_id), queue.core
-        queue.isolation = settings.isolation
+    def _as_set_now(self, share_partition: LedSharePartition) -> None:
+        """Applies changed settings of the group, also for waiting fetches."""
+        settings, core = self._settings(share_partition.key.group_id), share_partition.core
+        share_partition.isolation = settings.isolation
         core.max_locks, core.max_deliveries, core.lock_ms = (
             settings.max_locks,
             settings.max_deliveries,
@@ -283,69 +287,78 @@ class Queues:
     # --- acknowledging ------------------------------------------------------------------------------------------
 
     async def acknowledge(self, key: ShareKey, member: str, acknowledgements: Sequence[Acknowledgement]) -> None:
-        """Done when it is durable. Raises Refused and its kin; then nothing of it counts."""
-        queue = self.loaded(key)
-        if queue is None:
-            raise Refused(ErrorCode.invalid_record_state, "nothing of this partition is out: its queue was let go")
-        changes = queue.core.acknowledge(member, acknowledgements, self._clock())
-        self._watch_locks(queue)
-        await queue.outbox.put(changes)
+        """Returns when the acknowledgement is durable. After a fault none of it has taken effect."""
+        share_partition = self.loaded(key)
+        if share_partition is None:
+            raise Refused(
+                ErrorCode.invalid_record_state,
+                "no record of this partition is acquired: its share partition was unloaded",
+            )
+        changes = share_partition.core.acknowledge(member, acknowledgements, self._clock())
+        self._watch_locks(share_partition)
+        await share_partition.outbox.put(changes)
 
     async def release(self, key: ShareKey, member: str) -> None:
         try:
-            queue = self.loaded(key)
+            share_partition = self.loaded(key)
         except Fault:
             return
-        if queue is not None:
-            changes = queue.core.release(member)
-            self._watch_locks(queue)
-            await queue.outbox.put(changes)
+        if share_partition is not None:
+            changes = share_partition.core.release(member)
+            self._watch_locks(share_partition)
+            await share_partition.outbox.put(changes)
 
-    async def _write(self, queue: Queue, standing: ShareProgress, changes: Sequence[StateBatch]) -> None:
-        """Raises what a member is told: who leads is known by the share coordinator better than by a leader of old."""
+    async def _write(
+        self, share_partition: LedSharePartition, standing: ShareProgress, changes: Sequence[StateBatch]
+    ) -> None:
+        """Raises the error for the member. The share coordinator knows the current leader better than an old leader."""
         try:
-            await self._persister.write(queue.key, queue.core.state_epoch, queue.leader_epoch, *standing, changes)
+            await self._persister.write(
+                share_partition.key, share_partition.core.state_epoch, share_partition.leader_epoch, *standing, changes
+            )
         except Fault as fault:
             code = _TOLD.get(fault.code, ErrorCode.unknown_server_error)
-            # A queue that was deleted is refused as a bad request.
-            if (code in _LET_GO or fault.code is ErrorCode.invalid_request) and self._queues.get(queue.key) is queue:
-                self._drop(queue.key)  # whoever comes next loads what is durable
+            # The coordinator answers INVALID_REQUEST for a deleted share partition.
+            if (code in _LET_GO or fault.code is ErrorCode.invalid_request) and self._share_partitions.get(
+                share_partition.key
+            ) is share_partition:
+                self._drop(share_partition.key)  # the next fetch loads the durable state
             raise Refused(code, fault.message) from fault
         finally:
-            # The outbox counts the outcome in this very turn; only then does anybody look.
-            asyncio.get_running_loop().call_soon(self._written, queue)
+            # The outbox applies the outcome in this turn of the event loop; waiting fetches check afterwards.
+            asyncio.get_running_loop().call_soon(self._written, share_partition)
 
-    def _written(self, queue: Queue) -> None:
-        if self._queues.get(queue.key) is queue:
-            self._watch_locks(queue)
-        queue.waiting.wake_all()
+    def _written(self, share_partition: LedSharePartition) -> None:
+        if self._share_partitions.get(share_partition.key) is share_partition:
+            self._watch_locks(share_partition)
+        share_partition.waiting.wake_all()
 
     # --- locks --------------------------------------------------------------------------------------------------
 
-    def _watch_locks(self, queue: Queue) -> None:
-        if queue.timer is not None:
-            queue.timer.cancel()
-            queue.timer = None
-        expiry_ms = queue.core.next_expiry_ms
-        if expiry_ms is not None and self._queues.get(queue.key) is queue:
+    def _watch_locks(self, share_partition: LedSharePartition) -> None:
+        if share_partition.timer is not None:
+            share_partition.timer.cancel()
+            share_partition.timer = None
+        expiry_ms = share_partition.core.next_expiry_ms
+        if expiry_ms is not None and self._share_partitions.get(share_partition.key) is share_partition:
             delay = max(expiry_ms - self._clock(), 0) / 1000
-            queue.timer = asyncio.get_running_loop().call_later(delay, self._locks_are_over, queue)
+            share_partition.timer = asyncio.get_running_loop().call_later(delay, self._locks_are_over, share_partition)
 
-    def _locks_are_over(self, queue: Queue) -> None:
-        queue.timer = None
+    def _locks_are_over(self, share_partition: LedSharePartition) -> None:
+        share_partition.timer = None
         try:
-            if self.loaded(queue.key) is not queue:
+            if self.loaded(share_partition.key) is not share_partition:
                 return
         except Fault:
-            self._drop(queue.key)  # its topic is gone, or somebody else leads: it is not ours to write about
+            self._drop(share_partition.key)  # its topic is deleted, or another broker leads and writes its state
             return
-        queue.outbox.put(queue.core.expire(self._clock()))
-        self._watch_locks(queue)
-        queue.waiting.wake_all()
+        share_partition.outbox.put(share_partition.core.expire(self._clock()))
+        self._watch_locks(share_partition)
+        share_partition.waiting.wake_all()
 
 
 def _batches_of(found: Slice, offset: int, end: int, max_records: int) -> tuple[bytes, list[LogBatch]]:
-    """As much of it as it takes: mostly the first piece holds all the records that are asked for."""
+    """Reads only as much as needed: mostly the first piece holds all the requested records."""
     size = min(found.length, _PIECE_BYTES)
     while True:
         data = os.pread(found.file.fileno(), size, found.position)

@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 _PATIENCE_SECONDS: Final = 3.0
 
 
-class Beginning:
+class ShareInitializer:
     def __init__(self, groups: GroupCoordinator, persister: Persister) -> None:
         self._groups = groups
         self._persister = persister
@@ -35,13 +35,13 @@ class Beginning:
             task.cancel()
 
     async def begin(self, group_id: str, *, waits: bool) -> bool:
-        """True when queues were about to begin and the caller has waited for them."""
+        """Returns True if share partitions were initialising and the caller has waited for them."""
         task = self._tasks.get(group_id)
         if task is None:
             try:
                 group = await self._groups.share_group(group_id)
             except Fault:
-                return False  # it moved or was deleted: its next coordinator begins what is noted
+                return False  # the group moved or was deleted: its next coordinator initialises them
             if not group.beginning:
                 return False
             task = self._tasks.get(group_id)
@@ -55,7 +55,7 @@ class Beginning:
     def _done(self, group_id: str, task: asyncio.Task[None]) -> None:
         del self._tasks[group_id]
         if not task.cancelled() and (error := task.exception()) is not None:
-            _log.warning("queues of share group %s have not begun yet: %s", group_id, error)
+            _log.warning("share partitions of share group %s are not initialised yet: %s", group_id, error)
 
     async def _begin(self, group_id: str) -> None:
         group = await self._groups.share_group(group_id)
@@ -72,7 +72,7 @@ class Beginning:
                 known = begun.get(key.topic_id, (name, frozenset()))[1]
                 begun[key.topic_id] = (name, known | {key.partition})
         if begun:
-            await self._groups.share_queues_begun(group_id, begun)
+            await self._groups.share_partitions_begun(group_id, begun)
         for outcome in outcomes:
             if outcome is not None:
                 raise outcome
