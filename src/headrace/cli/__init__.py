@@ -1,6 +1,6 @@
 """The command line `headrace`, one file per command. In reading order:
 
-`app`           the program: commands by name, loaded when used
+`app`           the program: commands by name, imported when used
 `topics`, `produce`, `consume`, `groups`, `configs`, `quotas`, `acl`, `transactions`   daily work with a cluster
 `cluster`, `doctor`, `bench`   the state of a cluster, its problems, its speed
 `start`, `up`   one broker; a development cluster
@@ -10,10 +10,10 @@
 `log`           the files of a log directory
 `pipeline`, `mirror`   pipelines on Spark
 `kafka`         Kafka's own tools, which are in `kafka_tools`
-`records`       where to start, reading, filters, text and files
+`records`       positions, reading, filters, text and files of records
 `facts`         facts about topics and groups
 `checks`        the checks of `doctor`
-`support`       connection, output, errors and what else commands share
+`support`       code that commands share: connection, output, errors
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from typing import Final
 
 from headrace.cli.support.broken_pipe import open_streams
 
-# What the extra `headrace[spark]` brings; a broker and its commands do without.
+# Packages of the extra `headrace[spark]`. A broker and its commands do not need them.
 _OF_SPARK: Final = ("pyspark", "pandas", "numpy", "pyarrow", "google", "fastavro", "deltalake", "psycopg")
 
 
 def main() -> None:
-    """`headrace …`. A command is imported when it is run: `start` serves before a parser library would be loaded.
+    """`headrace …`. Imports a command when it runs: `start` serves before a parser library would be loaded.
 
-    0 done · 1 the thing failed · 2 the call was wrong. Expected trouble is one sentence on stderr.
+    Exit codes: 0 success, 1 failure, 2 wrong usage. An expected error is one sentence on stderr.
     """
-    # Loading modules makes no garbage, and looking for some takes a seventh of a short command's time. The collector is
-    # turned on again when the command is loaded (`LazyCommands`), or the broker serves (`serve_in_foreground`).
+    # Imports make no garbage, but garbage collection takes a seventh of a short command's time. It is turned on again
+    # when the command is loaded (`LazyCommands`) or the broker serves (`serve_in_foreground`).
     gc.disable()
     open_streams()
     arguments = sys.argv[1:]

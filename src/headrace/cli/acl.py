@@ -1,4 +1,4 @@
-"""`headrace acl ls|add|rm|explain|for-producer|for-group|for-pipeline|role`: who may do what."""
+"""`headrace acl ls|add|rm|explain|for-producer|for-group|for-pipeline|role`: ACLs and roles."""
 
 from __future__ import annotations
 
@@ -379,7 +379,7 @@ def _removed(one: Row) -> str:
 
 
 async def _authorizer_settings(client: ClusterClient) -> dict[str, str]:
-    """Super users and the default of a broker; empty if this principal may not read them."""
+    """Super users and the default decision of a broker; empty if this principal may not read them."""
     node = next(iter((await client.refresh(())).nodes))
     names = ["super.users", "allow.everyone.if.no.acl.found"]
     resource: dict[str, Any] = {"resource_type": _BROKER, "resource_name": str(node), "configuration_keys": names}

@@ -1,4 +1,4 @@
-"""`headrace`: one program. Commands are groups of their own, one file each, loaded when one of them is asked for."""
+"""The program `headrace`. Each command has its own file, which is imported when the command is used."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headrace.cli.support.client_settings import add_option
 if TYPE_CHECKING:
     from typer._click.core import Command, Context
 
-# Command → (module, what it is for). `start` is answered before this module is loaded.
+# Command → (module, help line). `start` runs before this module is imported.
 COMMANDS: Final = {
     "topics": ("headrace.cli.topics", "List, describe, create, grow, empty, delete and plan topics."),
     "produce": ("headrace.cli.produce", "Send records from arguments, standard input or files."),
@@ -42,12 +42,12 @@ COMMANDS: Final = {
     "demo": ("headrace.demos.command", "Runnable demonstrations."),
 }
 option_values.install()
-# Boxes and colour are for terminals; pipes and files get plain text.
+# A terminal gets boxes and colour. Pipes and files get plain text.
 _MARKUP: Final = "markdown" if sys.stdout.isatty() else None
 
 
 class LazyCommands(TyperGroup):
-    """Knows every command by name and help line; imports the one that is used."""
+    """Lists all commands by name and help line; imports only the one that is used."""
 
     def list_commands(self, ctx: Context) -> list[str]:
         return sorted([*COMMANDS, *super().list_commands(ctx)])
@@ -55,7 +55,7 @@ class LazyCommands(TyperGroup):
     def make_context(
         self, info_name: str | None, args: list[str], parent: Context | None = None, **extra: object
     ) -> Context:
-        """Prints our own help, too, if that is what was asked for."""
+        """Also prints `--help`, so a closed pipe is handled here too."""
         with reader_may_leave():
             return super().make_context(info_name, args, parent, **extra)
         raise typer.Exit(0)
@@ -67,7 +67,7 @@ class LazyCommands(TyperGroup):
         raise typer.Exit(0)
 
     def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
-        """A misspelled command is answered with the nearest one, Kafka's tools included."""
+        """Suggests the nearest name for a misspelled command, Kafka's tools included."""
         known = self.list_commands(ctx)
         if args and not args[0].startswith("-") and args[0] not in known:
             from headrace.cli.kafka import TOOLS
@@ -84,16 +84,16 @@ class LazyCommands(TyperGroup):
             _dress(command)
         else:
             command = super().get_command(ctx, cmd_name)
-        # A command may run for days. What is loaded by now stays, so it need not be looked through.
+        # A command may run for days. Loaded modules stay in memory, so garbage collection can skip them.
         gc.freeze()
         gc.enable()
         return command
 
 
 def load(name: str) -> Command:
-    """The command itself."""
+    """Imports a command."""
     module = importlib.import_module(COMMANDS[name][0])
-    # Completion is installed for the whole program, so its options are those of the program alone.
+    # Completion is for the whole program, so only the program has its options.
     module.app._add_completion = False
     command = typer.main.get_command(module.app)
     command.name = name

@@ -1,4 +1,4 @@
-"""`headrace bench produce|consume|latency`: what this cluster does from here, in one line of numbers."""
+"""`headrace bench produce|consume|latency`: measures throughput and latency of a cluster from this machine."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Replication = Annotated[
 
 @contextmanager
 def _topic(bootstrap: str | None, partitions: int, replication: int | None) -> Iterator[str]:
-    """A topic for the bench alone, gone afterwards."""
+    """Creates a topic for the benchmark and deletes it afterwards."""
     name = f"headrace-bench-{os.getpid()}-{time.time_ns() % 1_000_000}"
     topic = {
         "name": name, "num_partitions": partitions, "replication_factor": replication or -1, "assignments": [],
@@ -61,7 +61,7 @@ def _topic(bootstrap: str | None, partitions: int, replication: int | None) -> I
 
 
 def _send(address: str, topic: str, records: int, size: int, settings: dict[str, object]) -> list[float]:
-    """Sends and waits; seconds from hand-over to acknowledgement of each record."""
+    """Sends records and waits. Returns the seconds from send to acknowledgement of each record."""
     from confluent_kafka import Producer
 
     from headrace.cli.kafka_tools.support.librdkafka import quiet_log

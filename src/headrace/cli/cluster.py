@@ -1,4 +1,4 @@
-"""`headrace cluster status|brokers|disks|features`: who is there and how they are."""
+"""`headrace cluster status|brokers|disks|features`: brokers of a cluster and their state."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class DiskRow(TypedDict):
 
 
 async def broker_rows(client: ClusterClient) -> list[BrokerRow]:
-    """Each registered broker with what it leads and holds, and whether its advertised address answers."""
+    """Each registered broker with its leaders and replicas, and whether its advertised address answers."""
     topics = await existing_topics(client, None)
     partitions = [p for topic in topics for p in topic.partitions]
     nodes = {**await _away(client), **client.metadata.nodes}
@@ -88,7 +88,7 @@ async def broker_rows(client: ClusterClient) -> list[BrokerRow]:
 
 
 async def _away(client: ClusterClient) -> dict[int, Node]:
-    """Brokers that are registered and not there; of a cluster that does not tell, none."""
+    """Brokers that are registered but not running; empty if the cluster does not report them."""
     body = {"include_cluster_authorized_operations": False, "endpoint_type": 1, "include_fenced_brokers": True}
     try:
         found = await client.request(ApiKey.DESCRIBE_CLUSTER, body)

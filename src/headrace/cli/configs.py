@@ -39,7 +39,7 @@ SOURCES: Final = {
     7: "client metrics", 8: "group",
 }  # fmt: skip
 _UNCHANGED: Final = (4, 5)
-# Of a topic, what was set on brokers and on the cluster is a default too.
+# For a topic, values set on brokers or on the cluster count as defaults.
 _TOPIC: Final = 1
 
 app = typer.Typer(no_args_is_help=True, help="Read and change configurations of topics, brokers and groups.")
@@ -71,7 +71,7 @@ Resource = Annotated[
 
 
 async def _resource(client: ClusterClient, text: str) -> tuple[dict[str, object], int | None]:
-    """The resource as requests name it, and the broker to ask."""
+    """The resource in the form of requests, and the broker that serves it."""
     kind, slash, name = text.partition("/")
     if not slash:
         kind, name = "topic", text

@@ -141,7 +141,7 @@ def consume(
     except KeyboardInterrupt:
         pass
     except OSError as error:
-        stream.throw(error)  # not written, so not read: the group's position stays before this record
+        stream.throw(error)  # not written, so it does not count as read: the group's offset stays before this record
     finally:
         stream.close()
     if to is not None and output is Format.TABLE:
@@ -157,7 +157,7 @@ def consume(
 def _explain_nothing(
     start: Place, spans: Mapping[TopicPartition, Span], since: str | None, *, follow: bool, until: str | None
 ) -> None:
-    """Says on standard error when there is no record yet at the place where reading should begin."""
+    """Reports on standard error that there is no record yet at the start position."""
     short = beyond_end(start, {p: span.start for p, span in spans.items()})
     is_empty = until is None and not follow and all(span.start == span.end for span in spans.values())
     if short is not None:
@@ -183,7 +183,7 @@ async def _spans(
     if stop is None:
         return {p: Span(first[p], None) for p in partitions}
     if stop.kind is Kind.OFFSET:
-        # An end that has not been written yet is waited for, unlike a start beyond the end.
+        # Limited to the log end offset: the reader does not wait for records that are not written yet.
         ends = await offset_at(client, partitions, Place(Kind.END), isolation_level=isolation)
         last = {p: min(stop.value, ends[p]) for p in partitions}
     else:
@@ -224,7 +224,7 @@ def _printer(output: Format, form: str | None, key: Decoding, value: Decoding) -
 
 
 class _Tally:
-    """Counts what was read, and says how fast once a second when asked."""
+    """Counts records. Reports the rate once a second if requested."""
 
     def __init__(self, rates: bool) -> None:
         self.records = self.size = 0

@@ -1,4 +1,4 @@
-"""`headrace context ls|use|add|rm`: named clusters to switch between."""
+"""`headrace context ls|use|add|rm`: named clusters."""
 
 from __future__ import annotations
 

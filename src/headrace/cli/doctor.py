@@ -1,4 +1,4 @@
-"""`headrace doctor`: connects as a client would, and explains what is wrong and what to do."""
+"""`headrace doctor`: connects as a client does, and reports problems with their remedies."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ _INDENT: Final = " " * 6
 
 
 def _show(findings: Sequence[Finding], *, details: bool) -> None:
-    """Wrapped to the terminal; in a pipe or a file, one line each and no colour."""
-    color = False if os.environ.get("NO_COLOR") else None  # None: colour in a terminal only
+    """Prints findings: wrapped in a terminal; one line each without colour in a pipe or a file."""
+    color = False if os.environ.get("NO_COLOR") else None  # None: colour only in a terminal
     for finding in findings:
         mark, name = _MARKS[finding.state]
         found = wrapped(f"{finding.check}: {finding.found}", _INDENT).removeprefix(_INDENT)

@@ -1,4 +1,4 @@
-"""`headrace groups …`: list, describe, lag (live too), reset positions, delete."""
+"""`headrace groups …`: list, describe, lag (also live), reset offsets, delete."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from headrace.client.cluster_client import ClusterClient
 from headrace.kernel.plurals import counted
 from headrace.wire.apis import ApiKey
 
-# A reset moves positions under nobody's feet: the group must have no members.
+# A running member would overwrite a reset with its next commit, so the group must have no members.
 _EMPTY_STATES = ("Empty", "Dead")
 
 Rows: TypeAlias = list[dict[str, object]]
@@ -177,7 +177,7 @@ def _show_lag(rows: Sequence[Row], output: Format) -> None:
 
 
 def _screen(output: Format) -> AbstractContextManager[Callable[[list[HistoryRow]], None]]:
-    """Draws tables over each other in a terminal, line by line elsewhere."""
+    """Redraws the table in a terminal; prints one after the other elsewhere."""
 
     def draw(rows: list[HistoryRow]) -> None:
         if output is Format.TABLE:
@@ -252,7 +252,7 @@ def reset(
 
 
 async def _to_move(client: ClusterClient, name: str, topics: list[str] | None) -> Listed:
-    """A group that does not exist yet begins as a consumer group when topics are named."""
+    """The offsets to reset. A group that does not exist yet becomes a consumer group if topics are named."""
     try:
         return await find_group(client, name)
     except Failed:

@@ -10,7 +10,7 @@ import typer
 
 from headrace.cli.support.spelling import nearest
 
-# The tool's name (that of Kafka's script without `kafka-` and `.sh`) → its module in `kafka_tools`.
+# Name of Kafka's script without `kafka-` and `.sh` → module in `kafka_tools`.
 TOOLS: Final = {
     "acls": "acls",
     "broker-api-versions": "broker_api_versions",
@@ -52,7 +52,7 @@ def complete_tool(incomplete: str) -> list[str]:
     return [name for name in TOOLS if name.startswith(incomplete)]
 
 
-# The tools parse their own options, `--help` among them.
+# The tools parse their own options, including `--help`.
 _PASS_ON: Final = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
 
 
@@ -80,6 +80,6 @@ def kafka(
     if tool not in TOOLS:
         typer.echo(f"headrace kafka: there is no tool {tool!r}.{nearest(str(tool), TOOLS)}", err=True)
         raise typer.Exit(2)
-    # A tool reads sys.argv and ends with its exit code, as a program does: bin/ runs the same module with `python -m`.
+    # A tool reads sys.argv and exits like a program, because bin/ runs the same module with `python -m`.
     sys.argv[1:] = ctx.args
     runpy.run_module(f"headrace.cli.kafka_tools.{TOOLS[tool]}", run_name="__main__", alter_sys=True)

@@ -1,10 +1,10 @@
-"""The checks of `headrace doctor`, one subject a file. In reading order:
+"""The checks of `headrace doctor`, one subject per file. In reading order:
 
-`diagnosis`   every check in order; without a connection only the first ones run
-`findings`    a finding: what was seen, and what to do about it
-`reach`       the address, the protocol spoken there, and the addresses that brokers advertise
+`diagnosis`   runs all checks in order; without a connection only the first ones
+`findings`    a finding: the observation and the remedy
+`reach`       the address, its protocol, and the addresses that brokers advertise
 `certificates`  certificates that have expired or soon will
-`replicas`    partitions without a leader or with too few in-sync replicas: which, and since when
+`replicas`    partitions without a leader or with too few in-sync replicas
 `strays`      logs that were set aside and use disk space
 `machines`    disks that are nearly full, clocks that differ
 `groups`      groups that rebalance often, transactions left open

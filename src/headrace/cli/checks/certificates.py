@@ -1,4 +1,4 @@
-"""Certificates of the brokers: which have expired or soon will. Nothing else tells before clients fail."""
+"""Finds broker certificates that have expired or soon will. Nothing else warns before clients fail."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NAME = "certificates"
 
 
 async def certificates(client: ClusterClient) -> list[Finding]:
-    """Of every broker, as a client sees it; nothing where the cluster is asked in plain text."""
+    """Checks the certificate of every broker as a client sees it. Skipped if the client connects in plain text."""
     if client.security is None or not client.security.encrypted:
         return []
     findings = []

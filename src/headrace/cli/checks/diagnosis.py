@@ -1,4 +1,4 @@
-"""The doctor's round: every check in order. What needs a connection is left out when there is none."""
+"""Runs all checks of the doctor in order. Without a connection it skips the checks that need one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Finding", "Patience", "State", "examine"]
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """What the person who asks takes for well."""
+    """Limits that the user has set for the checks."""
 
     timeout_s: float
     watch_s: float
@@ -30,7 +30,7 @@ class Patience:
 
 
 async def examine(address: str, patience: Patience, settings: Mapping[str, str]) -> list[Finding]:
-    """`settings`: those of a client, with `security.protocol` and what goes with it."""
+    """`settings`: client settings with `security.protocol` and the settings that it needs."""
     findings: list[Finding] = []
     reached = False
     protocol = settings.get("security.protocol", "PLAINTEXT").upper()

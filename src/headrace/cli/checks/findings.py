@@ -1,6 +1,6 @@
-"""A finding: what was seen, and what to do about it.
+"""A finding of the doctor: the observation and the remedy.
 
-One cause is one finding, however many partitions it has. `details` are the single things that it sums up.
+One cause is one finding, even if it affects many partitions. `details` lists what it sums up.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def together(words: Sequence[str]) -> str:
 
 
 def since(time_ms: int, now_ms: int) -> str:
-    """`03:11:05 (2 minutes ago)`: the hour on this machine, and how long that is."""
+    """`03:11:05 (2 minutes ago)`: local time and age."""
     clock = time.strftime("%H:%M:%S", time.localtime(time_ms / 1000))
     seconds = max(0, now_ms - time_ms) // 1000
     for unit, size in (("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1)):

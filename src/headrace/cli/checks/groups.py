@@ -1,4 +1,4 @@
-"""Why a group rebalances, and transactions left open."""
+"""Checks for groups that rebalance often and for transactions that stay open."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headrace.kernel.plurals import counted
 
 _OPEN_LONG_MS: Final = 15 * 60_000
 _RECENT_MS: Final = 10 * 60_000
-# One rebalance for each member that starts is as it should be; more than this in ten minutes is not.
+# One rebalance for each member that starts is normal. More than this in ten minutes is not.
 _OFTEN: Final = 4
 _STEADIER: Final = (
     "raise max.poll.interval.ms (slow work between polls) or session.timeout.ms (pauses), give members a "
@@ -26,7 +26,7 @@ _STEADIER: Final = (
 
 
 async def groups(client: ClusterClient, address: str, settings: Mapping[str, str]) -> list[Finding]:
-    """Groups that rebalance now, and those that did it often of late."""
+    """Finds groups that are rebalancing now or rebalanced often in the last ten minutes."""
     known = [group for group in await listed(client) if group.type != "Share"]
     classic = [group.id for group in known if group.type == "Classic" and group.protocol_type in ("consumer", "")]
     spans = await tails(client, classic)
@@ -67,7 +67,7 @@ def _is_new(written: list[Generation], at: int) -> bool:
 
 
 def _waits_for(group: Group, written: list[Generation]) -> str:
-    """Who holds it up."""
+    """The members that the rebalance waits for."""
     holding = []
     for member in group.members:
         if member.target is None:

@@ -1,7 +1,7 @@
-"""The generations of a classic group as its coordinator wrote them down: who came, who went, how often.
+"""The generations of a classic group, read from the coordinator's records: which members joined and left, and when.
 
-A group that rebalances again and again is mostly found between two rebalances, looking well. Each generation is a
-record of the offsets topic with its members, so the last ones tell what happened; compaction keeps at least the newest.
+A group that rebalances often looks healthy between two rebalances. Each generation is a record in the offsets topic
+with its members, so the last records show what happened. Compaction keeps at least the newest.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from headrace.client.offsets import EARLIEST, LATEST, list_offsets
 from headrace.kernel.errors import Fault
 from headrace.kernel.ids import GROUP_METADATA_TOPIC, TopicPartition, coordinator_partition
 
-# Commits of positions stand between the generations: enough of the tail for some minutes of a busy group.
+# Offset commits are between the generations. This many records cover some minutes of a busy group.
 _TAIL_RECORDS: Final = 5_000
 _GROUP_METADATA: Final = "2"
 
@@ -32,7 +32,7 @@ class Generation:
 
 
 async def tails(client: ClusterClient, groups: list[str]) -> dict[TopicPartition, Span]:
-    """Where the newest records of these groups are; nothing when the cluster has had no group yet."""
+    """Offset ranges with the newest records of these groups; empty if the cluster has had no group yet."""
     topic = (await client.refresh([GROUP_METADATA_TOPIC])).topics.get(GROUP_METADATA_TOPIC)
     if topic is None or topic.error_code or not topic.partitions:
         return {}
@@ -52,7 +52,7 @@ async def tails(client: ClusterClient, groups: list[str]) -> dict[TopicPartition
 def generations(
     address: str, spans: dict[TopicPartition, Span], settings: Mapping[str, str]
 ) -> dict[str, list[Generation]]:
-    """By group, oldest first. Blocks while it reads."""
+    """Generations by group, oldest first. Blocks while it reads."""
     found: dict[str, list[Generation]] = {}
     for record in read(address, spans, committed_only=False, client=settings):
         key, value = describe_group_record(record.key, record.value)
@@ -86,7 +86,7 @@ def _generation(data: _GroupMetadata, at_ms: int) -> Generation:
 
 
 def change(before: Generation, after: Generation) -> tuple[list[str], list[str]]:
-    """Who came and who went between two generations, in words."""
+    """Members that joined and members that left between two generations, as text."""
     came = sorted(who for member, who in after.members.items() if member not in before.members)
     went = sorted(who for member, who in before.members.items() if member not in after.members)
     return came, went

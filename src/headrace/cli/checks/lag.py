@@ -1,4 +1,4 @@
-"""Groups whose lag grows, and why. Partitions of a group that grow for the same reason are one finding."""
+"""Finds groups whose lag grows, and the cause. Partitions of a group with the same cause are one finding."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REBALANCING: Final = ("PreparingRebalance", "CompletingRebalance", "Assigning", 
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """The lag of one partition at two looks, known at both."""
+    """The lag of one partition at two measurements."""
 
     before: Row
     after: Row
@@ -44,12 +44,12 @@ class Growth:
 class Reason:
     text: str
     remedy: str
-    # Whether the reader is slow: then the numbers of records that it read and that came say how slow.
+    # Whether the consumer is slow. Then the finding compares the records that it read with the new records.
     is_slow: bool = False
 
 
 async def lag(client: ClusterClient, watch_s: float) -> list[Finding]:
-    """Two looks, `watch_s` apart."""
+    """Measures lag twice, `watch_s` apart."""
     groups = await listed(client)
     before = {_key(row): row for row in await lag_rows(client, groups)}
     if not any(row["lag"] for row in before.values()):
@@ -120,7 +120,7 @@ def _why(found: Group, growth: Growth, partitions: int) -> Reason:
 
 
 def _why_share(found: Group, growth: Growth, partitions: int) -> Reason:
-    """Members of a share group share partitions, so more members always help."""
+    """The cause for a share group. Its members share partitions, so more members always help."""
     if not found.members:
         return Reason("the group has no members", "start its consumers")
     if growth.read == 0:

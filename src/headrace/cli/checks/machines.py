@@ -1,4 +1,4 @@
-"""Disks nearly full, clocks that differ."""
+"""Checks for disks that are nearly full and clocks that differ."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from headrace.wire.apis import ApiKey
 if TYPE_CHECKING:
     from headrace.wire.messages.answers.metadata import MetadataResponseTopic
 
-# Leases, retention and time-outs stand a second of difference; a minute moves records out of their day.
+# Leases, retention and time-outs tolerate a difference of a second. A minute puts records into another day.
 _SKEW_MS: Final = 2_000
 _RECORDS_AHEAD_MS: Final = 60_000
 _HARDLY_ANY_PERCENT: Final = 2
@@ -47,7 +47,7 @@ async def disks(client: ClusterClient, min_free_percent: float) -> list[Finding]
 
 
 async def clocks(client: ClusterClient) -> list[Finding]:
-    """Each broker's clock beside this machine's, and records that come from the future, which a wrong clock makes."""
+    """Compares each broker's clock with this machine's. Also finds records with a timestamp in the future."""
     topics = await existing_topics(client, None)
     findings = await _brokers_beside_us(client, topics)
     if not topics:
@@ -73,7 +73,7 @@ async def clocks(client: ClusterClient) -> list[Finding]:
 
 
 async def _brokers_beside_us(client: ClusterClient, topics: list[MetadataResponseTopic]) -> list[Finding]:
-    """A leader tells its time with how far its replicas are; a broker that leads nothing is not asked."""
+    """Reads a broker's time from its DescribeQuorum answer, which only leaders give. Other brokers are skipped."""
     led = {int(p.leader_id): (str(t.name), int(p.partition_index)) for t in topics for p in t.partitions}
     findings = []
     for broker, (topic, index) in sorted(led.items()):
@@ -86,7 +86,7 @@ async def _brokers_beside_us(client: ClusterClient, topics: list[MetadataRespons
         answered_ms = time.time() * 1000
         states = [s for t in answer.topics for p in t.partitions for s in (*p.current_voters, *p.observers)]
         theirs_ms = next((int(s.last_caught_up_timestamp) for s in states if int(s.replica_id) == broker), -1)
-        # It was read between our two looks at the clock, so only what lies outside of them is a difference.
+        # The broker read its clock between our two readings, so only a time outside of them is a difference.
         skew_ms = max(theirs_ms - answered_ms, 0) or min(theirs_ms - asked_ms, 0)
         if theirs_ms > 0 and abs(skew_ms) > _SKEW_MS:
             findings.append(

@@ -1,7 +1,7 @@
-"""Connecting as the client would: the name, the port, the protocol spoken there, the addresses that brokers advertise.
+"""Connects as a client does: checks host name, port, protocol, and the addresses that brokers advertise.
 
-The doctor itself speaks plain text. A client's file (`--config`) that asks for TLS is held against the port by a TLS
-handshake, because the two mistakes look alike to a client: it hangs or its connection is cut, without a word why.
+The check connects in plain text first, and with TLS if the port speaks TLS. It compares the port's protocol with the
+client's settings, because with a wrong protocol a client only sees that its connection hangs or closes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ENCRYPTED: Final = ("SSL", "SASL_SSL")
 async def reach(
     host: str, port: int, timeout: float, protocol: str = "PLAINTEXT", security: ClientSecurity | None = None
 ) -> Finding:
-    """The address as given, to a client with that `security.protocol`."""
+    """Checks one bootstrap address for a client with this `security.protocol`."""
     where = f"{host}:{port}"
     if (trouble := await _no_connection(host, port, timeout)) is not None:
         return trouble
@@ -103,7 +103,7 @@ async def _through_tls(host: str, port: int, timeout: float, protocol: str, secu
 
 
 async def advertised(client: ClusterClient) -> list[Finding]:
-    """What clients are sent to after the first contact."""
+    """Checks the advertised addresses, which clients use after the first request."""
     name, findings = "advertised addresses", []
     nodes = sorted(client.metadata.nodes.values(), key=lambda n: n.id)
     for node in nodes:

@@ -1,10 +1,10 @@
-"""Partitions without a leader or with too few in-sync replicas: which replicas are missing, since when, what to do.
+"""Finds partitions without a leader or with too few in-sync replicas: missing replicas, since when, remedy.
 
-Partitions that lack the same brokers are one finding: a dead broker is one line, not one for each of its partitions.
-The details of a finding name the partitions.
+Partitions that lack the same brokers are one finding, so a dead broker gives one line, not one per partition. The
+details of a finding name the partitions.
 
-Since when is known to the leader, which answers DescribeQuorum for its partitions. Kafka's brokers do not answer that
-for an ordinary partition; then the finding says which, and no time.
+The leader knows since when a replica is missing and answers DescribeQuorum for its partitions. Kafka's brokers do not
+answer it for ordinary partitions; then the finding has no time.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NAMED_TOPICS: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class OutOfSync:
-    """What the leader knows about a replica: since when it is out of sync, or since when the leader leads."""
+    """The leader's knowledge about a replica: since when it is out of sync, or since when the leader leads."""
 
     since_ms: int | None
     led_since_ms: int
@@ -42,7 +42,7 @@ class OutOfSync:
 
 @dataclass(frozen=True, slots=True)
 class Lacking:
-    """One partition that lacks replicas. `known` is empty where the leader does not say."""
+    """One partition that lacks replicas. `known` is empty if the leader does not report it."""
 
     partition: str
     leader: int | None
@@ -57,7 +57,7 @@ class Lacking:
 
     @property
     def missing(self) -> tuple[int, ...]:
-        """Without a leader, the members of the last in-sync set are missing: one of them has to come back."""
+        """Without a leader the last in-sync replicas are missing: one of them has to restart."""
         return self.isr or self.replicas if self.leader is None else tuple(sorted(set(self.replicas) - set(self.isr)))
 
     @property
@@ -176,7 +176,7 @@ def _too_few_replicas(topics: dict[str, MetadataResponseTopic], least: dict[str,
 
 
 async def _known(client: ClusterClient, rows: Sequence[UnhealthyPartition]) -> dict[str, dict[int, OutOfSync]]:
-    """By partition and broker. Each leader is asked once, for all partitions that it leads."""
+    """Knowledge of the leaders by partition and broker. One request per leader."""
     led: dict[int, dict[str, list[dict[str, int]]]] = {}
     for row in rows:
         if row["leader"] is not None:

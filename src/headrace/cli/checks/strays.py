@@ -1,4 +1,4 @@
-"""Strays in the log directories of this machine: they hold records that no topic serves, and disk space."""
+"""Finds strays in the log directories of this machine. They use disk space, and no topic serves their records."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ async def strays(client: ClusterClient) -> list[Finding]:
 
 
 def _is_here(row: DiskRow) -> bool:
-    """Whether the broker's directory is on this machine: one of the same name may belong to another broker."""
+    """Whether the broker's directory is on this machine. A directory with the same name may belong to another
+    broker."""
     try:
         meta = read_properties(Path(row["directory"]) / META_PROPERTIES_FILE)
     except (OSError, CorruptFile):

@@ -1,7 +1,7 @@
-"""How far behind groups are, and how that has been going: the numbers behind `headrace groups lag` and the doctor.
+"""The lag of groups and its history, for `headrace groups lag` and the doctor.
 
-A partition without a committed offset counts as unread: its position is None, its lag is everything in its log. Rows of
-a group hold all partitions of the topics that it has committed offsets of or whose partitions its members have.
+A partition without a committed offset has the position None, and all its records count as lag. A group has rows for all
+partitions of every topic for which it has a committed offset or an assigned partition.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class Row(TypedDict):
 
 
 class HistoryRow(Row):
-    """A row with what happened between the last looks."""
+    """A row with its changes since earlier measurements."""
 
     read_per_s: float | None
     recently: str
 
 
 def sparkline(values: Sequence[int]) -> str:
-    """`▁▂█`: scaled from zero to the largest, so that a level line is a level line."""
+    """`▁▂█`: scaled from zero to the largest value, so that a constant lag is a flat line."""
     top = max(values, default=0)
     if top <= 0:
         return _BARS[0] * len(values)
@@ -71,14 +71,14 @@ async def _consumer_rows(client: ClusterClient, group: Listed) -> list[Row]:
 
 
 async def _share_rows(client: ClusterClient, group: Listed) -> list[Row]:
-    """The coordinator knows the lag: of the records behind the start offset, some are done already."""
+    """The coordinator computes the lag, because some records after the start offset are already processed."""
     positions = await share_positions(client, group.id)
     spans = await _spans(client, {p.topic for p in positions})
     return [_row(group, p, found.start_offset, spans.get(p), found.lag) for p, found in positions.items() if p in spans]
 
 
 async def _spans(client: ClusterClient, names: set[str]) -> Spans:
-    """First offset and end of every partition of the topics that exist."""
+    """First offset and end of every partition of the existing topics."""
     if not names:
         return {}
     known = (await client.refresh(names)).topics
@@ -96,21 +96,21 @@ def _row(
 
 
 def unread_note(rows: Sequence[Row]) -> str | None:
-    """What a dash under "position" means, if there is one."""
+    """Explains the dash under "position", if a row has one."""
     if any(row["position"] is None and row["lag"] is not None for row in rows):
         return "position –: no committed offset; the lag counts every record in the partition"
     return None
 
 
 class History:
-    """The last looks at each partition of each group."""
+    """The last measurements of each partition of each group."""
 
     def __init__(self) -> None:
         self._lags: dict[tuple[str, TopicPartition], deque[int]] = {}
         self._last: dict[tuple[str, TopicPartition], tuple[float, int]] = {}
 
     def add(self, rows: Sequence[Row], now_s: float) -> list[HistoryRow]:
-        """The rows with reading rate and sparkline added."""
+        """Adds a measurement. Returns the rows with consumption rate and sparkline."""
         drawn: list[HistoryRow] = []
         for row in rows:
             key = (row["group"], TopicPartition(row["topic"], row["partition"]))

@@ -1,7 +1,7 @@
-"""Groups of every type: found by name, described, and where they stand in their partitions.
+"""Finds and describes groups of every type, and reads their offsets.
 
-Classic and consumer groups commit offsets. A share group has a start offset for each share partition instead: every
-record before it is done.
+Classic and consumer groups commit offsets. A share group has a start offset for each share partition instead: all
+records before it are processed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SHARE: Final = "Share"
 
 
 async def find_groups(client: ClusterClient, names: Sequence[str] | None) -> list[Listed]:
-    """The groups with these names (all without names), sorted. Raises Failed with the nearest name."""
+    """The groups with these names, or all groups if no name is given, sorted. Raises Failed with the nearest name."""
     known = {group.id: group for group in await listed(client)}
     for name in names or ():
         if name not in known:
@@ -35,7 +35,7 @@ async def find_group(client: ClusterClient, name: str) -> Listed:
 
 
 async def describe_group(client: ClusterClient, group: Listed) -> Group:
-    """As its coordinator sees it. A group that was deleted meanwhile is Dead."""
+    """Describes a group through its coordinator. A group that was deleted meanwhile is Dead."""
     if group.type != SHARE:
         return await described(client, group.id, missing_is_empty=True)
     node = await client.coordinator(group.id)
@@ -44,7 +44,7 @@ async def describe_group(client: ClusterClient, group: Listed) -> Group:
 
 
 async def positions_of(client: ClusterClient, group: Listed) -> dict[TopicPartition, int | None]:
-    """Committed offsets, or start offsets of share partitions: None for one that the group has not fetched yet."""
+    """Committed offsets, or start offsets of share partitions. None for a share partition that was never fetched."""
     if group.type == SHARE:
         return {p: position.start_offset for p, position in (await share_positions(client, group.id)).items()}
     return {p: position.offset for p, position in (await committed(client, group.id)).items()}

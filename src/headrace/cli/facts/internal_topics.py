@@ -1,6 +1,6 @@
-"""Topics in which brokers and tools keep their own state: which they are, and what is lost when one is deleted.
+"""Internal topics of brokers and tools, and what is lost if one is deleted.
 
-A broker deletes such a topic when it is asked to, as Kafka does. The commands ask for a flag of its own first.
+A broker deletes such a topic on request, as Kafka does. Our commands require an extra flag.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _OTHERS: Final = re.compile(r"__.*|_confluent.*|.*\.internal")
 
 
 def loss(topic: str) -> str | None:
-    """What is lost with the topic, when it is an internal one; None for a topic of users."""
+    """What is lost with an internal topic; None for other topics."""
     if topic in _LOST:
         return _LOST[topic]
     return "the state that a program keeps in it" if _OTHERS.fullmatch(topic) else None
 
 
 def refusal(topics: Iterable[str], flag: str) -> str | None:
-    """Why these topics are not deleted without the flag; None when no internal one is among them."""
+    """Error message if an internal topic would be deleted without the flag; None if there is none."""
     internal = {topic: lost for topic in topics if (lost := loss(topic)) is not None}
     if not internal:
         return None

@@ -1,7 +1,7 @@
-"""The topics that a pipeline reads and writes, as its files name them, without running it.
+"""Finds the topics that a pipeline reads and writes in its files, without running it.
 
-A connector names its topics in YAML. In Python definitions a topic is a text that reaches the option `subscribe` of a
-reader or the option `topic` of a sink: directly, or through a parameter of a function of the same file.
+A connector names its topics in YAML. In a Python definition a topic is a string that is passed to the option
+`subscribe` of a reader or the option `topic` of a sink, directly or through a parameter of a function in the same file.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _values_of_options(tree: ast.Module, options: tuple[str, ...]) -> set[str]:
         for target in node.targets
         if isinstance(target, ast.Name)
     }
-    through: dict[str, str] = {}  # function → its parameter that reaches the option
+    through: dict[str, str] = {}  # function → its parameter that is passed to the option
     found: set[str] = set()
 
     def take(value: ast.expr, function: ast.FunctionDef | None) -> None:
@@ -80,7 +80,7 @@ def _values_of_options(tree: ast.Module, options: tuple[str, ...]) -> set[str]:
 
 
 def _option_values(node: ast.AST, options: tuple[str, ...]) -> list[ast.expr]:
-    """Of `.option("subscribe", …)`, `.options(subscribe=…)` and `{"subscribe": …}`."""
+    """Values in `.option("subscribe", …)`, `.options(subscribe=…)` and `{"subscribe": …}`."""
     if isinstance(node, ast.Dict):
         return [
             v for k, v in zip(node.keys, node.values, strict=True) if isinstance(k, ast.Constant) and k.value in options
@@ -96,7 +96,7 @@ def _option_values(node: ast.AST, options: tuple[str, ...]) -> list[ast.expr]:
 
 
 def _arguments(tree: ast.Module, function: ast.FunctionDef, parameter: str) -> list[ast.expr]:
-    """What calls of the function give for the parameter."""
+    """The arguments for this parameter in calls of the function."""
     names = [argument.arg for argument in function.args.args]
     at = names.index(parameter) if parameter in names else -1
     found: list[ast.expr] = []

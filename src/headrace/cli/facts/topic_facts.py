@@ -1,4 +1,4 @@
-"""What is known of topics, partition by partition: metadata, offsets and sizes put together."""
+"""Metadata, offsets and sizes of topics, partition by partition."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def leaders_of(topics: list[MetadataResponseTopic]) -> dict[TopicPartition, int]
 async def offset_spans(
     client: ClusterClient, topics: list[MetadataResponseTopic]
 ) -> dict[TopicPartition, tuple[int, int] | None]:
-    """First offset and end of each partition; None where no leader could be asked."""
+    """First offset and end of each partition; None if its leader does not answer."""
     leaders = leaders_of(topics)
     first, last = await asyncio.gather(
         list_offsets(client, dict.fromkeys(leaders, EARLIEST), leaders),
@@ -76,7 +76,7 @@ async def log_dirs(client: ClusterClient) -> dict[int, list[DescribeLogDirsResul
 
 
 async def sizes(client: ClusterClient) -> dict[str, int]:
-    """Bytes on disk by topic, every replica counted."""
+    """Bytes on disk by topic, summed over all replicas."""
     found: dict[str, int] = {}
     for directories in (await log_dirs(client)).values():
         for directory in directories:

@@ -1,11 +1,11 @@
-"""How many partitions, replicas and disks a topic wants: the usual rules of thumb as arithmetic.
+"""Calculates partitions, replicas and disks of a topic by the usual rules of thumb.
 
-- A partition moves a few MB/s; the throughput divided by that is the least number of partitions.
-- Below 6 brokers: twice as many partitions as brokers; above 12: as many as brokers; between, in between.
-- At least as many partitions as consumers that should work at the same time.
-- Replication 3 (at least 2, at most 4): the records outlive the loss of N-1 of N replicas. Writes with acks=all go on
-  only while min.insync.replicas of them are left.
-- Storage is what comes in a day x days kept x replicas: 1 TB a day for 7 days is 7 TB, three replicas are 21 TB.
+- A partition handles a few MB/s. The throughput divided by that is the minimum number of partitions.
+- Below 6 brokers: twice as many partitions as brokers. Above 12: as many as brokers. Between: interpolated.
+- At least as many partitions as parallel consumers.
+- Replication factor 3 (at least 2, at most 4): records survive the loss of N-1 of N replicas. Writes with acks=all
+  continue only while min.insync.replicas replicas are in sync.
+- Storage is data per day x days of retention x replicas: 1 TB a day for 7 days is 7 TB, three replicas are 21 TB.
 
 Pure.
 """
@@ -19,7 +19,7 @@ from typing import Final, TypedDict
 SMALL_CLUSTER, LARGE_CLUSTER = 6, 12
 DAY_S: Final = 86_400
 MB: Final = 1_000_000
-# Room beside the data: the active segment, what retention has not yet removed, a reassignment in flight.
+# Reserve for the active segment, expired records that are not deleted yet, and running reassignments.
 HEADROOM: Final = 1.25
 
 
@@ -34,7 +34,7 @@ class Demand:
 
 
 def brokers_factor(brokers: int) -> float:
-    """Partitions per broker: 2 below 6 brokers, 1 above 12, a straight line between."""
+    """Partitions per broker: 2 below 6 brokers, 1 above 12, linear between."""
     if brokers < SMALL_CLUSTER:
         return 2.0
     if brokers > LARGE_CLUSTER:
@@ -62,7 +62,7 @@ class TopicPlan(TypedDict):
 
 
 def plan(demand: Demand) -> TopicPlan:
-    """The numbers and why. Raises ValueError for a replication that the brokers cannot hold."""
+    """The numbers with their reasons. Raises ValueError if there are fewer brokers than replicas."""
     replication = min(3, demand.brokers) if demand.replication is None else demand.replication
     if replication > demand.brokers:
         raise ValueError(f"replication {replication} needs as many brokers; there are {demand.brokers}")

@@ -1,5 +1,5 @@
 """Kafka's own command-line tools, one file per tool, started by `bin/kafka-*.sh`. Flags, output and exit codes are
-those of Kafka 4.3; older spellings of the documents are accepted too. `support` is what the tools share.
+those of Kafka 4.3; older spellings from the documentation are accepted too. The tools share `support`.
 
 Topics:       `topics` (its work is in `topic_command`), `configs`, `delete_records`, `get_offsets`
 Records:      `console_producer`, `console_consumer`, `dump_log`

@@ -121,7 +121,7 @@ async def run(arguments: Arguments, client: ClusterClient) -> None:
         await _remove(arguments, client)
 
 
-# --- what was asked for ----------------------------------------------------------------------------------------------
+# --- arguments -------------------------------------------------------------------------------------------------------
 
 
 def _resources(arguments: Arguments) -> list[PatternFilter]:
@@ -137,7 +137,7 @@ def _resources(arguments: Arguments) -> list[PatternFilter]:
 
 
 def _entries_by_resource(arguments: Arguments) -> dict[PatternFilter, list[Entry]]:
-    """What --add creates and --remove deletes; a resource without entries stands for all its ACLs."""
+    """The ACLs that --add creates or --remove deletes. A resource without entries means all its ACLs."""
     resources = _resources(arguments)
     if not resources:
         raise UsageError(
@@ -238,7 +238,7 @@ def _is_confirmed(question: str) -> bool:
     return sys.stdin.readline().strip().lower() == "y"
 
 
-# --- words -----------------------------------------------------------------------------------------------------------
+# --- text ------------------------------------------------------------------------------------------------------------
 
 
 def _print_acls(acls: Iterable[Acl]) -> None:

@@ -1,4 +1,4 @@
-"""kafka-broker-api-versions: which versions of which APIs each broker speaks, and which of them we can use."""
+"""kafka-broker-api-versions: versions of the APIs that each broker supports, and the version that this client uses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headrace.client.cluster_client import ClusterClient
 from headrace.wire import codec
 from headrace.wire.apis import api_name
 
-# Raft, registration, heartbeats: what controllers and brokers say to each other is no business of a client.
+# APIs between controllers and brokers, which clients do not use: Raft, registration, heartbeats.
 BETWEEN_SERVERS = {52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 82}
 
 

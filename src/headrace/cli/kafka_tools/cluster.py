@@ -1,4 +1,4 @@
-"""kafka-cluster: the cluster's id, its endpoints, and taking a broker's registration away."""
+"""kafka-cluster: shows the cluster id and the endpoints, unregisters a broker."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ QUOTAS = frozenset(
         "connection_creation_rate",
     }
 )  # fmt: skip
-# The source that says "somebody set it on this very entity".
+# Config source of a value that was set on the entity itself.
 _OWN_SOURCE = {"topics": 1, "brokers": 2, "broker-loggers": 6, "client-metrics": 7, "groups": 8}
 _DEFAULT_BROKER_SOURCE = 3
 
@@ -69,7 +69,7 @@ def check(arguments: Arguments) -> None:
 
 
 def parse_additions(text: str) -> dict[str, str]:
-    """`a=1,b=[x,y]` → {"a": "1", "b": "x,y"}. Raises UsageError naming the part that is not name=value."""
+    """`a=1,b=[x,y]` → {"a": "1", "b": "x,y"}. Raises UsageError with the part that is not name=value."""
     found = {}
     for part in re.split(r",(?![^\[\]]*\])", text):
         name, equals, value = part.partition("=")
@@ -111,7 +111,7 @@ def _resource(entity: Entity) -> dict[str, object]:
 
 
 def _node(entity: Entity) -> int | None:
-    """Broker resources are asked of that broker itself; the rest any broker knows."""
+    """The broker to ask: a broker resource needs that broker; any broker knows the others."""
     if entity.kind not in ("brokers", "broker-loggers") or not entity.name:
         return None
     if not entity.name.isdecimal():
@@ -149,7 +149,7 @@ async def _all_entities(client: ClusterClient, kind: str) -> list[Entity]:
     answer = await client.request(ApiKey.LIST_CONFIG_RESOURCES, {"resource_types": [RESOURCES[kind]]})
     names = {str(resource.resource_name) for resource in answer.config_resources}
     if kind == "groups":
-        # A group that nobody configured is listed too, as a topic is.
+        # Groups without configuration are listed too, like topics.
         from headrace.cli.kafka_tools.support.group_view import listed
 
         names |= {group.id for group in await listed(client)}

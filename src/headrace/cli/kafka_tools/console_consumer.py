@@ -1,4 +1,4 @@
-"""kafka-console-consumer: records of topics to standard output."""
+"""kafka-console-consumer: prints records of topics to standard output."""
 
 from __future__ import annotations
 
@@ -99,14 +99,14 @@ def consumer_settings(arguments: Arguments) -> dict[str, object]:
     own_group = arguments["group"] or java.get("group.id")
     java["group.id"] = own_group or f"console-consumer-{random.randrange(100_000)}"
     java.setdefault("auto.offset.reset", "earliest" if arguments["from-beginning"] else "latest")
-    # A group made up for one run has no future to remember positions for.
+    # A generated group id is used once, so its offsets need no commit.
     java.setdefault("enable.auto.commit", "true" if own_group else "false")
     java["isolation.level"] = arguments["isolation-level"]
     java["client.id"] = java.get("client.id", "console-consumer")
     return {
         **settings(java, producer=False),
         "bootstrap.servers": bootstrap_address(arguments),
-        # A topic that does not exist yet is found soon; a pattern asks for the names of all topics.
+        # Finds a new topic soon. A pattern requests the metadata of all topics.
         "topic.metadata.refresh.interval.ms": "1000" if arguments.given("topic") else "5000",
         "enable.partition.eof": "true",
         "enable.auto.offset.store": "false",
@@ -114,7 +114,7 @@ def consumer_settings(arguments: Arguments) -> dict[str, object]:
 
 
 class _Source:
-    """Where the records come from: the subscription, and what is wrong with it when none come."""
+    """Reads records from the subscription, and finds the reason if none arrive."""
 
     def __init__(self, consumer: KafkaConsumer, arguments: Arguments, outages: Outages) -> None:
         self._consumer, self._arguments, self._outages = consumer, arguments, outages
@@ -151,8 +151,8 @@ class _Source:
         self._is_assigned = True
 
     def messages(self) -> Iterator[Message]:
-        """Until the limit, the time-out or an interrupt. The time-out counts as Kafka's: joining the group is part of
-        it. Raises ToolFailed when it ended for another reason than that there was nothing to read."""
+        """Records until the limit, the time-out or an interrupt. As in Kafka, the time-out includes joining the group.
+        Raises ToolFailed if it ended for another reason than a lack of records."""
         limit, timeout_ms = self._arguments["max-messages"], self._arguments["timeout-ms"]
         given = 0
         last = time.monotonic()
@@ -171,12 +171,12 @@ class _Source:
                 yield message
                 _store(self._consumer, message=message)
             elif error.code() == KafkaError._PARTITION_EOF:
-                # A partition without records has a position too, as with Kafka's consumer: the group's next run starts
-                # here and does not miss what was written in between.
+                # As in Kafka's consumer, a partition without records has a position too, so that the group's next run
+                # starts here and does not miss records written in between.
                 end = TopicPartition(message.topic(), message.partition(), message.offset())
                 _store(self._consumer, offsets=[end])
             elif error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART and (error.fatal() or not error.retriable()):
-                # An unknown topic may still be created; the rest that is not fatal librdkafka mends by itself.
+                # An unknown topic may still be created. librdkafka recovers from other errors that are not fatal.
                 raise ToolFailed(explain(error))
 
     def _check_that_it_could_read(self, timeout_ms: int) -> None:
@@ -196,11 +196,11 @@ class _Source:
 
 
 def _store(consumer: KafkaConsumer, message: Message | None = None, offsets: list[Position] | None = None) -> None:
-    """What the group commits next for this partition."""
+    """Stores the offset that the group commits next for this partition."""
     try:
         consumer.store_offsets(message) if offsets is None else consumer.store_offsets(offsets=offsets)
     except KafkaException:
-        pass  # a rebalance took the partition away: its position is the next owner's
+        pass  # a rebalance revoked the partition: its new owner commits the offset
 
 
 def _shown(message: Message) -> Shown:
@@ -221,7 +221,7 @@ def _shown(message: Message) -> Shown:
 @sentences()
 def run(arguments: Arguments) -> int:
     if arguments["formatter"] != DEFAULT_FORMATTER:
-        # Formatters of the coordinators' own topics are rarely asked for and cost time to load.
+        # Formatters of the coordinators' topics are rarely used and slow to import.
         import headrace.cli.kafka_tools.support.internal_records  # noqa: F401
     show: Formatter = formatter(arguments["formatter"], formatter_properties(arguments))
     chosen, outages = consumer_settings(arguments), Outages()

@@ -1,4 +1,4 @@
-"""kafka-console-producer: lines from standard input become records of a topic."""
+"""kafka-console-producer: writes lines from standard input to a topic."""
 
 from __future__ import annotations
 
@@ -77,11 +77,11 @@ def reader_properties(arguments: Arguments) -> dict[str, str]:
 
 
 def producer_settings(arguments: Arguments) -> dict[str, object]:
-    # How long a record is tried, as Kafka's producer has it; librdkafka would try for five minutes.
+    # Delivery time-out of Kafka's producer; librdkafka's default is five minutes.
     java = {"client.id": "console-producer", "linger.ms": "1000", "delivery.timeout.ms": "120000"}
     java |= {name: str(arguments[option]) for option, name in _BY_OPTION.items() if arguments[option] is not None}
     java |= command_properties(arguments) | properties(arguments["command-property"], "command-property")
-    # Java hashes keys with murmur2; the same key must land on the same partition whoever wrote it.
+    # Java hashes keys with murmur2. All clients must put a key into the same partition.
     return {
         "partitioner": "murmur2_random",
         **settings(java, producer=True),
@@ -119,7 +119,7 @@ def run(arguments: Arguments) -> int:
                 except BufferError:
                     producer.poll(0.1)
             producer.poll(0)
-            # A person at a prompt expects the record to be there when the prompt comes back.
+            # At a prompt, the record must be written before the next prompt appears.
             if arguments["sync"] or interactive:
                 _deliver_all(producer, outages)
     finally:
@@ -128,7 +128,7 @@ def run(arguments: Arguments) -> int:
 
 
 def _deliver_all(producer: KafkaProducer, outages: Outages) -> None:
-    """Until every record is acknowledged, or has failed after delivery.timeout.ms. Ctrl-C ends it."""
+    """Waits until every record is acknowledged or has failed after delivery.timeout.ms. Ctrl-C ends it."""
     while producer.flush(_LOOK_SECONDS):
         outages.look(producer)
 

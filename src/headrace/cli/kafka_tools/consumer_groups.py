@@ -18,7 +18,7 @@ from headrace.kernel.ids import TopicPartition
 from headrace.wire.apis import ApiKey
 
 ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets", "validate-regex")
-# In the order in which Kafka's tool names them.
+# In the order of Kafka's tool.
 _RESETS = ("shift-by", "to-offset", "to-earliest", "to-current", "to-latest", "by-duration", "to-datetime", "from-file")
 NOTHING_DONE = (
     "WARN: No action will be performed as the --execute option is missing. In version 5.0, this command will "
@@ -55,7 +55,7 @@ OPTIONS = (
 
 
 def split_optional_values(argv: list[str]) -> tuple[list[str], dict[str, str | None]]:
-    """`--state` and `--type` may stand alone or with a value; they are taken out before the rest is parsed."""
+    """`--state` and `--type` have an optional value. Removes them before the other options are parsed."""
     rest: list[str] = []
     found: dict[str, str | None] = {}
     words = list(argv)
@@ -212,7 +212,7 @@ def _reset_of(arguments: Arguments) -> Reset:
 
 
 def _plan_from_file(path: str, groups: list[str]) -> dict[str, dict[TopicPartition, int]]:
-    """Lines of `topic,partition,offset`, or with the group in front when several groups are reset."""
+    """Reads lines of `topic,partition,offset`, with the group in front if several groups are reset."""
     plan: dict[str, dict[TopicPartition, int]] = {name: {} for name in groups}
     for number, row in enumerate(csv.reader(Path(path).read_text().splitlines()), start=1):
         if not row:

@@ -1,4 +1,4 @@
-"""kafka-consumer-perf-test: how fast records can be read."""
+"""kafka-consumer-perf-test: measures the throughput of a consumer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""kafka-delete-records: move the beginning of partitions forward."""
+"""kafka-delete-records: deletes records below given offsets."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def run(arguments: Arguments, client: ClusterClient) -> int:
 
 
 def _show(answer: DeleteRecordsResponse) -> int:
-    """How many partitions failed."""
+    """Prints the results. Returns the number of failed partitions."""
     failures = 0
     for topic in answer.topics:
         for part in topic.partitions:

@@ -1,4 +1,4 @@
-"""kafka-dump-log: the files of a log as text, in the words of Kafka's DumpLogSegments."""
+"""kafka-dump-log: prints the files of a log in the format of Kafka's DumpLogSegments."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def _dump_index(path: Path, arguments: Arguments) -> list[str]:
         print(f"{path} is empty.")
         return []
     if arguments["index-sanity-check"]:
-        # As Kafka's tool has it: whole entries will do. The zeros after those of an active index are room to grow.
+        # As in Kafka's tool, the size must be a multiple of an entry. An active index is preallocated with zeros.
         if path.stat().st_size % OFFSET_ENTRY_BYTES:
             return [f"{path} did not pass the sanity check"]
         print(f"{path} passed sanity check.")

@@ -1,4 +1,4 @@
-"""kafka-e2e-latency: how long one record takes from its producer to a consumer, one at a time."""
+"""kafka-e2e-latency: measures the time of single records from producer to consumer."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PAUSE_SECONDS = 0.05
 
 
 def name_positions(argv: list[str]) -> list[str]:
-    """The old form `broker topic records acks size [file]` in the words of the new one."""
+    """Converts the old positional form `broker topic records acks size [file]` to options."""
     if not argv or argv[0].startswith("--"):
         return argv
     print(
@@ -83,7 +83,7 @@ def run(arguments: Arguments) -> int:
 
 
 def _create_if_missing(producer: KafkaProducer, chosen: dict[str, object], topic: str) -> None:
-    """With one partition and one replica, as Kafka's tool does."""
+    """Creates the topic with one partition and one replica, as Kafka's tool does."""
     from confluent_kafka.admin import AdminClient, NewTopic
 
     if topic in existing_topics(producer):

@@ -34,7 +34,7 @@ OPTIONS = (
     ),
     Option("node-id", "With describe: the broker to ask.", "id", int),
 )
-# What each action takes besides where to connect to.
+# Options of each action besides the connection.
 _TAKES = {
     "describe": ("node-id",),
     "upgrade": ("feature", "metadata", "release-version", "dry-run"),
@@ -58,7 +58,7 @@ def check(arguments: Arguments) -> None:
 
 
 def look_up(arguments: Arguments) -> int:
-    """Answers what needs no cluster, and leaves the rest to the connected tool."""
+    """Runs the actions that need no cluster. The connected tool runs the others."""
     if arguments.rest[0] == "version-mapping":
         version_mapping(str(arguments["release-version"] or LATEST_STABLE))
     elif arguments.rest[0] == "feature-dependencies":
@@ -113,7 +113,7 @@ async def run(arguments: Arguments, client: ClusterClient) -> None:
     body = {"timeout": 60_000, "feature_updates": updates, "validate_only": dry}
     answer = await client.to_controller(ApiKey.UPDATE_FEATURES, body)
     failed = dict.fromkeys(levels, answer_error(answer)) if answer.error_code else {}
-    # Until version 1 of the request each feature had an answer of its own.
+    # Up to version 1 of the request each feature has its own result.
     failed |= {str(each.feature): answer_error(each) for each in getattr(answer, "results", ()) if each.error_code}
     for name, level in sorted(levels.items()):
         target = "" if action == "disable" else f" to {level}"
@@ -126,7 +126,7 @@ async def run(arguments: Arguments, client: ClusterClient) -> None:
 
 
 def wanted_levels(action: str, arguments: Arguments) -> dict[str, int]:
-    """Feature → the level it should have."""
+    """Feature → requested level."""
     release = arguments["release-version"]
     if release is not None:
         if arguments.given("feature") or arguments.given("metadata"):

@@ -1,4 +1,4 @@
-"""kafka-get-offsets: where partitions begin, end, or stand at a time."""
+"""kafka-get-offsets: prints the earliest or latest offset of partitions, or the offset at a time."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ async def run(arguments: Arguments, client: ClusterClient) -> None:
             why = f"due to: {answer_error(answer) if hasattr(answer, 'error_code') else answer}"
             print(f"Skip getting offsets for topic-partition {partition} {why}", file=sys.stderr)
         else:
-            # No record at that time: Kafka's tool leaves the partition out.
+            # No record at or after that time: Kafka's tool skips the partition.
             if answer.offset >= 0:
                 print(f"{partition.topic}:{partition.partition}:{answer.offset}")
 

@@ -1,4 +1,4 @@
-"""kafka-groups: every group of the cluster, whatever its type."""
+"""kafka-groups: lists groups of all types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""kafka-leader-election: give partitions back to their preferred leaders, or elect one uncleanly."""
+"""kafka-leader-election: elects preferred leaders, or a leader by unclean election."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""kafka-log-dirs: what lies in the log directories of brokers."""
+"""kafka-log-dirs: lists the replicas in the log directories of brokers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OPTIONS = (
     Option("broker-list", "Brokers to ask; all when missing.", "1,2,…"),
     Option("topic-list", "Topics to show; all when missing.", "a,b,…"),
 )
-# `--broker-list` means ids here, not addresses as in the old console tools.
+# `--broker-list` takes broker ids here, not addresses as in the old console tools.
 OPTIONS = (Option(OPTIONS[0].name, OPTIONS[0].help, OPTIONS[0].value), *OPTIONS[1:])
 
 

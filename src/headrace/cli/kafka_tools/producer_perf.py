@@ -1,4 +1,4 @@
-"""kafka-producer-perf-test: how fast records can be written."""
+"""kafka-producer-perf-test: measures the throughput of a producer."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ OPTIONS = (
 
 
 def spread_producer_props(argv: list[str]) -> list[str]:
-    """`--producer-props a=1 b=2` takes several words; each becomes an option of its own."""
+    """`--producer-props a=1 b=2` takes several arguments. Converts each to a separate option."""
     words: list[str] = []
     taking = False
     for word in argv:
@@ -74,7 +74,7 @@ def payloads(arguments: Arguments) -> Callable[[int], bytes]:
 
 
 class Report:
-    """Counts what was acknowledged and prints a line now and then, and one at the end."""
+    """Counts acknowledged records. Prints a line at intervals and one at the end."""
 
     def __init__(self, arguments: Arguments) -> None:
         self._interval = arguments["reporting-interval"] / 1000

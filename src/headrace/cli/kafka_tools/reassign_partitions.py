@@ -1,4 +1,4 @@
-"""kafka-reassign-partitions: plan, start, follow and cancel moves of partitions between brokers."""
+"""kafka-reassign-partitions: generates, executes, verifies and cancels reassignments."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def plan_text(plan: Plan, directories: dict[tuple[TopicPartition, int], str] | N
 
 
 async def current(client: ClusterClient, topics: Iterable[str]) -> Plan:
-    """Replicas as they are now."""
+    """The current replicas."""
     names = sorted(set(topics))
     for name in names:
         try:
@@ -170,7 +170,7 @@ async def _alter(
         f"{topic.name}-{part.partition_index}": answer_error(part)
         for topic in answer.responses
         for part in topic.partitions
-        # Cancelling what has already ended is no mistake.
+        # It is no error to cancel a reassignment that has already ended.
         if part.error_code and part.error_code != ErrorCode.no_reassignment_in_progress
     }
     if failed:
@@ -218,21 +218,22 @@ async def execute(arguments: Arguments, client: ClusterClient) -> None:
 def moves(
     plan: Plan, now: Plan, moving: dict[TopicPartition, OngoingPartitionReassignment]
 ) -> dict[TopicPartition, tuple[set[int], set[int]]]:
-    """Where each partition comes from and where it goes to: those of the plan, and those already on their way, which
-    would lose their limit with the topic's setting otherwise."""
+    """Old and new replicas of each partition in the plan, and of partitions that are already being reassigned: writing
+    the topic's throttle setting would otherwise remove their throttle."""
     found = {}
     for partition, move in moving.items():
         adding = set(map(int, move.adding_replicas))
         found[partition] = (set(map(int, move.replicas)) - adding, adding)
     for partition, replicas in plan.items():
-        # Of a partition that moves already, what is being added has nothing to give yet.
+        # Replicas that are still being added cannot be a source yet.
         sources = found[partition][0] if partition in found else set(now[partition])
         found[partition] = (sources, set(replicas) - sources)
     return found
 
 
 async def _throttle(client: ClusterClient, moved: dict[TopicPartition, tuple[set[int], set[int]]], rate: int) -> None:
-    """Limits leaders of what moves (its old replicas) and followers (its new ones) to `rate`."""
+    """Limits replication of the moving partitions to `rate`: at the old replicas as leaders, at the new ones as
+    followers."""
     leaders: dict[str, list[str]] = {}
     followers: dict[str, list[str]] = {}
     for partition, (sources, targets) in moved.items():

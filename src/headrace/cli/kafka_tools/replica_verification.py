@@ -1,7 +1,7 @@
-"""kafka-replica-verification: reads every replica of partitions and compares what they hold below the high watermark.
+"""kafka-replica-verification: reads all replicas of partitions and compares their records below the high watermark.
 
-Each replica's own broker is asked, range by range, until all have been compared up to the smallest high watermark; a
-difference is told with its partition, offset and brokers.
+It fetches range by range from the broker of each replica, up to the smallest high watermark. It prints each difference
+with partition, offset and brokers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from headrace.kernel.ids import TopicPartition
 from headrace.records.batch import batches
 from headrace.wire.apis import ApiKey
 
-# The reader that Kafka keeps for debugging: followers answer it, and it does not count as a follower.
+# Kafka's replica id for debugging consumers: followers answer it, and leaders do not count it as a follower.
 DEBUGGING_REPLICA = -2
 OPTIONS = (
     *CONNECTION,
@@ -130,7 +130,7 @@ async def _fetch(
         "isolation_level": 0, "session_id": 0, "session_epoch": -1, "rack_id": "", "forgotten_topics_data": [],
         "topics": [{"topic": partition.topic, "partitions": [{**part, "log_start_offset": -1}]}],
     }  # fmt: skip
-    # Version 11 names topics; later ones speak of ids and forbid the debugging reader.
+    # Version 11 uses topic names. Later versions use topic ids and reject the debugging consumer.
     answer = await client.request(ApiKey.FETCH, body, node=node, at_most=11)
     found = answer.responses[0].partitions[0]
     if found.error_code:
@@ -139,7 +139,7 @@ async def _fetch(
 
 
 def _whole_batches(data: bytes) -> bytes:
-    """Without the torn batch that a size limit may leave at the end."""
+    """The records without an incomplete last batch, which the size limit may cause."""
     at = 0
     while at + 12 <= len(data):
         size = 12 + int.from_bytes(data[at + 8 : at + 12], "big")

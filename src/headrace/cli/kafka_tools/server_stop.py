@@ -1,4 +1,4 @@
-"""kafka-server-stop: asks the brokers of this user on this host to end."""
+"""kafka-server-stop: sends SIGTERM to the brokers of this user on this host."""
 
 from __future__ import annotations
 

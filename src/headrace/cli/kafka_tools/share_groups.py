@@ -1,4 +1,4 @@
-"""kafka-share-groups: list, describe, reset and delete share groups (queues) and their offsets."""
+"""kafka-share-groups: lists, describes, resets and deletes share groups and their offsets."""
 
 from __future__ import annotations
 

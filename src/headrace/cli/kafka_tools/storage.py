@@ -1,4 +1,4 @@
-"""kafka-storage: prepares log directories, with the first users of a cluster.
+"""kafka-storage: formats log directories and adds the first users of a cluster.
 
 Headrace formats a log directory when a broker starts with it, so `format` is needed only for `--add-scram`. It takes
 the options that Kafka's tool has for KRaft and ignores them. It never prints a key.

@@ -32,7 +32,7 @@ CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS, DESCRIBE_CONFIGS, LIST_REASSIGN
 )
 TOPIC_RESOURCE = 2
 TIMEOUT_MS = 60_000
-# Where a topic's value comes from: 5 is the built-in default, 4 the broker's file; the rest was set by somebody.
+# Sources of a topic's value that no user has set: 5 is the built-in default, 4 the broker's file.
 _NOT_OVERRIDDEN = frozenset({4, 5})
 
 ACTIONS = ("list", "describe", "create", "alter", "delete")
@@ -114,7 +114,7 @@ async def run(arguments: Arguments, client: ClusterClient) -> int | None:
 
 
 async def _names(arguments: Arguments, client: ClusterClient) -> list[str]:
-    """Topics that match `--topic`, sorted. Several patterns may be joined by commas, as Kafka's own tool allows."""
+    """Topics that match `--topic`, sorted. Commas may separate several patterns, as in Kafka's tool."""
     await client.refresh(None)
     names = sorted(client.metadata.topics)
     if arguments.given("topic"):
@@ -272,7 +272,7 @@ class _Cursor(TypedDict):
 async def _partition_details(
     client: ClusterClient, topics: list[MetadataResponseTopic], limit: int
 ) -> dict[str, list[Partition]]:
-    """Partitions with their eligible replicas; a broker without DescribeTopicPartitions gives plain metadata."""
+    """Partitions with their eligible leader replicas; plain metadata if the broker lacks DescribeTopicPartitions."""
     connection = await client.any_connection()
     if DESCRIBE_TOPICS not in connection.versions or not topics:
         return {str(topic.name): list(topic.partitions) for topic in topics}
@@ -294,7 +294,7 @@ async def _partition_details(
 
 
 async def _overrides(client: ClusterClient, names: list[str]) -> dict[str, tuple[list[str], int]]:
-    """For each topic: `key=value` of what somebody set, and its min.insync.replicas."""
+    """For each topic: its changed settings as `key=value`, and its min.insync.replicas."""
     resources = [{"resource_type": TOPIC_RESOURCE, "resource_name": name, "configuration_keys": None} for name in names]
     if not resources:
         return {}
@@ -353,7 +353,7 @@ def _line(name: str, partition: Partition, reassigning: Reassignments) -> str:
 
 
 def _wanted(arguments: Arguments, partition: Partition, live: set[int], min_isr: int) -> bool:
-    """Without a filter all of them; with several, what one of them asks for."""
+    """Whether a partition matches one of the filters. Without filters every partition matches."""
     in_sync, replicas = len(partition.isr_nodes), len(partition.replica_nodes)
     holds = {
         "under-replicated-partitions": in_sync < replicas,

@@ -1,5 +1,5 @@
-"""kafka-topics, the entrance. A plain --list, which scripts call all the time, is answered before the rest is loaded:
-see `topic_command` for everything else, and for the explanation when something is wrong.
+"""kafka-topics: entry point. It serves a plain --list, which scripts run often, without importing the rest. Everything
+else, including the errors of --list, is in `topic_command`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from headrace.cli.support.broken_pipe import reader_may_leave
 
 
 def plain_list(argv: list[str]) -> tuple[str, int] | None:
-    """Host and port when the call is just `--bootstrap-server HOST:PORT --list`, in either order."""
+    """Host and port if the arguments are just `--bootstrap-server HOST:PORT --list`, in either order."""
     words = [word for word in argv if word != "--list"]
     if len(words) != len(argv) - 1 or len(words) != 2 or words[0] != "--bootstrap-server":
         return None
@@ -26,7 +26,7 @@ def main(argv: list[str]) -> int:
         try:
             names = topic_names(*where, client_id="kafka-topics", timeout_s=10.0)
         except (OSError, ValueError):
-            pass  # the long way finds the same trouble and has the words for it
+            pass  # `topic_command` gets the same error and reports it
         else:
             with reader_may_leave():
                 print("".join(f"{name}\n" for name in names), end="")

@@ -1,4 +1,4 @@
-"""kafka-transactions: list and describe transactions, find hanging ones, abort them, force an end."""
+"""kafka-transactions: lists and describes transactions, finds hanging ones, aborts or force-terminates them."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def run(arguments: Arguments, client: ClusterClient) -> None:
 
 
 def table(heading: list[str], rows: list[list[object]]) -> None:
-    """Columns as wide as their widest cell, a tab between, as Kafka's tool prints them."""
+    """Columns as wide as their widest cell, separated by a tab, as Kafka's tool prints them."""
     lines: list[list[object]] = [[*heading], *rows]
     widths = [max(len(str(line[at])) for line in lines) for at in range(len(heading))]
     for row in lines:
@@ -186,7 +186,7 @@ async def abort(arguments: Arguments, client: ClusterClient) -> None:
                 f"Could not find any open transactions starting at offset {start} on partition {partition}"
             )
         producer_id, epoch = found.producer_id, found.producer_epoch
-        # A coordinator that never wrote a marker there has no epoch yet.
+        # Without a marker in this partition the coordinator epoch is not known yet.
         coordinator_epoch = max(0, int(found.coordinator_epoch))
     marker = {
         "producer_id": int(producer_id),
@@ -207,7 +207,7 @@ async def abort(arguments: Arguments, client: ClusterClient) -> None:
 
 
 async def find_hanging(arguments: Arguments, client: ClusterClient) -> None:
-    """Transactions open for longer than any may last, whose coordinator knows nothing of them."""
+    """Transactions that are open longer than the maximum time-out and unknown to their coordinator."""
     if arguments["topic"] is not None:
         await client.leaders([arguments["topic"]])
     await client.refresh(None)
@@ -245,7 +245,7 @@ async def find_hanging(arguments: Arguments, client: ClusterClient) -> None:
 
 
 async def _known_producers(client: ClusterClient) -> dict[int, set[TopicPartition]]:
-    """Producer id → partitions that its coordinator counts into its ongoing transaction."""
+    """Producer id → partitions in its ongoing transaction, according to the coordinator."""
     found: dict[int, set[TopicPartition]] = {}
     for node in client.metadata.nodes:
         answer = await client.request(
@@ -259,7 +259,7 @@ async def _known_producers(client: ClusterClient) -> dict[int, set[TopicPartitio
 
 
 async def force_end(arguments: Arguments, client: ClusterClient) -> None:
-    """A new epoch for the transactional id fences its producer and ends what it left open."""
+    """Initialises the transactional id: the new epoch fences its producer and aborts its open transaction."""
     name = arguments["transactional-id"]
     body = {"transactional_id": name, "transaction_timeout": 1000, "producer_id": -1, "producer_epoch": -1}
     answer = await client.to_coordinator(name, ApiKey.INIT_PRODUCER_ID, body, key_type=TRANSACTION)

@@ -1,4 +1,4 @@
-"""kafka-verifiable-consumer: reads in a group and tells every assignment, batch and commit."""
+"""kafka-verifiable-consumer: consumes in a group and prints every assignment, batch and commit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""kafka-verifiable-producer: writes increasing numbers and says of each whether it was acknowledged."""
+"""kafka-verifiable-producer: writes increasing numbers and prints for each whether it was acknowledged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""zookeeper-shell: look into a ZooKeeper: `zookeeper-shell.sh host:port ls /brokers/ids` (ls, get, stat; read-only)."""
+"""zookeeper-shell: reads nodes of a ZooKeeper: `zookeeper-shell.sh host:port ls /brokers/ids` (ls, get, stat)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Stat(Protocol):
 
 
 class Reader(Protocol):
-    """What this tool uses of kazoo's client."""
+    """The part of kazoo's client that this tool uses."""
 
     def get_children(self, path: str) -> list[str]: ...
     def get(self, path: str) -> tuple[bytes | None, Stat]: ...
@@ -63,7 +63,7 @@ COMMANDS: dict[str, Callable[[Reader, str], str]] = {"ls": _list, "get": _get, "
 
 
 def answer(client: Reader, words: list[str]) -> tuple[str, int]:
-    """What a command prints, and its exit code."""
+    """Output and exit code of a command."""
     from kazoo.exceptions import KazooException, NoNodeError
 
     if not words or words[0] not in COMMANDS:

@@ -1,4 +1,4 @@
-"""zookeeper-server-start: a real ZooKeeper server from the jars that come with PySpark, or from $ZOOKEEPER_HOME."""
+"""zookeeper-server-start: runs a ZooKeeper server from the jars in PySpark, or from $ZOOKEEPER_HOME."""
 
 from __future__ import annotations
 

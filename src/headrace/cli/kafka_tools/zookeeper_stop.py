@@ -1,4 +1,4 @@
-"""zookeeper-server-stop: asks the ZooKeeper servers of this user on this host to end."""
+"""zookeeper-server-stop: sends SIGTERM to the ZooKeeper servers of this user on this host."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What kafka-configs can point at: topics, brokers, loggers, groups, and the users, clients and addresses of quotas.
+"""Entities of kafka-configs: topics, brokers, loggers, groups, and the users, clients and addresses of quotas.
 
-Reads the entity options of a call into one value and says what the entity is called in messages.
+Parses the entity options, and names an entity in messages.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SINGULAR: Final = {kind: kind[:-1] if kind != "client-metrics" else kind for kin
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """One entity: `name` None means every entity of the kind, "" the default one."""
+    """One entity. `name` None means all entities of the type, "" the default entity."""
 
     kind: str
     name: str | None
@@ -49,7 +49,7 @@ class Entity:
 
 
 def entities(arguments: Arguments, argv: list[str]) -> list[Entity]:
-    """The entities a call names, in the order in which they were given. Raises UsageError."""
+    """The entities of the command line, in their order. Raises UsageError."""
     found: list[Entity] = []
     names = _names_in_order(argv)
     for kind in arguments["entity-type"]:
@@ -74,7 +74,7 @@ def entities(arguments: Arguments, argv: list[str]) -> list[Entity]:
 
 
 def _names_in_order(argv: list[str]) -> list[str]:
-    """`--entity-name X` and `--entity-default` belong to the entity type before them, so their order counts."""
+    """`--entity-name X` and `--entity-default` belong to the entity type before them, so the order matters."""
     names = []
     for at, word in enumerate(argv):
         if word == "--entity-name" and at + 1 < len(argv):

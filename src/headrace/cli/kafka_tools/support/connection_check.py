@@ -1,7 +1,7 @@
-"""What a tool checks before it hands its work to librdkafka: a broker answers, and the topic exists.
+"""Checks before a tool starts librdkafka: a broker answers, and the topic exists.
 
-librdkafka tries for ever and without a word: a wrong port or topic name looks like a quiet cluster. These checks fail
-within seconds, and the message names the server, the topic and what to do.
+librdkafka retries forever without a message: a wrong port or topic name looks like an idle cluster. These checks fail
+within seconds with a message that names the server, the topic and the remedy.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from headrace.cli.support.kafka_client import Client, TopicMetadata
 
 CONTACT_SECONDS: Final = 10.0
-# A broker that creates topics on request has them within a second.
+# A broker with automatic topic creation creates a topic within a second.
 _CREATION_SECONDS: Final = 5.0
 _PAUSE_SECONDS: Final = 0.1
 
@@ -39,13 +39,13 @@ def sentences() -> Iterator[None]:
 
 
 def require_cluster(chosen: Mapping[str, object], timeout_s: float = CONTACT_SECONDS) -> None:
-    """Fails when none of the bootstrap addresses leads to a Kafka broker. `chosen`: librdkafka's settings."""
+    """Fails if no Kafka broker answers at the bootstrap addresses. `chosen`: librdkafka's settings."""
     encrypted = str(chosen.get("security.protocol", "")).upper().endswith("SSL")
     require_broker(parse_bootstrap(str(chosen["bootstrap.servers"])), timeout_s=timeout_s, encrypted=encrypted)
 
 
 def existing_topics(client: Client, timeout_s: float = CONTACT_SECONDS) -> Mapping[str, TopicMetadata]:
-    """Metadata of all topics by name. (Asking for one by its name may create it.)"""
+    """Metadata of all topics by name. (A request with a topic name may create the topic.)"""
     with sentences():
         return client.list_topics(timeout=timeout_s).topics
 
@@ -55,7 +55,7 @@ def missing_topic(topic: str, known: Mapping[str, object]) -> str:
 
 
 def require_topic(client: Client, topic: str) -> None:
-    """Fails when a reader's topic does not exist."""
+    """Fails if a consumer's topic does not exist."""
     from confluent_kafka import KafkaError
 
     known = existing_topics(client)
@@ -69,7 +69,7 @@ def require_topic(client: Client, topic: str) -> None:
 
 
 def require_writable_topic(producer: Client, topic: str, timeout_s: float = _CREATION_SECONDS) -> None:
-    """Fails when a writer's topic does not exist and the broker does not create it on request."""
+    """Fails if a producer's topic does not exist and the broker does not create it automatically."""
     from confluent_kafka import KafkaError
 
     being_created = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE)

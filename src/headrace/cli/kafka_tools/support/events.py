@@ -1,4 +1,4 @@
-"""Events as one JSON object a line, stamped with the time: what the verifiable tools print."""
+"""Output of the verifiable tools: one JSON object with a timestamp per line."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Which feature levels belong to which Kafka release, and what a level needs: Kafka 4.3's facts, for kafka-features.
+"""Feature levels of Kafka's releases and their dependencies, as in Kafka 4.3, for kafka-features.
 
-They describe Kafka, not the cluster asked: `version-mapping` and `feature-dependencies` answer without a connection.
+They describe Kafka, not a cluster: `version-mapping` and `feature-dependencies` need no connection.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Final
 
 METADATA: Final = "metadata.version"
 _FIRST_LEVEL: Final = 7
-# In order of their levels, which have no gaps.
+# In the order of their levels, without gaps.
 _NAMES: Final = (
     *("3.3-IV3", "3.4-IV0", "3.5-IV0", "3.5-IV1", "3.5-IV2", "3.6-IV0", "3.6-IV1", "3.6-IV2"),
     *("3.7-IV0", "3.7-IV1", "3.7-IV2", "3.7-IV3", "3.7-IV4", "3.8-IV0", "3.9-IV0"),
@@ -17,7 +17,7 @@ _NAMES: Final = (
 )
 LEVELS: Final = {name: level for level, name in enumerate(_NAMES, _FIRST_LEVEL)}
 LATEST_STABLE: Final = "4.3-IV0"
-# Feature → the metadata version from which each of its levels, from 0 on, is a new cluster's own.
+# Feature → for each level from 0 on, the first metadata version at which it is the default of a new cluster.
 _SINCE: Final = {
     "kraft.version": ("3.3-IV3", "3.9-IV0"),
     "transaction.version": ("3.3-IV3", "4.0-IV2", "4.0-IV2"),
@@ -36,12 +36,12 @@ def metadata_name(level: int) -> str | None:
 
 
 def level_text(feature: str, level: int) -> str:
-    """A level as people know it: metadata versions by name, the others by number."""
+    """Text of a level: the name of a metadata version, the number of other features."""
     return (metadata_name(level) or f"UNKNOWN [{level}]") if feature == METADATA else str(level)
 
 
 def metadata_level(release: str) -> int:
-    """4.3-IV0, 4.3 or 4.3.0 → 30. A release without -IV is its last metadata version, once it is out."""
+    """4.3-IV0, 4.3 or 4.3.0 → 30. A release without -IV means its last stable metadata version."""
     wanted = ".".join(release.split(".")[:2])
     if wanted in LEVELS:
         return LEVELS[wanted]
@@ -57,7 +57,7 @@ def _release(name: str) -> str:
 
 
 def defaults_at(metadata: int) -> dict[str, int]:
-    """The level of every other feature in a new cluster of this metadata version."""
+    """The default levels of the other features in a new cluster with this metadata version."""
     return {
         feature: max(level for level, name in enumerate(since) if LEVELS[name] <= metadata)
         for feature, since in _SINCE.items()
@@ -65,7 +65,7 @@ def defaults_at(metadata: int) -> dict[str, int]:
 
 
 def dependencies(feature: str, level: int) -> dict[str, int]:
-    """What must be in place before this level; ValueError for a feature or level that Kafka 4.3 does not know."""
+    """Levels that this level requires. Raises ValueError for a feature or level unknown to Kafka 4.3."""
     if feature == METADATA:
         if metadata_name(level) is None:
             raise ValueError(f"Unknown {METADATA} {level}")

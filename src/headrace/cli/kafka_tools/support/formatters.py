@@ -1,7 +1,7 @@
-"""How kafka-console-consumer prints a record: formatters and deserializers by the Java names the documents use.
+"""Formatters and deserializers of kafka-console-consumer, by their Java class names.
 
-A formatter is chosen by the last part of its class name, so `kafka.tools.DefaultMessageFormatter` of old scripts and
-`org.apache.kafka.tools.consumer.DefaultMessageFormatter` of new ones are the same thing here.
+Only the last part of the class name counts, so `kafka.tools.DefaultMessageFormatter` of old scripts and
+`org.apache.kafka.tools.consumer.DefaultMessageFormatter` of new ones are the same.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _on(properties: Mapping[str, str], name: str, default: str = "false") -> boo
 
 
 class DefaultFormatter:
-    """`print.*` choose the columns, `*.separator` what stands between them, `*.deserializer` how bytes become text."""
+    """`print.*` selects columns, `*.separator` separates them, `*.deserializer` converts bytes to text."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._show = {
@@ -145,7 +145,7 @@ class DefaultFormatter:
 
 
 class LoggingFormatter:
-    """Everything of a record in one line, as for a log."""
+    """All fields of a record in one line, as for a log."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._default = DefaultFormatter(properties)

@@ -1,6 +1,6 @@
-"""Positions of a consumer group beside the ends of its partitions: what `--describe` shows and a reset changes.
+"""Committed offsets of a consumer group and log end offsets, for `--describe` and `--reset-offsets`.
 
-The arithmetic of a reset is pure (`Reset.target`); asking and committing is done through the cluster client.
+The arithmetic of a reset is pure (`Reset.target`). The cluster client reads and commits offsets.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DURATION: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """What a group has committed for a partition."""
+    """The committed offset of a partition."""
 
     offset: int
     leader_epoch: int = -1
@@ -52,13 +52,13 @@ def parse_datetime(text: str) -> int:
 async def committed(
     client: ClusterClient, group: str, topics: Mapping[str, list[int]] | None = None
 ) -> dict[TopicPartition, Position]:
-    """Everything the group has committed (or of these partitions only)."""
+    """All committed offsets of the group, or only those of these partitions."""
     asked = None
     if topics is not None:
         asked = [{"name": name, "partition_indexes": indexes} for name, indexes in topics.items()]
     group_body = {"group_id": group, "member_id": None, "member_epoch": -1, "topics": asked}
     body = {"groups": [group_body], "group_id": group, "topics": asked, "require_stable": False}
-    # Version 10 speaks of topic ids; names are what people give.
+    # Version 10 uses topic ids, but users give names.
     answer = await client.to_coordinator(group, ApiKey.OFFSET_FETCH, body, at_most=9)
     found = answer.groups[0] if hasattr(answer, "groups") else answer
     if found.error_code:
@@ -102,7 +102,7 @@ async def ends(
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """How positions are to change: exactly one of the fields is set, or none for "as committed"."""
+    """How offsets change. At most one field is set; none means the committed offset."""
 
     earliest: bool = False
     latest: bool = False
@@ -122,7 +122,7 @@ class Reset:
             for partition, answer in sorted(found.items()):
                 offset = _known(answer)
                 if offset < 0:
-                    # No record at or after the time means: what comes next.
+                    # No record at or after the time: the log end offset.
                     name = f"Partition {partition.partition} from topic {partition.topic}"
                     print(f"\nWarn: {name} is empty. Falling back to latest known offset.")
                     offset = last[partition]
@@ -138,7 +138,7 @@ class Reset:
     def target(
         self, partition: TopicPartition, first: int, last: int, at_time: int | None, current: Position | None
     ) -> int:
-        """Where the partition should stand, before it is brought inside its bounds."""
+        """The new offset, before it is limited to the range of the log."""
         if self.earliest:
             return first
         if self.latest:

@@ -1,6 +1,6 @@
-"""Records of consumer groups (KIP-848), share groups and share state as the JSON that Kafka's own tools print.
+"""Records of consumer groups (KIP-848), share groups and share state as JSON, in the format of Kafka's tools.
 
-A field with a tag is there only when it says something, as in Kafka's own documents.
+Tagged fields appear only if they are not the default, as in Kafka's JSON.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def _share_partitions(value: bytes) -> Json:
     }
 
 
-# Record type → how its key and its value are read.
+# Record type → decoders of key and value.
 GROUP_RECORDS: Final[dict[int, tuple[Callable[[bytes], Json], Callable[[bytes], Json]]]] = {
     consumer_groups.GROUP_METADATA: (_GROUP, _consumer_group),
     consumer_groups.MEMBER_METADATA: (_MEMBER, _consumer_member),
@@ -192,7 +192,7 @@ def _base64(data: bytes) -> str:
 
 
 def subscription(data: bytes) -> Json | str:
-    """What a consumer of the classic protocol asks for, whatever the version of its words; base64 if unreadable."""
+    """The subscription of a classic consumer, in any version; base64 if it cannot be decoded."""
     try:
         reader = Reader(data)
         version = reader.int16()
@@ -206,7 +206,7 @@ def subscription(data: bytes) -> Json | str:
 
 
 def assignment(data: bytes) -> Json | str:
-    """What such a consumer was given."""
+    """The assignment of a classic consumer."""
     try:
         reader = Reader(data, 2)
         return {"assignedPartitions": _partitions(reader), "userData": _user_data(reader)}

@@ -1,4 +1,4 @@
-"""Consumer groups as people look at them: listed from every broker, described by their coordinator, drawn as tables."""
+"""Lists groups from all brokers, describes them through their coordinators, and prints them as tables."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Group:
 
 
 async def listed(client: ClusterClient) -> list[Listed]:
-    """Every group of the cluster; each broker knows those it coordinates."""
+    """All groups of the cluster. Each broker lists the groups that it coordinates."""
     if not client.metadata.nodes:
         await client.refresh(())
     body: dict[str, list[str]] = {"states_filter": [], "types_filter": []}
@@ -83,7 +83,7 @@ async def listed(client: ClusterClient) -> list[Listed]:
 
 
 async def described(client: ClusterClient, name: str, *, missing_is_empty: bool = False) -> Group:
-    """The group as its coordinator sees it, by the newer API first (KIP-848), then the classic one."""
+    """Describes the group through its coordinator, with the newer API first (KIP-848), then the classic one."""
     node = await client.coordinator(name)
     connection = await client.connection(node)
     if ApiKey.CONSUMER_GROUP_DESCRIBE in connection.versions:
@@ -124,8 +124,8 @@ def _classic_assignment(data: bytes) -> tuple[TopicPartition, ...]:
     try:
         assignment, _ = entity_reader(ConsumerProtocolAssignment)(bytes(data), 2)
     except Exception:
-        # Boundary to bytes that a client chose: other protocol types (connect, sr) keep their own format here, and no
-        # failure to read them may end the command. They assign no partitions that it could show.
+        # Boundary to bytes of a client: other protocol types (connect, sr) have their own format, and a decoding error
+        # must not end the command. They assign no partitions that it could show.
         return ()
     found: list[TopicPartition] = []
     for entry in assignment.assigned_partitions:
@@ -150,7 +150,8 @@ def _consumer_group(group: ConsumerGroup, node: int) -> Group:
 
 
 def share_group(group: ShareGroup, node: int) -> Group:
-    """From the answer of ShareGroupDescribe. Members of a share group have neither instance ids nor targets."""
+    """Converts an answer of ShareGroupDescribe. Members of a share group have no instance id and no target
+    assignment."""
     members = [
         Member(
             str(m.member_id), None, str(m.client_id), str(m.client_host), _partitions(m.assignment),

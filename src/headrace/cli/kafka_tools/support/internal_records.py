@@ -1,6 +1,6 @@
-"""Records of the coordinators' own topics in words: what kafka-dump-log and the console consumer's formatters print.
+"""Records of the coordinators' topics as text, for kafka-dump-log and the console consumer's formatters.
 
-Keys and values become the JSON that Kafka's own tools print; what cannot be read (a newer Kafka's) is passed over.
+Keys and values become the JSON of Kafka's tools. Records that cannot be decoded (from a newer Kafka) are skipped.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _transaction_value(value: bytes) -> dict[str, object]:
     )
     return {
         "producerId": found.producer_id,
-        # Tagged fields are there only when they say something.
+        # Tagged fields appear only if they are not the default.
         **({"previousProducerId": found.previous_producer_id} if found.previous_producer_id >= 0 else {}),
         **({"nextProducerId": found.next_producer_id} if found.next_producer_id >= 0 else {}),
         "producerEpoch": found.producer_epoch,
@@ -108,7 +108,7 @@ def _transaction_key(key: bytes) -> dict[str, object]:
 
 
 def _decoded_group_value(value: bytes) -> dict[str, object]:
-    """With what its consumers ask for and were given in words, as kafka-dump-log has it; the formatter has base64."""
+    """With decoded subscriptions and assignments, as kafka-dump-log prints them. The formatter prints base64."""
     found = classic_groups.read_group_metadata_value(value)
     if found.protocol_type != "consumer":
         return _group_value(value)
@@ -116,7 +116,7 @@ def _decoded_group_value(value: bytes) -> dict[str, object]:
 
 
 def _describer(records: Mapping[int, Readers]) -> Callable[[bytes | None, bytes | None], Described]:
-    """Key and value of a record in the words of kafka-dump-log."""
+    """Key and value of a record in the format of kafka-dump-log."""
 
     def describe(key: bytes | None, value: bytes | None) -> Described:
         if key is None:
@@ -147,7 +147,7 @@ describe_share_record: Final = _describer(SHARE_STATE_RECORDS)
 
 
 def _formatter(topic: str, records: Mapping[int, Readers]) -> Callable[[object], Formatter]:
-    """A formatter of the console consumer: one document a record of these types, nothing for others."""
+    """A formatter of the console consumer: prints records of these types as JSON, and no others."""
 
     def show(record: Shown) -> bytes | None:
         if record.key is None or record.topic != topic:

@@ -1,4 +1,4 @@
-"""JSON files that tools take (offsets to delete, partitions to move), with errors that say where."""
+"""Reads the JSON files of tools (offsets to delete, partitions to move). Errors name the place in the file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def read(path: str) -> object:
 
 
 def partitions(path: str, *fields: str) -> list[Entry]:
-    """The `partitions` list of a file; every entry must have `fields`."""
+    """The `partitions` list of a file. Every entry must have `fields`."""
     document = read(path)
     if not isinstance(document, dict) or not isinstance(document.get("partitions"), list):
         raise ToolFailed(f'{path}: must be {{"version":1,"partitions":[…]}}')
@@ -49,5 +49,5 @@ def whole_number(path: str, name: str, value: object) -> int:
 
 
 def compact(document: object) -> str:
-    """One line without blanks, as Kafka's tools print JSON."""
+    """One line without spaces, as Kafka's tools print JSON."""
     return json.dumps(document, separators=(",", ":"))

@@ -1,4 +1,4 @@
-"""Latencies of many operations: kept as a sample, told as average, maximum and percentiles."""
+"""Average, maximum and percentiles of the latencies of many operations, from a sample."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Client settings in Java's spelling, given to librdkafka.
+"""Converts client settings from Java's spelling to librdkafka's.
 
-People pass producer and consumer properties as the documents write them. librdkafka shares most names; the few that
-differ are translated here, and what it has no use for is left out.
+Users pass producer and consumer properties with Kafka's names. librdkafka shares most of them. This module translates
+the few that differ, and removes settings that librdkafka does not have.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _RENAMED: Final = {
     "send.buffer.bytes": "socket.send.buffer.bytes",
     "receive.buffer.bytes": "socket.receive.buffer.bytes",
 }
-# Java settings that name classes or tune threads and buffers of the JVM client.
+# Settings that name Java classes or tune threads and buffers of the JVM client.
 _WITHOUT_MEANING: Final = frozenset(
     {
         "key.serializer", "value.serializer", "key.deserializer", "value.deserializer", "buffer.memory", "max.block.ms",
@@ -28,7 +28,7 @@ _WITHOUT_MEANING: Final = frozenset(
     }
 )  # fmt: skip
 _OF_SECURITY: Final = ("security.", "ssl.", "sasl.")
-# Names of Java's client that `security_settings` translates.
+# Settings of the Java client that `security_settings` translates.
 _JAVA_ONLY: Final = frozenset(
     {
         "sasl.jaas.config",
@@ -60,7 +60,7 @@ def settings(java: Mapping[str, str], *, producer: bool) -> dict[str, str]:
 
 
 def security_settings(java: Mapping[str, str]) -> dict[str, str]:
-    """Only the settings of TLS and SASL: stores of Java's become files or text, a login line user and password."""
+    """Only the TLS and SASL settings. Java stores become files or PEM text; a JAAS line becomes user and password."""
     found = {name: value for name, value in java.items() if name.startswith(_OF_SECURITY) and name not in _JAVA_ONLY}
     if java.get("security.protocol", "PLAINTEXT").upper() == "PLAINTEXT":
         return found
@@ -77,7 +77,7 @@ def security_settings(java: Mapping[str, str]) -> dict[str, str]:
 
 
 def _stores(security: ClientSecurity) -> dict[str, str]:
-    """Files as they are; what librdkafka does not read, as PEM text."""
+    """Stores that librdkafka can read stay files. Others become PEM text."""
     found: dict[str, str] = {}
     trust, own = security.truststore, security.keystore
     if trust.location is not None and trust.type == "PEM":
@@ -94,7 +94,7 @@ def _stores(security: ClientSecurity) -> dict[str, str]:
 
 
 def quiet_log() -> dict[str, object]:
-    """librdkafka writes its own log lines to stderr; errors reach the tool through callbacks anyway."""
+    """Silences librdkafka's log lines on stderr. The tool gets errors through callbacks."""
     import logging
 
     logger = logging.getLogger("librdkafka")

@@ -1,4 +1,4 @@
-"""Lines of text as records: what kafka-console-producer's reader properties mean.
+"""Converts lines of text to records, by kafka-console-producer's reader properties.
 
     parse.key=true                       key⇥value
     parse.headers=true                   h1:v1,h2:v2⇥value
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 
 class LineError(ValueError):
-    """A line that cannot be read as the properties say."""
+    """A line that does not fit the reader properties."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Command-line options in Kafka's style: `--name value`, `--name=value`, repeated options, unique prefixes.
 
-argparse is not used because Kafka's tools differ from it where scripts notice: an option may take a value that starts
-with a dash, mistakes exit with 1 and say what is wrong before the table of options, abbreviations are accepted.
+argparse is not used because Kafka's tools differ from it in ways that scripts notice: an option value may start with a
+dash; a usage error exits with 1 and prints the message before the option table; abbreviations are accepted.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 
 class UsageError(Exception):
-    """The call was wrong; the message says how, the tool prints it with the table of options."""
+    """Wrong usage. The tool prints the message and the option table."""
 
 
 class HelpWanted(Exception):
@@ -29,7 +29,7 @@ class VersionWanted(Exception):
 class Option:
     name: str
     help: str
-    value: str | None = None  # what the value is, for the help table; None makes it a switch
+    value: str | None = None  # name of the value in the help table; None makes it a switch
     kind: Callable[[str], object] = str
     repeated: bool = False
     required: bool = False
@@ -46,16 +46,16 @@ def natural(text: str) -> int:
 
 @dataclass(slots=True)
 class Arguments:
-    """What was given; switches are booleans, repeated options lists."""
+    """Parsed arguments. Switches are booleans, repeated options are lists."""
 
     values: dict[str, object]
     rest: list[str] = field(default_factory=list)
 
-    def __getitem__(self, name: str) -> Any:  # of the kind that its option declares
+    def __getitem__(self, name: str) -> Any:  # of the type that its option declares
         return self.values.get(name)
 
     def given(self, name: str) -> bool:
-        # By identity: 0 is a value that somebody gave, and equal to False.
+        # By identity, because a given 0 equals False.
         value = self.values.get(name)
         return value is not None and value is not False and value != []
 
@@ -73,7 +73,7 @@ class Arguments:
                 raise UsageError(f'Missing required argument "[{name}]"')
 
     def refuse(self, with_option: str, *names: str) -> None:
-        """`with_option` was chosen, so none of `names` may stand beside it."""
+        """Raises UsageError if one of `names` is used together with `with_option`."""
         for name in names:
             if self.given(name):
                 raise UsageError(f'Option "[{with_option}]" can\'t be used with option "[{name}]"')
@@ -142,7 +142,7 @@ def _take(values: dict[str, object], option: Option, text: str) -> None:
 
 
 def help_table(options: Iterable[Option]) -> str:
-    """The options as two columns, required ones marked, as wide as the terminal."""
+    """The options in two columns, required ones marked, in the width of the terminal."""
     width = max(80, min(shutil.get_terminal_size((100, 24)).columns, 120))
     left = 42
     lines = [f"{'Option':<{left}}Description", f"{'------':<{left}}-----------"]
@@ -163,7 +163,7 @@ def help_table(options: Iterable[Option]) -> str:
 
 
 def properties(pairs: Iterable[str], option: str) -> dict[str, str]:
-    """`name=value` pairs of a repeated option; a name alone means an empty value, as Kafka's tools take it."""
+    """`name=value` pairs of a repeated option. A name alone means an empty value, as in Kafka's tools."""
     found = {}
     for pair in pairs:
         name, _, value = pair.partition("=")

@@ -1,9 +1,9 @@
-"""Brokers that go away while a tool works: librdkafka tries again without a word, so the tool says it.
+"""Reports that brokers do not answer while a tool runs, because librdkafka retries without a message.
 
 outages = Outages()
 client = Consumer({..., "error_cb": outages.heard})
 ...
-outages.look(client)                  whenever nothing came
+outages.look(client)                  when a poll returned nothing
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from headrace.cli.kafka_tools.support.tool import client_id
 if TYPE_CHECKING:
     from headrace.cli.support.kafka_client import Client, ClientError
 
-# A connection that is opened again at once is no outage.
+# A connection that is reopened sooner is not an outage.
 _LASTING_SECONDS: Final = 2.0
 _ASK_SECONDS: Final = 1.0
 
@@ -36,7 +36,7 @@ class Outages:
             self._since = time.monotonic()
 
     def look(self, client: Client) -> None:
-        """Tells once that no broker answers, and once that they are back."""
+        """Reports once that no broker answers, and once that one answers again."""
         if self._since is None or time.monotonic() - self._since < _LASTING_SECONDS:
             return
         if not self.lasts(client):
@@ -48,7 +48,7 @@ class Outages:
             self._told = True
 
     def lasts(self, client: Client) -> bool:
-        """Whether the brokers went away and none answers now."""
+        """Whether librdkafka has lost all brokers and still none answers."""
         from confluent_kafka import KafkaException
 
         if self._since is None:

@@ -1,4 +1,5 @@
-"""Servers as processes: in the foreground by taking over this one, in the background with a log, stopped by SIGTERM."""
+"""Starts servers in the foreground (replacing this process) or in the background with a log file; stops them with
+SIGTERM."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ from pathlib import Path
 
 
 def run(command: list[str], *, background_log: str | None, handed_on: Sequence[int] = ()) -> int:
-    """Replaces this process with the server, or starts it on its own with its output in logs/`background_log`.
-    `handed_on`: inheritable files that it keeps open."""
+    """Replaces this process with the server, or starts it in the background with its output in logs/`background_log`.
+    `handed_on`: inheritable files that the server keeps open."""
     if background_log is None:
         os.execv(command[0], command)
     folder = Path("logs")
@@ -42,14 +43,14 @@ def running(matches: Callable[[list[str]], bool]) -> list[int]:
             words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
             owner = entry.stat().st_uid
         except OSError:
-            continue  # it ended while we looked
+            continue  # the process has ended meanwhile
         if owner == os.getuid() and matches(words):
             found.append(int(entry.name))
     return sorted(found)
 
 
 def stop(what: str, matches: Callable[[list[str]], bool]) -> int:
-    """Asks every matching process to end, as Kafka's stop scripts do."""
+    """Sends SIGTERM to every matching process, as Kafka's stop scripts do."""
     pids = running(matches)
     if not pids:
         print(f"No {what} to stop", file=sys.stderr)

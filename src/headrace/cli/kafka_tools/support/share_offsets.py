@@ -1,7 +1,7 @@
-"""Share groups by the wire: what their coordinator says about them, and the start offsets of their share partitions.
+"""Describes share groups, and reads and changes the start offsets of their share partitions.
 
-Used by `kafka-share-groups` and `headrace groups`. A share partition has a start offset from its first fetch on; all
-records before it are done. Lag is the number of records behind it that are not done yet.
+Used by `kafka-share-groups` and `headrace groups`. A share partition has a start offset from its first fetch on. All
+records before it are processed. Lag is the number of records after it that are not processed yet.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SharePosition:
-    """None where the group has not fetched the partition yet, or where the broker does not report it."""
+    """Fields are None if the group has not fetched the partition yet, or if the broker does not report them."""
 
     start_offset: int | None
     leader_epoch: int | None
@@ -29,14 +29,14 @@ class SharePosition:
 
 
 async def describe_share_group(client: ClusterClient, name: str) -> DescribedGroup:
-    """The answer for this one group, also where it is an error."""
+    """The answer for this group, even if it is an error."""
     body = {"group_ids": [name], "include_authorized_operations": False}
     found: DescribedGroup = (await client.to_coordinator(name, ApiKey.SHARE_GROUP_DESCRIBE, body)).groups[0]
     return found
 
 
 async def share_positions(client: ClusterClient, name: str) -> dict[TopicPartition, SharePosition]:
-    """Of every share partition of the group, sorted. Raises ToolFailed."""
+    """Positions of all share partitions of the group, sorted. Raises ToolFailed."""
     body = {"groups": [{"group_id": name, "topics": None}]}
     group = (await client.to_coordinator(name, ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, body)).groups[0]
     if group.error_code:
@@ -55,7 +55,7 @@ async def share_positions(client: ClusterClient, name: str) -> dict[TopicPartiti
 
 
 async def alter_share_offsets(client: ClusterClient, name: str, targets: Mapping[TopicPartition, int]) -> None:
-    """Moves start offsets of a group without members. Raises ToolFailed."""
+    """Changes start offsets of a group without members. Raises ToolFailed."""
     topics: dict[str, list[dict[str, int]]] = {}
     for partition, offset in targets.items():
         entry = {"partition_index": partition.partition, "start_offset": offset}

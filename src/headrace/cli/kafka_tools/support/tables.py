@@ -1,4 +1,4 @@
-"""Columns as Kafka's tools print them: left-aligned, padded to a least width, a blank between."""
+"""Columns as Kafka's tools print them: left-aligned, padded to a minimum width, separated by a space."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 
 def columns(rows: Iterable[Sequence[object]], widths: Sequence[int], *, pad_last: bool = False) -> str:
-    """Each row with its cells padded to `widths`; the last one is padded only where Kafka's own tool does."""
+    """Pads the cells of each row to `widths`; the last cell only where Kafka's tool does it."""
     lines = []
     for row in rows:
         cells = [f"{cell!s:<{width}}" for cell, width in zip(row, widths, strict=True)]
@@ -17,5 +17,5 @@ def columns(rows: Iterable[Sequence[object]], widths: Sequence[int], *, pad_last
 
 
 def fitted(rows: Sequence[Sequence[object]], least: Sequence[int]) -> list[int]:
-    """Widths that hold every cell, but not less than `least`."""
+    """Widths that fit every cell, at least `least`."""
     return [max(width, *(len(str(row[at])) for row in rows)) for at, width in enumerate(least)]

@@ -1,6 +1,6 @@
-"""The frame every tool runs in: options, connection, exit code.
+"""Runs a tool: options, connection, errors, exit code.
 
-0 done · 1 the thing failed or the call was wrong, as Kafka's tools have it. Errors are one sentence on stderr.
+Exit codes as in Kafka's tools: 0 success, 1 failure or wrong usage. An error is one sentence on stderr.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ CONNECTION = (BOOTSTRAP, ZOOKEEPER, COMMAND_CONFIG)
 
 
 class ToolFailed(Exception):
-    """The thing asked for could not be done; the message is all that is printed."""
+    """The operation failed. The tool prints only the message."""
 
 
 @dataclass(frozen=True)
 class Tool:
-    """One command: what it is for, what it accepts, and what it does once connected."""
+    """One tool: description, options, and the action to run with a connection."""
 
     about: str
     options: tuple[Option, ...]
     action: Callable[[Arguments, ClusterClient], Awaitable[int | None]]
-    # Kafka's tools begin a failure in their own words ("Error while executing topic command : …").
+    # Prefix of errors, different in each of Kafka's tools ("Error while executing topic command : …").
     failure_prefix: str = "Error: "
     check: Callable[[Arguments], None] | None = None
     allow_rest: bool = False
@@ -80,7 +80,7 @@ def guarded(
     check: Callable[[Arguments], None] | None = None,
     allow_rest: bool = False,
 ) -> int:
-    """Parses, runs and turns every expected trouble into one sentence and an exit code."""
+    """Parses and runs. Turns every expected error into one sentence and an exit code."""
     with reader_may_leave():
         return _explained(about, options, run, argv, failure_prefix, check, allow_rest)
     return 0
@@ -110,7 +110,7 @@ def _explained(
         print(f"{error}\n{help_table(options)}", file=sys.stderr)
         return 1
     except BrokenPipeError:
-        raise  # nobody reads what we print: no trouble
+        raise  # the reader has closed the pipe: no error
     except (ToolFailed, Fault, ValueError, *EXPECTED) as error:
         print(f"{failure_prefix}{sentence(error)}", file=sys.stderr)
         return 1
@@ -123,7 +123,7 @@ def client_id() -> str:
 
 
 def bootstrap_address(arguments: Arguments) -> str:
-    """`--bootstrap-server`, or the brokers registered in the ZooKeeper given the old way."""
+    """`--bootstrap-server`, or the brokers registered in the ZooKeeper of the old option `--zookeeper`."""
     if arguments.given("bootstrap-server"):
         return str(arguments["bootstrap-server"])
     if arguments.given("zookeeper"):
@@ -167,7 +167,7 @@ def brokers_in_zookeeper(connect: str) -> str:
 
 
 def tool_security(arguments: Arguments) -> ClientSecurity | None:
-    """How `--command-config` says that this tool proves itself; None for plain text."""
+    """TLS and SASL settings from `--command-config`; None for plain text."""
     settings = command_properties(arguments)
     if settings.get("security.protocol", "PLAINTEXT").upper() == "PLAINTEXT":
         return None
@@ -175,7 +175,7 @@ def tool_security(arguments: Arguments) -> ClientSecurity | None:
 
 
 def command_properties(arguments: Arguments) -> dict[str, str]:
-    """The settings in the file of `--command-config`, if one was given."""
+    """The settings in the file of `--command-config`; empty without it."""
     if not arguments.given("command-config"):
         return {}
     from headrace.config import parse_properties
@@ -194,12 +194,12 @@ class Refusal(Protocol):
 
 
 def answer_error(answer: Refusal) -> str:
-    """The message of an answer's error, or the code's own name."""
+    """The error message of an answer, or the name of its error code."""
     return str(getattr(answer, "error_message", None) or code_text(answer.error_code))
 
 
 def code_text(code: int) -> str:
-    """What an error code means: the sentence that scripts know where there is one, else its name in words."""
+    """Text of an error code: Kafka's message if scripts rely on it, else the code's name in words."""
     known = ErrorCode(code)
     sentences = {
         ErrorCode.unknown_topic_or_partition: "This server does not host this topic-partition.",
