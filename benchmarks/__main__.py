@@ -1,4 +1,4 @@
-"""`python -m benchmarks [NAME…] [--rounds N] [--json DIR]`: runs the suites named, or all."""
+"""`python -m benchmarks [NAME…] [--rounds N] [--json DIR]`: runs the named suites, or all."""
 
 from __future__ import annotations
 

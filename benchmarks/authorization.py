@@ -1,6 +1,6 @@
-"""What an authorizer costs: one-record produce requests without one and with a thousand ACLs, on both brokers.
+"""Cost of an authorizer: one-record produce requests without one and with a thousand ACLs, on both brokers.
 
-Goal for Headrace: at least 0.9 of the requests that it serves without an authorizer.
+Goal for Headrace: at least 0.9 of its request rate without an authorizer.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ROWS = {
     "acls": Row("one-record produce requests, 1,000 ACLs", "requests/s", 4.0),
     "kept": Row("requests with ACLs, as a share of those without", ""),
 }
-# The client without a login may create topics and ACLs, because none covers the cluster; the topic has ACLs of its own.
+# The anonymous client may create topics and ACLs, because no ACL covers the cluster. The topic has its own ACLs.
 SETTINGS = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true",

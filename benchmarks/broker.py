@@ -1,4 +1,4 @@
-"""One broker beside Apache Kafka: throughput, latency, start, memory (the table asked of the single broker)."""
+"""One Headrace broker and one Apache Kafka: throughput, latency, start, memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchmarks.servers import Headrace, Kafka, Server
 from tests.reference.kafka import run_tool
 
 MEGABYTE = 1 << 20
-# Of what takes a fraction of a second, in which anything may come between; the median counts.
+# Rounds of measurements below a second, which any disturbance can distort. The median counts.
 PASSES = 9
 STARTS = 3
 ROWS = {
@@ -74,7 +74,7 @@ def _throughput(server: Server) -> None:
     )
     frames = [load.produce_frame("large", {0: batch}, acks=1)]
     count = 600
-    # The first pass touches fresh blocks and warms the JIT; the second is the one that counts.
+    # The first pass writes new disk blocks and warms the JIT. The second pass counts.
     load.produce(server.port, frames, count, depth=5)
     cpu = server.cpu_seconds()
     seconds = load.produce(server.port, frames, count, depth=5)
@@ -117,7 +117,7 @@ def _latency(server: Server) -> None:
     assert found, f"EndToEndLatency said: {done.stdout}{done.stderr}"
     ROWS["p50"].add(server.name, float(found[1]))
     ROWS["p99"].add(server.name, float(found[2]))
-    # The tool tells whole milliseconds, which is 0 or 1 for both.
+    # The tool prints whole milliseconds, which is 0 or 1 for both.
     p50, p99 = _fine_latency(server, "fine-latency")
     ROWS["fine_p50"].add(server.name, p50)
     ROWS["fine_p99"].add(server.name, p99)

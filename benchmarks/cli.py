@@ -1,7 +1,7 @@
-"""The command line beside Kafka's own tool: from start to finished, each against the same Headrace broker, in turns.
+"""Our command line and Kafka's own tools: time from start to exit against the same Headrace broker, in turns.
 
-Wall time is what a person waits for; CPU seconds say the same on a busy machine. Kafka's tool runs with the flags that
-start a JVM soonest (one compiler tier, serial collector), so it is a little faster here than from its own script.
+Wall time is what a user waits for. CPU seconds are comparable on a busy machine. Kafka's tool runs with the flags that
+start a JVM fastest (one compiler tier, serial collector), so it is a little faster here than with its own script.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _add(row: str, server: str, times: tuple[float, float]) -> None:
 
 
 def _timed(command: list[str]) -> tuple[float, float]:
-    """(seconds waited, seconds of processor) of a command that must succeed and name every topic."""
+    """(wall seconds, CPU seconds) of a command that must succeed and print every topic."""
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     done = subprocess.run(command, env=os.environ, capture_output=True, text=True, check=True)
     wall, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -1,6 +1,6 @@
-"""Three brokers beside three of Apache Kafka: replicated writes, failover, start, memory, many partitions.
+"""Three Headrace brokers and three of Apache Kafka: replicated writes, failover, start, memory, many partitions.
 
-Headrace runs with its ZooKeeper server, Kafka as three combined KRaft nodes; sessions of six seconds on both sides.
+Headrace runs with its ZooKeeper server, Kafka as three combined KRaft nodes. Sessions have six seconds on both sides.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class HeadraceCluster:
         self._running.brokers[broker].kill()
 
     def pids(self) -> list[int]:
-        """Of the brokers and their companions."""
+        """Memory of the brokers and their companions."""
         brokers = [b.process.pid for b in self._running.brokers.values() if b.process is not None]
         children = [Path(f"/proc/{pid}/task/{pid}/children").read_text().split() for pid in brokers]
         return brokers + [int(child) for several in children for child in several]
@@ -86,7 +86,7 @@ class KafkaCluster:
                 "default.replication.factor": "3",
             }
             self._nodes[number] = node
-            # Formatting happens once in a data directory's life and is not part of a start.
+            # Formatting happens once per data directory and is not part of a start.
             node.format()
         self.ports = {number: node.port for number, node in self._nodes.items()}
 

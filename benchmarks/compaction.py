@@ -1,10 +1,10 @@
-"""Compaction of the same segments by Headrace and by Apache Kafka's own cleaner.
+"""Compaction of the same segments by Headrace and by Apache Kafka's log cleaner.
 
-The segments of a log are written once and copied. Headrace cleans a copy in this process. Kafka is given its copies as
-the partitions of a compacted topic (a node makes the topic, is stopped, finds our segments in its place, is started
-again) and says itself how fast it was: its cleaner logs a line for every log that it has cleaned. One cleaning thread
-and 128 MiB for the map on both sides, both sync what they write. Kafka cleans several copies one after the other and
-the fastest counts, because its first megabytes run before the virtual machine has compiled the code.
+The benchmark writes the segments of a log once and copies them. Headrace compacts a copy in this process. Kafka gets
+its copies as the partitions of a compacted topic (a node creates the topic and stops, the benchmark replaces the
+segments, the node starts again) and reports its own speed: its cleaner logs a line for every compacted log. Both sides
+use one cleaner thread and 128 MiB for the map, and both sync their writes. Kafka compacts several copies one after the
+other and the fastest counts, because it processes its first megabytes before the JVM has compiled the code.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _CLEANED = re.compile(r"cleaned log (\S+)-\d+ .*?\(([\d.,]+) MB/sec\)", re.DOTAL
 
 @dataclass(frozen=True)
 class Shape:
-    """What the log holds: about two thirds of its records are outdated."""
+    """Records of the log: about two thirds of them are outdated."""
 
     name: str
     value_bytes: int
@@ -72,7 +72,7 @@ def write_segments(directory: Path, shape: Shape, size_bytes: int) -> None:
 
 
 def ours(directory: Path, rounds: int) -> float:
-    """Megabytes of log a second, the best of several turns."""
+    """Megabytes of log per second, the best of several turns."""
     log = open_log(directory, TopicPartition("bench", 0), CONFIG, clean=True, now_ms=NOW_MS)
     log.advance_high_watermark(log.log_end_offset)
     best = 0.0
@@ -87,7 +87,7 @@ def ours(directory: Path, rounds: int) -> float:
 
 
 def kafkas(directory: Path, sources: dict[Shape, Path], copies: int) -> dict[Shape, float]:
-    """As Kafka's own log says it."""
+    """As reported in Kafka's log."""
     settings = {"log.cleaner.backoff.ms": "100", "log.cleaner.threads": "1", "log.retention.ms": "-1"}
     settings["log.cleaner.dedupe.buffer.size"] = str(MAP_BYTES)
     told = ("-Dorg.slf4j.simpleLogger.log.org.apache.kafka.storage.internals.log=info",)
@@ -121,7 +121,7 @@ def kafkas(directory: Path, sources: dict[Shape, Path], copies: int) -> dict[Sha
 
 
 def compare(directory: Path, *, size_bytes: int = 64 << 20, rounds: int = 4) -> list[tuple[str, float, float | None]]:
-    """(what, Headrace's MB/s, Kafka's MB/s or None where there is no Java) for each shape."""
+    """(name, Headrace's MB/s, Kafka's MB/s or None without Java) for each shape."""
     sources = {shape: directory / shape.topic for shape in SHAPES}
     for shape, source in sources.items():
         write_segments(source, shape, size_bytes)

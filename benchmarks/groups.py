@@ -1,4 +1,6 @@
-"""Groups beside Apache Kafka: offset commits, fifty members joining at once, a consumer's start to its first record."""
+"""Groups on Headrace and Apache Kafka: offset commits, fifty members that join at once, a consumer's time to its
+first record.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ ROWS = {
     "first": Row("consumer start to first record (new protocol)", "ms", 1.0, higher_is_better=False),
     "first_classic": Row("consumer start to first record (classic)", "ms", 1.0, higher_is_better=False),
 }
-# Without it every first generation waits three seconds for late comers, and the clock would measure that.
+# Otherwise every first generation waits three seconds for late members, and the benchmark would measure that.
 SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
 
 
@@ -57,7 +59,7 @@ def _measure(server: Server) -> None:
 
 
 def _coordinator(wire: Wire, group: str) -> None:
-    """Until the group has a coordinator that answers."""
+    """Waits until the group has a coordinator that answers."""
     while True:
         found = wire.call(FIND_COORDINATOR, 4, {"key_type": 0, "coordinator_keys": [group]}).coordinators[0]  # type: ignore[attr-defined]
         if not found.error_code:
@@ -89,11 +91,11 @@ def _commit_frame(group: str, partition: int) -> bytes:
 
 
 def _commits(server: Server, group: str, *, clients: int, seconds: float) -> float:
-    """Each client sends its next commit when the last one was answered; one thread serves them all."""
+    """Each client sends its next commit after the last answer. One thread serves all clients."""
     wires = [Wire(server.port) for _ in range(clients)]
     with selectors.DefaultSelector() as ready:
         for at, wire in enumerate(wires):
-            # Each client is a group of its own, as applications are: their coordinators are spread over partitions.
+            # Each client is a group of its own, like an application, so the coordinators are spread over partitions.
             frame = _commit_frame(f"{group}-{at}", at)
             _coordinator(wire, f"{group}-{at}")
             answer = None
@@ -107,7 +109,7 @@ def _commits(server: Server, group: str, *, clients: int, seconds: float) -> flo
             wire.socket.sendall(ready.get_key(wire.socket).data[1])
         while time.perf_counter() - began < seconds:
             for key, _ in ready.select(1):
-                # An answer is a few dozen bytes and comes in one piece: a load that costs little measures the broker.
+                # An answer has a few dozen bytes and arrives in one piece. A cheap load generator measures the broker.
                 wire, frame = key.data
                 if wire.socket.recv(4096):
                     done += 1
@@ -119,7 +121,7 @@ def _commits(server: Server, group: str, *, clients: int, seconds: float) -> flo
 
 
 def _rebalance(server: Server, group: str, count: int) -> float:
-    """From the first join until the last member has its assignment."""
+    """Time from the first join until the last member has its assignment."""
     wires = [Wire(server.port) for _ in range(count)]
     _coordinator(wires[0], group)
     metadata = write_subscription(Subscription(1, ("orders",), b""))

@@ -1,7 +1,7 @@
-"""A raw load generator: requests encoded once, pipelined over plain sockets, answers hardly looked at.
+"""A raw load generator: requests encoded once, pipelined over plain sockets, answers mostly ignored.
 
-It costs a few microseconds a request, so that on two cores the broker is what is measured. Runs in the calling process;
-the broker is another one.
+It costs a few microseconds per request, so that on two cores it measures the broker and not itself. It runs in the
+calling process. The broker is another process.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from headrace.wire import codec
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, CREATE_TOPICS = 0, 1, 2, 3, 19
 PRODUCE_VERSION, FETCH_VERSION = 9, 11
-# Where the records of the only partition stand in a Fetch v11 answer, less the topic's name and the frame's length.
+# Position of the records of the only partition in a Fetch v11 answer, without the topic's name and the frame length.
 _RECORDS_AT = 4 + 4 + 2 + 4 + 4 + 2 + 4 + 34 + 4 + 4
 _BATCH_HEADER_BYTES = 61
 
@@ -59,7 +59,7 @@ class Wire:
         return codec.read_response(api_key, version, bytes(self.answer()))[1]
 
     def answer(self) -> memoryview:
-        """The next answer; the view is good until the next call."""
+        """The next answer. The view is valid until the next call."""
         self._read_exactly(4, 0)
         (length,) = struct.unpack_from(">i", self._buffer, 0)
         if length > len(self._buffer):
@@ -68,12 +68,12 @@ class Wire:
         return memoryview(self._buffer)[:length]
 
     def take(self, length: int) -> memoryview:
-        """The next bytes; the view is good until the next call."""
+        """The next bytes. The view is valid until the next call."""
         self._read_exactly(length, 0)
         return memoryview(self._buffer)[:length]
 
     def skip(self, length: int) -> None:
-        """Takes so many bytes off the connection without copying them."""
+        """Reads this number of bytes from the connection without copying them."""
         while length > 0:
             got = self.socket.recv_into(self._buffer, min(length, len(self._buffer)), socket.MSG_TRUNC)
             if not got:
@@ -99,7 +99,7 @@ def create_topic(port: int, name: str, partitions: int, configs: dict[str, str] 
     }
     with Wire(port) as wire:
         wire.call(CREATE_TOPICS, 5, {"topics": [topic], "timeout": 30000, "validate_only": False})
-        # Kafka names a leader in its metadata before that leader serves: only an answer of the partition itself counts.
+        # Kafka's metadata names a leader before that leader serves, so only an answer of the partition itself counts.
         ends = [{"partition_index": index, "timestamp": -1} for index in range(partitions)]
         asked = {"replica_id": -1, "isolation_level": 0, "topics": [{"name": name, "partitions": ends}]}
         deadline = time.monotonic() + 30
@@ -112,7 +112,7 @@ def create_topic(port: int, name: str, partitions: int, configs: dict[str, str] 
 
 
 def batch_of(records: int, record_bytes: int) -> bytes:
-    # Real time stamps keep time indexes honest; the value is not compressible by accident of being zero.
+    # Real timestamps give realistic time indexes. The value is not all zeros, which would compress well.
     value = bytes(range(256)) * (record_bytes // 256 + 1)
     now_ms = int(time.time() * 1000)
     return build_batch([Record(key=None, value=value[:record_bytes], timestamp_ms=now_ms) for _ in range(records)])
@@ -130,7 +130,7 @@ def produce_frame(topic: str, batches: dict[int, bytes], acks: int) -> bytes:
 
 
 def produce(port: int, frames: list[bytes], total: int, *, depth: int, burst: int = 1) -> float:
-    """Sends `total` requests, taking `frames` in turn, `depth` in flight; gives the seconds until the last answer."""
+    """Sends `total` requests, taking `frames` in turn, `depth` in flight. Returns the seconds until the last answer."""
     with Wire(port) as wire:
         joined = [b"".join(frames[(at + n) % len(frames)] for n in range(burst)) for at in range(0, len(frames), burst)]
         in_flight = sent = 0
@@ -165,8 +165,9 @@ def _fetch_frame(topic: str, offsets: dict[int, int], max_bytes: int) -> bytearr
 
 
 def end_to_end_ms(port: int, topic: str, count: int) -> list[float]:
-    """One record at a time through partition 0 of an empty topic: from sending it with acks=all, while a long poll
-    waits for it on another connection, until the poll has brought it and the acknowledgement is there.
+    """Sends one record at a time through partition 0 of an empty topic. Measures from sending it with acks=all,
+    while a long poll waits on another connection, until the poll has returned it and the acknowledgement has
+    arrived.
     """
     offsets = {0: 0}
     frame = produce_frame(topic, {0: batch_of(1, 100)}, acks=-1)
@@ -174,7 +175,7 @@ def end_to_end_ms(port: int, topic: str, count: int) -> list[float]:
     with Wire(port) as producer, Wire(port) as consumer:
         for _ in range(count):
             consumer.socket.sendall(_fetch_frame(topic, offsets, 1 << 20))
-            # Until the poll waits: a record that is there before it would be answered at once.
+            # Wait until the poll waits: the broker would answer a later poll at once.
             time.sleep(0.001)
             began = time.perf_counter()
             producer.socket.sendall(frame)
@@ -188,8 +189,8 @@ def end_to_end_ms(port: int, topic: str, count: int) -> list[float]:
 def consume(port: int, topic: str, until_bytes: int, *, max_bytes: int = 8 << 20) -> Throughput:
     """Reads partition 0, whose batches are all of one size, from offset 0 until `until_bytes` have arrived.
 
-    Only the head of an answer is taken over; the kernel throws the rest away. Copying it would cost this process more
-    than sending it costs a broker, and the copy is what would be measured.
+    It copies only the head of an answer, and the kernel discards the rest. A copy would cost this process more than the
+    broker pays for sending, and the benchmark would measure the copy.
     """
     offset = received = requests = 0
     at = 4 + _RECORDS_AT + len(topic)
@@ -214,7 +215,7 @@ def consume(port: int, topic: str, until_bytes: int, *, max_bytes: int = 8 << 20
 
 
 def _advance(frame: memoryview, topic: str, offsets: dict[int, int]) -> int:
-    """Walks a Fetch v11 answer batch by batch without opening records; moves `offsets` behind what arrived."""
+    """Walks a Fetch v11 answer batch by batch without reading records. Moves `offsets` after the last batch."""
     at = 4 + 4 + 2 + 4 + 4 + 2 + len(topic)
     (count,) = struct.unpack_from(">i", frame, at)
     at += 4

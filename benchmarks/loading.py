@@ -1,4 +1,4 @@
-"""A restart with many groups beside Apache Kafka: 100,000 committed offsets are read again until all groups answer."""
+"""Restart with many groups, on Headrace and Apache Kafka: load 100,000 committed offsets until all groups answer."""
 
 from __future__ import annotations
 

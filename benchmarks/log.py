@@ -1,9 +1,9 @@
-"""`python -m benchmarks.log [--rounds N] [--directory DIR] [--json FILE]`: what the log adds to the disk's own cost.
+"""`python -m benchmarks.log [--rounds N] [--directory DIR] [--json FILE]`: cost of the log on top of the disk's.
 
-Appends are compared with `os.write` of the same bytes, the recovery scan with a bare CRC-32C pass over the same file,
-each pair in turns in the same run; the table shows medians. Files are written once before they are measured, because
-blocks touched for the first time are slower than the work that is to be seen. Compaction stands beside Apache Kafka's
-own cleaner on the same segments (see `compaction`), the best turn of each.
+The benchmark compares appends with `os.write` of the same bytes, and the recovery scan with a plain CRC-32C pass over
+the same file. It measures each pair in turns in the same run and prints medians. It writes each file once before it
+measures, because writes to new disk blocks are slower than the measured work. It compares compaction with Apache
+Kafka's log cleaner on the same segments (see `compaction`), the best turn of each.
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ def seconds(operation: Callable[[], None]) -> float:
 
 
 def append_line(directory: Path, size: int, goal: float | None, rounds: int) -> Line:
-    """Megabytes a second through a log and through a plain file."""
+    """Megabytes per second through a log and through a plain file."""
     batch = a_batch(size)
     count = max(20, min(3000, (64 << 20) // len(batch)))
     ours, plain = [], []
     for _ in range(rounds + 1):
         log = open_log(_fresh(directory / "log"), TopicPartition("bench", 0), CONFIG, clean=False, now_ms=NOW_MS)
-        # The first batch of an epoch also writes the epoch down, which is not what is measured.
+        # The first batch of an epoch also writes the epoch checkpoint, which is not measured.
         _append(log, batch, 1)
         ours.append(_timed_append(log, batch, count))
         log.close(clean=False)
@@ -91,7 +91,7 @@ def _timed_write(fd: int, batch: bytearray, count: int) -> float:
 
 def _append(log: Log, batch: bytearray, count: int) -> None:
     for _ in range(count):
-        # The log set the offset of the last turn in place; a client's batch begins at 0.
+        # The log wrote offsets into the batches in the last turn. A client's batch begins at 0.
         struct.pack_into(">q", batch, 0, 0)
         log.append_as_leader(batch, leader_epoch=0, now_ms=NOW_MS)
 

@@ -1,6 +1,6 @@
 """Load from Kafka's own performance tools: Java clients with their defaults, as many users measure a broker.
 
-The tools need more CPU than either broker, so their figures lie closer together than those of the raw generator.
+The tools need more CPU than either broker, so their figures differ less than those of the raw load generator.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MEGABYTE = (1 << 20) / 1e6
 
 
 def produce_and_consume(server: Server, topic: str = "tools") -> tuple[float, float]:
-    """MB/s of ProducerPerformance and ConsumerPerformance; the second without the time to join its group."""
+    """MB/s of ProducerPerformance and ConsumerPerformance, the latter without the time to join its group."""
     load.create_topic(server.port, topic, PARTITIONS)
     produced = _run(
         "ProducerPerformance",

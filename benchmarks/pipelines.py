@@ -1,7 +1,6 @@
-"""Spark beside Spark: `format("headrace")` on Headrace and Spark's own connector on Apache Kafka, in one session, in
-turns.
+"""Spark with `format("headrace")` on Headrace and with Spark's own connector on Apache Kafka, in one session, in turns.
 
-Both sides run warm, on two cores, with the JVM's full compiler. Latency is from a record's own time to the moment a
+Both sides run warm, on two cores, with the JVM's full compiler. Latency is the time from a record's timestamp until a
 reader of the output topic has it.
 """
 
@@ -37,7 +36,7 @@ ROWS = {
     "count": Row("word count, default trigger, p50", "ms", 1.0, higher_is_better=False),
     "realtime": Row("real-time mode (the connector on both), p50", "ms", 1.0, higher_is_better=False),
 }
-# What `--rows` names.
+# Names for `--rows`.
 PARTS = ("batch", "flat", "tasks", "once", "count", "realtime")
 _FORMATS = {"headrace": "headrace", "apache kafka": "kafka"}
 _KB_RECORDS, _SMALL_RECORDS = 300_000, 1_500_000
@@ -103,7 +102,7 @@ def _batches(spark: Any, server: Server, *, warm_up: bool = False) -> None:
 
 
 def _warm_streams(spark: Any, server: Server, directory: Path, parts: Collection[str]) -> None:
-    """One query of each kind whose times do not count: code is compiled, Python's workers are started."""
+    """Runs one query of each kind without measuring, so that code is compiled and Python workers are started."""
     kind = _FORMATS[server.name]
     at_least = {} if kind == "kafka" else {"mode": "at-least-once"}
     if {"flat", "tasks", "once"} & set(parts):
@@ -117,7 +116,7 @@ def _latencies(spark: Any, server: Server, directory: Path, number: int, parts: 
     at_least = {} if kind == "kafka" else {"mode": "at-least-once"}
 
     def median(part: str, sink: dict[str, str], kind: str = kind, **how: bool) -> list[float]:
-        # A stream's first batches compile; the later half of the samples counts.
+        # The first batches of a stream compile code. The second half of the samples counts.
         times = _latency(spark, server, directory / part, f"{part}-{number}", kind, sink, **how)
         ROWS["p50" if part == "flat" else part].add(server.name, statistics.median(times))
         return times
@@ -126,7 +125,7 @@ def _latencies(spark: Any, server: Server, directory: Path, number: int, parts: 
         flat = median("flat", at_least)
         ROWS["p99"].add(server.name, statistics.quantiles(flat, n=100)[98])
         if kind == "kafka":
-            # Its sink is the one that it has.
+            # The connector has only this sink.
             ROWS["tasks"].add(server.name, statistics.median(flat))
     if "tasks" in parts and kind == "headrace":
         median("tasks", at_least, by_tasks=True)
@@ -161,7 +160,7 @@ def _latency(
     if count:
         words = words.groupBy("value").count().selectExpr("value AS key", "value")
     given = _options(server, topic=target, **sink)
-    # Spark offers update mode only to its own sinks: ours writes in the query's tasks then.
+    # Spark allows update mode only with its own sinks, so ours writes in the query's tasks then.
     by_tasks = kind == "headrace" and (count or by_tasks)
     writer = written_by_tasks(words, given) if by_tasks else words.writeStream.format(kind).options(**given)
     writer = writer.option("checkpointLocation", str(directory)).outputMode("update" if count or realtime else "append")
@@ -176,10 +175,10 @@ def _latency(
 
 
 def _drive(server: Server, client: BlockingClient, source: str, target: str, *, samples: int) -> list[float]:
-    """Sends a word that is its own time every 60 ms and reads the output; milliseconds from sending to reading.
+    """Sends a word that is its own timestamp every 60 ms and reads the output. Milliseconds from sending to reading.
 
-    The first word is waited for: Spark ends Python's workers after an idle minute, and what piles up until new ones are
-    there would be measured."""
+    It waits for the first word: Spark stops Python workers after an idle minute, and the backlog until new ones run
+    would distort the result."""
     seen: list[float] = []
     awake, done = threading.Event(), threading.Event()
 

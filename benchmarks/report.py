@@ -13,7 +13,9 @@ from rich.table import Table
 
 @dataclass
 class Row:
-    """One measured thing. `asked` is the ratio Headrace / Apache Kafka; `higher_is_better` says which way it counts."""
+    """One measurement. `asked` is the goal for the ratio Headrace / Apache Kafka, in the direction of
+    `higher_is_better`.
+    """
 
     name: str
     unit: str

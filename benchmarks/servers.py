@@ -1,4 +1,4 @@
-"""Either broker as a process of its own: started, warmed, measured (CPU, memory) and stopped the same way."""
+"""Either broker as a process: started, warmed, measured (CPU, memory) and stopped the same way."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 @dataclass
 class Server:
-    """A running broker; `name` is what the report calls it."""
+    """A running broker. `name` is its name in the report."""
 
     name: str
     directory: Path
@@ -60,7 +60,7 @@ class Server:
 
 
 def _first_answer(port: int, began: float, timeout: float, process: subprocess.Popen[bytes]) -> float:
-    """Seconds until an ApiVersions request is answered: the moment a client could begin."""
+    """Seconds until the broker answers an ApiVersions request: the moment when a client can begin."""
     request = b"\0\0\0\x0a\0\x12\0\0\0\0\0\1\xff\xff"
     while time.monotonic() - began < timeout:
         if process.poll() is not None:
@@ -82,7 +82,7 @@ class Headrace(Server):
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> Server:
-        # As pip leaves an installed package; where Python may not write bytecode, each start would compile it anew.
+        # As pip leaves an installed package. If Python cannot write bytecode, each start would compile again.
         compileall.compile_dir(str(_SOURCES), quiet=2)
         self.directory.mkdir(parents=True, exist_ok=True)
         self.port = self.port or free_port()
@@ -112,7 +112,7 @@ class Kafka(Server):
     def start(self) -> Server:
         self._node = self._node or ReferenceKafka(self.directory, settings=self.settings)
         self.port = self._node.port
-        # Formatting happens once in a data directory's life and is not part of a start.
+        # Formatting happens once per data directory and is not part of a start.
         self._node.format()
         began = time.monotonic()
         self._node.start()

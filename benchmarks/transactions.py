@@ -1,4 +1,4 @@
-"""Transactions beside Apache Kafka: how many small ones a second, for classic and for version 2 producers."""
+"""Transactions on Headrace and Apache Kafka: small transactions per second, with classic and version 2 producers."""
 
 from __future__ import annotations
 

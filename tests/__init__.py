@@ -1,1 +1,1 @@
-"""Tests; a package so that shared pieces can be imported by name."""
+"""Tests. A package, so that tests can import shared modules by name."""

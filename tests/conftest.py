@@ -1,11 +1,12 @@
-"""What every test can rely on: `@pytest.mark.needs(...)`, and the summary of what was skipped for a missing program.
+"""Hooks for every test: `@pytest.mark.needs(...)`, and a summary of the tests skipped for missing programs.
 
     @pytest.mark.needs("kcat")       a program of tests/system-programs.txt
     @pytest.mark.needs("kafka")      Apache Kafka itself (tests/reference): its jars and Java, or Java and Maven
     @pytest.mark.needs("zookeeper")  a ZooKeeper server: Java, and the jars that pyspark carries
 
-Where one is missing, the test is skipped and the end of the run lists what to install. With CI=true it fails instead:
-there, everything must run. That holds for a fixture that skips by itself for want of Java, Maven or PostgreSQL too.
+If one is missing, pytest skips the test and lists at the end of the run what to install. With CI=true the test fails
+instead, because CI must run everything. This also applies to fixtures that skip because Java, Maven or PostgreSQL is
+missing.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from collections.abc import Generator
 from pathlib import Path
 from types import ModuleType
 
-# Its pytest plugin imports it at the very end otherwise, which CPython 3.11 may not survive after threads with event
-# loops (SystemError: AST constructor recursion depth mismatch).
+# Otherwise its pytest plugin imports it at the very end, where CPython 3.11 may fail after threads with event loops
+# (SystemError: AST constructor recursion depth mismatch).
 import hypothesis
 import pytest
 
@@ -30,7 +31,7 @@ from tests.support import effort, lanes, zookeeper
 
 _ROOT = Path(__file__).resolve().parents[1]
 _MISSED = "missing program"
-# Of the reasons that fixtures give: what they lack can be installed. Rights that only root has cannot.
+# Skip reasons of fixtures that name installable programs. Rights that only root has cannot be installed.
 _LACKS = re.compile(r"needs (?!root|the right)|Java|Maven|PostgreSQL")
 
 
@@ -44,15 +45,15 @@ def load_tool(name: str) -> ModuleType:
     return module
 
 
-# A shell's background job ignores Ctrl-C, and so would every program that a test starts and interrupts.
+# A background job of a shell ignores Ctrl-C, and so would every program that a test starts and interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# A terminal that a test opens has a size of its own. (The processes of `pytest -n` are given these by readline.)
+# A terminal that a test opens has its own size. (readline sets these variables in the processes of `pytest -n`.)
 for _size in ("COLUMNS", "LINES"):
     os.environ.pop(_size, None)
 
-# A busy machine is slow, and that says nothing of an example: a test that hangs has pytest's time limit.
+# A busy machine is slow, so a slow example is no failure. pytest's time limit stops a test that hangs.
 hypothesis.settings.register_profile("headrace", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.register_profile("quick", hypothesis.settings.get_profile("headrace"), max_examples=20)
 hypothesis.settings.load_profile("quick" if effort.is_quick() else "headrace")
@@ -94,7 +95,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     sentence = f"needs {' and '.join(missing)}: install {' '.join(sorted({_known[name].package for name in missing}))}"
     if _in_ci():
         pytest.fail(sentence, pytrace=False)
-    # With the report to the process that writes the summary, which need not be this one.
+    # Sent with the report to the process that writes the summary, which may be another one.
     item.user_properties += [(_MISSED, name) for name in missing]
     pytest.skip(sentence)
 

@@ -1,4 +1,4 @@
-"""Figures about the structure of the code, so that a change can be compared with what was before.
+"""Figures about the structure of the code, to compare before and after a change.
 
     python tools/code_figures.py [ROOT]      ROOT is a checkout; the current one by default
 
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _GENERATED = ("wire/messages/", "config/attributes.py")
-# Words of sentences that do not say who acts, and pictures in the place of Kafka's nouns.
+# Words of sentences that do not say who acts, and metaphors instead of Kafka's nouns.
 _RIDDLES = re.compile(
     r"\b(nobody|no one|whoever|whichever|whatever|whom|somebody|someone|everybody"
     r"|(?:is|are|was|were|be|been) told|those (?:that|who|which)|such a one|that which"
@@ -32,7 +32,7 @@ def modules(source: Path) -> list[Path]:
 
 
 def complexity(function: ast.AST) -> int:
-    """McCabe's number: one more than the branches, boolean operators counted by their operands."""
+    """McCabe's number: one more than the number of branches. Boolean operators count by their operands."""
     count = 1
     for node in ast.walk(function):
         if isinstance(node, _BRANCHES):
@@ -57,7 +57,7 @@ def broad_excepts(tree: ast.AST) -> int:
 
 
 def unexplained_excepts(text: str) -> list[int]:
-    """Lines of broad excepts without a comment that says which boundary it is and what must not pass it."""
+    """Lines of broad excepts without a comment that names the boundary and what must not cross it."""
     lines = text.splitlines()
     return [
         node.lineno
@@ -73,7 +73,7 @@ def uses_of_any(tree: ast.AST) -> int:
 
 
 def unmapped(source: Path) -> list[str]:
-    """Modules and packages that their package's `__init__` does not name."""
+    """Modules and packages that the `__init__` of their package does not name."""
     missing: list[str] = []
     for init in source.rglob("__init__.py"):
         if any(part in init.as_posix() for part in _GENERATED):
@@ -86,12 +86,12 @@ def unmapped(source: Path) -> list[str]:
 
 
 def riddles(text: str) -> list[str]:
-    """Words that a reader has to decode, also across a line break."""
+    """Riddle words in a text, also across a line break."""
     return [found.group() for found in _RIDDLES.finditer(re.sub(r"\s+", " ", text))]
 
 
 def riddles_in_documentation(root: Path) -> list[str]:
-    """`page: word` for each."""
+    """`page: word` for each riddle word."""
     pages = sorted([*root.glob("*.md"), *(root / "docs").rglob("*.md")])
     return [f"{page.relative_to(root)}: {word}" for page in pages for word in riddles(page.read_text())]
 
@@ -102,7 +102,7 @@ def _docstrings(tree: ast.AST) -> set[int]:
 
 
 def riddles_in_messages(source: Path) -> list[str]:
-    """`file:line: word` in strings that are no docstrings. Sample texts of demonstrations are not ours to rewrite."""
+    """`file:line: word` in strings that are not docstrings. Sample texts of demonstrations are exempt."""
     found: list[str] = []
     for path in modules(source):
         if "demos" in path.relative_to(source).parts:

@@ -1,6 +1,6 @@
 """Writes src/headrace/config/attributes.py: each configuration key as a typed attribute, from the declarations.
 
-`log.segment.bytes` is read as `config.log_segment_bytes`, an int. With --check it says whether the file is out of date.
+`log.segment.bytes` becomes `config.log_segment_bytes`, an int. With --check it reports whether the file is out of date.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _TYPES = {
     Type.BOOLEAN: "bool", Type.STRING: "str", Type.INT: "int", Type.SHORT: "int", Type.LONG: "int",
     Type.DOUBLE: "float", Type.LIST: "list[str]", Type.CLASS: "str", Type.PASSWORD: "str",
 }  # fmt: skip
-# `log.dirs` falls back on `log.dir`: BrokerConfig has a property for both.
+# `log.dirs` falls back to `log.dir`: BrokerConfig has a property for both.
 _PROPERTIES = {"log.dirs"}
 _HEAD = '''"""Every configuration key as a typed attribute: `log.segment.bytes` is `config.log_segment_bytes`.
 

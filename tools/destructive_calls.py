@@ -1,9 +1,10 @@
-"""Every call in a broker's code that deletes, cuts, renames or overwrites a file or a node of the coordination store.
+"""Lists every call in a broker's code that deletes, cuts, renames or overwrites a file or a node of the coordination
+store.
 
 `docs/durability.md` lists them under "What may delete data", and `tests/unit/tools/test_destructive_calls.py` compares
-the two. Run this file to see what the code has.
+the two. Run this file to see the calls in the code.
 
-A call counts by its name, whatever it is called on, so that a new one cannot hide behind a variable. Appending and
+A call counts by its name, whatever its receiver is, so that a new one cannot hide behind a variable. Appending and
 creating do not count.
 """
 
@@ -14,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "headrace"
-# Code that may touch a log directory or the store. Other commands and pipelines reach brokers by the wire only.
+# Code that may touch a log directory or the store. Other commands and pipelines use the wire only.
 PACKAGES = ("storage", "coordination", "cluster", "replication", "controller", "coordinators", "handlers", "broker")
 COMMANDS = (
     "cli/log/command.py",
@@ -36,7 +37,7 @@ IGNORED = {
 _REMOVING = ("unlink", "remove", "rmdir", "removedirs", "rmtree", "move", "rename", "renames")
 _OVERWRITING = ("truncate", "ftruncate", "pwrite", "write_bytes", "write_text")
 _OF_FILES = frozenset({*_REMOVING, *_OVERWRITING})
-# Functions of ours that end in one of those, and of the ZooKeeper client: the caller decides.
+# Our functions, and those of the ZooKeeper client, that end in one of these calls: the caller decides.
 _OF_SMALL_FILES = ("write_small_file", "replace_file", "write_fully", "change_suffix", "take_due")
 _OF_LOGS = (
     "truncate_to",
@@ -53,7 +54,7 @@ _OF_RECORDS = ("advance_log_start", "delete_records_before")
 _OF_CLIENT = ("set_async", "delete_async")
 _OURS = frozenset({*_OF_SMALL_FILES, *_OF_LOGS, *_OF_RECORDS, *_OF_CLIENT})
 _OF_NODES = frozenset({"Delete", "Set"})
-# Methods with common names count by what they are called on.
+# Methods with common names count by their receiver.
 _ON_OWNERS = frozenset(
     {"store.delete", "store.set", "transaction.delete", "transaction.set_data", "logs.delete", "trash.put"}
 )
@@ -106,7 +107,7 @@ def _called(node: ast.Call) -> Iterator[str]:
         if name in _OF_FILES | _OURS and not in_memory:
             yield name
         elif name == "replace" and len(node.args) == 1 and not node.keywords:
-            yield name  # of a path: that of a text has two arguments, that of a dataclass keywords
+            yield name  # of a path: `str.replace` has two arguments, `dataclasses.replace` keywords
         elif f"{owner}.{name}" in _ON_OWNERS:
             yield f"{owner}.{name}"
     if any("O_TRUNC" in ast.unparse(argument) for argument in node.args) or _opens_for_writing(node):
@@ -114,7 +115,7 @@ def _called(node: ast.Call) -> Iterator[str]:
 
 
 def _handed_on(node: ast.Call) -> Iterator[str]:
-    """Functions that are given to another one to be called."""
+    """Functions that are passed to another function as callbacks."""
     for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
         if isinstance(argument, ast.Name) and argument.id in _OURS | _OF_FILES:
             yield argument.id

@@ -26,7 +26,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[1]
 ASSEMBLED = ROOT / "build" / "docs"
 NAVIGATION = ROOT / "mkdocs.yml"
-# Pages at the root of the repository → their place on the site. README.md has docs/index.md as its counterpart.
+# Pages at the root of the repository → their place on the site. docs/index.md replaces README.md.
 ROOT_PAGES = {
     "ARCHITECTURE.md": "architecture.md",
     "CHANGELOG.md": "changelog.md",
@@ -36,7 +36,7 @@ ROOT_PAGES = {
     "SECURITY.md": "report-a-vulnerability.md",
 }
 _HIDDEN = (".venv", ".cache", "build", "dist", "data", "node_modules", ".pytest_cache")
-# Code first: what looks like a link inside a fence or between backticks is not one.
+# Code first: text that looks like a link inside a fence or between backticks is no link.
 _TOKEN = re.compile(
     r"^(?P<fence>[ ]*(?:```+|~~~+)).*?^(?P=fence)[ ]*$|(?P<ticks>`+)(?!`).*?(?<!`)(?P=ticks)(?!`)"
     r"|(?P<text>\[(?:[^\[\]]|\[[^\]]*\])*\])\((?P<target>[^()\s]+)(?P<title>\s+\"[^\"]*\")?\)",
@@ -78,7 +78,7 @@ def site_pages() -> dict[Path, str]:
 
 
 def replace_links(text: str, change: Callable[[Link], str | None]) -> str:
-    """The text with every relative link's target changed; a link whose new target is None becomes its text."""
+    """The text with every relative link target changed. A link whose new target is None becomes its text."""
 
     def changed(match: re.Match[str]) -> str:
         target = match["target"]
@@ -103,7 +103,7 @@ def links(text: str) -> list[Link]:
 
 @cache
 def anchors(page: Path) -> frozenset[str]:
-    """The anchors of a page's headings, as forges and the site name them."""
+    """The anchors of a page's headings, as forges and the site generate them."""
     text = re.sub(r"^([ ]*)(```+|~~~+).*?^\1\2[ ]*$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     seen: dict[str, int] = {}
     found = set(re.findall(r"<a (?:id|name)=\"([^\"]+)\"", text))
@@ -141,7 +141,7 @@ def navigation() -> list[str]:
             for value in entry:
                 yield from leaves(value)
 
-    # The file names functions of Python-Markdown; only the navigation matters here.
+    # The file names functions of Python-Markdown. Only the navigation matters here.
     text = NAVIGATION.read_text()
     return list(leaves(yaml.safe_load(text[text.index("\nnav:") :])["nav"]))
 

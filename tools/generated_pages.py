@@ -1,4 +1,4 @@
-"""Writes every page that is generated from the code, or with --check says which are out of date."""
+"""Writes every page that is generated from the code. With --check it reports the pages that are out of date."""
 
 from __future__ import annotations
 

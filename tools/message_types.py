@@ -1,9 +1,9 @@
 """Writes src/headrace/wire/messages: the types of every request and response, from kio's schemas.
 
-One module per API. A request is a Protocol with the fields of all versions; `wire.codec` gives a field that the
-version at hand lacks its documented default (the table in `absent_fields`). A response is a TypedDict; a field is
-required if every version has it and the schema gives it no default. `answers` has the responses that commands read, as
-Protocols: the client gives them as objects. With --check it says which files are out of date.
+One module per API. A request is a Protocol with the fields of all versions. If a version lacks a field, `wire.codec`
+uses its documented default (the table in `absent_fields`). A response is a TypedDict. A field is required if every
+version has it and the schema gives it no default. `answers` has the responses that commands read, as Protocols, because
+the client returns them as objects. With --check it reports the files that are out of date.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _READ = {
     "datetime_i64": "datetime.datetime",
 }  # fmt: skip
 _WRITTEN = {**_READ, "error_code": "int", "timedelta_i32": "int", "timedelta_i64": "int", "datetime_i64": "int"}
-# Error codes of an answer are compared and looked up as numbers.
+# The code compares and looks up error codes of an answer as numbers.
 _ANSWERED = {**_READ, "error_code": "int", "datetime_i64": "datetime.datetime | None"}
 ANSWERS = (
     ApiKey.METADATA, ApiKey.DESCRIBE_CONFIGS, ApiKey.DESCRIBE_LOG_DIRS, ApiKey.DELETE_RECORDS, ApiKey.DESCRIBE_QUORUM,
@@ -105,7 +105,7 @@ def type_of(member: Member, primitives: dict[str, str], array: str) -> str:
     else:
         assert member.kafka_type is not None
         one = primitives.get(member.kafka_type, "int")
-        # kio reads an absent id or time as None, and both may be left out when writing.
+        # kio reads an absent id or time as None, and both may be omitted in a write.
         if member.kafka_type == "uuid" and not member.is_array:
             one += " | None"
     if member.is_array:
@@ -141,7 +141,7 @@ def answer_module(api_key: ApiKey, response: Entity) -> str:
 
 
 def _module(about: str, classes: list[str]) -> str:
-    body = "\n\n\n".join(dict.fromkeys(classes))  # Kafka repeats some nested entities word for word
+    body = "\n\n\n".join(dict.fromkeys(classes))  # Kafka repeats some nested entities unchanged
     imports = [name for name in ("datetime", "uuid") if f"{name}." in body]
     head = f'"""{about}\n\n{_HEAD}\n"""'
     lines = [head, "", "from __future__ import annotations", ""]
@@ -156,7 +156,7 @@ def _module(about: str, classes: list[str]) -> str:
 
 
 def _tell_apart(request: Entity, response: Entity) -> None:
-    """Kafka uses some names on both sides, for entities with different fields."""
+    """Kafka uses some names in requests and responses, for entities with different fields."""
     both = {e.name for e in request.nested()} & {e.name for e in response.nested()}
     for side, whole in (("Request", request), ("Response", response)):
         for entity in whole.nested():
@@ -165,7 +165,7 @@ def _tell_apart(request: Entity, response: Entity) -> None:
 
 
 def absent(entity: Entity, path: str = "") -> dict[str, dict[str, object]]:
-    """By path: the fields that some version lacks, and what stands for each."""
+    """By path: the fields that some version lacks, and the default of each."""
     found: dict[str, dict[str, object]] = {}
     for member in entity.members.values():
         if member.versions != entity.versions:

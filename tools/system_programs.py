@@ -1,7 +1,7 @@
-"""Installs the system programs that tests need (tests/system-programs.txt), or says how to get those that are missing.
+"""Installs the system programs that tests need (tests/system-programs.txt), or says how to install the missing ones.
 
-    python tools/system_programs.py             names what is missing; installs nothing; exit 0
-    python tools/system_programs.py --install   installs what is missing where it may (root and apt-get); exit 0
+    python tools/system_programs.py             lists the missing programs, installs nothing, exits with 0
+    python tools/system_programs.py --install   installs the missing programs if it can (root and apt-get), exits with 0
 
 Standard library only: it runs before anything is installed.
 """
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 LIST = Path(__file__).resolve().parents[1] / "tests" / "system-programs.txt"
-# Debian keeps servers' programs out of an ordinary PATH.
+# Debian does not put server programs into the PATH of ordinary users.
 _ALSO_IN = ("/usr/sbin", "/sbin", "/usr/local/sbin")
 
 
@@ -55,7 +55,7 @@ def missing() -> list[Program]:
 
 
 def install(wanted: list[Program]) -> str | None:
-    """Installs the packages; gives None, or one sentence saying why it could not."""
+    """Installs the packages. Returns None, or one sentence with the reason of the failure."""
     if os.geteuid() != 0:
         return "not root"
     if shutil.which("apt-get") is None:
@@ -67,7 +67,7 @@ def install(wanted: list[Program]) -> str | None:
     command = ["apt-get", "install", "-y", "-qq", "--no-install-recommends"]
     if subprocess.run([*command, *packages], **quiet).returncode == 0:  # type: ignore[call-overload]
         return None
-    # One package that cannot be had must not keep the others away.
+    # One unavailable package must not prevent the installation of the others.
     failed = [name for name in packages if subprocess.run([*command, name], **quiet).returncode != 0]  # type: ignore[call-overload]
     return f"apt-get could not install {', '.join(failed)}" if failed else None
 

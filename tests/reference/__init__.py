@@ -1,1 +1,1 @@
-"""Apache Kafka as the reference."""
+"""Apache Kafka as the reference for tests."""

@@ -4,7 +4,7 @@
         producer = Producer({"bootstrap.servers": kafka.bootstrap})
     run_tool("org.apache.kafka.tools.TopicCommand", "--bootstrap-server", address, "--list")
 
-The jars stay in `.cache/` of the repository (about 95 files); `available()` says whether they are there or can be had.
+The jars stay in `.cache/` of the repository (about 95 files). `available()` says whether they exist or can be fetched.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / ".cache"
 JARS = CACHE / f"kafka-{VERSION}"
 _COMPLETE = JARS / ".complete"
-# For a node that lives through many tests: records that one of them stamped years ago stay for as long as it runs.
+# For a node that runs during many tests: records with old timestamps stay as long as it runs.
 KEEPS_OLD_RECORDS = {"log.retention.check.interval.ms": "86400000", "log.initial.task.delay.ms": "86400000"}
 
 
@@ -46,7 +46,7 @@ def available() -> bool:
 
 
 def fetch() -> Path:
-    """The directory of jars, filled on first use."""
+    """The directory of jars, filled at the first use."""
     if _COMPLETE.exists():
         return JARS
     if missing := missing_programs():
@@ -70,7 +70,7 @@ def _fetch_jars() -> None:
 
 @contextmanager
 def one_at_a_time(what: str) -> Iterator[None]:
-    """Tests run in several processes; what they keep in `.cache` is made by one of them, and the others wait for it."""
+    """Lock for tests in several processes: one process fills `.cache`, the others wait for it."""
     CACHE.mkdir(exist_ok=True)
     with (CACHE / f"{what}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -90,7 +90,7 @@ def java_command(
 def run_tool(
     main_class: str, *arguments: str, stdin: str | None = None, timeout: float = 60, heap: str = "256m"
 ) -> subprocess.CompletedProcess[str]:
-    """Runs one of Kafka's own tools to its end and gives its output."""
+    """Runs one of Kafka's own tools to its end and returns its output."""
     return subprocess.run(
         java_command(main_class, *arguments, heap=heap),
         input=stdin,
@@ -151,12 +151,12 @@ class ReferenceKafka:
         return self.directory / "server.properties"
 
     def format(self) -> None:
-        """Prepares the data directory; done once in its life."""
+        """Formats the data directory, once."""
         self.directory.mkdir(parents=True, exist_ok=True)
         self._properties.write_text("".join(f"{name}={value}\n" for name, value in self.settings.items()))
         if (self.log_dir / "meta.properties").exists():
             return
-        # What it writes depends on no other setting, and its JVM takes seconds: it runs once for nodes that are alike.
+        # Its output depends on no other setting, and its JVM takes seconds. So it runs once for equal nodes.
         counted = [(k, v) for k, v in sorted(self.settings.items()) if k.startswith(("node.", "process.", "unstable."))]
         alike = hashlib.sha256(repr((counted, self.format_options)).encode()).hexdigest()[:16]
         kept = fetch() / f"formatted-{alike}"

@@ -1,4 +1,4 @@
-"""Kafka's own tools, many in one JVM: `ToolRunner.java` runs them one after the other and gives back what they printed.
+"""Runs Kafka's own tools in one JVM: `ToolRunner.java` runs them one after the other and returns their output.
 
 with KafkaTools() as tools:
     done = tools.run("org.apache.kafka.tools.TopicCommand", "--bootstrap-server", address, "--list")
@@ -97,5 +97,5 @@ def shared_tools() -> KafkaTools:
 
 
 def kafka_tool(main_class: str, *arguments: str) -> Done:
-    """One of Kafka's own tools, in the JVM that this process keeps for them."""
+    """Runs one of Kafka's own tools in the JVM that this process keeps for them."""
     return shared_tools().run(main_class, *arguments)

@@ -1,4 +1,4 @@
-"""Each rule that keeps data, switched off by itself: what the simulator must then find."""
+"""Mutations that each disable one safety rule. The simulator must find every one of them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from headrace.wire.fetch import FetchedPartition
 
 @contextmanager
 def truncation_by_high_watermark() -> Iterator[None]:
-    """A new follower cuts its log at its high watermark instead of asking its leader about epochs."""
+    """A new follower truncates its log at its high watermark instead of asking its leader about epochs."""
     follow = Partition._follow
 
     def cut_and_follow(self: Partition) -> None:
@@ -46,7 +46,7 @@ def truncation_by_high_watermark() -> Iterator[None]:
 
 @contextmanager
 def shrink_counted_early() -> Iterator[None]:
-    """A follower that is about to leave the set no longer holds the mark back, though the store has not heard of it."""
+    """The leader ignores a leaving follower in the high watermark before the store has the smaller ISR."""
     propose = InSyncReplicas.propose
 
     def propose_and_believe(self: InSyncReplicas, now_ms: int) -> IsrProposal | None:
@@ -61,7 +61,7 @@ def shrink_counted_early() -> Iterator[None]:
 
 @contextmanager
 def join_below_epoch_start() -> Iterator[None]:
-    """The high watermark alone decides who joins, though a new leader's mark lags behind what was acknowledged."""
+    """The high watermark alone decides which replica joins the ISR, although a new leader's high watermark lags."""
 
     def joins(self: InSyncReplicas, progress: FollowerProgress) -> bool:
         return progress.log_end >= self.high_watermark
@@ -72,7 +72,7 @@ def join_below_epoch_start() -> Iterator[None]:
 
 @contextmanager
 def rebooted_broker_added() -> Iterator[None]:
-    """Fetches and proposals carry no broker epoch: a broker that lost its tail passes for the one it was."""
+    """Fetches and AlterPartition requests carry no broker epoch: the leader accepts a broker that lost its tail."""
     with (
         patch.object(InSyncReplicas, "is_current", lambda self, follower, progress: follower in self.live),
         patch.object(InSyncReplicas, "knows", lambda self, follower, broker_epoch: follower in self.followers),
@@ -83,8 +83,8 @@ def rebooted_broker_added() -> Iterator[None]:
 
 @contextmanager
 def zombie_controller_writes() -> Iterator[None]:
-    """A controller does not notice that its session ended, and nothing fences its writes: neither its epoch nor the
-    version that they make. (Each of the three holds by itself.)"""
+    """A controller does not notice that its session ended, and nothing fences its writes: neither its epoch nor
+    the version that they create. (Each of the three is enough by itself.)"""
 
     def version_ops(changes: Sequence[Change], after: ClusterImage) -> list[Op]:
         head = {"version": after.version, "controller": after.controller_id, "controller_epoch": after.controller_epoch}
@@ -102,14 +102,14 @@ def zombie_controller_writes() -> Iterator[None]:
 
 @contextmanager
 def acknowledged_after_the_lease() -> Iterator[None]:
-    """A broker that cannot reach the store goes on acknowledging and serving."""
+    """A broker that cannot reach the store continues to acknowledge and to serve."""
     with patch.object(ClusterMember, "lease_held", lambda self: True):
         yield
 
 
 @contextmanager
 def restarted_leader_keeps_its_epoch() -> Iterator[None]:
-    """A leader that came back leads on in the epoch it had before it lost records."""
+    """A leader that returns leads in the epoch it had before it lost records."""
     settle = elections.settle  # type: ignore[attr-defined]
 
     def forgetful(*args: Any, **options: Any) -> Any:
@@ -121,8 +121,8 @@ def restarted_leader_keeps_its_epoch() -> Iterator[None]:
 
 @contextmanager
 def mark_not_frozen() -> Iterator[None]:
-    """The high watermark moves on while fewer than min.insync.replicas are in sync, so eligible replicas fall behind
-    it.
+    """The high watermark advances while fewer than min.insync.replicas are in sync, so eligible leader replicas
+    fall behind it.
     """
 
     def advance(self: InSyncReplicas, now_ms: int) -> bool:
@@ -136,7 +136,7 @@ def mark_not_frozen() -> Iterator[None]:
 
 @contextmanager
 def session_believes_it_was_heard() -> Iterator[None]:
-    """What was said beside a divergence, or before a change of leaders, counts as heard by the follower."""
+    """The leader assumes that the follower got data sent with a divergence, or before a change of leader."""
     tell, update = SessionPartition.tell, SessionPartition.update
 
     def told(self: SessionPartition, fetched: FetchedPartition) -> bool:
@@ -156,7 +156,7 @@ def session_believes_it_was_heard() -> Iterator[None]:
 
 @contextmanager
 def session_forgets_to_tell() -> Iterator[None]:
-    """A partition that is quiet stays so: what its watch says of new records and marks is not heard."""
+    """A quiet partition stays quiet: notifications of new records and high watermarks are ignored."""
     with (
         patch.object(ChangedPartitions, "_grew", lambda self, key, size: True),
         patch.object(ChangedPartitions, "take", lambda self, keys, now_ms: take(self)),
@@ -171,21 +171,23 @@ def take(news: ChangedPartitions) -> list[Any]:
 
 @contextmanager
 def eligible_although_others_commit() -> Iterator[None]:
-    """min.insync.replicas is lowered, and whoever may lead without being in sync stays as it was."""
+    """min.insync.replicas is lowered, and the eligible leader replicas stay unchanged."""
     with patch.object(elections, "min_insync_changed", lambda *_: elections.ElectionResult()):
         yield
 
 
 @contextmanager
 def latest_offset_before_the_mark() -> Iterator[None]:
-    """A new leader names its high watermark as the end of the log, though more than that was acknowledged (KIP-207)."""
+    """A new leader returns its high watermark as the log end offset, although more records were acknowledged
+    (KIP-207).
+    """
     with patch.object(offset_lookup, "check_latest_offset_known", lambda *_: None):
         yield
 
 
 @contextmanager
 def unclean_start_forgotten() -> Iterator[None]:
-    """Once it has registered, a broker calls itself clean, whether a controller has dealt with its start or not."""
+    """A registered broker reports itself as clean before a controller has processed its start."""
     register = Membership._register
 
     async def register_and_forget(self: Membership) -> None:
@@ -198,7 +200,7 @@ def unclean_start_forgotten() -> Iterator[None]:
 
 @contextmanager
 def eligible_after_an_unclean_stop() -> Iterator[None]:
-    """A broker that may have lost its tail may still lead as one that left the set in time."""
+    """A broker that may have lost its tail stays an eligible leader replica."""
     settle = elections.settle  # type: ignore[attr-defined]
 
     def trusting(*args: Any, **options: Any) -> Any:
@@ -210,7 +212,7 @@ def eligible_after_an_unclean_stop() -> Iterator[None]:
 
 @contextmanager
 def eligible_for_ever() -> Iterator[None]:
-    """Who may lead without being in sync may do so also after others have committed without it."""
+    """Eligible leader replicas stay eligible after others have committed without them."""
     track = partition_states._track_eligible
 
     def keep(info: PartitionInfo, target: PartitionInfo, min_insync: int, lost: frozenset[int]) -> PartitionInfo:
@@ -227,7 +229,7 @@ def eligible_for_ever() -> Iterator[None]:
 
 @contextmanager
 def log_of_an_older_topic() -> Iterator[None]:
-    """A log on disk is taken for that of any topic of its name."""
+    """A broker uses a log on disk for any topic of its name."""
 
     def open_log(self: Partitions, topic: TopicInfo, index: int, config: LogConfig) -> Log:
         log = self._logs.log(topic.name, index)
@@ -239,7 +241,7 @@ def log_of_an_older_topic() -> Iterator[None]:
 
 @contextmanager
 def members_taken_without_their_epochs() -> Iterator[None]:
-    """The controller does not compare the broker epochs in a report with those it knows."""
+    """The controller does not compare the broker epochs in an AlterPartition request with the registered ones."""
     decide = partition_operations.decide_isr  # type: ignore[attr-defined]
 
     def decide_by_id(image: ClusterImage, sender: int, report: IsrReport, rules_of: Any) -> IsrAnswer:
@@ -251,7 +253,7 @@ def members_taken_without_their_epochs() -> Iterator[None]:
 
 @contextmanager
 def followers_show_everything() -> Iterator[None]:
-    """A follower that serves consumers shows what it holds, not what it knows to be committed (KIP-392)."""
+    """A follower that serves consumers returns all its records, not only committed ones (KIP-392)."""
     read = Replica.read_for_consumer
 
     def read_all(self: Replica, offset: int, max_bytes: int, isolation: int, min_one: bool) -> PartitionRead:
@@ -266,7 +268,7 @@ def followers_show_everything() -> Iterator[None]:
 
 @contextmanager
 def acts_on_any_image() -> Iterator[None]:
-    """A broker leads what an image says, also when that image knows it by an earlier registration."""
+    """A broker leads as an image says, even if the image has an earlier registration of this broker."""
     apply = Partitions.apply
 
     def apply_all(self: Partitions, image: ClusterImage) -> None:
@@ -281,7 +283,7 @@ def acts_on_any_image() -> Iterator[None]:
 
 @contextmanager
 def reassigned_before_in_sync() -> Iterator[None]:
-    """A reassignment is done as soon as one of the replicas that stay is in sync."""
+    """A reassignment completes although no replica that stays is in sync."""
     complete = partition_states._complete_reassignment
 
     def complete_early(target: PartitionInfo) -> PartitionInfo:
@@ -295,7 +297,7 @@ def reassigned_before_in_sync() -> Iterator[None]:
 
 @contextmanager
 def bounced_broker_stays_in_sync() -> Iterator[None]:
-    """A broker that was gone for a moment is taken for one that never was."""
+    """The controller does not notice that a broker was gone for a moment."""
     settle_all = elections._settle_all
 
     def forgiving(after: Any, decided: Any, left: Any, back: Any, unclean: Any, rules_of: Any) -> None:
@@ -309,7 +311,7 @@ def bounced_broker_stays_in_sync() -> Iterator[None]:
 class Sabotage:
     rule: Callable[[], AbstractContextManager[None]]
     first_seed: int  # the first seed that finds it; the test starts there
-    modes: Modes | None = None  # what a run must have for it; drawn from the seed otherwise
+    modes: Modes | None = None  # properties that a run must have; otherwise the seed decides
 
 
 SABOTAGES = (

@@ -1,7 +1,7 @@
-"""Processes that are frozen and thawed, clocks that run fast and slow, a store that hears without being heard.
+"""Frozen and resumed processes, clocks that run fast and slow, one-way connections to the store.
 
-What was acknowledged stays, also then: a leader that wakes up after its session ended finds its place given away and
-its lease over, a controller that does finds its writes fenced.
+Acknowledged records survive these faults, too. If a leader resumes after its session ended, another broker leads and
+its lease is over. If a controller does, its writes are fenced.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SEEDS = int(os.environ.get("SEEDS") or 0) or rounds(short=3, long=1000)
 
 
 @pytest.mark.timeout(60 + 5 * SEEDS)
-def test_nothing_acknowledged_is_lost_when_clocks_cannot_be_trusted() -> None:
+def test_no_acknowledged_record_is_lost_with_unreliable_clocks() -> None:
     acknowledged = frozen = 0
     for seed in range(SEEDS):
         try:
@@ -40,7 +40,7 @@ def test_nothing_acknowledged_is_lost_when_clocks_cannot_be_trusted() -> None:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
-def test_the_rules_that_keep_zombies_quiet_are_missed_at_once(rule: Callable[[], AbstractContextManager[None]]) -> None:
+def test_simulation_finds_missing_fencing_rules(rule: Callable[[], AbstractContextManager[None]]) -> None:
     with rule(), pytest.raises((InvariantBroken, AssertionError)):
         for seed in range(20):
             run_seed(seed, Modes(disturbs_clocks=True))

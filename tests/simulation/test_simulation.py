@@ -1,4 +1,4 @@
-"""The whole cluster on virtual time: whatever breaks, what was acknowledged stays, and calm brings everything together.
+"""The whole cluster on virtual time: acknowledged records survive all faults, and replicas converge afterwards.
 
 `make simulate SEEDS=1000` runs more seeds; `python -m headrace.testing.simulation SEED` shows the trace of one.
 """
@@ -21,7 +21,7 @@ FOUND_WITHIN_SEEDS = 200
 
 
 @pytest.mark.timeout(60 + 5 * SEEDS)
-def test_nothing_acknowledged_is_lost_and_replicas_converge() -> None:
+def test_no_acknowledged_record_is_lost_and_replicas_converge() -> None:
     acknowledged = faults = 0
     for seed in range(SEEDS):
         try:
@@ -30,7 +30,7 @@ def test_nothing_acknowledged_is_lost_and_replicas_converge() -> None:
             raise AssertionError(f"seed {seed}: {error}") from error
         acknowledged += outcome.acknowledged
         faults += outcome.faults
-    # A run that hardly got anything acknowledged would prove nothing.
+    # A run with very few acknowledged records would prove nothing.
     assert acknowledged > 100 * SEEDS
     assert faults > 8 * SEEDS
 
@@ -43,8 +43,8 @@ def test_the_same_seed_gives_the_same_trace() -> None:
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("sabotage", SABOTAGES, ids=lambda sabotage: sabotage.rule.__name__)
-def test_a_rule_switched_off_is_found(sabotage: Sabotage) -> None:
-    """The search starts where it is known to end soon; any seed of the first 200 would do."""
+def test_simulation_finds_each_disabled_rule(sabotage: Sabotage) -> None:
+    """The search starts at a seed that finds it soon. Any seed of the first 200 would do."""
     order = sorted(range(FOUND_WITHIN_SEEDS), key=lambda seed: (seed < sabotage.first_seed, seed))
     with sabotage.rule():
         for seed in order:
@@ -53,5 +53,5 @@ def test_a_rule_switched_off_is_found(sabotage: Sabotage) -> None:
             except InvariantBroken:
                 return
             except AssertionError:
-                return  # an invariant of the code itself
+                return  # an assertion in the code itself
     raise AssertionError(f"{sabotage.rule.__name__} was not found within {FOUND_WITHIN_SEEDS} seeds")

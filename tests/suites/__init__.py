@@ -1,1 +1,3 @@
-"""Other people's test suites, fetched and run against Headrace; FINDINGS.md says what is left out and why."""
+"""Test suites of third-party clients, run against Headrace. FINDINGS.md lists the tests that are left out, with
+reasons.
+"""

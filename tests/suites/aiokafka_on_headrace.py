@@ -1,7 +1,7 @@
-"""A pytest plugin that points aiokafka's own tests at a running broker.
+"""A pytest plugin that runs aiokafka's own tests against a running broker.
 
-The suite starts Kafka in a container. Here the container library is a stand-in that starts nothing, and the address is
-taken from KAFKA_URI; tests that need the container (SSL, SASL, Kerberos, ACLs) are not run.
+The suite starts Kafka in a container. This plugin replaces the container library with one that starts nothing, and
+takes the address from KAFKA_URI. Tests that need the container (SSL, SASL, Kerberos, ACLs) are not run.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from urllib.parse import urlparse
 
 
 class Container:
-    """What is done inside a container is not done, and has gone well."""
+    """Runs nothing in a container and reports success."""
 
     def exec_run(self, *_: object, **__: object) -> tuple[int, bytes]:
         return 0, b""
 
     def stop(self) -> None:
-        """There is nothing to stop."""
+        """Does nothing: there is no container."""
 
 
 class Docker:
@@ -28,7 +28,7 @@ class Docker:
         self.containers = types.SimpleNamespace(run=lambda **_: Container())
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Does nothing: there is no connection."""
 
 
 _docker = types.ModuleType("docker")

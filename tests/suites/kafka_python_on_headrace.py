@@ -1,7 +1,7 @@
-"""A pytest plugin that points kafka-python's own integration tests at a running broker.
+"""A pytest plugin that runs kafka-python's own integration tests against a running broker.
 
-The suite starts brokers of its own from a Kafka distribution; its source package leaves out the module that does so.
-Here a broker is simply an address, taken from KAFKA_URI.
+The suite starts its own brokers from a Kafka distribution, and its source package does not contain the module for that.
+Here a broker is an address, taken from KAFKA_URI.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ sys.modules["test.service"] = _service
 
 
 class RunningBroker:
-    """What the suite asks of its broker fixture."""
+    """The attributes that the suite needs from its broker fixture."""
 
     replicas = int(os.environ["KAFKA_REPLICAS"])
     partitions = 4
@@ -33,8 +33,8 @@ class RunningBroker:
 
 
 def keep_requested_updates() -> None:
-    """kafka-python 3.0.12 forgets the topics of a subscription that is made while it waits for an answer to Metadata,
-    whatever the broker (docs/client-problems.md). One run in twenty of its own suite failed by that on a busy machine.
+    """kafka-python 3.0.12 forgets the topics of a subscription that is made while it waits for a Metadata answer,
+    with any broker (docs/client-problems.md). This failed one run in twenty of its own suite on a busy machine.
     """
     from kafka.cluster import ClusterMetadata
 

@@ -5,8 +5,8 @@
     python -m tests.suites.run kafka-python --on kafka            # the same on Apache Kafka 4.3.0
     python -m tests.suites.run kafka-python --brokers 3           # three of them, and a ZooKeeper server
 
-What is run is the list of files here; what of them is left out stands in FINDINGS.md, test by test, with its reason.
-Options behind `--` go to pytest.
+This module lists the files to run. FINDINGS.md lists each test that is left out, with its reason. Options after `--` go
+to pytest.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CACHE = HERE.parents[1] / ".cache" / "suites"
 
 @dataclass(frozen=True)
 class Suite:
-    """A client's tests: where they come from, which files are run, and what points them at a running broker."""
+    """A client's tests: their source, the files to run, and the plugin that selects the broker."""
 
     client: str
     plugin: str
@@ -60,7 +60,7 @@ class Suite:
             subprocess.run([sys.executable, "-m", "pip", *fetch, wanted], check=True, timeout=180)
             with tarfile.open(CACHE / f"{name}.tar.gz") as archive:
                 archive.extractall(CACHE, filter="data")
-        # Python has a package named `test` of its own, which wins over a folder that is not one.
+        # Python has its own package named `test`, which takes precedence over a folder without `__init__.py`.
         (place / "test" / "__init__.py").touch()
         return place
 
@@ -100,7 +100,7 @@ SUITES = {suite.client: suite for suite in (KAFKA_PYTHON, AIOKAFKA)}
 
 @contextlib.contextmanager
 def broker_for(suite: Suite, on: str, directory: Path, brokers: int = 1) -> Iterator[str]:
-    """The address of a broker that lives as long as the suite runs."""
+    """The address of a broker that runs as long as the suite."""
     node_id = int(suite.settings.get("broker.id", "1"))
     settings = {name: value for name, value in suite.settings.items() if name != "broker.id"}
     if brokers == BROKERS:
@@ -112,7 +112,7 @@ def broker_for(suite: Suite, on: str, directory: Path, brokers: int = 1) -> Iter
             yield kafka.bootstrap
         return
     port = free_port()
-    # kafka-python's tests look for an advertised address that was configured.
+    # kafka-python's tests expect a configured advertised address.
     settings = {**suite.settings, "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}
     running = BrokerProcess(settings, directory / "data", port=port)
     try:
@@ -131,7 +131,7 @@ def run(
     more: tuple[str, ...] = (),
     output: int | None = subprocess.PIPE,
 ) -> subprocess.CompletedProcess[str]:
-    """The suite in a Python of its own; its output is in the result, or with None shown as it comes."""
+    """Runs the suite in a Python process. The result has its output. With None the output is shown directly."""
     root = source or suite.source()
     left_out = suite.left_out()
     with broker_for(suite, on, directory, brokers) as address:

@@ -1,4 +1,4 @@
-"""Runs a command while three brokers run: for suites in other languages, and for those that expect a cluster.
+"""Runs a command while three brokers run, for suites in other languages and for suites that expect a cluster.
 
     python -m tests.suites.three -- env KGO_SEEDS=BOOTSTRAP ./kgo.test       # three of Headrace and a ZooKeeper server
     python -m tests.suites.three --on kafka -- ...                           # three nodes of Apache Kafka 4.3.0
@@ -46,7 +46,7 @@ def three_brokers(
     first_id: int = 1,
     host: str = "127.0.0.1",
 ) -> Iterator[list[str]]:
-    """Their addresses; they end with the block."""
+    """Their addresses. The brokers stop at the end of the block."""
     chosen = list(ports) or [free_port() for _ in range(BROKERS)]
     assert len(chosen) == BROKERS, f"{len(chosen)} ports for {BROKERS} brokers"
     start = _kafka if on == "kafka" else _headrace

@@ -1,1 +1,1 @@
-"""What several test folders share."""
+"""Modules that several test folders share."""

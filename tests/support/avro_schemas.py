@@ -1,4 +1,4 @@
-"""Random Avro schemas, and random changes of them: pairs that are often, but not always, compatible."""
+"""Random Avro schemas and random changes to them: pairs that are often, but not always, compatible."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class AvroSchemas:
         self._defined: list[str] = []
 
     def pair(self) -> tuple[Any, Any]:
-        """(reader, writer): two of their own, or one and a changed copy."""
+        """(reader, writer): two independent schemas, or one and a changed copy."""
         first = self.schema()
         if self.random.random() < 0.25:
             return first, self.schema()
@@ -105,7 +105,7 @@ class AvroSchemas:
         return [self._any(depth + 1, in_union=True) for _ in range(self.random.randint(0, 3))]
 
     def changed(self, schema: Any) -> Any:
-        """One change somewhere in the tree."""
+        """Makes one change somewhere in the tree."""
         places = list(_places(schema))
         if not places or self.random.random() < 0.15:
             return self._primitive(0) if not isinstance(schema, dict) else {**schema, "note": 1}
@@ -134,7 +134,7 @@ class AvroSchemas:
 
 
 def _places(schema: Any) -> Any:
-    """(container, key) of every schema below this one, and of it."""
+    """(container, key) of this schema and of every schema below it."""
     root = [schema]
     waiting: list[tuple[Any, Any]] = [(root, 0)]
     while waiting:

@@ -1,4 +1,4 @@
-"""Certificate authorities and certificates for tests, made when a test runs.
+"""Certificate authorities and certificates, created when a test runs.
 
 authority = Authority.make(directory)
 broker = authority.issue("broker", hosts=("localhost", "127.0.0.1"))
@@ -28,14 +28,14 @@ _A_DAY: Final = datetime.timedelta(days=1)
 
 
 def distinguished_name(text: str) -> x509.Name:
-    """`erin` or `CN=erin,O=Other` (the last part first, as RFC 2253 writes it)."""
+    """Parses `erin` or `CN=erin,O=Other` (last part first, as in RFC 2253)."""
     if "=" not in text:
         return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
     return x509.Name.from_rfc4514_string(text)
 
 
 def make_key(*, rsa_bits: int | None = None) -> PrivateKey:
-    """P-256, because it is quick; RSA where a test is about RSA."""
+    """P-256, because it is fast. RSA if the test is about RSA."""
     if rsa_bits is not None:
         return rsa.generate_private_key(public_exponent=65537, key_size=rsa_bits)
     return ec.generate_private_key(ec.SECP256R1())
@@ -62,7 +62,7 @@ class Issued:
 
     @property
     def keystore(self) -> Path:
-        """PEM: the key and the chain in one file, as Kafka's ssl.keystore.type=PEM wants it."""
+        """PEM: the key and the chain in one file, as ssl.keystore.type=PEM of Kafka expects."""
         return self.directory / f"{self.name}.pem"
 
     def encrypted_keystore(self, password: str) -> Path:
@@ -78,7 +78,9 @@ class Issued:
         return path
 
     def properties(self, prefix: str = "") -> dict[str, str]:
-        """Keys of a broker's listener, or of a Java client, that shows this certificate and trusts its authority."""
+        """Settings of a broker's listener, or of a Java client, that shows this certificate and trusts its
+        authority.
+        """
         return {
             f"{prefix}ssl.keystore.type": "PEM",
             f"{prefix}ssl.keystore.location": str(self.keystore),
@@ -134,8 +136,8 @@ class Authority:
         begins_in_days: float = -1,
         key: PrivateKey | None = None,
     ) -> Issued:
-        """A certificate for `subject` (`name` if not given), good for servers and clients, from `begins_in_days` until
-        `days` from now. Its files are named after `name`; issuing the same name again replaces them."""
+        """A certificate for `subject` (default `name`), for servers and clients, valid from `begins_in_days`
+        until `days` from now. Its files are named after `name`. Issuing the same name again replaces them."""
         key = make_key() if key is None else key
         now = datetime.datetime.now(datetime.UTC)
         built = (
@@ -160,7 +162,7 @@ class Authority:
         chain = _pem(issued.x509) + _pem(self.x509)
         issued.certificate.write_bytes(chain)
         issued.private_key.write_bytes(_key_pem(key))
-        # Replaced in one step: a broker may read it at any moment.
+        # Replaced atomically: a broker may read it at any moment.
         fresh = issued.keystore.with_suffix(".new")
         fresh.write_bytes(_key_pem(key) + chain)
         fresh.chmod(0o600)

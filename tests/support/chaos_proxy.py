@@ -1,11 +1,12 @@
-"""A proxy before a broker that treats requests as a bad network does: late, twice, or with the answer lost.
+"""A proxy in front of a broker that simulates a bad network: it delays or duplicates requests, or loses answers.
 
     with ChaosProxy(seed=1, fates={26: Fates(late=0.1, twice=0.1, unanswered=0.1)}) as proxy:
         with broker({"advertised.listeners": f"PLAINTEXT://127.0.0.1:{proxy.port}"}) as running:
             proxy.broker_port = running.broker.listeners.bound[0].port
 
-*Late*: held back before it is forwarded. *Twice*: a copy is delivered some time later, over a connection of its own,
-when the client has long gone on. *Unanswered*: forwarded, but the client's connection is cut instead of an answer.
+*Late*: the proxy delays the request. *Twice*: the proxy sends a copy some time later, over a connection of its own,
+when the client has continued. *Unanswered*: the proxy forwards the request and closes the client's connection instead
+of the answer.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from types import TracebackType
 
 @dataclass(frozen=True)
 class Fates:
-    """How likely each mishap is; `longest` is how late a request or its copy may be, in seconds."""
+    """Probability of each fault. `longest` is the maximum delay of a request or its copy, in seconds."""
 
     late: float = 0.0
     twice: float = 0.0
@@ -31,7 +32,7 @@ class Fates:
 
 
 class ChaosProxy:
-    """Runs on a thread of its own; counts what it did in `late`, `copies` and `cut`."""
+    """Runs on a thread of its own. Counts its faults in `late`, `copies` and `cut`."""
 
     def __init__(self, seed: int, fates: Mapping[int, Fates]) -> None:
         self.broker_port = 0
@@ -90,7 +91,7 @@ class ChaosProxy:
                 if cut:
                     self.cut += 1
                     answers.cancel()
-                    # The broker gets the request; the client never learns what became of it.
+                    # The broker gets the request. The client never learns the outcome.
                     await asyncio.sleep(0.01)
                     return
         except (asyncio.IncompleteReadError, ConnectionError):

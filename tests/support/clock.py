@@ -21,8 +21,8 @@ T = TypeVar("T")
 
 # Longer than any condition takes beside a load of ten times the processors, and well below pytest's limit for a test.
 PATIENCE_S: Final = 120.0
-# Timers of uvloop and of the JVM count whole milliseconds and round the moment they start at: one may end up to a
-# millisecond early by the clock of each side.
+# Timers of uvloop and of the JVM count whole milliseconds and round their start time. So a timer may fire up to one
+# millisecond early on each side's clock.
 GRAIN_S: Final = 0.005
 _POLL_S: Final = 0.05
 
@@ -34,8 +34,8 @@ def wait_for(
     within: float = PATIENCE_S,
     poll: float = _POLL_S,
 ) -> T:
-    """The first true value of `condition`. `what` ends the sentence "waited for …", or gives it when the test fails.
-    `within` is shorter only where the condition would become true by itself later, for another reason.
+    """Returns the first true value of `condition`. `what` completes the message "waited for …", or returns it
+    when the test fails. `within` is shorter only if the condition would become true later for another reason.
     """
     watch = Stopwatch()
     while not (found := condition()):
@@ -48,7 +48,7 @@ def wait_for(
 async def wait_on_loop(
     condition: Callable[[], T | Literal[False] | None], what: str, *, within: float = PATIENCE_S
 ) -> T:
-    """The same for a test on an event loop, which goes on meanwhile."""
+    """The same for a test on an event loop, which continues to run meanwhile."""
     watch = Stopwatch()
     while not (found := condition()):
         if watch.seconds > within:
@@ -62,21 +62,21 @@ def _failure(what: str | Callable[[], str], within: float) -> str:
 
 
 class Stopwatch:
-    """Runs from its construction on."""
+    """Starts when it is constructed."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()
 
     @property
     def seconds(self) -> float:
-        """For pacing and for figures that a test prints; a test compares with `at_least` and `at_most`."""
+        """For pacing and for figures that a test prints. To compare, a test uses `at_least` and `at_most`."""
         return time.monotonic() - self._began
 
     def restart(self) -> None:
         self._began = time.monotonic()
 
     def has_run(self, seconds: float) -> bool:
-        """For loops that go on for a time."""
+        """For loops that run for a given time."""
         return self.seconds >= seconds
 
     def at_least(self, seconds: float) -> None:

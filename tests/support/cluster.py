@@ -1,4 +1,4 @@
-"""Three broker processes and a real ZooKeeper server, to be killed, stopped and cut.
+"""Three broker processes and a real ZooKeeper server, which a test can kill, freeze and disconnect.
 
 with RunningCluster(tmp_path) as cluster:
     cluster.brokers[1].kill()
@@ -36,7 +36,7 @@ SETTINGS: Final = {
 
 class ClusterBroker(BrokerProcess):
     def pause(self) -> None:
-        """SIGSTOP: alive and silent."""
+        """SIGSTOP: the process is alive but does not run."""
         assert self.process is not None
         self.process.send_signal(signal.SIGSTOP)
 
@@ -46,7 +46,7 @@ class ClusterBroker(BrokerProcess):
 
     @property
     def is_up(self) -> bool:
-        """As far as the test itself has not stopped it."""
+        """Whether the test has started it and not stopped it. (It may have died.)"""
         return self.process is not None
 
     @property
@@ -55,9 +55,9 @@ class ClusterBroker(BrokerProcess):
 
 
 class RunningCluster:
-    """With a `network`, every broker has a network namespace of its own, and `network.cut` parts them. With `connect`,
-    somebody else runs ZooKeeper. `own` gives settings of a broker's own, by its number; `within` what
-    it is run by."""
+    """With a `network`, every broker has a network namespace of its own, and `network.cut` separates them. With
+    `connect`, it uses a running ZooKeeper. `own` has settings of single brokers, by number. `within` is a command
+    prefix of a broker."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class RunningCluster:
         return self.directory / f"broker-{number}"
 
     def heal(self) -> None:
-        """Whatever was cut, frozen or killed works again."""
+        """Reconnects, resumes and restarts everything that a test cut, froze or killed."""
         if self.network is not None:
             self.network.mend()
         for broker in self.brokers.values():
@@ -154,7 +154,7 @@ class RunningCluster:
         futures[name].result(60)
 
     def metadata(self, topic: str) -> dict[int, Any]:
-        """Partition → its metadata, as some broker that answers tells it."""
+        """Partition → its metadata, from any broker that answers."""
         last: Exception | None = None
         for broker in self.brokers.values():
             if not broker.is_up:

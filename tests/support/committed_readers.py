@@ -1,4 +1,4 @@
-"""Consumers of other makes and readers of ours on one partition: which offsets they give for which range."""
+"""Third-party consumers and our readers on one partition: which offsets they return for which range."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tests.support.clock import PATIENCE_S, Stopwatch
 from tests.support.effort import is_long
 
 ALL_AT_ONCE = 1 << 20
-# One batch at a time, a few at a time: a chunk begins and ends anywhere in a transaction.
+# One batch at a time, or a few, so that a chunk begins and ends anywhere in a transaction.
 SMALL_CHUNKS = (1, 400)
 
 
-# --- consumers of other makes ---------------------------------------------------------------------------------------
+# --- third-party consumers ------------------------------------------------------------------------------------------
 
 
 class ConfluentReader:
@@ -93,7 +93,7 @@ def truth(bootstrap: str, topic: str, stable: int) -> list[int]:
     return by_confluent[0]
 
 
-# --- readers of ours -------------------------------------------------------------------------------------------------
+# --- our readers -----------------------------------------------------------------------------------------------------
 
 Reader = Callable[[int, int], list[int]]
 

@@ -1,4 +1,4 @@
-"""Compacted logs for tests: writing keyed records and transactions, and what a reader of committed records sees."""
+"""Compacted logs for tests: writes keyed records and transactions, and reads them as a `read_committed` consumer."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def end(log: Log, producer_id: int, *, commit: bool, epoch: int = 0) -> None:
 
 
 def visible(log: Log) -> list[tuple[int, bytes, bytes | None]]:
-    """What a reader of committed records sees, in order: (offset, key, value)."""
+    """Records that a `read_committed` consumer sees, in order: (offset, key, value)."""
     aborted = log.aborted_transactions(log.log_start_offset, log.log_end_offset)
     found = []
     for batch in read_batches(log):

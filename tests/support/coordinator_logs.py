@@ -1,4 +1,4 @@
-"""A coordinator's log in memory, whose commits and failures a test decides."""
+"""A coordinator's log in memory. The test decides about commits and failures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace.records.reader import read_records
 
 
 class MemoryLog:
-    """`commits_at_once=False`: nothing is committed until `commit()`."""
+    """With `commits_at_once=False` nothing is committed until `commit()`."""
 
     def __init__(self, *, commits_at_once: bool = True) -> None:
         self.commits_at_once = commits_at_once

@@ -1,4 +1,4 @@
-"""A coordinator's shard that counts, on a log in memory."""
+"""A coordinator shard that counts, on a log in memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.coordinator_logs import MemoryLog
 
 
 class Counters:
-    """A shard that counts: the value of each key is the last one written."""
+    """The value of each key is the last one written."""
 
     def __init__(self) -> None:
         self.values: dict[bytes, bytes | None] = {}

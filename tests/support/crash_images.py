@@ -1,4 +1,4 @@
-"""A log as its broker had it when the machine stopped, copies of it to break, and all that is known about a log."""
+"""A log at the moment of a machine crash, copies of it to damage, and a summary of a log's state."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CONFIG = LogConfig(segment_bytes=40_000, index_interval_bytes=512, segment_index
 
 
 def fill(log: Log, batches: int = 420) -> None:
-    """Plain, idempotent and transactional batches of all codecs over several epochs, some transactions left open."""
+    """Plain, idempotent and transactional batches of all codecs over several epochs, with some open transactions."""
     random_source = random.Random(7)
     sequences: dict[int, int] = {}
     for at in range(batches):
@@ -43,7 +43,7 @@ def fill(log: Log, batches: int = 420) -> None:
 
 
 def state(log: Log) -> dict[str, Any]:
-    """All that is known about a log. Of a producer only the last batch, which is what a snapshot keeps."""
+    """The complete state of a log. Of a producer only the last batch, because a snapshot keeps only that."""
     return {
         "marks": (log.log_start_offset, log.log_end_offset),
         "epochs": log.leader_epochs.entries,
@@ -66,7 +66,7 @@ def state(log: Log) -> dict[str, Any]:
 
 
 class Original:
-    """A log as its broker had it when the machine stopped, and ways to make images of it."""
+    """A log at the moment of a machine crash, and ways to make images of it."""
 
     def __init__(self, directory: Path, config: LogConfig = CONFIG) -> None:
         self.directory = directory / "original"

@@ -1,10 +1,10 @@
-"""A proxy before ZooKeeper that loses the connection at one chosen request, as a server does that is only starting.
+"""A proxy in front of ZooKeeper that drops the connection at one chosen request, as a starting server does.
 
     with CuttingProxy(zookeeper.port, at=7, cut=Cut.UNANSWERED) as proxy:
         broker({"zookeeper.connect": f"127.0.0.1:{proxy.port}"})
 
-Requests are counted over all connections, the handshake of each connection among them. A client's request after the
-chosen one is forwarded as ever.
+The proxy counts requests over all connections, including the handshake of each connection. It forwards all requests
+after the chosen one.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ class SilentProxy:
         self.cut()
 
     def answer(self, *, now: bool) -> None:
-        """Whether connections that clients open from now on reach ZooKeeper."""
+        """Sets whether new connections of clients reach ZooKeeper."""
         self._answers = now
 
     def cut(self) -> None:
-        """Ends every connection."""
+        """Closes every connection."""
         for one in tuple(self._open):
             _close(one)
 

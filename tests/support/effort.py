@@ -1,4 +1,4 @@
-"""How hard a proof tries, by HEADRACE_EFFORT: `short` in `make test`, `long` in `make chaos`, `make simulate` and
+"""Effort of long tests, by HEADRACE_EFFORT: `short` in `make test`, `long` in `make chaos`, `make simulate` and
 `make fuzz`, `quick` in `make quick`.
 """
 
@@ -12,7 +12,7 @@ def is_long() -> bool:
 
 
 def is_quick() -> bool:
-    """Few random examples: a developer waits for the answer."""
+    """Few random examples, because a developer waits for the result."""
     return os.environ.get("HEADRACE_EFFORT", "short") == "quick"
 
 

@@ -1,9 +1,9 @@
-"""Consume, transform, produce, with offsets and records in one transaction: a process that may be killed at any moment.
+"""Consume, transform, produce, with offsets and records in one transaction. A test may kill this process at any moment.
 
     python -m tests.support.exactly_once_copy BOOTSTRAP SOURCE TARGET GROUP RECORDS_PER_TRANSACTION
 
-Prints the number of records copied after each transaction; ends never (the test decides when it has seen enough). A
-fault that a transaction cannot survive ends the process with 3: whoever started it starts it again.
+Prints the number of copied records after each transaction and never ends by itself (the test stops it). If a fault ends
+the transaction, the process exits with 3, and the test starts it again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def copy(bootstrap: str, source: str, target: str, group: str, size: int) -> Non
             "bootstrap.servers": bootstrap,
             "transactional.id": f"copy-{source}-{target}",
             "transaction.timeout.ms": 60_000,
-            # librdkafka 2.16 waits for a group coordinator that it has given up (docs/client-problems.md).
+            # librdkafka 2.16 keeps waiting for a group coordinator that it has dropped (docs/client-problems.md).
             "metadata.recovery.strategy": "none",
             "log_level": 0,
         }
@@ -43,7 +43,7 @@ def copy(bootstrap: str, source: str, target: str, group: str, size: int) -> Non
     producer.init_transactions(60)
     partitions = sorted(consumer.list_topics(source, 30).topics[source].partitions)
     places = [TopicPartition(source, index) for index in partitions]
-    # Assigned by hand from the committed offsets: the transactional id alone keeps two copies apart.
+    # Assigned manually from the committed offsets: the transactional id alone fences a second copy.
     known = consumer.committed(places, 60)
     consumer.assign([TopicPartition(p.topic, p.partition, max(p.offset, 0)) for p in known])
     positions = {p.partition: max(p.offset, 0) for p in known}

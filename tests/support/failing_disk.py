@@ -1,9 +1,8 @@
-"""A directory on a disk (a file with a file system of its own) that becomes read-only while it is in use, as one does
-after an error.
+"""A directory on a disk (a file with its own file system) that becomes read-only while in use, as after a disk error.
 
 with FailingDisk(directory) as disk:
     disk.fail()         # from now on every write there fails with EROFS
-    disk.replace()      # an empty one in its place; nobody uses the directory meanwhile
+    disk.replace()      # replaces it by an empty disk; no process may use the directory meanwhile
 
 Needs root and loop devices.
 """

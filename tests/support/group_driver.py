@@ -1,4 +1,4 @@
-"""Drives a shard of groups without an event loop: replays records, keeps timers on virtual time, collects answers."""
+"""Drives a shard of groups without an event loop: replays records, runs timers on virtual time, collects answers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from headrace.records.builder import Record
 
 
 def image_of(version: int = 1, **partition_counts: int) -> ClusterImage:
-    """Topics by name; a topic has the same id in every image."""
+    """Topics by name. A topic has the same id in every image."""
     partition = PartitionInfo(leader=1, leader_epoch=0, partition_epoch=0, isr=(1,), replicas=(1,))
     topics = {name: TopicInfo(name, topic_id(name), (partition,) * count) for name, count in partition_counts.items()}
     return ClusterImage(version=version, topics=topics, topic_names={t.id: t.name for t in topics.values()})
@@ -30,7 +30,7 @@ def topic_id(name: str) -> uuid.UUID:
 
 class GroupDriver:
     def __init__(self, settings: GroupSettings | None = None, image: ClusterImage | None = None) -> None:
-        # Targets follow at once here; that they may have to wait has tests of its own.
+        # Targets follow at once here. Other tests cover delayed ones.
         self.settings = settings or GroupSettings(consumer_assignment_interval_ms=0, share_assignment_interval_ms=0)
         self.image = image or image_of(orders=4)
         self.now_ms = 1_000_000
@@ -71,7 +71,7 @@ class GroupDriver:
         self.shard.replay_end_marker(producer_id, epoch, commit)
 
     def advance(self, duration_ms: int) -> None:
-        """Time passes; timers fire in order."""
+        """Advances the time. Timers fire in order."""
         until = self.now_ms + duration_ms
         while True:
             due = sorted((at, repr(key), key) for key, (at, _) in self.timers.items() if at <= until)
@@ -83,7 +83,7 @@ class GroupDriver:
         self.now_ms = until
 
     def reload(self) -> None:
-        """Another broker takes over: it knows only the log."""
+        """Another broker takes over. It knows only the log."""
         self.answers.update(self.shard.unloaded())
         self.timers.clear()
         self.shard = self._fresh()
@@ -101,7 +101,7 @@ class GroupDriver:
     # --- requests -----------------------------------------------------------------------------------------------
 
     def join(self, token: Any, group: str = "g", member: str = "", **changes: Any) -> Any:
-        """The answer if there is one already."""
+        """The answer, if there is one already."""
         values: dict[str, Any] = {
             "group_id": group,
             "member_id": member,
@@ -117,7 +117,7 @@ class GroupDriver:
         return self.answers.get(token)
 
     def join_twice(self, token: Any, group: str = "g", **changes: Any) -> str:
-        """As a modern client does: learn the id, then join with it. Gives the id."""
+        """As a modern client: gets the member id, then joins with it. Returns the id."""
         first = self.join(("id", token), group, **changes)
         assert first is not None and first.error is ErrorCode.member_id_required
         self.join(token, group, first.member_id, **changes)
@@ -143,7 +143,7 @@ class GroupDriver:
         return error
 
     def beat(self, member: str, epoch: int, group: str = "g", **changes: Any) -> HeartbeatReply:
-        """A heartbeat of the new protocol; a first one says everything that a first one must."""
+        """A heartbeat of the new protocol. The first one contains all required fields."""
         values: dict[str, Any] = {"client_id": "client", "client_host": "/127.0.0.1"}
         if epoch == 0:
             values |= {"rebalance_timeout_ms": 60_000, "topic_names": ("orders",), "owned": {}}

@@ -1,4 +1,4 @@
-"""Requests about groups, raw: one connection, and one function for each of them with what is usually said."""
+"""Raw requests about groups: one connection, and one function for each request with its usual values."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ SHARE_BEAT, SHARE_DESCRIBE, SHARE_FETCH, SHARE_ACK, SHARE_OFFSETS, SHARE_ALTER, 
     92,
 )
 UNKNOWN_MEMBER_ID = 25
-# Of the text of messages and of times, and of what names one broker only, nothing is compared.
+# Messages, times and values that identify one broker are not compared.
 NOT_COMPARED = {"throttle_time", "error_message", "host", "port", "client_host", "acknowledge_error_message"}
 
 
 class Client:
-    """One connection, and the words for what a broker makes up: member ids, topic ids."""
+    """One connection, and names for the values that a broker generates: member ids, topic ids."""
 
     def __init__(self, bootstrap: str) -> None:
         host, port = bootstrap.split(":")
@@ -61,7 +61,7 @@ class Client:
         return self.receive(api, version)
 
     def told(self, answer: Any) -> Any:
-        """The answer in words that both brokers share."""
+        """The answer with names that both brokers share."""
         if dataclasses.is_dataclass(answer) and not isinstance(answer, type):
             return {
                 f.name: "<node>" if f.name in ("node_id", "leader_id") else self.told(getattr(answer, f.name))
@@ -85,7 +85,7 @@ class Client:
 
 
 def patient_find(client: Client, group: str) -> None:
-    """Until the group's coordinator is there and loaded."""
+    """Waits until the group's coordinator exists and has loaded."""
 
     def is_loaded() -> bool:
         found = client.ask(FIND, 4, {"key_type": 0, "coordinator_keys": [group]}).coordinators[0]
@@ -109,7 +109,7 @@ def join(client: Client, group: str, version: int = 5, **changes: Any) -> Any:
 
 
 def joined(client: Client, group: str, name: str = "<m>", **changes: Any) -> tuple[str, int]:
-    """A member in its generation, with everything assigned to it. (id, generation)"""
+    """A member of a generation that has all partitions. Returns (id, generation)."""
     reply = join(client, group, **changes)
     if int(reply.error_code) == 79:
         reply = join(client, group, **{**changes, "member_id": reply.member_id})

@@ -1,13 +1,13 @@
-"""Groups under load whose members come, leave and die: what their processes told, and whether that may be.
+"""Groups under load whose members join, leave and die: the output of their processes, and a check for violations.
 
-A member is a process that tells what it owns and what it reads (`tests/support/java/GroupMember.java`,
+A member is a process that prints its partitions and the records it reads (`tests/support/java/GroupMember.java`,
 `tests/conformance/kafkajs/member.js`), on the monotonic clock that all processes of a machine share. `problems_of`
-looks at the whole story afterwards:
+checks the whole output afterwards:
 
-    lost        a record that was acknowledged and nobody read
-    shared      a partition that two members had at one time: between `assigned` and `revoked` (or its death) of the one
-                lies an `assigned` of the other
-    stolen      a record read by a member after another had been given its partition, or before it was given it itself
+    lost        a record that was acknowledged and that no member read
+    shared      a partition that two members had at one time: between `assigned` and `revoked` (or the death) of one
+                member the other has an `assigned`
+    stolen      a record that a member read after another member got the partition, or before it got it itself
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Told(NamedTuple):
 
 
 class MemberProcess:
-    """One member; its lines are read by a thread as they come."""
+    """One member. A thread reads its output lines."""
 
     def __init__(self, name: str, command: Sequence[str], directory: Path, cwd: Path | None = None) -> None:
         self.name = name
@@ -47,7 +47,7 @@ class MemberProcess:
     def _read(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            if line.endswith(b"\n"):  # the last one may have been cut by a kill
+            if line.endswith(b"\n"):  # a kill may have cut the last line
                 self.story.extend(parsed(self.name, line.decode()))
 
     @property
@@ -86,7 +86,7 @@ def parsed(member: str, line: str) -> list[Told]:
 
 
 class Load(threading.Thread):
-    """Numbers, in turn to each partition, until told to stop; those that were acknowledged are kept."""
+    """Writes numbers to each partition in turn until it is stopped, and keeps the acknowledged ones."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, per_second: int) -> None:
         super().__init__(daemon=True)
@@ -121,18 +121,19 @@ class Problems:
     lost: int = 0
     shared: list[str] = field(default_factory=list)
     stolen: list[str] = field(default_factory=list)
-    # Read again by another after a member died or was late: allowed, and told.
+    # Another member read the record again after a member died or was late. This is allowed, and reported.
     again: int = 0
-    # Read by a late member from what it had fetched before it heard that it is out, as its client says by `lost`:
-    # no broker can take that back.
+    # A late member read records that it had fetched before it learned that it was removed, and its client reports
+    # `lost`. No broker can prevent that.
     stale: int = 0
 
 
 def problems_of(
     stories: Iterable[Sequence[Told]], acknowledged: set[int], late: frozenset[str] = frozenset()
 ) -> Problems:
-    """`late` are members that are meant to lose what they have without noticing at once: they may hold on to it for a
-    while after another was given it, and read what they have of it, but then they must say that they lost it.
+    """`late` are members that lose their partitions on purpose without noticing at once. They may keep a
+    partition for a while after another member got it, and read its fetched records, but then they must report it
+    as lost.
     """
     told = sorted((each for story in stories for each in story), key=lambda each: each.at_ns)
     found = Problems()
@@ -166,7 +167,7 @@ def problems_of(
 
 
 def _reads_before_a_loss(told: Sequence[Told], late: frozenset[str]) -> set[Told]:
-    """Reads by late members whose next word about that partition is that it was lost, or who died first."""
+    """Reads by late members that next report the partition as lost, or that died first."""
     next_word: dict[tuple[str, int], str] = {}
     dead: set[str] = set()
     found = set()

@@ -13,7 +13,7 @@ _CLASSES = kafka.CACHE / "test-classes"
 
 
 def compiled(*names: str) -> str:
-    """The class path with these classes on it; compiles those whose source is newer."""
+    """The class path with these classes. Compiles those whose source is newer."""
     jars = kafka.fetch()
     with kafka.one_at_a_time("test-classes"):
         _compile(names, jars)
@@ -40,7 +40,7 @@ def _compile(names: tuple[str, ...], jars: Path) -> None:
 
 
 class JavaError(Exception):
-    """What a Java call threw: the exception's simple name, then its message."""
+    """Exception of a Java call: its simple name, then its message."""
 
     @property
     def name(self) -> str:
@@ -48,7 +48,7 @@ class JavaError(Exception):
 
 
 class JavaProgram:
-    """A line-driven Java program: `ask("commit p")` gives what follows "ok", or raises JavaError."""
+    """A line-driven Java program: `ask("commit p")` returns the text after "ok", or raises JavaError."""
 
     def __init__(self, name: str, *arguments: str, heap: str = "192m") -> None:
         quick = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]

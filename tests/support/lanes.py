@@ -1,8 +1,8 @@
-"""Which tests `make test` runs side by side (`pytest -n 2`), and in which order.
+"""Which tests `make test` runs in parallel (`pytest -n 2`), and in which order.
 
-Much of a run is waiting: for sessions to end, brokers to come back, JVMs to start. Two processes wait at once. What
-shares a costly set-up (a Spark session, an Apache Kafka) stays in one of them; the rest goes file by file to whichever
-is free, the long files first, so that both end together.
+Most of a run is waiting: for sessions to end, brokers to return, JVMs to start. So two processes run tests. Tests that
+share a costly set-up (a Spark session, an Apache Kafka) run in one process. The other files go to the process that is
+free, the long files first, so that both processes end together.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-# Spark fills the processors and faults are mostly waited for: they go well together, and both take minutes.
+# Spark uses the processors and fault tests mostly wait. So they run well in parallel, and both take minutes.
 _ORDER = (
     "tests/pipelines/",
     "tests/cluster/",
@@ -27,7 +27,7 @@ _TOGETHER = ("tests/pipelines/", "tests/differential/")
 
 
 def scope(nodeid: str) -> str:
-    """What runs in one process: a folder of `_TOGETHER`, or a file."""
+    """Unit that runs in one process: a folder of `_TOGETHER`, or a file."""
     file = nodeid.split("::", 1)[0]
     return next((folder for folder in _TOGETHER if file.startswith(folder)), file)
 
@@ -36,7 +36,7 @@ def slow_first(items: list[pytest.Item]) -> None:
     def place(item: pytest.Item) -> int:
         return next((n for n, folder in enumerate(_ORDER) if item.nodeid.startswith(folder)), len(_ORDER))
 
-    items.sort(key=place)  # stable: within a folder, as collected
+    items.sort(key=place)  # stable: within a folder, in collection order
 
 
 def scheduler(config: pytest.Config, log: Any) -> Any:
@@ -46,5 +46,6 @@ def scheduler(config: pytest.Config, log: Any) -> Any:
         def _split_scope(self, nodeid: str) -> str:
             return scope(nodeid)
 
-    config.option.loadscopereorder = False  # it would put files with many tests first, and those are the quick ones
+    # the default would put files with many tests first, and those are the fast ones
+    config.option.loadscopereorder = False
     return Lanes(config, log)

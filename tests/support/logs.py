@@ -1,4 +1,4 @@
-"""Short ways to make batches and logs, for the tests of records and storage."""
+"""Short functions that make batches and logs, for the tests of records and storage."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def append(log: Log, data: bytearray | bytes, *, epoch: int = 0, now_ms: int = N
 
 
 def read_batches(log: Log, start: int | None = None, *, max_bytes: int = 1 << 20) -> list[BatchView]:
-    """Everything from `start` on, the way a consumer walks: read, go on after the last batch."""
+    """Reads everything from `start`, as a consumer does: read, then continue after the last batch."""
     found: list[BatchView] = []
     offset = log.log_start_offset if start is None else start
     while (piece := log.read(offset, max_bytes)) is not None:
@@ -96,7 +96,7 @@ def read_all(log: Log, start: int | None = None, *, max_bytes: int = 1 << 20) ->
 
 @contextmanager
 def directory_in_memory() -> Iterator[Path]:
-    """A directory where syncing costs nothing, for tests that open a log a thousand times."""
+    """A directory where fsync costs nothing, for tests that open a log a thousand times."""
     home = Path("/dev/shm")
     directory = Path(tempfile.mkdtemp(prefix="headrace-", dir=home if os.access(home, os.W_OK) else None))
     try:

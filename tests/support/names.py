@@ -1,4 +1,4 @@
-"""Names that no other test uses, for what outlives a test on a shared server: topics, groups, nodes of ZooKeeper."""
+"""Unique names for objects that outlive a test on a shared server: topics, groups, ZooKeeper nodes."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""A network of its own for each broker, so that packets can be lost where a test wants it.
+"""A network namespace for each broker, so that a test can drop packets between any two.
 
 with Network(brokers=3) as network:
-    network.command(1)                       # prefix of a command that is to run as broker 1, at network.address(1)
-    network.cut(1, [2, 3])                   # not a packet between them, either way; nobody is told
-    network.cut(1, [STORE], incoming=False)  # 1 is not heard by ZooKeeper, but hears it
+    network.command(1)                       # prefix of a command that runs as broker 1, at network.address(1)
+    network.cut(1, [2, 3])                   # drops all packets between them, without an error to either side
+    network.cut(1, [STORE], incoming=False)  # drops packets from 1 to ZooKeeper, but not the other way
     network.mend()
 
-Every broker lives in a network namespace, joined by a bridge to the others and to this one, where ZooKeeper (STORE) and
-the clients have an address each. What is cut is dropped by nftables inside the broker's namespace. Needs root.
+A bridge connects the broker's namespaces with each other and with the namespace of the test, where ZooKeeper (STORE)
+and the clients have an address each. nftables inside the broker's namespace drops the packets. Needs root.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _numbers = itertools.count()
 
 
 def why_not() -> str | None:
-    """What is missing to make such networks, if anything."""
+    """What is missing on this machine for such networks, if anything."""
     for program in ("ip", "nft"):
         if shutil.which(program) is None:
             return f"needs {program}"
@@ -57,7 +57,7 @@ class Network:
     def __enter__(self) -> Network:
         _clear_leftovers()
         try:
-            # Tests in another process make such networks too: each takes one that nobody has.
+            # Tests in other processes use such networks too. Each process takes a free one.
             with _LOCK.open("w") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 self._net = _free_net()
@@ -84,7 +84,7 @@ class Network:
         return ["ip", "netns", "exec", self._name(broker)]
 
     def cut(self, broker: int, others: Iterable[int], *, incoming: bool = True, outgoing: bool = True) -> None:
-        """From now on the broker gets no packet from the others (incoming), and none of its own leave (outgoing)."""
+        """From now on the broker gets no packet from the others (incoming), and sends none to them (outgoing)."""
         self._cut.add(broker)
         for address in map(self.address, others):
             if incoming:
@@ -123,7 +123,7 @@ class Network:
 
 
 def _free_net() -> str:
-    """198.18.0.0/15 is set aside for tests of networks: nothing real has such an address."""
+    """198.18.0.0/15 is reserved for network tests: no real host has such an address."""
     taken = subprocess.run(["ip", "-4", "-br", "address"], capture_output=True, text=True, check=True).stdout
     return next(net for net in (f"198.18.{number}" for number in range(256)) if f" {net}." not in taken)
 
@@ -134,7 +134,7 @@ def _run(*words: str) -> None:
 
 
 def _clear_leftovers() -> None:
-    """Networks of test runs that were killed: those whose process is gone."""
+    """Networks of killed test runs: those whose process is gone."""
     names = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=False).stdout.split()
     links = subprocess.run(["ip", "-br", "link"], capture_output=True, text=True, check=False).stdout.split()
     for what, found in (("netns", names), ("link", links)):

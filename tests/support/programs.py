@@ -1,14 +1,14 @@
-"""Programs of Headrace run many times in a row: each run is a process of its own, forked from one that has loaded them.
+"""Runs programs of Headrace many times: each run is a process forked from one that has loaded the modules.
 
-A test wants what a user gets (own process, environment, directory, streams, exit code) but not half a second of imports
-for each of hundreds of runs. So one process loads the modules and then only forks:
+A test needs the same conditions as a user (own process, environment, directory, streams, exit code) but not half a
+second of imports for each of hundreds of runs. So one process loads the modules and then only forks:
 
     with Programs() as programs:
         done = programs.run("headrace.cli:main", ["topics", "ls"], env=…, cwd=…, stdin=b"", timeout=30)
         done.returncode, done.stdout, done.stderr
 
-The forked child calls the function as an installed command does, or runs the module as `python -m` does. Start-up
-itself is proven by tests that use the real commands.
+The forked child calls the function as an installed command does, or runs the module as `python -m` does. Other tests
+check the start-up with the real commands.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LOADED = (
 
 
 class Programs:
-    """Owns the process that forks; one run at a time."""
+    """Owns the process that forks. One run at a time."""
 
     def __init__(self) -> None:
         self._parent: subprocess.Popen[bytes] | None = None
@@ -46,7 +46,7 @@ class Programs:
     def __enter__(self) -> Programs:
         command = [sys.executable, "-m", "tests.support.programs"]
         root = Path(__file__).resolve().parents[2]
-        # Unbuffered: what `select` waits for must not sit in a buffer of ours already.
+        # Unbuffered: the bytes that `select` waits for must not be in a buffer of this process.
         self._parent = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=root, bufsize=0)
         return self
 
@@ -93,7 +93,7 @@ class Programs:
 
 
 def _serve() -> None:
-    """Reads a request a line, forks, tells the child's id and then how it ended."""
+    """Reads one request per line, forks, writes the child's id and then its exit status."""
     for name in LOADED:
         __import__(name)
     answers = os.dup(1)
@@ -108,7 +108,7 @@ def _serve() -> None:
 
 
 def _become(request: dict[str, object]) -> None:
-    """In the child: the streams, place and arguments of the program, then the program. Never returns."""
+    """In the child: sets streams, directory and arguments, then runs the program. Never returns."""
     code: object = 1
     try:
         stdin, stdout, stderr = cast("list[str]", request["streams"])
@@ -128,7 +128,7 @@ def _become(request: dict[str, object]) -> None:
         module, _, function = str(request["module"]).partition(":")
         sys.argv = [module.split(".")[0], *cast("list[str]", request["words"])]
         if function:
-            # An installed command is a script, not a module of a package; programs look there for their own name.
+            # An installed command is a script, not a module of a package. Programs look for their own name there.
             sys.modules["__main__"] = types.ModuleType("__main__")
             getattr(importlib.import_module(module), function)()
         else:

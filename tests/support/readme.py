@@ -1,4 +1,4 @@
-"""The blocks of README's tour, for the tests that run them."""
+"""The blocks of the README's tour, for the tests that run them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def steps() -> list[Step]:
 
 
 def python_block(words: str) -> str:
-    """The block of Python with these words."""
+    """The Python block that contains these words."""
     [found] = [block for block in re.findall(r"```python\n(.*?)```", TOUR, re.DOTALL) if words in block]
     return str(found)
 

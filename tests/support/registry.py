@@ -1,4 +1,4 @@
-"""A schema registry in this process, on a thread of its own; and plain HTTP requests to one."""
+"""A schema registry on a thread of this process, and plain HTTP requests to it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class RunningRegistry:
 
 
 def ask(url: str, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
-    """(status, JSON). A body that is bytes is sent as it is."""
+    """(status, JSON). Bytes are sent unchanged as the body."""
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=60)
     try:

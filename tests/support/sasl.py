@@ -1,4 +1,4 @@
-"""A broker with a SASL listener beside a plaintext one, and its users."""
+"""A broker with a SASL listener, a plaintext listener and users."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class SaslBroker:
             future.result(PATIENCE_S)
 
     def settings(self, mechanism: str, user: str = "anna", password: str = PASSWORD) -> dict[str, str]:
-        """For confluent-kafka and kcat."""
+        """Settings for confluent-kafka and kcat."""
         return {
             "bootstrap.servers": self.bootstrap,
             "security.protocol": "SASL_PLAINTEXT",
@@ -62,7 +62,7 @@ class SaslBroker:
 
 @contextmanager
 def sasl_broker(settings: Mapping[str, str] | None = None) -> Iterator[SaslBroker]:
-    """Its user `anna` has `PASSWORD` with every mechanism."""
+    """The user `anna` has `PASSWORD` with every mechanism."""
     sasl = {
         **LISTENERS,
         "listener.name.clients.sasl.enabled.mechanisms": ",".join(MECHANISMS),

@@ -1,4 +1,4 @@
-"""States of share groups that are rebuilt from their log at will."""
+"""Share-group state that a test can rebuild from its log at any time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ KEY = ShareKey("g", uuid.UUID(int=7), 0)
 
 
 class States:
-    """A shard of states that is rebuilt from its log at will."""
+    """A shard of share-group state that a test can rebuild from its log at any time."""
 
     def __init__(self) -> None:
         self.log: list[tuple[bytes, bytes | None]] = []

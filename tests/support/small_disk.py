@@ -1,4 +1,4 @@
-"""A directory on a small disk (a tmpfs), which can be filled to the last byte and emptied again.
+"""A directory on a small disk (a tmpfs) that a test can fill to the last byte and empty again.
 
 with SmallDisk(directory) as disk:
     disk.fill()         # from now on every write there fails with ENOSPC

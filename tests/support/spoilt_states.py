@@ -1,6 +1,6 @@
-"""What mistakes and interruptions make of a broker's directories and of its nodes in ZooKeeper.
+"""Broker directories and ZooKeeper nodes after mistakes and interruptions.
 
-Each function brings a `Place` into its state. `place.repair` undoes the mistake, where a start needs that.
+Each function brings a `Place` into its state. `place.repair` undoes the mistake, if a start needs that.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def lone_of_an_earlier_release(place: Place) -> None:
 
 
 def half_moved(place: Place) -> None:
-    """Interrupted in the middle of the copy."""
+    """The move to ZooKeeper was interrupted in the middle of the copy."""
     lone(place)
     _set_home(place, "moving")
     cluster_id = _properties(place.data)["cluster.id"]
@@ -54,7 +54,7 @@ def half_moved(place: Place) -> None:
 
 
 def moved_but_not_put_away(place: Place) -> None:
-    """Interrupted after ZooKeeper had all of it."""
+    """The move was interrupted after ZooKeeper had the complete copy."""
     moved(place)
     (place.data / f"{STORE}.moved-to-zookeeper").rename(place.data / STORE)
     _set_home(place, "moving")
@@ -72,7 +72,7 @@ def lone_with_another_clusters_zookeeper(place: Place) -> None:
 
 
 def two_directories_of_one_broker(place: Place) -> None:
-    """The store is in the second: somebody put a new disk in front."""
+    """The store is in the second directory: an operator added a new disk before it."""
     lone(place)
     place.log_dirs = [place.directory / "new disk", place.data]
 
@@ -91,7 +91,7 @@ def directories_of_two_clusters(place: Place) -> None:
 
 
 def directories_of_a_lone_broker_and_a_member(place: Place) -> None:
-    """Both are broker 0 by name."""
+    """Both directories belong to a broker 0."""
     moved(place)
     second = place.copy_files("lone", place.directory / "second")
     _write_properties(second, {**_properties(second), "cluster.id": "another"})
@@ -190,7 +190,7 @@ def zookeeper_without_cluster_id(place: Place) -> None:
 
 
 def another_chroot(place: Place) -> None:
-    """The nodes are where they always were, and zookeeper.connect names another place."""
+    """The nodes have not moved, but zookeeper.connect names another chroot."""
     member(place)
     right = place.chroot
     place.chroot += "-mistyped"
@@ -212,7 +212,7 @@ def apache_kafkas_directory(place: Place) -> None:
 
 
 def _properties(directory: Path) -> dict[str, str]:
-    """Without the checksum: these states change the file as a person does."""
+    """Without the checksum: these states change the file as an operator does by hand."""
     lines = (directory / META).read_text().splitlines()
     properties = dict(line.split("=", 1) for line in lines if "=" in line)
     properties.pop("headrace.checksum", None)

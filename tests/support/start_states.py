@@ -1,6 +1,7 @@
-"""Log directories and ZooKeeper nodes as brokers leave them, and as mistakes make them, for tests of broker starts.
+"""Log directories and ZooKeeper nodes as brokers and operator mistakes leave them, for tests of broker starts.
 
-A template is a broker's life, once per test module. A `Place` is a copy of its files and nodes that one test may spoil.
+A template is the result of one broker run, once per test module. A `Place` is a copy of its files and nodes that one
+test may change.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ GROUP: Final = "readers"
 COMMITTED: Final = 7
 LONE_ID: Final = 0
 MEMBER_ID: Final = 1
-# A cluster of one has no room for the three replicas of Kafka's default.
+# A cluster of one broker cannot hold the three replicas of Kafka's default.
 _ONE_BROKER: Final = {"offsets.topic.replication.factor": "1"}
 
 
 def produce(bootstrap: str, *values: bytes, topic: str = TOPIC, idempotent: bool = False) -> None:
-    """As an ordinary producer does: the topic is made by being written to."""
+    """As an ordinary producer: writing creates the topic."""
     failed: list[object] = []
     settings = {"bootstrap.servers": bootstrap, "log_level": 0, "linger.ms": 0, "enable.idempotence": idempotent}
     producer = Producer(settings)
@@ -40,8 +41,8 @@ def produce(bootstrap: str, *values: bytes, topic: str = TOPIC, idempotent: bool
 
 
 def records(bootstrap: str, topic: str = TOPIC) -> tuple[bytes, ...]:
-    """All of partition 0."""
-    # Without commits no group coordinator is waited for.
+    """Reads all of partition 0."""
+    # Without commits the consumer waits for no group coordinator.
     settings = {"bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False, "log_level": 0}
     consumer = Consumer({**settings, "enable.partition.eof": True, "fetch.wait.max.ms": 10})
     consumer.assign([TopicPartition(topic, 0, 0)])
@@ -80,7 +81,7 @@ def delete_topic(bootstrap: str, name: str) -> None:
 
 
 class Ensemble:
-    """The nodes of one ZooKeeper server, chroot by chroot."""
+    """The nodes of one ZooKeeper server, by chroot."""
 
     def __init__(self, server: ZooKeeperServer) -> None:
         self.connect = server.connect
@@ -92,7 +93,7 @@ class Ensemble:
         self.client.close()
 
     def nodes(self, chroot: str) -> dict[str, tuple[bytes, int]]:
-        """Data and version of every node that stays; the chroot itself is ''."""
+        """Data and version of every persistent node. The chroot itself is ''."""
         found: dict[str, tuple[bytes, int]] = {}
         waiting = [""] if self.client.exists(chroot) else []
         while waiting:
@@ -123,7 +124,7 @@ class Place:
         self.chroot = chroot
         self.data = directory / "data"
         self.log_dirs = [self.data]
-        # What a start that is right needs, where it is not the template's: called before it.
+        # Called before a correct start, if that needs something other than the template.
         self.repair: Callable[[], None] = lambda: None
 
     @property
@@ -146,11 +147,11 @@ class Place:
             write_identity(directory, replace(identity, home=replace(identity.home, connect=self.connect)))
 
     def copy_nodes(self, template: str) -> None:
-        """Of a lone broker there are none."""
+        """A standalone broker has no nodes."""
         self.ensemble.copy(f"/template-{template}", self.chroot)
 
     def restore(self, template: str, *names: str) -> None:
-        """Puts files or directories back as the template has them."""
+        """Restores files or directories from the template."""
         source = self.templates.directories[template]
         for name in names:
             if (source / name).is_dir():
@@ -170,7 +171,7 @@ class Place:
         return RunningBroker(settings, self.data)
 
     def contents(self) -> tuple[dict[str, bytes], dict[str, tuple[bytes, int]]]:
-        """Every node, and every file but those that lock a directory."""
+        """Every node, and every file except the lock files."""
         files = [path for path in self.directory.rglob("*") if path.is_file() and path.name != ".lock"]
         return {str(path.relative_to(self.directory)): path.read_bytes() for path in files}, self.ensemble.nodes(
             self.chroot
@@ -178,9 +179,9 @@ class Place:
 
 
 class Templates:
-    """`lone`: broker 0 with the topic, its records and a group's offset, alone. `member`: the same of broker 1 in a
-    cluster of one in ZooKeeper. `other`: as `member`, of another cluster. `moved`: as `lone`, and then its state moved
-    to ZooKeeper."""
+    """`lone`: standalone broker 0 with the topic, its records and a group's offset. `member`: the same as broker
+    1 of a cluster of one in ZooKeeper. `other`: like `member`, in another cluster. `moved`: like `lone`, after
+    its state moved to ZooKeeper."""
 
     def __init__(self, server: ZooKeeperServer, directory: Path) -> None:
         self.ensemble = Ensemble(server)

@@ -1,11 +1,11 @@
-"""A broker whose wall clock can be set and whose flushes can be slowed down, while it runs.
+"""Changes the wall clock and the flush time of a running broker.
 
     shim = SystemShim(directory)
     BrokerProcess(…, within=shim.command)
     shim.set(clock_s=-3600, flush_s=0.5)
 
-By a small library that is preloaded (`system_shim.c`); monotonic time goes on as it does, as after a step of a real
-clock. Linux and a C compiler.
+The broker preloads a small library (`system_shim.c`). Monotonic time is not changed, as after a step of a real clock.
+Needs Linux and a C compiler.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Producers that make transaction after transaction through whatever befalls them, and remember what they were told.
+"""Producers that run one transaction after the other under faults, and remember the outcomes they were told.
 
-Every transaction writes the same number of records to each of some partitions; a value is "name-transaction.record".
-`torn` then says which transactions are neither wholly visible nor wholly invisible, or not what their producer was
-told.
+Every transaction writes the same number of records to each of several partitions. A value is "name-transaction.record".
+`torn` returns the transactions that are only partly visible, or whose visibility differs from the outcome that their
+producer got.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class TransactionLoad:
                 try:
                     self._java_transaction(java, opened)
                 except JavaError:
-                    # An open transaction can be aborted; after a fatal fault the next producer's start does it.
+                    # An open transaction can be aborted. After a fatal error the start of the next producer aborts it.
                     try:
                         java.ask(f"abort {opened}")
                     except JavaError:
@@ -133,7 +133,7 @@ class TransactionLoad:
         return f"{self.name}-{number}.{record}"
 
     def torn(self, visible: Sequence[str]) -> list[str]:
-        """What is wrong with the records that a reader of committed ones sees; empty when nothing is."""
+        """Errors in the records that a `read_committed` consumer sees. Empty if there are none."""
         own = [value for value in visible if value.startswith(f"{self.name}-")]
         wrong = [f"{value} is visible {count} times" for value, count in Counter(own).items() if count > 1]
         seen = Counter(int(value.rsplit("-", 1)[1].split(".")[0]) for value in own)

@@ -1,9 +1,9 @@
-"""Partitions full of transactions, written by the wire: several producers, both transaction versions, every codec.
+"""Partitions with many transactions, written over the wire: several producers, both transaction versions, every codec.
 
-A log is written step by step, one random step after the other from a seed. Each producer follows one of Kafka's two
-protocols (KIP-890): with version 1 it adds the partition to its transaction, with version 2 the broker does so at its
-first batch, and every transaction has an epoch of its own. What it writes is known here as well: `committed` holds the
-offsets of the records that are not in an open or aborted transaction. Compaction makes that set smaller.
+A seed determines the random steps that write a log. Each producer follows one of Kafka's two protocols (KIP-890): with
+version 1 it adds the partition to its transaction, with version 2 the broker does so at the first batch, and every
+transaction has its own epoch. The writer also knows the expected result: `committed` has the offsets of the records
+that are not in an open or aborted transaction. Compaction makes that set smaller.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from headrace.wire import codec
 from tests.support.clock import wait_for
 
 PRODUCE, INIT, ADD_PARTITIONS, END = 0, 22, 24, 26
-# What the two transaction versions speak: Produce, InitProducerId, EndTxn.
+# API versions of the two transaction versions: Produce, InitProducerId, EndTxn.
 _VERSIONS = {1: (11, 4, 4), 2: (12, 5, 5)}
 _TRY_AGAIN = {
     ErrorCode.coordinator_load_in_progress,
@@ -57,7 +57,7 @@ class WireProducer:
         return self.is_added or bool(self.written)
 
     def init(self) -> None:
-        """A new epoch; the coordinator aborts a transaction that is open."""
+        """Gets a new epoch. The coordinator aborts an open transaction."""
         body = {
             "transactional_id": self.transactional_id,
             "transaction_timeout": _TIMEOUT_MS,
@@ -69,7 +69,7 @@ class WireProducer:
         self.written, self.is_added = [], False
 
     def add(self) -> None:
-        """Version 1: the partition belongs to the transaction, with or without records."""
+        """Version 1: adds the partition to the transaction, with or without records."""
         assert self.version == 1
         body = {
             "v3_and_below_transactional_id": self.transactional_id,
@@ -103,7 +103,7 @@ class WireProducer:
         self.written += range(offset, offset + len(records))
 
     def end(self, *, commit: bool) -> list[int]:
-        """The offsets that the transaction had written."""
+        """The offsets that the transaction wrote."""
         body = {
             "transactional_id": self.transactional_id,
             "producer_id": self.producer_id,
@@ -154,7 +154,7 @@ def _asked(connect: Any, api: int, version: int, body: dict[str, Any], error_of:
 
 
 class TransactionLog:
-    """One partition under random work."""
+    """One partition under a random workload."""
 
     def __init__(self, client: BlockingClient, partition: TopicPartitionPair, seed: int, headers: Headers = ()) -> None:
         self.client, self.partition, self.headers = client, partition, headers
@@ -190,7 +190,7 @@ class TransactionLog:
             self.write_plain(self.choice.randint(1, 3))
         elif dice < 0.5 or not producer.is_open:
             if producer.version == 1 and not producer.is_open and dice > 0.85:
-                producer.add()  # if it ends so, the transaction is a marker without records
+                producer.add()  # if it ends now, the transaction is a marker without records
             else:
                 producer.write(self.records(self.choice.randint(1, 3)), self.choice.choice(list(Codec)))
         elif dice < 0.57:
@@ -199,7 +199,7 @@ class TransactionLog:
             self.end_transaction(producer, commit=self.choice.random() < 0.5)
 
     def end_all(self) -> None:
-        """No transaction stays open; a log that ends so can be read to its end."""
+        """Ends all transactions, so that the log can be read to its end."""
         for producer in self.producers:
             if producer.is_open:
                 self.end_transaction(producer, commit=self.choice.random() < 0.5)
@@ -215,7 +215,7 @@ class TransactionLog:
             self.committed |= set(written)
 
     def settle(self) -> int:
-        """The last stable offset, once every marker of a transaction that has ended is written."""
+        """The last stable offset, after every marker of an ended transaction is written."""
 
         def is_settled() -> bool:
             self.end = self._end(READ_UNCOMMITTED)
@@ -229,5 +229,5 @@ class TransactionLog:
         return self.client.list_offsets({self.partition: LATEST}, isolation=isolation)[self.partition]
 
     def visible(self, stable: int) -> list[int]:
-        """What a reader of committed records sees below the last stable offset, compaction apart."""
+        """Records that a `read_committed` consumer sees below the last stable offset, before compaction."""
         return sorted(offset for offset in self.committed if offset < stable)

@@ -1,4 +1,4 @@
-"""Transactional producers, and what a reader of committed records sees."""
+"""Transactional producers, and the records that a `read_committed` consumer sees."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def transactional_producer(
 
 
 def read_all(bootstrap: str, topic: str, *, isolation: str = "read_committed", wait: float = 10) -> list[str]:
-    """Every record up to the present end, partition by partition, in order."""
+    """Every record up to the current end, by partition, in order."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,

@@ -1,4 +1,4 @@
-"""Batches with the right checksum whose records cannot be read: what a broken producer sends."""
+"""Batches with a valid checksum and unreadable records, as a broken producer sends them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _batch(codec: Codec, count: int, timestamp_ms: int) -> bytes:
 
 
 def with_section(batch: bytes, section: bytes) -> bytes:
-    """The batch with other bytes for its records, under a length and a checksum that are right again."""
+    """The batch with other bytes for its records, with corrected length and checksum."""
     out = bytearray(batch[:HEADER_BYTES] + section)
     struct.pack_into(">i", out, 8, len(out) - 12)
     struct.pack_into(">I", out, 17, crc32c(bytes(out[21:])))

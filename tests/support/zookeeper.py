@@ -1,4 +1,4 @@
-"""A real ZooKeeper server for tests: its own directory, a free port, stopped by the process id we started.
+"""A real ZooKeeper server for tests: its own directory, a free port, stopped by its process id.
 
 with ZooKeeperServer(tmp_path) as server:
     store = ZooKeeperStore(server.connect, session_timeout=6)
@@ -56,11 +56,11 @@ class ZooKeeperServer:
         return f"{self.host}:{self.port}"
 
     def chroot(self) -> str:
-        """The address of an empty tree that is one test's own."""
+        """The connect string of an empty chroot for one test."""
         return f"{self.connect}/{unique('test')}"
 
     def start(self) -> ZooKeeperServer:
-        """Returns when it serves; one of an ensemble serves once it knows the ensemble's leader."""
+        """Returns when it serves. A server of an ensemble serves when it knows the ensemble's leader."""
         self.launch()
         try:
             wait_for(self._serves, lambda: f"ZooKeeper to serve:\n{self._tail()}")
@@ -84,7 +84,7 @@ class ZooKeeperServer:
             )
 
     def ask(self, command: str) -> str:
-        """The answer to one of ZooKeeper's four-letter commands; empty when there is none."""
+        """The answer to one of ZooKeeper's four-letter commands, empty if there is none."""
         try:
             with socket.create_connection((self.host, self.port), timeout=1) as connection:
                 connection.sendall(command.encode())
@@ -97,7 +97,7 @@ class ZooKeeperServer:
             return ""
 
     def _serves(self) -> bool:
-        """It listens, and answers `ruok`, before it serves."""
+        """The server listens, and answers `ruok`, before it serves."""
         assert self.process is not None and self.process.poll() is None, f"ZooKeeper ended:\n{self._tail()}"
         return "Mode: " in self.ask("srvr")
 
@@ -110,7 +110,7 @@ class ZooKeeperServer:
             self.process.wait()
             self.process = None
 
-    stop = kill  # it keeps its promises through a kill; a slow orderly stop would prove nothing more
+    stop = kill  # its data survives a kill; a slow clean stop would test nothing more
 
     def pause(self) -> None:
         assert self.process is not None
@@ -130,7 +130,7 @@ class ZooKeeperServer:
 
 
 class ZooKeeperEnsemble:
-    """Several servers that agree by majority; any minority of them may be away."""
+    """Several servers that decide by majority. Any minority of them may be down."""
 
     def __init__(self, directory: Path, size: int = 3) -> None:
         peers = "".join(f"server.{n}=127.0.0.1:{free_port()}:{free_port()}\n" for n in range(1, size + 1))
