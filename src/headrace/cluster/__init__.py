@@ -4,5 +4,5 @@
 `codecs`       cluster state as bytes: the JSON of the nodes and of the change list
 `loading`      reads the image from the store; `follower` follows it by version
 `view`         the current image of this broker, and its subscribers
-`membership`   the registration of this broker and its lease
+`membership`   the registration of this broker
 """

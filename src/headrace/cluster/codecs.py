@@ -1,7 +1,7 @@
 """Cluster state as bytes: the JSON of the nodes (Kafka's field names where Kafka has the field) and of the change list.
 
-Nodes are read by people with zookeeper-shell, so they are plain JSON. Change lists are read by brokers only: the same
-values, positional, and deflated once they are large (a node of ZooKeeper holds a megabyte).
+People read nodes with zookeeper-shell, so nodes are plain JSON. Only brokers read change lists: these have the same
+values as positional arrays, and large lists are compressed (a ZooKeeper node holds at most a megabyte).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def encode_registration(broker: BrokerInfo, *, clean_start: bool, timestamp_ms: 
 
 
 def decode_registration(broker_id: int, data: bytes, epoch: int) -> tuple[BrokerInfo, bool]:
-    """The broker and whether it started (or stayed) with whole logs."""
+    """The broker, and whether it started cleanly, so that its logs are complete."""
     value = from_json(data)
     protocols = value["listener_security_protocol_map"]
     endpoints = []
@@ -108,12 +108,12 @@ def encode_topic(topic: TopicInfo) -> bytes:
     )
 
 
-# What stands in a topic's node while its partitions are still being written (only topics too large for one multi).
+# Content of a topic's node until all its partitions are written (only for topics too large for one multi).
 TOPIC_UNFINISHED: Final = b'{"version":3,"creating":true}'
 
 
 def decode_topic(data: bytes) -> tuple[UUID, JsonObject] | None:
-    """The id and the raw value, or None for a topic whose creation was not finished."""
+    """The topic id and the raw value, or None if the creation of the topic did not finish."""
     value = from_json(data)
     if value.get("creating"):
         return None
@@ -280,7 +280,7 @@ def _change(row: list[JsonValue]) -> Change:
 
 
 def encode_changes(changes: Sequence[Change], controller_epoch: int) -> bytes:
-    """The controller's epoch goes along, so that after a lost connection a controller can tell its own entry."""
+    """The controller epoch is included, so that a controller recognises its own entry after a lost connection."""
     data = to_json([controller_epoch, [_change_row(change) for change in changes]])
     return b"z" + zlib.compress(data, 1) if len(data) > _DEFLATE_ABOVE_BYTES else data
 

@@ -1,9 +1,8 @@
-"""Following the cluster image out of the store, by version.
+"""Keeps the cluster image of this broker up to date from the store, by version.
 
-A watch on the version node says "look"; a look reads the version and then every change list since the one we hold.
-Watches can be late or lost with a connection, so we also look every now and then. A broker that fell too far behind,
-or just started, reads everything. The active controller publishes what it wrote by itself, so a look there finds
-nothing new.
+A watch on the version node triggers a check. A check reads the version and then every newer change list. Watches can be
+late or lost with a connection, so the broker also checks periodically. A broker that is too far behind, or has just
+started, loads the whole image. The active controller publishes its own changes itself, so its checks find nothing new.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from headrace.coordination.waiting import until
 
 logger = logging.getLogger(__name__)
 
-# Between looks without a hint. Short against any session timeout, long against the cost of one small read.
+# Longest time between checks without a watch event. Shorter than any session timeout, and rare enough to cost little.
 _LONGEST_UNSEEN: Final = 2.0
 _PAUSE_AFTER_FAULT: Final = 0.2
 
@@ -38,7 +37,7 @@ class ImageFollower:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self, known: ClusterImage = EMPTY_IMAGE) -> None:
-        """Reads what is newer than `known`, everything if need be, then follows."""
+        """Loads what is newer than `known`, or everything if necessary, and then keeps following."""
         self._view.publish(await load_newer(self._store, known))
         self._task = asyncio.create_task(self._follow(), name="cluster image follower")
 
@@ -48,12 +47,12 @@ class ImageFollower:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def look(self) -> None:
-        """Something may have changed."""
+        """Requests a check, because something may have changed."""
         self._hint.set()
 
     async def catch_up(self) -> None:
-        """For what must not be decided by an image that others have left behind. Without the store's answer the one
-        we hold has to do."""
+        """Loads the newest image, for decisions that must not use an old one. If the store does not answer, the present
+        image stays."""
         try:
             await self._store.sync()
             await self._catch_up()
@@ -65,7 +64,7 @@ class ImageFollower:
         self._hint.set()
 
     async def _follow(self) -> None:
-        # The embedded store cannot lose a watch; asking it again and again would only wake an idle machine.
+        # The embedded store cannot lose a watch, and periodic checks would only wake an idle machine.
         pause = (
             None if math.isinf(self._store.session_timeout) else min(_LONGEST_UNSEEN, self._store.session_timeout / 4)
         )
@@ -78,15 +77,15 @@ class ImageFollower:
                 logger.log(log_level(fault, logging.INFO), "cannot follow the cluster image right now: %s", why)
                 await asyncio.sleep(_PAUSE_AFTER_FAULT)
                 continue
-            except Exception:  # the boundary of a round: a bug in one must not end following
+            except Exception:  # the boundary of a round: a bug in one round must not end the task
                 logger.exception("following the cluster image failed; trying again")
                 await asyncio.sleep(_PAUSE_AFTER_FAULT)
                 continue
             await until(self._hint, pause)
 
     async def _catch_up(self) -> None:
-        """One round trip where only one change is new, as it nearly always is: a leader that hears of its leadership
-        later than its clients do turns them away."""
+        """Takes one round trip if only one change is new, as it nearly always is. Speed matters: a leader that learns
+        of its leadership later than its clients rejects their requests."""
         known = self._view.current
         head, next_change = await asyncio.gather(self._head(), self._store.exists(paths.change(known.version + 1)))
         version = 0 if head is None else int(codecs.from_json(head.data)["version"])
@@ -101,6 +100,6 @@ class ImageFollower:
         self._watching = True
         try:
             return await self._store.exists(paths.IMAGE, watch=self._watched)
-        except BaseException:  # also a cancelled call: without the watch the next look must set it again
+        except BaseException:  # also if cancelled: the next check must set the watch again
             self._watching = False
             raise

@@ -1,9 +1,9 @@
-"""Reading the cluster image out of the store, whole or by its changes.
+"""Loads the cluster image from the store, whole or by its changes.
 
-The image is kept twice: as nodes (one per topic, partition, config …) and as the list of the newest changes. The
-version node moves together with both in one multi. Reading many nodes takes a while, and the controller may write
-meanwhile, so what was read is a blur between version `a` (read before) and `b` (read after). Every change is an
-absolute value: replaying a+1 … b over the blur gives exactly version b.
+The store has the image twice: as nodes (one per topic, partition, config …) and as a list of the newest changes. The
+controller writes the version node together with both in one multi. Reading many nodes takes time, and the controller
+may write meanwhile, so the result mixes states between version `a` (read before) and `b` (read after). Every change has
+absolute values: replaying a+1 … b over that result gives exactly version b.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from headrace.kernel.ids import INTERNAL_TOPICS
 from headrace.security.acl import store_format
 from headrace.security.acl.model import Entry, ResourcePattern
 
-# Reads in flight at once: enough to hide the round trip, few enough not to flood a small ensemble.
+# Reads in flight: enough to hide the round trip, few enough not to overload a small ensemble.
 _READS_AT_ONCE = 256
 
 
 class ChangesGone(Exception):
-    """The change list does not reach back far enough any more: load the whole image."""
+    """The change list no longer has the needed versions: load the whole image."""
 
 
 async def stored_version(store: Store) -> int:
@@ -53,15 +53,15 @@ async def load_image(store: Store) -> ClusterImage:
             for version, changes in await load_changes(store, before, after):
                 image = apply(image, changes, version)
         except ChangesGone:
-            continue  # slower than the controller writes; once more from the start
+            continue  # the controller wrote too much during the read; start again
         _check_deleted(torn, image)
         return image
     raise StoreFailed("the cluster changes faster than this broker can read it: ten attempts in a row were overtaken")
 
 
 def _check_deleted(torn: Sequence[tuple[str, UUID, int]], image: ClusterImage) -> None:
-    """A topic that lacks a node was deleted while we read. If not, its nodes are damaged, and a broker must not take it
-    for a topic that is not there: it would give up the logs.
+    """Raises if a topic lacks a node although it was not deleted during the read: its nodes are damaged. A broker must
+    not treat such a topic as missing, because it would give up the logs.
     """
     for name, topic_id, index in torn:
         if topic_id not in image.deleted_topics:
@@ -72,7 +72,7 @@ def _check_deleted(torn: Sequence[tuple[str, UUID, int]], image: ClusterImage) -
 
 
 async def load_newer(store: Store, image: ClusterImage) -> ClusterImage:
-    """The newest image: by the changes since `image` where they are still there, else whole."""
+    """The newest image: by the changes since `image` if the store still has them, otherwise whole."""
     if image.version >= 0:
         try:
             for version, changes in await load_changes(store, image.version, await stored_version(store)):
@@ -100,7 +100,7 @@ async def _gather_existing(wanted: Sequence[str], store: Store) -> list[bytes | 
 
 
 async def _load_nodes(store: Store, version: int) -> tuple[ClusterImage, list[tuple[str, UUID, int]]]:
-    """The image as the nodes tell it, and the topics (with id and partition) that lack a partition's node."""
+    """The image from the nodes, and the topics (with id and partition) that lack a partition's node."""
     cluster_id = codecs.from_json((await store.get(paths.CLUSTER_ID)).data)["id"]
     head = await store.exists(paths.IMAGE)
     value = {} if head is None else codecs.from_json(head.data)
@@ -121,7 +121,7 @@ async def _load_nodes(store: Store, version: int) -> tuple[ClusterImage, list[tu
         fenced_brokers={broker.id: broker for broker in brokers if broker.fenced},
         topics=topics,
         topic_names={topic.id: topic.name for topic in topics.values()},
-        # Overrides of a topic that is going are cleared away in the store without a change that would tell of it.
+        # The controller removes overrides of a deleted topic from the store without a change, so they are ignored.
         configs={
             key: one for key, one in (await _load_configs(store)).items() if key[0] != "topic" or key[1] in topics
         },
@@ -184,7 +184,7 @@ async def _load_quotas(store: Store) -> dict[QuotaEntity, dict[str, float]]:
 
 
 async def load_acls(store: Store) -> dict[ResourcePattern, tuple[Entry, ...]]:
-    """The ACLs as the nodes tell them. An unreadable node fails the whole: without it the image would allow more."""
+    """The ACLs from the nodes. Raises if a node is unreadable: without it the image would allow more."""
     found: dict[ResourcePattern, tuple[Entry, ...]] = {}
     for resource_type, pattern_type, folder in store_format.folders():
         names = await store.children(folder)

@@ -1,9 +1,10 @@
-"""This broker's place among the living: its ephemeral registration and the lease that goes with it.
+"""The registration of this broker: an ephemeral node, and the lease that depends on it.
 
-The creation id of the registration is the broker's epoch. When a session expires the registration is gone and others
-may already lead what we led; we register again, get a new epoch, and are treated as a broker that came back.
+The creation id of the registration is the broker epoch. When the session expires, the registration is gone and other
+brokers may already lead this broker's partitions. It registers again with a new epoch, like a restarted broker.
+
 The lease (docs/reference/coordination.md): a broker that cannot reach the store does not learn that its session
-expired. It must stop acknowledging and serving by its own clock, before another broker can take its place.
+expired. It must stop acknowledging and serving by its own clock, before another broker can replace it.
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ from headrace.kernel.errors import ErrorCode, Refused
 logger = logging.getLogger(__name__)
 
 _PAUSE: Final = 0.2
-# Beyond the session timeout: the store ends sessions in ticks.
-_GHOST_MARGIN: Final = 3.0
+# Extra wait after the session timeout for an old registration to disappear: the store ends sessions in ticks.
+_OLD_SESSION_MARGIN: Final = 3.0
 
 
 class Membership:
     def __init__(self, store: Store, broker: BrokerInfo, *, clean_start: bool) -> None:
-        """`broker.epoch` is not yet known and ignored."""
+        """`broker.epoch` is ignored, because it is not known yet."""
         self.broker_id = broker.id
         self.epoch = -1
         self._store = store
@@ -61,31 +62,31 @@ class Membership:
 
     @property
     def is_clean(self) -> bool:
-        """Whether a stop from here on may be marked as clean: nothing was lost that the controller has not heard of."""
+        """Whether a stop may now be marked as clean: the controller knows of every loss of records."""
         return self._clean
 
     def known_to(self, image: ClusterImage) -> None:
-        """Once the controller has dealt with this start, clean or not, only what happens to the process from then on
-        counts: when its session ends and it registers again, its logs have lived on. Not before: an unclean start whose
-        registration went away unseen would otherwise pass for a clean one."""
+        """After the controller has processed this start, later registrations of this process are clean, because its
+        logs stay complete when a session ends. Not before: if the registration of an unclean start disappeared unseen,
+        the next one would count as clean."""
         accepted = image.brokers.get(self.broker_id)
         if accepted is not None and accepted.epoch == self.epoch:
             self._clean = True
 
     async def start(self) -> None:
-        """Registers. Raises Refused when another live broker has this id."""
+        """Registers the broker. Raises Refused if another live broker has this id."""
         await self._register()
         self._store.on_session(self._session_changed)
 
     async def close(self) -> None:
-        """Leaves at once, so that nobody waits for the session to time out."""
+        """Deletes the registration, so that the cluster need not wait for the session timeout."""
         self._closed = True
         if self._again is not None:
             self._again.cancel()
             await asyncio.gather(self._again, return_exceptions=True)
         if self.epoch >= 0:
             try:
-                # After a session that ended unnoticed the node may be another's.
+                # If the session ended unnoticed, the node may belong to another broker.
                 node = await self._store.exists(paths.broker_id(self.broker_id))
                 if node is not None and node.created_id == self.epoch:
                     await self._store.delete(paths.broker_id(self.broker_id))
@@ -118,7 +119,7 @@ class Membership:
             timestamp_ms=time.time_ns() // 1_000_000,
             version=headrace.__version__,
         )
-        deadline = time.monotonic() + min(self._store.session_timeout, 60.0) + _GHOST_MARGIN
+        deadline = time.monotonic() + min(self._store.session_timeout, 60.0) + _OLD_SESSION_MARGIN
         told = False
         while True:
             session = self._store.session_id
@@ -140,7 +141,7 @@ class Membership:
             callback(self.epoch)
 
     async def _claim(self, path: str, data: bytes) -> Node | None:
-        """The registration that is there now, ours or another's; None when another's has just gone."""
+        """The present registration, of this or of another broker; None if another's has just disappeared."""
         try:
             await self._store.create(path, data, ephemeral=True)
         except NodeExists:
@@ -148,7 +149,7 @@ class Membership:
         return await self._store.exists(path)
 
     async def _refuse_or_wait(self, node: Node, deadline: float, told: bool) -> None:
-        """The id is taken: by a live broker (refuse), or by our own former self whose session has yet to end (wait)."""
+        """The id is in use. Raises Refused for a live broker; waits for the old session of this broker to end."""
         holder, _ = codecs.decode_registration(self.broker_id, node.data, node.created_id)
         if (not told and await _is_another(holder, self._broker)) or time.monotonic() > deadline:
             raise _taken(holder)
@@ -160,7 +161,7 @@ class Membership:
 
 
 async def refuse_taken_id(store: Store, broker: BrokerInfo) -> None:
-    """Before a broker writes its id anywhere. Raises Refused when another live broker has it."""
+    """Raises Refused if another live broker has the id. Called before a broker writes its id anywhere."""
     node = await store.exists(paths.broker_id(broker.id))
     if node is not None:
         holder, _ = codecs.decode_registration(broker.id, node.data, node.created_id)
@@ -169,19 +170,19 @@ async def refuse_taken_id(store: Store, broker: BrokerInfo) -> None:
 
 
 async def generated_broker_id(store: Store, above: int) -> int:
-    """An id that no broker of this cluster was ever given: the versions of one node, counted on from `above`."""
+    """A new id that no broker of this cluster ever had: `above` plus the version of one node."""
     while True:
         await ensure_path(store, paths.BROKER_SEQUENCE)
         node = await store.get(paths.BROKER_SEQUENCE)
         try:
             await store.set(paths.BROKER_SEQUENCE, b"", version=node.version)
         except BadVersion:
-            continue  # another broker took that one
+            continue  # another broker took that id
         return above + node.version + 1
 
 
 async def _is_another(holder: BrokerInfo, broker: BrokerInfo) -> bool:
-    """Whether the registration is that of a live broker elsewhere, and not of this broker's former process."""
+    """Whether the registration belongs to another live broker, and not to an earlier process of this broker."""
     first = holder.endpoints[0]
     return (first.host, first.port) not in {(e.host, e.port) for e in broker.endpoints} and await _answers(holder)
 

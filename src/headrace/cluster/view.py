@@ -1,8 +1,8 @@
-"""The current image of this broker, and who wants to hear of the next one.
+"""The current cluster image of this broker, and its subscribers.
 
-Owned by the event loop: `publish` runs the subscribers in the order they came, before anyone reads the new image from a
-later event. An image that is not newer than the current one is dropped: the controller publishes what it wrote at once,
-and the follower of the store meets the same version again a moment later.
+Owned by the event loop: `publish` calls the subscribers in the order of their subscription, before any later event can
+read the new image. It drops an image that is not newer than the current one: the controller publishes its changes at
+once, and the follower of the store reads the same version a moment later.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class ClusterView:
         self._waiting: set[asyncio.Future[None]] = set()
 
     def subscribe(self, callback: Subscriber) -> Callable[[], None]:
-        """Calls `callback(old, new)` for every published image; gives back the way to stop that."""
+        """Calls `callback(old, new)` for every published image. Returns a function that unsubscribes."""
         self._subscribers.append(callback)
 
         def unsubscribe() -> None:
@@ -43,7 +43,7 @@ class ClusterView:
             try:
                 callback(old, image)
             except Exception:
-                # One part that cannot digest an image must not keep the others from it; the fault is loud in the log.
+                # A subscriber that fails on an image must not keep it from the others.
                 logger.exception("a subscriber failed on cluster image %d", image.version)
         waiting, self._waiting = self._waiting, set()
         for future in waiting:
@@ -52,7 +52,7 @@ class ClusterView:
         return True
 
     async def wait_until(self, condition: Callable[[ClusterImage], bool], timeout: float) -> bool:
-        """Whether `condition` came to hold for the current image within `timeout` seconds."""
+        """Whether `condition` became true for the current image within `timeout` seconds."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
         while not condition(self.current):

@@ -1,6 +1,6 @@
-"""Partitions as this broker holds them: role, epoch, in-sync replicas, high watermark. In reading order:
+"""The partitions of this broker: role, leader epoch, in-sync replicas, high watermark. In reading order:
 
-`core`             the decisions
+`core`             pure decision functions
 `replica`          one replica: its log, its high watermark, following a leader
 `partition`        one replica with its role; `offset_lookup` answers ListOffsets
 `waiters`          fetches and produce requests that wait for progress

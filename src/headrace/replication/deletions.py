@@ -1,8 +1,8 @@
-"""Records deleted from the front of one partition, until every live replica has let go of them.
+"""DeleteRecords requests of one partition that wait until every live replica has deleted the records.
 
-DeleteRecords is answered once the *low watermark*, the smallest log start over the live replicas, reaches what was
-asked: then no replica that may lead next can show those records again. Followers tell their log start with every fetch;
-a broker that dies is waited for no more. Owned by the event loop, like the partition it belongs to.
+The leader answers DeleteRecords when the *low watermark*, the smallest log start of the live replicas, reaches the
+requested offset: then no replica that may lead next can show the records again. Every fetch of a follower has its log
+start. The leader does not wait for dead brokers. Owned by the event loop, like its partition.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from headrace.replication.waiters import CommitWaiters, answer_within
 
 
 def deletion_target(name: str, offset: int, high_watermark: int) -> int:
-    """What DeleteRecords asks for: up to `offset`, or with -1 everything committed. Raises OffsetOutOfRange."""
+    """The requested log start: `offset`, or the high watermark for -1. Raises OffsetOutOfRange."""
     target = high_watermark if offset == -1 else offset
     if target < 0 or target > high_watermark:
         raise OffsetOutOfRange(f"{name}: cannot delete up to {offset}, the high watermark is {high_watermark}")
@@ -23,7 +23,7 @@ def deletion_target(name: str, offset: int, high_watermark: int) -> int:
 
 
 def low_watermark(own_log_start: int, isr: InSyncReplicas | None, live_brokers: Mapping[int, int]) -> int:
-    """The smallest log start over the live replicas: below it no replica holds anything any more."""
+    """The smallest log start of the live replicas: all of them have deleted the records below it."""
     if isr is None or not isr.followers:
         return own_log_start
     starts = [progress.log_start for broker, progress in isr.followers.items() if broker in live_brokers]
@@ -31,7 +31,7 @@ def low_watermark(own_log_start: int, isr: InSyncReplicas | None, live_brokers: 
 
 
 class Deletions:
-    """Who waits for a low watermark. Nearly always nobody: ask `waiting` before working the mark out."""
+    """Requests that wait for a low watermark. There are rarely any: check `waiting` before computing it."""
 
     __slots__ = ("_waiters",)
 

@@ -1,12 +1,11 @@
-"""The connection to one leader, over which this broker follows all partitions that it leads.
+"""Fetches all partitions that one leader leads and this broker follows, over one connection.
 
-    build (positions that are due) ──► one Fetch ──► each partition's answer: append, cut, start over or back off ──►
-    again
+    build (positions that are due) ──► one Fetch ──► per partition: append, truncate, start over or back off ──► again
 
-One request is under way at a time; the leader holds it until there is something to send
-(`replica.fetch.wait.max.ms`), so nothing polls and an appended record reaches the follower in one hop. Logs are
-reconciled inside the fetch itself: it names the epoch of the last record held (see `core/follower`). An answer counts
-only if the partition still follows this leader in the same epoch and still ends where it ended when the request left.
+One request is in flight at a time. The leader holds it until it has records to send (`replica.fetch.wait.max.ms`), so
+the follower does not poll and gets a record right after its append. The fetch itself reconciles the logs: it names the
+epoch of the follower's last record (see `core/follower`). A response counts only if the partition still follows this
+leader in the same epoch and its log end is the same as when the request was sent.
 
 Owned by the event loop: one task per leader, started with the first partition and ended with `close`.
 """
@@ -38,7 +37,7 @@ _SESSION_ERRORS: Final = frozenset(
         ErrorCode.fetch_session_topic_id_error,
     }
 )
-# Leadership settles within an image or two: these are asked again soon, other errors after the full back-off.
+# Leadership changes settle within an image or two, so these errors are retried soon; others after the full back-off.
 _PASSING: Final = frozenset(
     {
         ErrorCode.not_leader_or_follower,
@@ -51,8 +50,8 @@ _PASSING: Final = frozenset(
 )
 _PASSING_PAUSE_S: Final = 0.05
 _THROTTLED_PAUSE_S: Final = 0.1
-# Where a broker's partitions all come in one answer, each with a new epoch to write down (0.6 ms), others get a turn in
-# between: leases are renewed and requests answered by the same loop.
+# A response may contain all partitions of a broker, each with a new epoch to store (0.6 ms). After this many the event
+# loop gets a turn, because it also renews leases and answers requests.
 _PARTITIONS_AT_A_STRETCH: Final = 64
 
 
@@ -68,7 +67,7 @@ class FetchSettings:
     socket_timeout_ms: int = 30_000
 
 
-# `WireChannel.open`, or what stands for it in a simulation.
+# `WireChannel.open`, or its replacement in a simulation.
 OpenChannel = Callable[..., Awaitable[LeaderChannel]]
 
 
@@ -92,10 +91,10 @@ class LeaderFetcher:
         self._session = FetchSession()
         self._channel: LeaderChannel | None = None
         self._limits = FetchLimits(settings.wait_max_ms, settings.min_bytes, settings.response_max_bytes)
-        self._moved: dict[PartitionKey, None] = {}  # whose position the session does not know yet
+        self._moved: dict[PartitionKey, None] = {}  # partitions whose position the session does not have yet
         self._not_before: dict[PartitionKey, float] = {}
         self._wanted = asyncio.Event()
-        self._waits = False  # for an answer that the leader may hold back
+        self._waits = False  # waiting for a response that the leader may delay
         self._hurried = False
         self._failures = 0
         self._task: asyncio.Task[None] | None = None
@@ -121,15 +120,15 @@ class LeaderFetcher:
         self._session.drop(key)
 
     def _hurry(self) -> None:
-        """A partition with a past has a new leader, and writers wait until it is followed. The request under way does
-        not name it and may rest at the leader for `replica.fetch.wait.max.ms`: give it up and ask anew, with all that
-        this image brought."""
+        """Cancels the request in flight and sends a new one. Called when an existing partition has a new leader:
+        producers wait until the follower fetches it, and the request in flight does not name it and may wait at the
+        leader for `replica.fetch.wait.max.ms`."""
         self._waits = False
         self._hurried = True
         asyncio.get_running_loop().call_soon(self._disconnect)
 
     def look_again(self, partition: Partition) -> None:
-        """Its log went offline."""
+        """Updates the position of a partition whose log went offline."""
         assert partition.topic_id is not None
         self._moved[partition.topic_id, partition.index] = None
 
@@ -162,14 +161,14 @@ class LeaderFetcher:
                 if not hurried:
                     await self._failed(error)
             except Exception:
-                # A bug must not end following: it is told loudly and tried again after the back-off.
+                # A bug must not end the task: log it and try again after the back-off.
                 logger.exception("following broker %d failed", self.leader)
                 await self._failed(None)
 
     def _settle_positions(self) -> float | None:
-        """Bring the session up to date. Gives how long to wait when it wants nothing (None: until one is added).
+        """Updates the session. Returns how long to wait if nothing is due (None: until a partition is added).
 
-        Costs what moved, not what is followed: hundreds of idle partitions must not slow down the busy one.
+        The cost depends on the changed positions only: hundreds of idle partitions must not slow down the busy one.
         """
         now = asyncio.get_running_loop().time()
         pause: float | None = None
@@ -189,15 +188,15 @@ class LeaderFetcher:
             partition = self.partitions[key]
             if partition.log.offline_reason is None:
                 self._session.want(key, position_of(partition))
-            else:  # a fetch would say that this replica holds what lies on a failed disk
+            else:  # a fetch would claim that this replica has records that are on a failed disk
                 self._back_off(key, self._settings.backoff_ms / 1000)
         self._moved.clear()
         return pause
 
     async def _fetch_once(self, pause: float | None) -> None:
-        """`pause`: until a partition that is held back may be asked for again; the leader shall not rest longer."""
+        """`pause`: time until a throttled partition may be fetched again. The leader must answer by then."""
         channel = await self._connected()
-        if self._moved:  # since we began to connect
+        if self._moved:  # changed while connecting
             pause = self._settle_positions()
         settings = self._settings
         limits = self._limits
@@ -229,7 +228,7 @@ class LeaderFetcher:
                 continue
             self._moved[key] = None
             if data.error_code == _OUT_OF_RANGE:
-                too_late.append(key)  # asked about afterwards: the next answer comes into the same buffer
+                too_late.append(key)  # looked up afterwards, because the next response reuses the buffer
             else:
                 self._take(key, partition, data)
             if at % _PARTITIONS_AT_A_STRETCH == 0:
@@ -238,7 +237,7 @@ class LeaderFetcher:
             await self._find_start(key)
 
     def _take(self, key: PartitionKey, partition: Partition, data: AnsweredPartition) -> None:
-        """One partition's answer. The partition stands where it stood when the request left."""
+        """Processes the response for one partition, whose log end has not changed since the request."""
         if data.error_code:
             code = ErrorCode(data.error_code)
             if code not in _PASSING:
@@ -265,14 +264,14 @@ class LeaderFetcher:
         before, committed = partition.log_end_offset, partition.high_watermark
         after = partition.truncate_to_agree(leader_end, leader_log_start)
         if after < committed:
-            # Only an unclean election can do that; the operator chose it, but shall read about it.
+            # Only an unclean election causes this. The operator allowed it, but must find it in the log.
             lost = committed - after
             logger.error("%r: %d committed records were cut to agree with broker %d", partition, lost, self.leader)
         elif after < before:
             logger.info("%r: cut from %d to %d to agree with broker %d", partition, before, after, self.leader)
 
     async def _find_start(self, key: PartitionKey) -> None:
-        """The leader's log begins after our end (its retention was faster than we): begin again at its start."""
+        """The leader has deleted the records after this log's end: starts over at the leader's log start."""
         partition = self.partitions.get(key)
         if partition is None:
             return
@@ -304,7 +303,7 @@ class LeaderFetcher:
         if error is not None and self._failures == 1:
             logger.info("lost the connection to broker %d: %s", self.leader, error)
         self._disconnect()
-        # The first retries are quick (a restart, a moved port), then the configured pace; jitter keeps followers apart.
+        # The first retries are fast (a restart, a new port), later ones use the configured back-off with jitter.
         pause = min(self._settings.backoff_ms / 1000, 0.05 * 2 ** min(self._failures, 10))
         await asyncio.sleep(pause * random.uniform(0.8, 1.2))
 

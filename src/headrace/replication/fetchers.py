@@ -1,7 +1,8 @@
-"""Which leaders this broker follows: one `LeaderFetcher` per leader broker, partitions moved between them by role.
+"""One `LeaderFetcher` per leader broker; assigns each followed partition to the fetcher of its leader.
 
-Follows the roles that `Partitions` announces. A leader that left the image keeps its fetcher idle (its address is
-gone); when it comes back, perhaps on another port, the next attempt finds the new address. Owned by the event loop.
+Subscribes to the roles of `Partitions`. The fetcher of a leader that left the image stays idle, because its address is
+unknown. When the leader returns, perhaps on another port, the next attempt uses the new address. Owned by the event
+loop.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Fetchers:
         self._unsubscribe = partitions.subscribe(self.role_changed)
 
     def start(self) -> None:
-        """Follow what is already assigned; later changes arrive by subscription."""
+        """Starts fetching the present partitions; later changes arrive by subscription."""
         for partition in self._partitions.all():
             self.role_changed(partition)
 
@@ -51,7 +52,7 @@ class Fetchers:
         self._following[partition] = fetcher
 
     def logs_failed(self) -> None:
-        """Some logs went offline with their disk: what they held is not followed any more."""
+        """Stops fetching the partitions whose logs went offline."""
         for partition, fetcher in self._following.items():
             if partition.log.offline_reason is not None:
                 fetcher.look_again(partition)
@@ -75,7 +76,7 @@ class Fetchers:
 
     @property
     def follows(self) -> int:
-        """How many partitions are followed."""
+        """The number of followed partitions."""
         return len(self._following)
 
     async def close(self) -> None:

@@ -1,9 +1,8 @@
-"""Asking the controller to store in-sync sets (AlterPartition), for all partitions over one connection.
+"""Sends ISR proposals of all partitions to the controller (AlterPartition) over one connection.
 
-A proposal is sent until it is answered, or until its partition has moved on (new set, new leader): a lost answer
-leaves the proposal in doubt and its additions counted (`core/isr`), so asking again is safe and giving up would not
-help. Proposals that come up while a request is under way leave together in the next one. Owned by the event loop: one
-task.
+It repeats a proposal until the controller answers or the partition has changed (new ISR, new leader). A lost answer
+leaves the proposal in doubt and its additions counted (`core/isr`), so repeating is safe and giving up would not help.
+Proposals that arise while a request is in flight go together into the next request. Owned by the event loop: one task.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 _RETRY_PAUSE_S: Final = 0.1
 _TIMEOUT_S: Final = 10.0
-# The controller did not look at the proposal: the same one is sent again.
+# The controller did not process the proposal: send the same one again.
 _NOT_LOOKED_AT: Final = frozenset(
     {
         ErrorCode.not_controller,
@@ -56,7 +55,7 @@ class ControllerIsrChanges:
         self._connection: ControllerConnection | None = None
         self._connected_to: tuple[str, int] | None = None
         self._task: asyncio.Task[None] | None = None
-        self._trouble: str | None = None  # what was said last of a controller that cannot be asked
+        self._trouble: str | None = None  # last logged reason why the controller is unreachable
 
     def ask(self, partition: Partition, proposal: IsrProposal) -> None:
         self._pending[partition] = proposal
@@ -82,11 +81,11 @@ class ControllerIsrChanges:
                 await self._ask_controller(asked)
                 self._trouble = None
             except (Fault, OSError) as error:
-                if str(error) != self._trouble:  # asked ten times a second until the next controller is there
+                if str(error) != self._trouble:  # repeated ten times a second until there is a new controller
                     self._trouble = str(error)
                     logger.info("the controller could not be asked for in-sync sets: %s", error)
                 await self._disconnect()
-            except Exception:  # the boundary of a round: a bug in one must not end the changes of in-sync sets
+            except Exception:  # the boundary of a round: a bug in one round must not end the task
                 logger.exception("asking the controller for in-sync sets failed")
                 await self._disconnect()
             if self._still_wanted():
@@ -94,7 +93,7 @@ class ControllerIsrChanges:
                 await asyncio.sleep(_RETRY_PAUSE_S)
 
     def _still_wanted(self) -> dict[Partition, IsrProposal]:
-        """Drops proposals whose partition has moved on."""
+        """Drops proposals whose partition has changed."""
         self._pending = {
             partition: proposal
             for partition, proposal in self._pending.items()
@@ -119,7 +118,7 @@ class ControllerIsrChanges:
             )
         body = {
             "broker_id": self._broker_id,
-            # All partitions of a broker have its registration.
+            # All partitions of a broker have the same broker epoch.
             "broker_epoch": next(iter(asked)).around.broker_epoch,
             "topics": [{"topic_id": topic_id, "partitions": items} for topic_id, items in topics.items()],
         }
@@ -151,8 +150,8 @@ class ControllerIsrChanges:
         if info is not None and partition.isr is not None and int(data.leader_epoch) == info.leader_epoch:
             isr = tuple(int(broker) for broker in data.isr)
             if not set(info.isr) <= set(isr):
-                # A smaller set counts when the image has it: by then this broker also knows the min.insync.replicas by
-                # which the controller judged whether those who left may still lead.
+                # A smaller ISR counts only when the image has it. By then this broker also has the value of
+                # min.insync.replicas with which the controller chose the eligible leader replicas.
                 return
             partition.update(replace(info, isr=isr, partition_epoch=int(data.partition_epoch)))
 

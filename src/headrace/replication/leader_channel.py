@@ -1,10 +1,10 @@
-"""The wire to one leader: one request at a time, and answers read in place.
+"""The connection to one leader: one request at a time, responses read in place.
 
-A fetch answer may be megabytes, and memory touched for the first time is slow, so the socket reads straight into one
-buffer that is used again for the next answer. Whoever gets an answer must be done with it before the next request:
-a follower is, because it appends the records at once. The buffer shrinks after a while of small answers.
+A fetch response may have megabytes, and the first access to new memory is slow, so the socket reads into one buffer
+that the next response reuses. The caller must finish with a response before the next request; a follower does, because
+it appends the records at once. The buffer shrinks after many small responses.
 
-A time-out or a lost connection ends the channel; the fetcher opens another. Owned by the event loop.
+A timeout or a lost connection ends the channel; the fetcher opens a new one. Owned by the event loop.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _LIST_OFFSETS_VERSION: Final = 9
 _EARLIEST: Final = -2
 _SMALL_BYTES: Final = 64 * 1024
 _LARGEST_BYTES: Final = 1 << 30
-# So many small answers in a row say that the load that needed a large buffer is over.
+# After this many small responses in a row, the load that needed a large buffer is over.
 _SMALL_ANSWERS_BEFORE_SHRINKING: Final = 1000
 _LENGTH: Final = struct.Struct(">i")
-# An event loop may call a little before the exact time.
+# An event loop may call a timer slightly early.
 _GRACE_S: Final = 0.001
 
 
@@ -53,7 +53,7 @@ class ReplicaFetch(NamedTuple):
 
 
 def fetch_frame(correlation_id: int, client_id: str, request: ReplicaFetch) -> bytearray:
-    """The request as it goes over the wire, length prefix included."""
+    """The encoded request, length prefix included."""
     session = request.session
     topics: dict[UUID, list[WantedPartition]] = {}
     for (topic_id, index), at in session.named.items():
@@ -83,7 +83,7 @@ class LeaderChannel(Protocol):
 
 
 class _OneAnswer(asyncio.BufferedProtocol):
-    """Collects one frame into the buffer and hands it over."""
+    """Receives one frame into the buffer and passes it on."""
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
@@ -156,7 +156,7 @@ class WireChannel:
     async def open(
         cls, host: str, port: int, *, client_id: str, timeout_s: float, security: ClientSecurity | None = None
     ) -> WireChannel:
-        """Raises Unreachable with the address it tried, and Refused when the login fails."""
+        """Raises Unreachable with the address, and Refused if the authentication fails."""
         try:
             async with asyncio.timeout(timeout_s):
                 _, answers = await asyncio.get_running_loop().create_connection(
@@ -168,7 +168,7 @@ class WireChannel:
         if security is not None and security.uses_sasl:
             try:
                 channel._renew_at = await log_in(partial(channel._ask_to_log_in, timeout_s), security, channel._address)
-            except BaseException:  # also a cancelled login: the socket must not stay open
+            except BaseException:  # also if cancelled: the socket must not stay open
                 channel.close()
                 raise
         return channel
@@ -179,7 +179,7 @@ class WireChannel:
 
     @property
     def closed(self) -> bool:
-        """Whether a request needs a new channel: this one is lost, or its session ends soon."""
+        """Whether a request needs a new channel: this one is closed, or its SASL session ends soon."""
         if self._renew_at is not None and self._loop.time() >= self._renew_at:
             return True
         return self._answers.lost is not None
@@ -228,7 +228,7 @@ class WireChannel:
             raise
 
     def _watch(self) -> None:
-        """One timer for many requests: a deadline that moves on is looked at when the timer for an older one fires."""
+        """Uses one timer for many requests: if it fires for an older deadline, it is set again for the present one."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self._loop.call_at(self._deadline, self._look_at_deadline)

@@ -1,4 +1,4 @@
-"""ListOffsets for one partition: the special timestamps, and what may be named right after an election."""
+"""ListOffsets for one partition: special timestamps, and which offsets are allowed right after an election."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ NO_OFFSET: Final = OffsetAt(-1, -1, -1)
 def offset_for(
     log: Log, isr: InSyncReplicas | None, leader_epoch: int, timestamp: int, isolation: int | None
 ) -> OffsetAt:
-    """The first offset at or after `timestamp` that the asker may see, or `NO_OFFSET`. `isolation` None: a replica
-    asks, or somebody who looks at this one whether it leads or not; then there is no `isr`.
+    """The first offset at or after `timestamp` that the client may see, or `NO_OFFSET`. `isolation` is None for
+    replicas and for clients that inspect this replica in any role; in the latter case there is no `isr`.
     """
     assert isr is not None or isolation is None, "clients ask leaders"
     if isolation is None:

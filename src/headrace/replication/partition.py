@@ -1,15 +1,15 @@
-"""One replica of one partition on this broker: its log, its role, and what it owes to readers and writers.
+"""One replica of one partition on this broker: its log, its role, and the requests that it serves.
 
     follower ──image: we lead in a higher epoch──► leader ──image: another leads──► follower ──image: not ours──► closed
 
-As leader it appends, answers fetches, keeps the in-sync set (`core/isr`) and moves the high watermark. As follower it
-only takes what its leader sends (`fetcher`), and serves consumers when replica selection is on (KIP-392).
+As leader it appends, answers fetches, maintains the ISR (`core/isr`) and moves the high watermark. As follower it
+appends what the leader sends (`fetcher`), and serves consumers if replica selection is on (KIP-392).
 
-Append and read are on the path of every Produce and Fetch: no task, no lock, nothing per record. With one replica the
-high watermark moves inside `append`, so that acks=all costs no wait either.
+Every Produce and Fetch calls append and read, so these use no task, no lock, and do no work per record. With one
+replica the high watermark moves inside `append`, so that acks=all does not wait.
 
-Role and set come from the cluster image by (leader epoch, partition epoch), never backwards. A broker whose lease of
-the coordination session ended neither appends, acknowledges nor serves (another may lead by now). Owned by the loop.
+Role and ISR come from the cluster image by (leader epoch, partition epoch), and never move back. A broker whose lease
+has ended does not append, acknowledge or serve, because another broker may lead. Owned by the event loop.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Partition(Replica):
         return self.isr is not None
 
     def check_leads(self, current_leader_epoch: int = NO_EPOCH) -> InSyncReplicas:
-        """The in-sync set, when this broker leads in that epoch and may still act on it. Raises NotLeader, its kin."""
+        """The ISR, if this broker leads in that epoch and has its lease. Raises NotLeader or a leader epoch fault."""
         if current_leader_epoch != NO_EPOCH:
             check_leader_epoch(current_leader_epoch, self.leader_epoch)
         isr = self.isr
@@ -87,7 +87,7 @@ class Partition(Replica):
         verify: bool = False,
         transaction_version: int = 0,
     ) -> Appended:
-        """Append as leader. Raises NotLeader, Refused(not_enough_replicas), and what the log finds wrong."""
+        """Appends as leader. Raises NotLeader, Refused(not_enough_replicas), and the faults of the log."""
         isr = self.isr
         if isr is None or not self.around.lease_held():
             isr = self.check_leads()
@@ -126,7 +126,7 @@ class Partition(Replica):
         return appended
 
     def committed(self, offset_exclusive: int) -> ErrorCode | None:
-        """The answer to acks=all for records below `offset_exclusive`, or None while it is still open."""
+        """The answer to acks=all for records below `offset_exclusive`, or None while they are not committed."""
         isr = self.isr
         if isr is None or not self.around.lease_held():
             return ErrorCode.not_leader_or_follower
@@ -135,7 +135,7 @@ class Partition(Replica):
         return ErrorCode.none if isr.has_enough_replicas else ErrorCode.not_enough_replicas_after_append
 
     def when_committed(self, offset_exclusive: int, answer: Callable[[ErrorCode], None]) -> None:
-        """Call `answer` once: now, when the high watermark gets there, or when this broker stops to lead."""
+        """Calls `answer` once: now, when the high watermark reaches the offset, or when this broker stops leading."""
         code = self.committed(offset_exclusive)
         if code is not None:
             answer(code)
@@ -149,13 +149,13 @@ class Partition(Replica):
         return await answer_within(timeout_ms, lambda answer: self._commits.add(offset_exclusive, answer))
 
     def delete_records_before(self, offset: int) -> int:
-        """Move the log start up to `offset` (-1: to the high watermark). Gives the log start; leader only."""
+        """Moves the log start to `offset` (-1: to the high watermark) and returns it. Leader only."""
         isr = self.check_leads()
         target = deletion_target(f"{self.topic}-{self.index}", offset, isr.high_watermark)
         if target > self.log.log_start_offset:
             self.log.advance_log_start(target)
             self._deletions.reached(self.low_watermark)
-            # Followers learn the new start from their next fetch answer, so those that wait get one now.
+            # Followers learn the new log start from their next fetch response, so waiting fetches are answered now.
             self.tail_readers.wake_all()
         return self.log.log_start_offset
 
@@ -164,7 +164,7 @@ class Partition(Replica):
         return low_watermark(self.log.log_start_offset, self.isr, self.around.live_brokers)
 
     async def wait_deleted(self, offset: int, timeout_ms: int) -> ErrorCode:
-        """Until every live replica has let go of everything below `offset`."""
+        """Waits until every live replica has deleted the records below `offset`."""
         if self.isr is None:
             return ErrorCode.not_leader_or_follower
         if self.low_watermark >= offset:
@@ -186,7 +186,7 @@ class Partition(Replica):
         min_one: bool = True,
         client_rack: str | None = None,
     ) -> PartitionRead:
-        """Read from `offset`. Raises NotLeader and its kin, OffsetOutOfRange, StorageFault."""
+        """Reads from `offset`. Raises NotLeader, leader epoch faults, OffsetOutOfRange, StorageFault."""
         if current_leader_epoch != NO_EPOCH and current_leader_epoch != self.leader_epoch:
             check_leader_epoch(current_leader_epoch, self.leader_epoch)
         if follower is not None:
@@ -252,31 +252,33 @@ class Partition(Replica):
     def offset_for(
         self, timestamp: int, isolation: int | None = READ_UNCOMMITTED, current_leader_epoch: int = NO_EPOCH
     ) -> OffsetAt:
-        """ListOffsets for one partition; (-1, -1, -1) when nothing is that young. `isolation` None: a replica asks."""
+        """ListOffsets for one partition; (-1, -1, -1) if no record is that new. `isolation` is None for replicas."""
         isr = self.check_leads(current_leader_epoch)
         return offset_for(self.log, isr, self.leader_epoch, timestamp, isolation)
 
     def offset_here(self, timestamp: int, current_leader_epoch: int = NO_EPOCH) -> OffsetAt:
-        """ListOffsets for somebody who looks at this replica, whether it leads or not."""
+        """ListOffsets of this replica in any role, for debugging clients."""
         if current_leader_epoch != NO_EPOCH:
             check_leader_epoch(current_leader_epoch, self.leader_epoch)
         return offset_for(self.log, None, self.leader_epoch, timestamp, None)
 
     def end_offset_for_epoch(self, epoch: int, current_leader_epoch: int = NO_EPOCH) -> EpochEnd:
-        """OffsetForLeaderEpoch for one partition; leader only. (-1, -1) when the log is as old as no such epoch."""
+        """OffsetForLeaderEpoch for one partition; leader only. (-1, -1) if the log does not know such an epoch."""
         self.check_leads(current_leader_epoch)
         return self.epoch_end(epoch)
 
     # ---- role -----------------------------------------------------------------------------------------------------
 
     def update(self, info: PartitionInfo) -> bool:
-        """Follow the image (or the controller's answer). True when leader or leader epoch changed. Never steps back."""
+        """Applies the state from the image or from the controller's answer; ignores an older state. Returns True if
+        leader or leader epoch changed.
+        """
         current = self.info
         if current is not None:
             if info.leader_epoch < current.leader_epoch:
                 return False
             if info.leader_epoch == current.leader_epoch:
-                # Equal epochs: the controller's answer names the set only, the image has the rest of the same change.
+                # Equal epochs: the controller's answer has the ISR only, the image has the rest of the same change.
                 if info.partition_epoch >= current.partition_epoch and info != current:
                     self.info = info
                     self._membership_changed(info)
@@ -292,8 +294,9 @@ class Partition(Replica):
 
     def _lead(self, info: PartitionInfo) -> None:
         log = self.log
-        # Known at once: whoever asks from now on where an older epoch ended must hear "here", even before a record.
-        # Not written yet: what a crash takes here is found again in the batches, and we would lead in a new epoch.
+        # Assign the epoch before the first record: from now on older epochs end here for every follower that asks.
+        # It need not be written to the file: after a crash recovery finds epochs in the batches, and this broker would
+        # lead in a new epoch.
         log.leader_epochs.assign(info.leader_epoch, log.log_end_offset)
         now_ms = self.around.monotonic_ms()
         self.isr = InSyncReplicas(
@@ -310,7 +313,7 @@ class Partition(Replica):
             now_ms=now_ms,
         )
         self.isr.brokers_changed(self.around.live_brokers)
-        self._uncommitted_bytes = 1 << 30  # unknown: whoever waits looks again at the first progress
+        self._uncommitted_bytes = 1 << 30  # unknown: waiting fetches are checked again at the first progress
         self._high_watermark_moved()
         self.readers.wake_all()
         self.tail_readers.wake_all()
@@ -320,7 +323,9 @@ class Partition(Replica):
         self._dismiss(ErrorCode.not_leader_or_follower)
 
     def step_down(self) -> None:
-        """Lead no more in this epoch, whatever the image says; only a higher epoch makes this broker leader again."""
+        """Stops leading in this epoch, even if the image still names this broker. Only a higher epoch makes it leader
+        again.
+        """
         self.leader_id = -1
         self._follow()
 
@@ -343,7 +348,7 @@ class Partition(Replica):
                 self._deletions.reached(self.low_watermark)
 
     def config_changed(self) -> None:
-        """The log has a new configuration: a lower min.insync.replicas may let the mark move."""
+        """The log has a new configuration. A lower min.insync.replicas may move the high watermark."""
         isr = self.isr
         if isr is not None:
             isr.min_insync = self.log.config.min_insync_replicas
@@ -352,14 +357,14 @@ class Partition(Replica):
                 self._high_watermark_moved()
 
     def tick(self) -> None:
-        """Time passed: followers that fell behind leave, proposals that were held back go out, and a leader that all of
-        them left leads no more."""
+        """Periodic work: removes slow followers from the ISR, sends delayed proposals, and resigns if this leader is
+        isolated."""
         isr = self.isr
         if isr is None or not isr.followers or not self.around.lease_held():
             return
         now_ms = self.around.monotonic_ms()
         self._propose(isr, now_ms)
-        # A follower that stopped to catch up no longer holds the mark back.
+        # A joining follower that stopped catching up no longer holds the high watermark back.
         if isr.advance(now_ms):
             self._high_watermark_moved()
 
@@ -369,7 +374,7 @@ class Partition(Replica):
             self.around.ask_for_isr(self, proposal)
 
     def close(self, code: ErrorCode = ErrorCode.unknown_topic_or_partition) -> None:
-        """This broker no longer holds the partition: everyone who waits is told."""
+        """This broker no longer has the partition: answers all waiting requests with `code`."""
         self.closed = True
         self.isr = None
         self._dismiss(code)

@@ -1,17 +1,17 @@
-"""All replicas of this broker: made, changed and dropped as the cluster image says.
+"""All replicas of this broker: creates, changes and drops them according to the cluster image.
 
-Follows the image by delta: a topic's partition that names this broker among its replicas gets a log (through LogDirs)
-and a role; one that no longer does is closed and its log deleted. Whoever cares about roles (coordinators, fetchers)
-subscribes.
+It applies the delta between images. A partition that has this broker as a replica gets a log (through LogDirs) and a
+role; a partition that no longer has it is closed and its log deleted. Coordinators and fetchers subscribe to changes of
+roles.
 
-A broker acts on an image only once the image knows it by its present broker epoch: an older one may still call it the
-leader of partitions whose last records it lost when it went down. When it registers anew it gives up every leadership
-at once and waits to be told again, in a higher leader epoch.
+A broker applies an image only if the image has its present broker epoch: an older image may name it as leader of
+partitions whose last records it lost in a crash. When it registers again, it gives up every leadership at once and
+waits for an image that names it as leader in a higher leader epoch.
 
-A log is deleted when the image says that its topic was deleted or that its replica moved to other brokers. A log that
-the image merely does not claim (topic unknown, or of another id) is set aside as a stray: the image may be the one that
-is wrong, because someone emptied or restored ZooKeeper. An image of another cluster is never acted on. Owned by the
-event loop.
+The broker deletes a log if the image contains the deletion of its topic or the replica moved to other brokers. If the
+image only does not contain the log (unknown topic, or another topic id), the broker sets the log aside as a stray: the
+image may be wrong, because ZooKeeper was emptied or restored. It never applies an image of another cluster. Owned by
+the event loop.
 """
 
 from __future__ import annotations
@@ -43,15 +43,13 @@ _VANISHED: Final = "the cluster's image no longer has its topic, and no deletion
 
 
 class IsrChanges(Protocol):
-    """The way to the controller for changes of in-sync sets; answers come back through `Partition.update` and
-    `.isr_refused`.
-    """
+    """Sends ISR proposals to the controller; answers arrive through `Partition.update` and `.isr_refused`."""
 
     def ask(self, partition: Partition, proposal: IsrProposal) -> None: ...
 
 
 class Logs(Protocol):
-    """What is needed of LogDirs."""
+    """The methods of LogDirs that `Partitions` uses."""
 
     def log(self, topic: str, partition: int) -> Log | None: ...
     def logs(self) -> Collection[Log]: ...
@@ -61,14 +59,14 @@ class Logs(Protocol):
 
 
 class _NoController:
-    """A standalone broker has no followers, so it never proposes other in-sync replicas."""
+    """For a standalone broker, which has no followers and never proposes a change of the ISR."""
 
     def ask(self, partition: Partition, proposal: IsrProposal) -> None:
         raise AssertionError(f"{partition}: a proposal without a controller to take it")
 
 
 def _ignore(replica: Replica) -> None:
-    """For tests whose disks are never full."""
+    """Default handler of a full disk, for tests."""
 
 
 def _wall_ms() -> int:
@@ -83,7 +81,9 @@ RoleSubscriber = Callable[[Partition], None]
 
 
 class Partitions:
-    """Also the `Surroundings` of each partition: who we are, the lease, the live brokers, the way to the controller."""
+    """All replicas of this broker. Also the `ReplicaContext` of each partition: broker id, lease, live brokers and the
+    connection to the controller.
+    """
 
     def __init__(
         self,
@@ -100,10 +100,10 @@ class Partitions:
         wall_ms: Callable[[], int] = _wall_ms,
     ) -> None:
         self.broker_id = broker_id
-        self.broker_epoch = UNKNOWN_BROKER_EPOCH  # until this broker is registered, no image is acted on
+        self.broker_epoch = UNKNOWN_BROKER_EPOCH  # no image is applied before this broker is registered
         self.serves_consumers_from_followers = serves_consumers_from_followers
         self.live_brokers: Mapping[int, int] = {}
-        self.heard_at_ms: dict[int, int] = {}  # by broker that follows us
+        self.heard_at_ms: dict[int, int] = {}  # by id of the following broker
         self.monotonic_ms = monotonic_ms
         self.wall_ms = wall_ms
         self.lease_held = lease_held
@@ -126,21 +126,21 @@ class Partitions:
         return self._by_name.get((topic, index))
 
     def led(self, topic: str, index: int) -> Partition:
-        """The partition, when this broker leads it. Raises UnknownPartition, NotLeader, StorageFault."""
+        """The partition, if this broker leads it. Raises UnknownPartition, NotLeader, StorageFault."""
         found = self._by_name.get((topic, index))
         if found is not None and found.isr is not None:
             return found
         raise self._why_not(topic, index)
 
     def held(self, topic: str, index: int) -> Partition:
-        """The partition, whether led or followed here. Raises UnknownPartition, NotLeader, StorageFault."""
+        """The partition in any role. Raises UnknownPartition, NotLeader, StorageFault."""
         found = self._by_name.get((topic, index))
         if found is not None:
             return found
         raise self._why_not(topic, index)
 
     def by_id(self, topic_id: bytes, index: int) -> Partition:
-        """By the sixteen bytes that stand in requests: making a UUID of them would cost more than the look-up.
+        """By the sixteen bytes of the topic id in a request: creating a UUID would cost more than the lookup.
         Raises UnknownTopicId, UnknownPartition, NotLeader, StorageFault."""
         found = self._by_id.get((topic_id, index))
         if found is not None:
@@ -167,7 +167,9 @@ class Partitions:
         return not_led_here(topic, index, leader)
 
     def subscribe(self, callback: RoleSubscriber) -> Callable[[], None]:
-        """Called after a partition got, changed or lost its role (then `closed`); gives back the way to stop that."""
+        """Calls back after a partition got, changed or lost its role (then it is `closed`). Returns a function that
+        unsubscribes.
+        """
         self._subscribers.append(callback)
         return lambda: self._subscribers.remove(callback) if callback in self._subscribers else None
 
@@ -177,7 +179,7 @@ class Partitions:
     # ---- following the image --------------------------------------------------------------------------------------
 
     def registered_as(self, broker_epoch: int) -> None:
-        """This broker has a (new) registration. Whatever it led, it led under the old one."""
+        """This broker has a new registration. It gives up every leadership of the old one."""
         if broker_epoch == self.broker_epoch:
             return
         self.broker_epoch = broker_epoch
@@ -188,7 +190,7 @@ class Partitions:
         self.apply(self._view.current)
 
     def apply(self, image: ClusterImage) -> None:
-        """Carry out what changed between the last image acted on and this one."""
+        """Applies the changes between the last applied image and this one."""
         known = image.brokers.get(self.broker_id)
         if known is None or known.epoch != self.broker_epoch:
             return
@@ -210,11 +212,11 @@ class Partitions:
         for topic in delta.deleted:
             for index in range(len(topic.partitions)):
                 self._drop(topic, index, None if topic.id in image.deleted_topics else _VANISHED)
-        # By a lower min.insync.replicas nobody may commit who leads no more; by a higher one nobody may begin to commit
-        # with a set that is too small for it. So leadership that ended goes first, then settings, then the rest.
+        # A replaced leader must not commit because of a lower min.insync.replicas, and a new leader must not commit
+        # with an ISR too small for a higher one. So apply ended leaderships first, then settings, then the rest.
         self._step_down_where_others_lead(delta)
         self._configure({name for kind, name in delta.configs_changed if kind == "topic"}, image)
-        configs: dict[str, LogConfig] = {}  # made once per topic: a large one has thousands of partitions
+        configs: dict[str, LogConfig] = {}  # created once per topic: a large topic has thousands of partitions
         for topic, index, _, info in delta.changed:
             self._assign(topic, index, info, image, configs)
         if delta.brokers_joined or delta.brokers_left:
@@ -232,7 +234,7 @@ class Partitions:
                 partition.step_down()
 
     def broker_config_changed(self) -> None:
-        """The broker's own settings changed, from which every topic inherits. The image that says so comes next."""
+        """The broker's settings changed, from which every topic inherits. The next image has the change."""
         self._step_down_where_others_lead(diff(self._applied, self._view.current))
         self._configure({topic for topic, _ in self._by_name}, self._applied)
 
@@ -285,7 +287,7 @@ class Partitions:
         return log
 
     def _drop(self, topic: TopicInfo, index: int, reason_to_keep: str | None = None) -> None:
-        """This broker holds the partition no more. Its log is deleted, or set aside where there is a reason to."""
+        """Drops a replica. Deletes its log, or sets it aside if there is a reason to keep it."""
         self._offline.pop((topic.name, index), None)
         partition = self._by_name.pop((topic.name, index), None)
         if partition is None:
@@ -300,7 +302,7 @@ class Partitions:
             self._give_up(partition.log, reason_to_keep)
 
     def _give_up(self, log: Log, reason: str) -> None:
-        """Raises StorageFault when the log can neither be used nor be moved."""
+        """Deletes the log if its topic was deleted, otherwise sets it aside. Raises StorageFault if that fails."""
         if log.topic_id is not None and log.topic_id in self._applied.deleted_topics:
             self._logs.delete(log.topic, log.partition, now_ms=self.wall_ms())
             return
@@ -314,7 +316,7 @@ class Partitions:
         for callback in tuple(self._subscribers):
             try:
                 callback(partition)
-            except Exception:  # the boundary of a subscriber: the other ones must hear of the new role
+            except Exception:  # the boundary of a subscriber: the others must still be called
                 logger.exception("a subscriber failed on the new role of %r", partition)
 
     def _set_strays_aside(self, image: ClusterImage) -> None:
@@ -334,7 +336,7 @@ class Partitions:
                 logger.error("%s-%d cannot be set aside: %s", log.topic, log.partition, fault.message)
 
     def tick(self) -> None:
-        """Called every few hundred milliseconds: followers that fell behind leave their sets."""
+        """Called every few hundred milliseconds: removes slow followers from the ISRs."""
         for partition in self.all():
             partition.tick()
 
@@ -344,7 +346,7 @@ class Partitions:
             partition.close(ErrorCode.not_leader_or_follower)
 
     def heard_from(self, broker: int) -> None:
-        """It fetches from this broker, whatever it is."""
+        """The broker fetches some partition from this broker."""
         self.heard_at_ms[broker] = self.monotonic_ms()
 
     # ---- what a partition asks of its surroundings ------------------------------------------------------------------
@@ -353,7 +355,9 @@ class Partitions:
         self._isr_changes.ask(partition, proposal)
 
     def preferred_replica(self, partition: Partition, offset: int, client_rack: str) -> int:
-        """KIP-392, when `replica.selector.class` is set; otherwise the leader serves everyone."""
+        """The replica that a consumer should read from (KIP-392) if `replica.selector.class` is set; otherwise the
+        leader.
+        """
         isr = partition.isr
         if not self.serves_consumers_from_followers or isr is None:
             return self.broker_id

@@ -1,9 +1,8 @@
-"""A copy of one partition on this broker, whatever its role: the log, its marks, who waits at them, and following a
-leader.
+"""One replica in any role: the log, its offsets, the requests that wait for them, and the follower's operations.
 
-`Partition` adds the role. What is here is the same for leader and follower, or only a follower's business: taking what
-the leader sends, cutting what the leader never had (by epochs, never by a mark), beginning anew where the leader
-begins. Owned by the event loop.
+`Partition` adds the role. This module has what leader and follower share, and what only a follower does: append what
+the leader sends, truncate records that the leader does not have (by epochs, never by the high watermark), and start
+over at the leader's log start. Owned by the event loop.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class PartitionRead(NamedTuple):
-    """What a fetch of one partition gives: bytes of whole batches (or none yet), and the marks at that moment."""
+    """Result of a fetch of one partition: whole batches (or none yet), and the offsets at that moment."""
 
     slice: Slice | None
     high_watermark: int
@@ -38,16 +37,16 @@ class PartitionRead(NamedTuple):
 
 
 class Follower(NamedTuple):
-    """A replica that reads as such."""
+    """The follower that sent a fetch."""
 
     id: int
     broker_epoch: int
-    # It says by its reading what it holds; False when a request of it that waits is only looked at again.
+    # Whether the fetch reports the follower's progress; False when a waiting fetch is only checked again.
     is_news: bool = True
 
 
 class ReplicaContext(Protocol):
-    """What a partition needs to know of its broker."""
+    """What a partition needs from its broker."""
 
     @property
     def broker_id(self) -> int: ...
@@ -87,10 +86,10 @@ class Replica:
         self.topic_id = topic_id
         self.log = log
         self.leader_epoch = NO_EPOCH
-        self.readers = ReaderSet()  # consumers: told when the high watermark moves
-        self.tail_readers = ReaderSet()  # followers: told when the log grows
+        self.readers = ReaderSet()  # consumers: notified when the high watermark moves
+        self.tail_readers = ReaderSet()  # followers: notified when the log grows
         self.around = around
-        self.bytes_replicated = 0  # taken from leaders since this broker started
+        self.bytes_replicated = 0  # fetched from leaders since this broker started
 
     @property
     def is_leader(self) -> bool:
@@ -132,23 +131,23 @@ class Replica:
         )
 
     def diverging(self, offset: int, last_fetched_epoch: int) -> PartitionRead | None:
-        """The answer to a reader whose log left ours; None when it agrees with ours up to `offset`."""
+        """The answer to a reader whose log diverges from this one; None if it agrees up to `offset`."""
         end = divergence(offset, last_fetched_epoch, self.epoch_end(last_fetched_epoch))
         return None if end is None else self.marks(diverging_epoch=end)
 
     def could_not_write(self) -> None:
-        """A disk that failed takes its directory offline, which is told of as a whole; here it is only full."""
+        """Reports a full disk. A failed disk takes its directory offline, which is reported once per directory."""
         if self.log.offline_reason is None:
             self.around.no_room_for(self)
 
     def read_for_consumer(self, offset: int, max_bytes: int, isolation: int, min_one: bool) -> PartitionRead:
-        """Whole batches below the mark that this reader may see. Raises OffsetOutOfRange, StorageFault."""
+        """Whole batches below the high watermark or last stable offset. Raises OffsetOutOfRange, StorageFault."""
         log = self.log
         high_watermark = log.high_watermark
         stable = log.last_stable_offset
         bound = stable if isolation == READ_COMMITTED else high_watermark
         if bound <= offset <= log.log_end_offset:
-            # Between the mark and the log end: not out of range, there is only nothing to show yet.
+            # The offset is between the high watermark and the log end: it is in range, but has no readable record yet.
             nothing: list[AbortedTransaction] | None = [] if isolation == READ_COMMITTED else None
             return PartitionRead(None, high_watermark, stable, log.log_start_offset, nothing)
         found = log.read(offset, max_bytes, up_to=bound, min_one_batch=min_one)
@@ -160,11 +159,11 @@ class Replica:
     # ---- following ------------------------------------------------------------------------------------------------
 
     def last_epoch(self) -> int:
-        """The epoch of the last record held, by which the leader finds where the logs part; -1 for an empty log."""
+        """The epoch of the last record, with which the leader detects divergence; -1 for an empty log."""
         return self.log.leader_epochs.latest
 
     def append_as_follower(self, records: memoryview, leader_high_watermark: int, leader_log_start: int) -> None:
-        """Take what the leader of our current epoch sent: records (maybe none), then its marks."""
+        """Appends what the leader of the current epoch sent: records (maybe none), then its offsets."""
         assert not self.is_leader, "a leader appends no records of another replica"
         log = self.log
         if len(records):
@@ -180,22 +179,24 @@ class Replica:
             log.advance_log_start(start)
 
     def truncate_to_agree(self, leader_end: EpochEnd, leader_log_start: int = 0) -> int:
-        """Cut off what the leader does not have (rule 1: by epochs, never by a mark). Gives the new log end."""
+        """Truncates records that the leader does not have, by epochs and never by the high watermark. Returns the new
+        log end.
+        """
         log = self.log
         own = EpochEnd(*log.leader_epochs.end_offset_for(leader_end.epoch, log.log_end_offset))
         cut = truncation_point(leader_end, own, log.log_end_offset)
         if cut <= leader_log_start and log.log_end_offset > log.log_start_offset:
-            # All that is left lies below the leader's start, where it cannot tell any more whether the logs agree.
+            # All remaining records are below the leader's log start, where the leader cannot compare the logs.
             log.truncate_fully_and_start_at(leader_log_start)
             return log.log_end_offset
         if cut < log.log_start_offset:
             log.truncate_fully_and_start_at(cut)
         elif cut < log.log_end_offset:
             log.truncate_to(cut)
-        # An epoch that we led without writing a record began exactly at the cut; kept, it would diverge for ever.
+        # An epoch without records begins exactly at the truncation point. If it stayed, the logs would always diverge.
         log.leader_epochs.truncate_from_end(cut)
         return log.log_end_offset
 
     def start_over_at(self, offset: int) -> None:
-        """The leader has deleted what would come next here: begin again, empty, at its log start."""
+        """The leader has deleted the next records: empties the log and starts it at the leader's log start."""
         self.log.truncate_fully_and_start_at(offset)

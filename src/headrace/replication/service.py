@@ -1,5 +1,4 @@
-"""Replication of one broker, put together: its partitions, the fetchers that follow, the way to the controller, the
-clock.
+"""Replication of one broker: composes its partitions, fetchers, ISR proposals and timers.
 
 replication = Replication.for_broker(config, log_dirs, view, lease_held)
 replication.start()                       # on the event loop, after the first image
@@ -74,7 +73,7 @@ class Replication:
             backoff_ms=config.replica_fetch_backoff_ms,
             socket_timeout_ms=config.replica_socket_timeout_ms,
         )
-        # A topic may wait less long for its followers than the broker does, but not less than their fetches may wait.
+        # A topic may have a shorter replica.lag.time.max.ms than the broker, but not below replica.fetch.wait.max.ms.
         tick_ms = min(_LONGEST_TICK_MS, config.replica_lag_time_max_ms // 2)
         return cls(partitions, Fetchers(partitions, view, listener, settings, connect), isr_changes, tick_ms)
 
@@ -92,7 +91,7 @@ class Replication:
             await asyncio.sleep(self._tick_s)
             try:
                 self.partitions.tick()
-            except Exception:  # the boundary of a tick: a bug in one must not end the shrinking of in-sync sets
+            except Exception:  # the boundary of a tick: a bug in one tick must not end the timer
                 logger.exception("looking after the in-sync sets failed")
 
     async def close(self) -> None:
@@ -105,7 +104,7 @@ class Replication:
 
 
 def topic_log_config(broker_config: Callable[[], BrokerConfig]) -> LogConfigFor:
-    """A topic's log settings: the image's overrides over the broker's own (dynamic) settings."""
+    """A topic's log settings: the overrides in the image over the broker's (dynamic) settings."""
 
     def log_config_for(topic: str, image: ClusterImage) -> LogConfig:
         return LogConfig.from_topic_config(TopicConfig(broker_config(), image.config_of("topic", topic)))

@@ -1,7 +1,7 @@
-"""Replication throttles of this broker: rates from its own settings, replicas named by each topic's.
+"""Replication throttles of this broker: rates from the broker's settings, replicas from each topic's settings.
 
-`leader.replication.throttled.rate` bounds what is sent to the named replicas that are not in sync, and
-`follower.replication.throttled.rate` what is fetched for them; without a rate nothing here costs more than a look.
+`leader.replication.throttled.rate` limits what the leader sends to throttled replicas that are not in sync, and
+`follower.replication.throttled.rate` what a follower fetches for them. Without a rate the cost is one comparison.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class Throttles:
 
     @property
     def is_on(self) -> bool:
-        """Whether fetching is limited at all."""
+        """Whether a limit for fetching is set."""
         return self._limits[FOLLOWER].rate < UNLIMITED
 
     # ---- as follower ----------------------------------------------------------------------------------------------
 
     def holds_back(self, partition: Partition) -> bool:
-        """Whether fetching this partition must wait: it is named, not in sync, and the rate is spent."""
+        """Whether fetching this partition must wait: it is throttled, not in sync, and the rate is used up."""
         limit = self._limits[FOLLOWER]
         return (
             limit.rate < UNLIMITED

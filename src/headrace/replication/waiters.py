@@ -1,13 +1,13 @@
-"""Who waits for a partition's progress: fetches that want more bytes, produce requests that want their commit.
+"""Requests that wait for a partition's progress: fetches for more bytes, produce requests for their commit.
 
-Nothing here polls. A partition keeps its waiters in plain containers and tells them when something moved:
+Nothing polls. A partition has its waiters in plain containers and notifies them of changes:
 
-- `FetchWaiter`: one long poll over any number of partitions. It is told how many bytes became readable (an estimate
-  that is never too low), and wakes its owner once they may suffice, or at once when a partition changed hands.
-  Leaving all partitions costs one dictionary removal each.
+- `FetchWaiter`: one long poll over any number of partitions. Partitions report how many bytes became readable (an
+  estimate that is never too low). It wakes its owner when they may suffice, or at once when a partition has a new
+  leader. Leaving a partition costs one dictionary removal.
 - `CommitWaiters`: the produce requests of one partition, ordered by the offset they wait for.
 
-All of it belongs to the event loop that owns the partition.
+Owned by the event loop, like the partition.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from headrace.kernel.errors import ErrorCode
 
 class Waiter(Protocol):
     def grew(self, size_bytes: int) -> None:
-        """So much may have become readable."""
+        """Up to `size_bytes` became readable."""
 
     def marked(self) -> None:
-        """A mark moved that is worth telling, but not worth waking anybody for."""
+        """An offset moved that the next answer should contain, but that is no reason to wake the waiter."""
 
     def wake(self) -> None:
-        """Whoever waits must look again."""
+        """Makes the waiter check its partitions again."""
 
 
 class FetchWaiter:
-    """Wakes its owner once, when `missing_bytes` may have become readable over the places it watches."""
+    """Wakes its owner once, when `missing_bytes` may have become readable in the partitions that it watches."""
 
     __slots__ = ("_missing_bytes", "_places", "_wake")
 
@@ -61,7 +61,7 @@ class FetchWaiter:
             wake()
 
     def cancel(self) -> None:
-        """Leave every place; the owner is not woken any more."""
+        """Leaves every partition. The owner is not woken any more."""
         self._wake = None
         for place in self._places:
             place.waiting.pop(self, None)
@@ -69,7 +69,7 @@ class FetchWaiter:
 
 
 class ReaderSet:
-    """The long polls that wait at one mark of one partition (its high watermark, or its log end for followers)."""
+    """The long polls that wait for one offset of a partition (the high watermark, or the log end for followers)."""
 
     __slots__ = ("waiting",)
 
@@ -77,7 +77,7 @@ class ReaderSet:
         self.waiting: dict[Waiter, None] = {}
 
     def grew(self, size_bytes: int) -> None:
-        # A waiter that has enough leaves while we tell the others, so the telling goes over a copy.
+        # A waiter that has enough bytes removes itself during the loop, so iterate over a copy.
         for waiter in tuple(self.waiting):
             waiter.grew(size_bytes)
 
@@ -91,7 +91,7 @@ class ReaderSet:
 
 
 class CommitWaiters:
-    """Callbacks by the (exclusive) offset that must be committed before they are called."""
+    """Callbacks, ordered by the (exclusive) offset that must be committed before the call."""
 
     __slots__ = ("_heap", "_numbers")
 

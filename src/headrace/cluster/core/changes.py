@@ -1,7 +1,7 @@
-"""Changes of the cluster image: absolute values, so that applying one twice is harmless.
+"""Changes of the cluster image. A change has absolute values, so applying it twice is harmless.
 
-`apply` is the only way from one image to the next: the controller decides changes, stores them, and every broker
-replays the same list under the same version. (Kafka's metadata records and replay; here one list per version.)
+Only `apply` creates a new image from an old one. The controller decides and stores changes, and every broker replays
+the same list under the same version. (In Kafka these are metadata records; here each version has one list.)
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from headrace.cluster.core.image import BrokerInfo, ClusterImage, PartitionInfo,
 from headrace.kernel.dataclass import dataclass
 from headrace.security.acl.model import Entry, ResourcePattern
 
-# A broker acts on a deletion when it applies the image, moments after it was replayed. What is forgotten before that is
-# set aside and not deleted.
+# A broker deletes logs when it applies the image, moments after the replay. If a deletion drops out of this list before
+# that, the broker sets the log aside as a stray.
 DELETIONS_REMEMBERED: Final = 10_000
 
 
@@ -28,14 +28,14 @@ class ControllerElected:
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistered:
-    """A broker was accepted, or its accepted registration changed: with `fenced` set, it is away."""
+    """The controller accepted a broker, or its registration changed. With `fenced` the broker is not alive."""
 
     broker: BrokerInfo
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerRemoved:
-    """A broker that is away was unregistered: nobody expects it back."""
+    """A fenced broker was unregistered."""
 
     id: int
 
@@ -67,7 +67,7 @@ class TopicDeleted:
 
 @dataclass(frozen=True, slots=True)
 class ConfigSet:
-    """All overrides of one resource; empty means none are left."""
+    """All overrides of one resource; empty removes them."""
 
     resource_type: str
     name: str
@@ -82,17 +82,17 @@ class QuotaSet:
 
 @dataclass(frozen=True, slots=True)
 class AclsSet:
-    """All ACLs of one resource pattern; empty means none are left."""
+    """All ACLs of one resource pattern; empty removes them."""
 
     pattern: ResourcePattern
     entries: tuple[Entry, ...]
     is_stored: bool = False
-    """Another program wrote the node: the controller only brings the image up to it. Not part of the change list."""
+    """Another program wrote the node, and the controller only updates the image. Not part of the change list."""
 
 
 @dataclass(frozen=True, slots=True)
 class FeatureSet:
-    """A finalized feature level; 0 takes the feature away."""
+    """A finalized feature level; 0 removes the feature."""
 
     name: str
     level: int
@@ -100,7 +100,7 @@ class FeatureSet:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdsAllocated:
-    """The block [first, next_id) went to a broker; nobody gets it again."""
+    """A broker got the block [first, next_id) of producer ids. No block is given twice."""
 
     broker: int
     first: int
@@ -128,7 +128,7 @@ _Value = TypeVar("_Value")
 
 
 class _Draft:
-    """The next image while it is being made: a part is copied on its first write, untouched parts stay shared."""
+    """The next image under construction. A part is copied at its first write; other parts are shared."""
 
     def __init__(self, image: ClusterImage) -> None:
         self.image = image
@@ -181,7 +181,7 @@ def _replay(draft: _Draft, change: Change) -> None:
             known = draft.topic(name)
             draft.table("topic_names").pop(topic_id, None)
             _remember(draft.table("deleted_topics"), topic_id, name)
-            # A topic of the same name made after this deletion has another id and stays.
+            # A topic of the same name that was created after this deletion has another id and stays.
             if known is not None and known.id == topic_id:
                 del draft.table("topics")[name]
                 draft.partitions.pop(name, None)
@@ -224,7 +224,7 @@ def _put(table: dict[_Key, _Value], key: _Key, value: _Value) -> None:
 def _replay_partitions(draft: _Draft, change: PartitionChanged | PartitionsAdded) -> None:
     topic = draft.topic(change.topic)
     if topic is None:
-        return  # read after the topic had gone: the deletion follows in the same list or already happened
+        return  # the topic is already deleted, or its deletion follows in the same list
     infos = draft.partitions_of(topic)
     if isinstance(change, PartitionChanged):
         if change.index < len(infos):

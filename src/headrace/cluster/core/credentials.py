@@ -1,7 +1,7 @@
 """SCRAM credentials in the cluster image: each user is a resource of type `user`, as in Kafka's /config/users/<name>.
 
-The resource without a name holds no user. It holds the secret that gives unknown users their salts (`FakeSalts`): it is
-made with the first credential, and all brokers of the cluster share it.
+The resource with the empty name is not a user. It has the secret from which brokers derive salts for unknown users
+(`FakeSalts`). It is created with the first credential, and all brokers of the cluster share it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SECRET_KEY: Final = "unknown.users.salt.secret"
 
 
 def credential_of(image: ClusterImage, mechanism: ScramMechanism, user: str) -> ScramCredential | None:
-    """None for a user without one, and for one whose stored text is damaged."""
+    """None if the user has no credential or its stored text is damaged."""
     text = image.config_of(USER, user).get(mechanism.title) if user else None
     try:
         return None if text is None else parse_credential(text)

@@ -1,4 +1,4 @@
-"""What differs between two images, found by identity: an unchanged topic is the same object in both."""
+"""The differences between two images, found by identity: an unchanged topic is the same object in both."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headrace.kernel.dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ImageDelta:
-    """`deleted` comes first for whoever carries it out: a topic recreated under its old name is in both lists."""
+    """Apply `deleted` first: a topic that was recreated under its old name is in both lists."""
 
     old: ClusterImage
     new: ClusterImage
@@ -57,7 +57,7 @@ def diff(old: ClusterImage, new: ClusterImage) -> ImageDelta:
 
 
 def deleted_topics(old: ClusterImage, new: ClusterImage) -> dict[str, UUID]:
-    """Topics of `old` whose deletion `new` has replayed. A topic that is merely missing is not among them."""
+    """Topics of `old` whose deletion `new` has replayed. Does not include a topic that is only missing in `new`."""
     if old.topics is new.topics:
         return {}
     return {name: topic.id for name, topic in old.topics.items() if topic.id in new.deleted_topics}

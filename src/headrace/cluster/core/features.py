@@ -1,8 +1,8 @@
-"""Feature levels (KIP-584): which this release can do, which are in force, and who cannot follow them.
+"""Feature levels (KIP-584): the supported levels of this release, the finalized levels, and which brokers support them.
 
-Levels are finalized by the controller and stored; a level of 0 is not stored. Every broker says with its registration
-which levels it can do: a level is only finalized when all of them can, and a broker that cannot do what is finalized
-does not join. (Kafka's ZooKeeper mode has the same two halves.)
+The controller finalizes and stores levels; level 0 is not stored. Every broker registers with the levels that it
+supports. The controller finalizes a level only if all brokers support it, and rejects a broker that does not support
+the finalized levels. (Kafka's ZooKeeper mode does the same.)
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ SUPPORTED: Final[dict[str, tuple[int, int]]] = {
 }
 AT_BIRTH: Final[dict[str, int]] = {name: highest for name, (_, highest) in SUPPORTED.items()}
 
-# (name, lowest, highest), as a registration tells it.
+# (name, lowest, highest), as in a registration.
 Ranges = Iterable[tuple[str, int, int]]
 OWN_RANGES: Final = tuple((name, lowest, highest) for name, (lowest, highest) in SUPPORTED.items())
 
 
 def level_of(image: ClusterImage, name: str) -> int:
-    """The level in force. Before a controller was ever elected nothing is stored: what it will store counts."""
+    """The finalized level. Before the first controller stores levels, this is the level that it will store."""
     return (image.features or AT_BIRTH).get(name, 0)
 
 
 def require(image: ClusterImage, name: str) -> None:
-    """Raises UNSUPPORTED_VERSION for a request that is not there while its feature is at level 0. As in Kafka such
-    requests stay in ApiVersions.
+    """Raises UNSUPPORTED_VERSION if the feature of a request is at level 0. As in Kafka, ApiVersions still lists such
+    requests.
     """
     if level_of(image, name) == 0:
         raise Refused(
@@ -49,12 +49,12 @@ def require(image: ClusterImage, name: str) -> None:
 
 
 def ranges_of(broker: BrokerInfo) -> dict[str, tuple[int, int]]:
-    """Releases that did not tell their ranges yet could do exactly those of today."""
+    """The ranges of a broker. Old releases register without ranges and support exactly the present ones."""
     return {name: (lowest, highest) for name, lowest, highest in broker.features or OWN_RANGES}
 
 
 def why_unfit(image: ClusterImage, broker: BrokerInfo) -> str | None:
-    """Why this broker cannot be a member at the levels in force; None when it can."""
+    """Why this broker does not support the finalized levels, or None if it does."""
     ranges = ranges_of(broker)
     for name, level in image.features.items():
         lowest, highest = ranges.get(name, (0, 0))

@@ -1,8 +1,8 @@
 """The cluster image: everything that brokers agree on, as one immutable value with a version.
 
-A reader takes `view.current` once and works on it to the end of its request: nothing in it moves. A newer image shares
-every unchanged part with the older one, so "did this topic change?" is an identity check (see `delta`).
-The mappings are plain dicts for speed; nobody may write to them.
+A request takes `view.current` once and uses it to its end, so it sees one consistent state. A newer image shares every
+unchanged part with the older one, so "did this topic change?" is an identity check (see `delta`).
+The mappings are plain dicts for speed; no code may write to them.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from headrace.security.acl.model import Entry, ResourcePattern
 
 NO_LEADER: Final = -1
 
-# (entity type, name) pairs in Kafka's order of types; a name of None is the default of that type.
+# (entity type, name) pairs in Kafka's order of types; the name None means the default of that type.
 QuotaEntity = tuple[tuple[str, str | None], ...]
 # ('topic' | 'broker' | 'broker-logger' | 'client-metrics' | 'group' | 'user', name); the cluster-wide broker default
-# is ('broker', ''). What stands for a user are SCRAM credentials (`credentials`); no request for configs reads them.
+# is ('broker', ''). A 'user' resource has SCRAM credentials (`credentials`); DescribeConfigs never returns them.
 ConfigResource = tuple[str, str]
 
 
@@ -34,8 +34,8 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class BrokerInfo:
-    """A registered broker. `epoch` is the creation id of its registration: a broker that came back is another one.
-    `fenced`: its session is over."""
+    """A registered broker. `epoch` is the creation id of its registration, so a restarted broker has a new one.
+    `fenced`: its session has ended."""
 
     id: int
     epoch: int
@@ -43,7 +43,7 @@ class BrokerInfo:
     rack: str | None = None
     fenced: bool = False
     shutting_down: bool = False
-    features: tuple[tuple[str, int, int], ...] = ()  # (name, lowest, highest level) that it can do
+    features: tuple[tuple[str, int, int], ...] = ()  # (name, lowest, highest level) that it supports
 
     def endpoint(self, listener: str) -> Endpoint | None:
         for endpoint in self.endpoints:
@@ -54,8 +54,8 @@ class BrokerInfo:
 
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
-    """State of one partition. `eligible` are the KIP-966 replicas: out of the ISR, but known to hold all that
-    is committed.
+    """State of one partition. `eligible` are the eligible leader replicas (KIP-966): not in the ISR, but known to have
+    all committed records.
     """
 
     leader: int
@@ -88,12 +88,12 @@ class ClusterImage:
     controller_id: int = -1
     controller_epoch: int = 0
     brokers: Mapping[int, BrokerInfo] = field(default_factory=dict)  # those that are alive
-    # Those that were members and are away: they keep their replicas and may be given new ones, until unregistered.
+    # Brokers that are registered and not alive. They keep their replicas and may get new ones until unregistered.
     fenced_brokers: Mapping[int, BrokerInfo] = field(default_factory=dict)
     topics: Mapping[str, TopicInfo] = field(default_factory=dict)
     topic_names: Mapping[UUID, str] = field(default_factory=dict)
-    # Topics whose deletion this image has replayed, oldest first. An image that was read whole has none: a topic that
-    # is missing from it may have been deleted, or its nodes may be lost. What stands here was deleted for certain.
+    # Topics whose deletion this image has replayed, oldest first. An image that was loaded from the nodes has none: a
+    # missing topic may have been deleted, or its nodes may be lost. Topics in this mapping were certainly deleted.
     deleted_topics: Mapping[UUID, str] = field(default_factory=dict, compare=False)
     configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=dict)
     quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=dict)

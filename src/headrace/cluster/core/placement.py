@@ -1,16 +1,16 @@
-"""Where the replicas of new partitions go.
+"""Assigns the replicas of new partitions to brokers.
 
-Three goals, in this order: replicas of a partition on different racks, an even share of replicas and of leadership for
-every broker, and the partitions of one leader spread over many followers, so that its death does not double the load of
-one neighbour.
+Three goals, in this order: replicas of a partition are on different racks; every broker gets an equal share of replicas
+and of leadership; the partitions of one leader are spread over many followers, so that its failure does not double the
+load of one broker.
 
-First replicas go round the brokers from a starting place, so it is known beforehand how many partitions each broker
-still has to follow for its share, and how many chances are left for it (partitions to come that it does not lead).
-Each following replica goes to the broker that, in this order, brings a new rack, has the least room to spare between
-the two, has followed this leader least often, and comes next in a circle that shifts by one every round.
+First replicas are assigned round-robin from a start position. So it is known how many partitions each broker must still
+follow for its share, and how many opportunities it has left (later partitions that it does not lead). Each other
+replica goes to the broker that, in this order, adds a new rack, has the smallest difference between the two numbers,
+has followed this leader least often, and is next in a circle that shifts by one every round.
 
-6 brokers × 10 partitions × 3 replicas gives each broker 5. Start and shift are arguments: the caller draws them.
-Kafka's AdminUtils shifts only, and leaves shares uneven by one or two where the partitions do not fill a round.
+6 brokers × 10 partitions × 3 replicas gives each broker 5. The caller chooses start and shift at random.
+Kafka's AdminUtils only shifts, so shares differ by one or two if the partitions do not fill a round.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def place(
     """Replica lists of `partitions` new partitions; the first of each list is its preferred leader."""
     assert 0 < replication_factor <= len(brokers), (replication_factor, len(brokers))
     named = {broker: rack for broker, rack in (racks or {}).items() if rack is not None}
-    # Racks help only when every broker names one: a broker without would look like a rack of its own.
+    # Use racks only if every broker has one: a broker without a rack would count as a separate rack.
     rack_of = named if all(broker in named for broker in brokers) else {}
     ordered = _by_turns(brokers, rack_of) if rack_of else sorted(brokers)
     count = len(ordered)
@@ -48,7 +48,7 @@ def place(
         chosen = [leader]
         while len(chosen) < replication_factor:
             used_racks = {rack_of[broker] for broker in chosen} if rack_of else frozenset[str]()
-            # `min` takes the first of equals: the order of the circle decides last.
+            # `min` returns the first of equal brokers, so the order of the circle is the last criterion.
             _, _, _, follower = min(
                 (
                     (
@@ -72,7 +72,7 @@ def place(
 
 
 def _still_to_follow(ordered: Sequence[int], leaders: Sequence[int], replication_factor: int) -> dict[int, int]:
-    """How many partitions each broker has to follow for its share; what does not divide goes to those who lead more."""
+    """How many partitions each broker must follow for its share. Brokers that lead more take the remainder."""
     share, rest = divmod(len(leaders) * replication_factor, len(ordered))
     leads = {broker: leaders.count(broker) for broker in ordered}
     favoured = set(sorted(ordered, key=lambda broker: -leads[broker])[:rest])
@@ -80,7 +80,7 @@ def _still_to_follow(ordered: Sequence[int], leaders: Sequence[int], replication
 
 
 def _by_turns(brokers: Sequence[int], racks: Mapping[int, str]) -> list[int]:
-    """A broker of each rack after the other, so that neighbours in the circle stand on different racks."""
+    """The brokers, alternating between racks, so that neighbours in the circle are on different racks."""
     queues: dict[str, list[int]] = {}
     for broker in sorted(brokers):
         queues.setdefault(racks[broker], []).append(broker)

@@ -1,8 +1,8 @@
-"""Decisions of replication, pure: facts in, effects out, time as an argument. In reading order:
+"""Pure decision functions of replication; time is an argument. In reading order:
 
 `isr`             in-sync replicas of one partition, and the high watermark
 `leader`          what a leader checks before it answers a fetch
-`follower`        how a follower comes to agree with its leader
+`follower`        how a follower truncates its log to agree with the leader
 `fetch_session`   the follower's side of an incremental fetch session (KIP-227)
-`throttle`        how many bytes a second may be copied for throttled partitions
+`throttle`        byte rate limit for throttled partitions
 """

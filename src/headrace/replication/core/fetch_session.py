@@ -1,12 +1,12 @@
-"""The follower's side of an incremental fetch session (KIP-227): what the leader already knows need not be said again.
+"""The follower's side of an incremental fetch session (KIP-227): a request names only partitions that changed.
 
     no session ──full request (id 0, epoch 0)──► leader gives an id ──► epoch 1, 2, 3 … each names only what changed
         ▲                                                                     │
         └───────────── any error of the session or of the connection ────────┘
 
-A partition that is not named keeps its last position on the leader's side, so a follower with a thousand idle
-partitions sends a few bytes per fetch, and spends no time on them either.
-Pure: positions in, a request's session part out.
+The leader keeps the last position of a partition that a request does not name. A follower with a thousand idle
+partitions sends a few bytes per fetch and spends no time on them.
+Pure: takes positions, returns the session part of a request.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from headrace.kernel.dataclass import dataclass
 PartitionKey = tuple[uuid.UUID, int]
 NO_SESSION: Final = 0
 FIRST_EPOCH: Final = 0
-# After the largest epoch comes 1: 0 would ask for a new session.
+# After the largest epoch comes 1; 0 would request a new session.
 _LAST_EPOCH: Final = 0x7FFFFFFF
 
 
 class FetchPosition(NamedTuple):
-    """From where a follower fetches one partition, and by what it lets the leader check that their logs agree."""
+    """The fetch offset of one partition, and the last fetched epoch with which the leader detects divergence."""
 
     offset: int
     last_epoch: int
@@ -44,13 +44,13 @@ class SessionRequest:
 
 @dataclass
 class FetchSession:
-    """`wanted` is where each partition is fetched from; a request costs what changed since the last one."""
+    """`wanted` has the position of each partition. The cost of a request depends only on what changed."""
 
     id: int = NO_SESSION
     wanted: dict[PartitionKey, FetchPosition] = field(default_factory=dict)
     _next_epoch: int = FIRST_EPOCH
     _told: set[PartitionKey] = field(default_factory=set)  # what the leader's session holds
-    # Dictionaries for their order: a run of the simulator must not depend on how ids hash.
+    # Dictionaries keep their order: a run of the simulator must not depend on hashes.
     _changed: dict[PartitionKey, None] = field(default_factory=dict)
     _forgotten: dict[PartitionKey, None] = field(default_factory=dict)
 
@@ -79,7 +79,7 @@ class FetchSession:
         return SessionRequest(self.id, self._next_epoch, named, forgotten)
 
     def answered(self, session_id: int) -> None:
-        """The leader took the request; it may also have declined to keep a session (id 0)."""
+        """The leader accepted the request. With id 0 it has not created a session."""
         if session_id == NO_SESSION:
             self.reset()
             return
@@ -90,7 +90,7 @@ class FetchSession:
             self._next_epoch = 1 if self._next_epoch == _LAST_EPOCH else self._next_epoch + 1
 
     def reset(self) -> None:
-        """The next request names everything again."""
+        """Makes the next request name every partition."""
         self.id = NO_SESSION
         self._next_epoch = FIRST_EPOCH
         self._told = set()

@@ -1,33 +1,32 @@
-"""In-sync replicas of one partition as its leader sees them, and the high watermark that follows from them.
+"""In-sync replicas (ISR) of one partition on its leader, and the high watermark that follows from them.
 
-Owns: what each follower holds, which followers count towards a commit, what the controller is asked to store.
+Owns: the log end of each follower, the followers that count towards a commit, and the proposals to the controller.
 
-The easy way is to drop a slow follower from the set and move the high watermark at once. It loses data: until the store
-has taken the smaller set, an election may still pick the dropped follower, which does not hold what was just
-acknowledged. So a shrink counts only when it is stored, and a growth counts from the moment it is asked for:
+The easy way is to drop a slow follower from the ISR and move the high watermark at once. It loses data: until the store
+has the smaller ISR, an election may still choose the dropped follower, which lacks records that were just acknowledged.
+So a removal counts only when it is stored, and an addition counts from the moment of the proposal:
 
     counted        = stored set  ∪  every addition that may have reached the store     (the maximal ISR)
-    high watermark = min log end over counted, and over followers about to join
+    high watermark = smallest log end of counted replicas and of followers about to join
                      frozen while |stored set| < min.insync.replicas
 
-Whether a proposal reached the store is known only when the partition epoch moves past the one it was made against:
-the store takes a proposal only against that very epoch. Until then a proposal whose answer was lost stays *in doubt*
-and its additions stay counted. When one is refused although an earlier copy of it is in doubt, the stored set itself
-is proposed, which moves the epoch and so kills every late copy.
+The store accepts a proposal only at the partition epoch for which it was made. So the leader knows the outcome of a
+proposal only when the partition epoch changes. Until then a proposal whose answer was lost stays *in doubt* and its
+additions stay counted. If the controller refuses a proposal while an earlier copy of it is in doubt, the leader
+proposes the stored ISR itself, which changes the partition epoch and invalidates every late copy.
 
-A follower joins only when it holds everything below the high watermark and everything before this leader's first
-offset, under the broker epoch by which the cluster knows it now (KIP-903: a rebooted broker is not the one that was
-in sync).
+A follower joins only if it has everything below the high watermark and everything before this leader's first offset,
+and fetches with the broker epoch that the cluster image has (KIP-903: a restarted broker may have lost records).
 
-A leader that nobody hears. Parted from all its followers while the store sees everybody, a leader ends up alone in a
-set that is too small to commit, and nothing would be written until the network is mended. When enough followers live
-and not one of them has fetched anything from this broker for as long as a slow one is waited for, it is this leader
-that is cut off: it proposes the set without itself, which is empty, and the controller elects one of the eligible.
-Nothing committed is at stake: below min.insync.replicas nothing was.
+An isolated leader. If a leader cannot reach its followers while all of them reach the store, it stays alone in an ISR
+that is too small to commit, and the partition accepts no acks=all writes until the network recovers. If enough
+followers are alive and none has fetched anything from this broker for `replica.lag.time.max.ms`, the leader resigns: it
+proposes the ISR without itself, which is empty, and the controller elects an eligible leader replica. This loses no
+committed record: below min.insync.replicas the leader committed none.
 
-Invariants: the leader is in the stored set whenever it commits (asserted); the high watermark never goes back and never
-passes what a counted replica holds. Mirrors Kafka's Partition (KIP-497, KIP-903, KIP-966); time and log ends are
-arguments.
+Invariants: the leader is in the stored ISR whenever it commits (asserted); the high watermark never moves back and
+never passes the log end of a counted replica. Mirrors Kafka's Partition (KIP-497, KIP-903, KIP-966); time and log ends
+are arguments.
 """
 
 from __future__ import annotations
@@ -40,13 +39,13 @@ from headrace.kernel.dataclass import dataclass
 NEVER_MS: Final = -(1 << 62)
 UNKNOWN_END: Final = -1
 UNKNOWN_BROKER_EPOCH: Final = -1
-# After a refusal the image is usually on its way with the reason; asking again at once would only be refused again.
+# After a refusal the image with the reason usually arrives soon; an immediate retry would only be refused again.
 REFUSAL_PAUSE_MS: Final = 250
 
 
 @dataclass(frozen=True, slots=True)
 class IsrProposal:
-    """Ask the controller to store this set, if the partition is still at `partition_epoch`."""
+    """Asks the controller to store this ISR if the partition is still at `partition_epoch`."""
 
     members: tuple[tuple[int, int], ...]  # (broker id, broker epoch as its fetches carry it, -1 when it never fetched)
     leader_epoch: int
@@ -59,7 +58,7 @@ class IsrProposal:
 
 @dataclass(slots=True)
 class FollowerProgress:
-    """What one follower's fetches have told this leader."""
+    """The state of one follower, from its fetches."""
 
     log_end: int = UNKNOWN_END
     log_start: int = 0
@@ -67,7 +66,7 @@ class FollowerProgress:
     caught_up_at_ms: int = NEVER_MS
     fetched_at_ms: int = NEVER_MS
     leader_end_at_fetch: int = 0
-    # Of an earlier stay in the set: told to whoever asks since when it is out, and counts for nothing else.
+    # When the follower was last caught up before it left the ISR. Only for reports.
     was_caught_up_at_ms: int = NEVER_MS
 
     @property
@@ -76,7 +75,7 @@ class FollowerProgress:
 
 
 class InSyncReplicas:
-    """One leadership: made when a broker starts to lead in an epoch, dropped when it stops."""
+    """The ISR during one leadership: created when a broker starts to lead in an epoch, dropped when it stops."""
 
     __slots__ = (
         "broker_epoch",
@@ -131,8 +130,7 @@ class InSyncReplicas:
         self.not_before_ms = NEVER_MS
         self.resigns_not_before_ms = NEVER_MS
         self.counted = self.stored
-        # Members start with a fresh clock: they were in sync when the last leader went, and get the full time to show
-        # up.
+        # Members count as caught up now: they were in sync under the last leader, and get the full lag time to fetch.
         self.followers = {
             broker: FollowerProgress(caught_up_at_ms=now_ms if broker in self.stored else NEVER_MS)
             for broker in replicas
@@ -143,7 +141,7 @@ class InSyncReplicas:
     # ---- facts from the data path -------------------------------------------------------------------------------
 
     def appended(self, log_end: int, now_ms: int) -> bool:
-        """The leader's own log grew. True when the high watermark moved."""
+        """The leader appended records. Returns True if the high watermark moved."""
         before, self.log_end = self.log_end, log_end
         if not self.followers:
             if not self.stored:
@@ -151,14 +149,14 @@ class InSyncReplicas:
             self.high_watermark = log_end
             return True
         for broker, progress in self.followers.items():
-            # A member that held everything until now was in sync until now, however long ago it last asked.
+            # A member that had all records until now was in sync until now, even if its last fetch was long ago.
             if progress.log_end >= before and broker in self.stored and progress.caught_up_at_ms < now_ms:
                 progress.caught_up_at_ms = now_ms
-        # With followers in the set nothing can move before they fetch.
+        # With followers in the ISR the high watermark cannot move before they fetch.
         return len(self.counted) == 1 and self.advance(now_ms)
 
     def knows(self, follower: int, broker_epoch: int) -> bool:
-        """Whether a fetch of this follower may count: an assigned replica, and not a broker that has since rebooted."""
+        """Whether a fetch of this follower counts: it is an assigned replica with the current broker epoch."""
         progress = self.followers.get(follower)
         if progress is None:
             return False
@@ -167,12 +165,12 @@ class InSyncReplicas:
         return broker_epoch >= progress.broker_epoch and broker_epoch >= self.live.get(follower, UNKNOWN_BROKER_EPOCH)
 
     def fetched(self, follower: int, broker_epoch: int, offset: int, log_start: int, now_ms: int) -> bool:
-        """A follower asks for records from `offset` and agrees with our log below it. True when the mark moved."""
+        """A follower fetches from `offset` and agrees with this log below it. True if the high watermark moved."""
         progress = self.followers[follower]
         if offset >= self.log_end:
             progress.caught_up_at_ms = max(progress.caught_up_at_ms, now_ms)
         elif offset >= progress.leader_end_at_fetch:
-            # It now holds all that there was when it last asked: it was caught up at that moment.
+            # It now has all records that existed at its last fetch, so it was caught up at that moment.
             progress.caught_up_at_ms = max(progress.caught_up_at_ms, progress.fetched_at_ms)
         progress.log_end = offset
         progress.log_start = log_start
@@ -182,7 +180,7 @@ class InSyncReplicas:
         return self.advance(now_ms)
 
     def advance(self, now_ms: int) -> bool:
-        """Move the high watermark as far as the counted replicas allow. True when it moved."""
+        """Moves the high watermark as far as the counted replicas allow. Returns True if it moved."""
         if self.high_watermark >= self.log_end or len(self.stored) < self.effective_min_insync:
             return False
         mark = self.log_end
@@ -197,19 +195,19 @@ class InSyncReplicas:
 
     @property
     def effective_min_insync(self) -> int:
-        """min.insync.replicas, but never more than there are replicas (as Kafka has it)."""
+        """min.insync.replicas, but not more than the number of replicas (as in Kafka)."""
         return min(self.min_insync, len(self.followers) + 1)
 
     @property
     def has_enough_replicas(self) -> bool:
-        # As `effective_min_insync` says; asked with every write, so said in one breath.
+        # The same as `effective_min_insync`, inlined because every write checks it.
         count = len(self.stored)
         return count >= self.min_insync or count > len(self.followers)
 
     # ---- membership ---------------------------------------------------------------------------------------------
 
     def propose(self, now_ms: int) -> IsrProposal | None:
-        """A change of the set worth asking for now, or None. At most one is under way; it is recorded as asked for."""
+        """The change of the ISR to propose now, or None. Records it as proposed; at most one is in flight."""
         if self.proposal is not None or now_ms < self.not_before_ms:
             return None
         if self.in_doubt - self.stored:
@@ -228,7 +226,7 @@ class InSyncReplicas:
         return self.proposal
 
     def resign(self, heard_at_ms: Mapping[int, int], now_ms: int) -> IsrProposal | None:
-        """The proposal to go on without this leader, when it is the one that is cut off; see the module head.
+        """The proposal to remove this leader if it is isolated (see the module docstring), or None.
         `heard_at_ms`: when each broker last fetched anything from this one."""
         if self.proposal is not None or now_ms < max(self.not_before_ms, self.resigns_not_before_ms):
             return None
@@ -245,36 +243,33 @@ class InSyncReplicas:
         return self.proposal
 
     def refused(self, proposal: IsrProposal, now_ms: int) -> None:
-        """The controller looked at it and said no. Earlier copies of it may still be on their way: see the module
-        head.
-        """
+        """The controller refused the proposal. Earlier copies may still be in flight: see the module docstring."""
         if proposal is self.proposal:
             self.proposal = None
             self.not_before_ms = now_ms + REFUSAL_PAUSE_MS
 
     def undelivered(self, proposal: IsrProposal) -> None:
-        """The proposal surely never left this broker, so it leaves no doubt behind."""
+        """The proposal was certainly not sent, so it is not in doubt."""
         if proposal is self.proposal:
             self.proposal = None
             self.in_doubt = frozenset()
             self._recount()
 
     def stored_as(self, members: Collection[int], partition_epoch: int, now_ms: int) -> bool:
-        """The store holds this set at this epoch. True when the high watermark moved."""
+        """The store has this ISR at this partition epoch. Returns True if the high watermark moved."""
         if partition_epoch <= self.partition_epoch:
             return False
         self.partition_epoch = partition_epoch
         for broker in self.stored.difference(members):
-            # Whoever was taken out (its disk failed, or is full) neither holds the mark back nor returns by what it
-            # said before: it shows by new fetches that it follows.
+            # A removed replica (its disk failed or is full) does not hold the high watermark back, and its earlier
+            # fetches do not count: it must fetch again to rejoin.
             progress = self.followers.get(broker)
             if progress is not None:
                 progress.log_end, progress.leader_end_at_fetch = UNKNOWN_END, self.log_end
                 progress.was_caught_up_at_ms = progress.last_caught_up_ms
                 progress.caught_up_at_ms = progress.fetched_at_ms = NEVER_MS
         self.stored = frozenset(members)
-        # The epoch moved, so every proposal made against an older one is dead, whether it was the one that moved it
-        # or not.
+        # The partition epoch changed, so no proposal for an older one can succeed any more.
         self.proposal = None
         self.in_doubt = frozenset()
         self.not_before_ms = NEVER_MS
@@ -282,7 +277,7 @@ class InSyncReplicas:
         return self.leader in self.stored and self.advance(now_ms)
 
     def replicas_assigned(self, replicas: Collection[int]) -> None:
-        """A reassignment changed who holds this partition."""
+        """A reassignment changed the replicas of this partition."""
         for gone in [broker for broker in self.followers if broker not in replicas]:
             del self.followers[gone]
         for broker in replicas:
@@ -290,17 +285,17 @@ class InSyncReplicas:
                 self.followers[broker] = FollowerProgress()
 
     def brokers_changed(self, live: Mapping[int, int]) -> None:
-        """Broker id to broker epoch of the brokers that are registered and not fenced."""
+        """`live` maps the ids of the brokers that are not fenced to their broker epochs."""
         self.live = live
 
     def joins_epoch(self, progress: FollowerProgress) -> bool:
-        """It holds all that is committed, and all that was there before this leader (which it may yet have to agree
-        on).
+        """Whether it has all committed records and all records before this leadership, on which the logs may still
+        disagree.
         """
         return progress.log_end >= self.high_watermark and progress.log_end >= self.epoch_start
 
     def is_current(self, follower: int, progress: FollowerProgress) -> bool:
-        """Its fetches come from the very broker that the cluster knows as alive now."""
+        """Whether its fetches have the broker epoch of the registration that is alive now."""
         return self.live.get(follower) == progress.broker_epoch or (
             follower in self.live and progress.broker_epoch == UNKNOWN_BROKER_EPOCH
         )
@@ -313,7 +308,9 @@ class InSyncReplicas:
         )
 
     def _is_joining(self, broker: int, progress: FollowerProgress, now_ms: int) -> bool:
-        """About to join: under load the mark must not run away from a follower that is always a little behind."""
+        """Whether it is about to join. Under load the high watermark must wait for a follower that is always slightly
+        behind.
+        """
         return (
             now_ms - progress.caught_up_at_ms <= self.max_lag_ms
             and broker not in self.stored

@@ -1,8 +1,8 @@
-"""What a leader (or a follower that serves consumers) checks before it answers, and how far a reader may read.
+"""What a leader (or a follower that serves consumers) checks before it answers a fetch, and how far a reader may read.
 
-Pure functions over numbers, so that handlers, partition and simulation share one rule each:
-leader epochs (KIP-320), divergence of a follower's log (KIP-101, KIP-279, KIP-595), the offset that a listing may name
-after an election (KIP-207), the replica a consumer should read from (KIP-392).
+Pure functions that handlers, partition and simulation share:
+leader epochs (KIP-320), divergence of a follower's log (KIP-101, KIP-279, KIP-595), the latest offset that ListOffsets
+may return after an election (KIP-207), the replica that a consumer should read from (KIP-392).
 """
 
 from __future__ import annotations
@@ -24,16 +24,14 @@ UNDEFINED_OFFSET: Final = -1
 
 
 class EpochEnd(NamedTuple):
-    """The largest epoch at or below the asked one that the log knows, and the offset where it ended."""
+    """The largest epoch in the log at or below the requested one, and its end offset."""
 
     epoch: int
     end_offset: int
 
 
 def check_leader_epoch(asked: int, current: int) -> None:
-    """A reader that names an epoch must name ours: lower is an old view of the world, higher one we have not heard
-    of.
-    """
+    """Checks the leader epoch of a request: a lower one is fenced, a higher one is not known here yet."""
     if asked in (current, NO_EPOCH):
         return
     if asked < current:
@@ -47,10 +45,10 @@ def not_led_here(topic: str, index: int, leader: int) -> NotLeader:
 
 
 def divergence(fetch_offset: int, last_fetched_epoch: int, end: EpochEnd) -> EpochEnd | None:
-    """Where the follower's log leaves ours, or None when it agrees up to `fetch_offset`.
+    """Where the follower's log diverges from the leader's, or None if it agrees up to `fetch_offset`.
 
-    `end` is our answer for `last_fetched_epoch`. The follower diverged when it holds more of that epoch than we do, or
-    when we never had that epoch (then ours is an earlier one).
+    `end` is the leader's answer for `last_fetched_epoch`. The follower diverged if it has more of that epoch than the
+    leader, or if the leader does not have that epoch (then `end` names an earlier one).
     """
     if last_fetched_epoch == NO_EPOCH:
         return None
@@ -64,7 +62,9 @@ def divergence(fetch_offset: int, last_fetched_epoch: int, end: EpochEnd) -> Epo
 
 
 def check_latest_offset_known(high_watermark: int, epoch_start: int) -> None:
-    """Right after an election the mark may lag behind what was acknowledged; a listing must not step back (KIP-207)."""
+    """Raises while the high watermark of a new leader is below its epoch start: ListOffsets must not return an offset
+    below an earlier answer (KIP-207).
+    """
     if high_watermark < epoch_start:
         raise Refused(
             ErrorCode.offset_not_available,
@@ -83,7 +83,7 @@ class ReadableReplica(NamedTuple):
 def preferred_read_replica(
     leader: int, client_rack: str | None, offset: int, replicas: Mapping[int, ReadableReplica]
 ) -> int:
-    """The most caught-up replica in the client's rack that holds `offset`, else the leader."""
+    """The most caught-up replica in the client's rack that has `offset`, otherwise the leader."""
     if not client_rack:
         return leader
     near = [r for r in replicas.values() if r.rack == client_rack and r.log_start <= offset <= r.log_end]

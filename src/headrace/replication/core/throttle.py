@@ -1,7 +1,8 @@
-"""Replication throttles: how many bytes a second may be copied for the partitions that are named as throttled.
+"""Replication throttles: a byte rate limit for the replicas that are configured as throttled. Pure.
 
-Used while a reassignment copies whole partitions, so that clients keep their bandwidth. Only replicas that are not in
-sync are held back: a throttle must never push a member out of the set. The rate is kept over a sliding second. Pure.
+Operators use throttles while a reassignment copies whole partitions, so that clients keep their bandwidth. They apply
+only to replicas that are not in sync: a throttle must never push a replica out of the ISR. The rate is measured over a
+sliding second.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class ThrottledReplicas:
 
 
 class RateLimit:
-    """Bytes a second over a sliding window: spending is recorded after the fact, the next one waits."""
+    """Bytes per second over a sliding window. Use is recorded afterwards, so only the next use waits."""
 
     __slots__ = ("_since_ms", "_spent", "rate")
 

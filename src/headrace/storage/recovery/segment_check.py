@@ -1,4 +1,7 @@
-"""Reads segments that were not flushed batch by batch, rebuilds their indexes, and ends the log at the first bad byte.
+"""Reads suspect segments batch by batch, rebuilds their indexes, and ends the log at the first bad byte.
+
+A segment is suspect if the broker stopped uncleanly and the segment is at or above the recovery point, or if its data
+turned out to be bad.
 
 The checksum does not cover the base offset. A flipped bit can move it forward, and then only the next batch looks
 wrong. A gap alone proves nothing, because compaction leaves gaps. But if offsets fall back after a gap, the batch
@@ -59,7 +62,7 @@ class _Gap:
 
 
 class SegmentCheck:
-    """One pass over the unflushed segments of a log; `segments` are all segments that remain."""
+    """One pass over the suspect segments of a log; `segments` are all segments that remain."""
 
     def __init__(
         self,
