@@ -1,4 +1,4 @@
-"""`headrace mirror …`: copy topics between clusters, and move consumer groups after them."""
+"""`headrace mirror …`: copies topics between clusters, and translates the offsets of consumer groups."""
 
 from __future__ import annotations
 

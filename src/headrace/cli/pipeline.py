@@ -1,4 +1,4 @@
-"""`headrace pipeline …`: make, check, run, watch and move pipelines."""
+"""`headrace pipeline …`: creates, checks, runs, monitors and resets pipelines."""
 
 from __future__ import annotations
 
@@ -223,7 +223,7 @@ def replay(
         from headrace.pipelines.flows.session import pipeline_session
 
         spec = pipeline_spec(directory, settings, bootstrap, command_config)
-        # What is wrong is told before Spark is started for it.
+        # Report errors before Spark starts, which takes seconds.
         flow_checkpoints(spec, flow)
         for place in (begin, end):
             check_place(place)

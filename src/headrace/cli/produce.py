@@ -99,7 +99,7 @@ def produce(
         raise typer.BadParameter("--key-separator must not be empty")
     share = Share()
     records = _records(values, file, form, mark, null, share)
-    # A person who types the records sees them already.
+    # No progress line if a user types the records.
     typed = not values and not file and sys.stdin.isatty()
 
     async def look(client: ClusterClient) -> int:
@@ -206,7 +206,7 @@ def _paced(records: Iterator[Incoming], rate: float | None) -> Iterator[Incoming
 
 
 class _Sender:
-    """Hands records to librdkafka and keeps count of what came to be where."""
+    """Sends records with librdkafka and counts them by partition."""
 
     def __init__(self, address: str, topic: str, settings: dict[str, str], dry_run: bool, partitions: int) -> None:
         self.topic, self._partitions = topic, partitions
@@ -260,7 +260,7 @@ class _Sender:
 
 
 def _way_out(error: ClientError, topic: str) -> str:
-    """What to do about it, where that is known."""
+    """Remedy for the error, if there is a known one."""
     if error.name() in ("MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE"):
         return f". See headrace configs get topic/{topic} max.message.bytes --all"
     if error.name() in ("NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND"):
@@ -278,7 +278,7 @@ def _producer(address: str, settings: dict[str, str]) -> Producer:
         made: Producer = Client(
             {
                 "bootstrap.servers": address, "client.id": "headrace-cli", "linger.ms": 5,
-                # How large a record may be is the topic's to say, not this client's.
+                # The topic limits the record size, not this client.
                 "message.timeout.ms": 60_000, "message.max.bytes": 1_000_000_000, **settings, **quiet_log(),
             }
         )  # fmt: skip

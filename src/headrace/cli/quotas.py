@@ -1,4 +1,4 @@
-"""`headrace quotas ls|set|unset`: how fast clients may go, by user, client id or address."""
+"""`headrace quotas ls|set|unset`: client quotas by user, client id or address."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ Entity = Annotated[
 
 
 def parse_entity(text: str) -> list[dict[str, str | None]]:
-    """`user/alice,client-id/default` → the parts that requests name. Raises BadParameter."""
+    """`user/alice,client-id/default` → entity parts of a request. Raises BadParameter."""
     parts: list[dict[str, str | None]] = []
     for part in text.split(","):
         kind, slash, name = part.partition("/")

@@ -1,8 +1,9 @@
-"""`headrace start [FILE.properties] [--set key=value]… [--data DIR] [--listen HOST:PORT]`: one broker, in front.
+"""`headrace start [FILE.properties] [--set key=value]… [--data DIR] [--listen HOST:PORT]`: one broker in the
+foreground.
 
-Prints one line when it serves. SIGTERM and SIGINT shut it down cleanly, a second one at once. What can go wrong for a
-user (a wrong key, a taken port, a locked directory) is one sentence and a non-zero exit. Only what serving needs is
-imported, so that it serves in well under half a second.
+Prints one line when it serves. SIGTERM and SIGINT shut it down cleanly; a second signal stops it at once. An error of
+the user (a wrong key, a port in use, a locked directory) is one sentence and a non-zero exit code. The module imports
+only what a broker needs, so that the broker serves in well under half a second.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Final, NamedTuple
 
 from headrace.cli.support.broken_pipe import reader_may_leave
 
-# The process began a little before this module was read.
+# The process started a little before this module was imported.
 _STARTED: Final = time.perf_counter()
 
 USAGE: Final = """\
@@ -45,7 +46,7 @@ class Arguments(NamedTuple):
 
 
 def parse_arguments(arguments: Sequence[str]) -> Arguments:
-    """By hand: the command has four options, and a parser library costs a third of the time to serve."""
+    """Parsed by hand: the command has four options, and a parser library would take a third of the start-up time."""
     from headrace.config import listener_from_argument
 
     file: str | None = None
@@ -83,7 +84,7 @@ def parse_arguments(arguments: Sequence[str]) -> Arguments:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """The exit code."""
+    """Runs the broker. Returns the exit code."""
     if "--help" in arguments or "-h" in arguments:
         with reader_may_leave():
             print(USAGE)

@@ -82,7 +82,7 @@ def ls(
 
     rows = connected(bootstrap, action, timeout=timeout)
     if output is Format.TABLE:
-        # The id is for programs; a person has the name, and the width of a terminal.
+        # Only programs get the topic id. A terminal has no room for it.
         shown = [{**{k: v for k, v in row.items() if k != "id"}, "size": size_text(row["size"])} for row in rows]
     show(shown if output is Format.TABLE else rows, output, empty="no topics yet: headrace topics create NAME")
 

@@ -1,4 +1,4 @@
-"""`headrace transactions ls|describe|end`: what is open, since when, and ending what hangs."""
+"""`headrace transactions ls|describe|end`: lists, describes and aborts transactions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`headrace up --brokers N`: a development cluster (ZooKeeper and N brokers) in the foreground; Ctrl-C stops all."""
+"""`headrace up --brokers N`: runs a development cluster (ZooKeeper and N brokers) in the foreground until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def up(
 
 
 class Requests:
-    """What signals have asked for since the command runs."""
+    """Signals that the command has received."""
 
     def __init__(self) -> None:
         self._stops = 0
@@ -97,13 +97,13 @@ class Requests:
         return self._stops > 1
 
     def to_restart(self) -> bool:
-        """True once for each time that it was asked for."""
+        """Whether a restart was requested since the last call."""
         asked, self._restart = self._restart, False
         return asked
 
 
 def _watch(cluster: Cluster, asked: Requests) -> int:
-    """Shows the state of each process until it is to stop; 1 when all brokers have ended by themselves."""
+    """Shows the state of each process until a stop is requested. Returns 1 if all brokers have ended by themselves."""
     with _screen(cluster) as draw, keys() as pressed:
         while not asked.to_stop():
             key = pressed()
@@ -123,7 +123,7 @@ def _how_to_restart(names: Sequence[str]) -> str:
 
 @contextmanager
 def _screen(cluster: Cluster) -> Iterator[Callable[[], None]]:
-    """A table that is drawn again in a terminal; elsewhere a table once, and a line for each change."""
+    """Redraws a table in a terminal. Elsewhere prints a table once, and a line for each change."""
     if sys.stdout.isatty():
         from rich.live import Live
 

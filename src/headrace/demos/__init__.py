@@ -1,5 +1,5 @@
-"""Demonstrations, one folder each. The CLI loads `command` by its name, so this package may import `cli`.
+"""Demonstrations, one directory each. The CLI loads `command` by name, so this package may import `cli`.
 
 `command`     `headrace demo …`
-`wordcount`   the word count of Kafka's first steps
+`wordcount`   the word count of Kafka's quickstart
 """

@@ -1,4 +1,4 @@
-"""`headrace demo wordcount`: the documents' example, running, in one command."""
+"""`headrace demo wordcount`: runs the word count example in one command."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""`headrace log dump|verify|recover DIR`: what lies in a log directory, whether it is whole, and making it so.
-`headrace log strays` is in `log_strays`, `headrace log standalone` in `log_standalone`.
-"""
+"""`headrace log dump|verify|recover DIR`: prints, checks and repairs the files of a log directory."""
 
 from __future__ import annotations
 
@@ -52,7 +50,7 @@ class _ProblemRow(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class _Dump:
-    """What `dump` found in one partition."""
+    """Output of `dump` for one partition."""
 
     topic_id: str | None
     sections: dict[str, Rows]
@@ -89,7 +87,7 @@ def dump(
         dumped: dict[str, Rows] = {}
         for name, make in sections.items():
             rows: Rows = []
-            # What cannot be read is named below, with its place.
+            # The findings below name unreadable batches with their position.
             with contextlib.suppress(Fault, CorruptFile, OSError):
                 make(partition, rows, records)
             dumped[name] = rows
@@ -272,7 +270,7 @@ def _batches(partition: Path, rows: Rows, records: bool) -> None:
                 rows.append({"segment": segment.base_offset, **_batch_row(position, batch)})
                 continue
             if fault_in_records(batch) is not None:
-                continue  # named below, with its place
+                continue  # the findings below name it with its position
             for record in read_records(batch):
                 rows.append(
                     {
@@ -289,7 +287,7 @@ def _batches(partition: Path, rows: Rows, records: bool) -> None:
 def _index(partition: Path, rows: Rows, records: bool) -> None:
     for segment in inspection.segments_in(partition):
         segment.offset_index.file.open_sealed()
-        # What follows the entries of an index that is being written is zeros.
+        # The index of an active segment ends with preallocated zeros.
         rows += [
             {"segment": segment.base_offset, "offset": o, "position": p}
             for o, p in segment.offset_index.entries()
@@ -340,7 +338,7 @@ def _text(data: bytes | None) -> str | None:
     return None if data is None else data.decode(errors="backslashreplace")
 
 
-# Which files a section shows, by how their names end.
+# Files of each section, by suffix.
 _FILES = {
     "batches": LOG_SUFFIX,
     "index": INDEX_SUFFIX,

@@ -1,4 +1,4 @@
-"""Copies of partitions for `headrace log recover --dry-run`: recovery itself runs on them, so nothing is guessed."""
+"""Copies of partitions for `headrace log recover --dry-run`, which runs the real recovery on them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def copies(partitions: Iterable[Path]) -> Iterator[Path]:
-    """A copy of each partition in the temporary directory, gone when the next one is asked for."""
+    """Copies one partition after another to a temporary directory. Deletes each copy before the next."""
     for partition in partitions:
         with tempfile.TemporaryDirectory(prefix="headrace-dry-run-") as directory:
             yield Path(shutil.copytree(partition, Path(directory) / partition.name))

@@ -1,4 +1,4 @@
-"""`headrace log skip`: gets readers past batches whose records cannot be read, by replacing them with empty ones."""
+"""`headrace log skip`: replaces batches with unreadable records by empty batches, so that readers can continue."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def skip(
     $ headrace log skip data/orders-0 --yes
     """
     partitions = _partitions(directory)
-    # Before anything is looked at: a broker that starts meanwhile would change the files.
+    # Lock before reading, because a broker that starts meanwhile would change the files.
     locked = [] if dry_run else _lock({path.parent for path in partitions})
     try:
         found = {path: _unreadable(path, offset or []) for path in partitions}
@@ -122,7 +122,7 @@ def _row(path: Path, place: inspection.UnreadablePlace) -> UnreadableRow:
 
 
 def _lock(parents: set[Path]) -> list[LogDir]:
-    """A running broker has the lock of its log directory: the fault says so, and nothing is changed."""
+    """Locks the log directories. Raises a Fault if a running broker holds a lock."""
     locked: list[LogDir] = []
     try:
         for parent in sorted(parents):
@@ -130,7 +130,7 @@ def _lock(parents: set[Path]) -> list[LogDir]:
             directory.lock("headrace log skip")
             locked.append(directory)
     except BaseException:
-        # Whatever ends the attempt, an interrupt too: the directories locked so far must not stay locked.
+        # For every exception, interrupts included: release the locks taken so far.
         for directory in locked:
             directory.unlock()
         raise

@@ -1,4 +1,4 @@
-"""`headrace log standalone DIR…`: a broker's log directories serve alone again, without ZooKeeper."""
+"""`headrace log standalone DIR…`: converts a broker's log directories for a standalone broker, without ZooKeeper."""
 
 from __future__ import annotations
 

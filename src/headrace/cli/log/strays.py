@@ -1,4 +1,4 @@
-"""`headrace log strays ls|restore|rm`: logs that a broker set aside, and what recovery cut from a log."""
+"""`headrace log strays ls|restore|rm`: logs that a broker set aside, and bytes that recovery cut from a log."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def _row(stray: Stray, *, for_people: bool) -> dict[str, object]:
 
 
 def _kept_until_ms(stray: Stray) -> int | None:
-    """From then on a clean start of the broker removes it; None for what only a person removes."""
+    """A clean start of the broker after this time deletes the stray; None if only a user deletes it."""
     if stray.kind is StrayKind.LOG or stray.note is None:
         return None
     return stray.note.set_aside_ms + CUTS_KEPT_MS

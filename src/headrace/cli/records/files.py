@@ -1,11 +1,11 @@
-"""Records to and from files: NDJSON, CSV and Parquet, each of which gives back exactly what it was given.
+"""Exports records to NDJSON, CSV and Parquet files and imports them unchanged.
 
-NDJSON   one document a line, as `consume -o json` prints it
+NDJSON   one document per line, as `consume -o json` prints it
 CSV      topic, partition, offset, timestamp, key, value, headers (JSON), key_encoding, value_encoding; an encoding is
          empty for text, `base64` for other bytes, `null` for nothing
 Parquet  the columns of Spark's Kafka source: key, value, topic, partition, offset, timestamp, headers
 
-A CSV or Parquet file without a `value` column is somebody's table: each row becomes a JSON object.
+A CSV or Parquet file without a `value` column is an ordinary table: each row becomes a JSON object.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PARQUET_ROWS: Final = 20_000
 
 
 def kind_of(path: Path) -> str:
-    """By its ending. Raises Failed naming those that are known."""
+    """File format by suffix. Raises Failed with the known suffixes."""
     kind = SUFFIXES.get(path.suffix.lower())
     if kind is None:
         raise Failed(f"{path}: the ending must be one of {', '.join(SUFFIXES)}")
@@ -134,7 +134,7 @@ class _ParquetSink:
 
 
 class Export:
-    """A file that appears under its name only when it is whole."""
+    """Writes to a temporary file and renames it when it is complete."""
 
     def __init__(self, path: Path) -> None:
         sinks: dict[str, Callable[[Path], Sink]] = {"ndjson": _NdjsonSink, "csv": _CsvSink, "parquet": _ParquetSink}

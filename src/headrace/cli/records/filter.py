@@ -4,12 +4,12 @@
 
     expression  or   := and ("or" and)*        and := unary ("and" unary)*
     unary       "not" unary | "(" or ")" | test
-    test        field [operator literal]        a field alone asks whether it is there
+    test        field [operator literal]        a field alone tests whether it exists
     field       key value topic partition offset timestamp size, key.PATH, value.PATH (into JSON), header.NAME
     operator    == != < <= > >= contains startswith endswith
     literal     "text" or 'text', a number, true, false, null
 
-Numbers compare with numbers, everything else as text; what is not there fails every test but `== null` and `!=`.
+Numbers compare with numbers, everything else as text. A missing field fails every test except `== null` and `!=`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MAX_DEPTH: Final = 50
 
 
 class WrongFilter(ValueError):
-    """Names what is wrong and the column."""
+    """The message names the error and the column."""
 
 
 def compile_filter(text: str) -> Test:

@@ -1,4 +1,4 @@
-"""Records from text: plain lines, `key<TAB>value`, and JSON documents; a wrong one is named by line and column."""
+"""Parses records from text: plain lines, `key<TAB>value`, and JSON documents. Errors name line and column."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _FIELDS: Final = frozenset(
 
 
 class WrongRecord(ToolFailed):
-    """Names the file, the line, and the column where there is one."""
+    """The message names the file, the line, and the column if there is one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Incoming:
-    """A record to be sent."""
+    """A record to send."""
 
     key: bytes | None
     value: bytes | None
@@ -52,7 +52,7 @@ def keyed_lines(
 
 
 def json_lines(lines: Iterable[bytes], source: str) -> Iterator[Incoming]:
-    """One document a line; empty lines are passed over."""
+    """One document per line. Skips empty lines."""
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -69,7 +69,7 @@ def json_lines(lines: Iterable[bytes], source: str) -> Iterator[Incoming]:
 
 
 def from_document(found: object) -> Incoming:
-    """`{"key", "value", "headers", "timestamp", "partition"}`. Raises ValueError naming the field."""
+    """`{"key", "value", "headers", "timestamp", "partition"}`. Raises ValueError with the field."""
     if not isinstance(found, dict):
         raise ValueError('must be an object as {"key": …, "value": …}')
     if unknown := sorted(set(found) - _FIELDS):
@@ -96,7 +96,7 @@ def _data(found: dict[str, object], name: str) -> bytes | None:
 
 
 def encode(value: object) -> bytes | None:
-    """Text as it is; other JSON values as compact JSON."""
+    """Text stays as it is. Other JSON values become compact JSON."""
     if value is None:
         return None
     if isinstance(value, str):

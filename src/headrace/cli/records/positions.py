@@ -1,4 +1,4 @@
-"""Offsets of many partitions at a place that a person named."""
+"""The offsets of many partitions at an offset or time that the user gave."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from headrace.kernel.errors import Fault
 from headrace.kernel.ids import TopicPartition
 from headrace.kernel.plurals import counted
 
-# How many partitions a sentence names.
+# Most partitions that a message names.
 _NAMED: Final = 5
 
 
 async def offset_at(
     client: ClusterClient, partitions: Sequence[TopicPartition], place: Place, *, isolation_level: int = 0
 ) -> dict[TopicPartition, int]:
-    """Inside the bounds of each partition; no record at or after a time means the end."""
+    """Offsets within the range of each partition. If no record is at or after a time, the log end offset."""
     leaders = await client.leaders(sorted({p.topic for p in partitions}))
 
     async def ask(time: int) -> dict[TopicPartition, int]:
@@ -40,7 +40,7 @@ async def offset_at(
 
 
 def beyond_end(place: Place, found: Mapping[TopicPartition, int]) -> str | None:
-    """`orders-0 ends at offset 3, orders-1 at 0`: partitions that end before the offset that was named."""
+    """`orders-0 ends at offset 3, orders-1 at 0`: partitions that end before the offset of the user."""
     short = {partition: end for partition, end in found.items() if place.kind is Kind.OFFSET and place.value > end}
     if not short:
         return None

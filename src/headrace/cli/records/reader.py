@@ -1,4 +1,4 @@
-"""Reading partitions from one place to another: bounded or following, with librdkafka underneath."""
+"""Reads partitions from one offset to another, or follows them, with librdkafka."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LOOK_EVERY_S: Final = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """From `start` to before `end`; without an end, for ever."""
+    """Offsets from `start` to before `end`. Without an end the reader follows the partition."""
 
     start: int
     end: int | None
@@ -41,8 +41,9 @@ def read(
     on_idle: Callable[[], None] = lambda: None,
     client: Mapping[str, str] = _PLAIN,
 ) -> Generator[Seen, None, None]:
-    """Records of the spans as they come, each partition in order. Ends when every span is done, or nothing came for
-    `idle_s`. With a group, positions are committed for what was given out. `client`: Kafka's settings of TLS and SASL.
+    """Records of the spans as they arrive, in order within a partition. Ends when every span is complete, or when no
+    record arrived for `idle_s`. With a group it commits the offsets of yielded records. `client`: Kafka's TLS and SASL
+    settings.
     """
     from confluent_kafka import KafkaError
 
@@ -89,7 +90,7 @@ def read(
                 try:
                     yield _seen(message)
                 except GeneratorExit:
-                    _store(consumer, group, message)  # the reader has enough, and has had this one
+                    _store(consumer, group, message)  # the caller stops after this record
                     raise
                 _store(consumer, group, message)
                 if span.end is not None and message.offset() + 1 >= span.end:
@@ -99,13 +100,13 @@ def read(
 
 
 def _check_still_there(consumer: Consumer, topics: set[str]) -> None:
-    """A consumer waits for a deleted topic for ever, without a word. All names: to ask for one may create it."""
+    """A consumer waits for a deleted topic forever. Requests all topics, because a request by name may create one."""
     from confluent_kafka import KafkaException
 
     try:
         known = consumer.list_topics(timeout=2).topics
     except KafkaException:
-        return  # no broker answers just now; the consumer itself goes on trying
+        return  # no broker answers; the consumer retries by itself
     if gone := sorted(topics - set(known)):
         raise Failed(f"topic {gone[0]!r} is no longer there")
 
@@ -118,7 +119,7 @@ def _check_readable(
     *,
     committed_only: bool,
 ) -> None:
-    """librdkafka stops without a word at a batch that it can decompress and whose records make no sense."""
+    """librdkafka stops without a message at a batch that it can decompress but whose records it cannot decode."""
     from confluent_kafka import TopicPartition as Assigned
 
     for place, position in positions.items():
@@ -135,7 +136,7 @@ def _store(consumer: Consumer, group: str | None, message: Message) -> None:
 
 
 def _close_if_done(open_spans: dict[TopicPartition, Span], place: TopicPartition, offset: int) -> None:
-    """The end of a partition closes its span when the span ends there: the rest were markers or compacted away."""
+    """Completes a span at the end of its partition: the remaining offsets are markers or compacted records."""
     span = open_spans.get(place)
     if span is not None and span.end is not None and offset >= span.end:
         del open_spans[place]

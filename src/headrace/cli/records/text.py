@@ -1,6 +1,6 @@
-"""Records as text: decoding of keys and values, documents for JSON, templates for lines.
+"""Records as text: decodes keys and values, makes JSON documents, and formats lines by templates.
 
-Templates: `%t %p %o %k %s %T %h %K %S` as kcat has them (topic, partition, offset, key, value, timestamp, headers, key
+Templates: `%t %p %o %k %s %T %h %K %S` as in kcat (topic, partition, offset, key, value, timestamp, headers, key
 and value lengths), or `{topic} {partition} {offset} {key} {value} {timestamp} {time} {headers}`, `{value.user.id}` into
 a JSON value and `{header.name}`. `\\n`, `\\t`, `\\\\` mean what they do in C; `%%`, `{{` and `}}` are themselves.
 """
@@ -44,7 +44,7 @@ class Seen:
 
 
 def decode(data: bytes | None, how: Decoding) -> object:
-    """Text, a JSON value, or None for nothing. Bytes that are no text are shown as hexadecimal digits after 0x."""
+    """Text, a JSON value, or None for null. Bytes that are not text become hexadecimal digits after 0x."""
     if data is None:
         return None
     if how is Decoding.HEX:
@@ -63,7 +63,7 @@ def decode(data: bytes | None, how: Decoding) -> object:
 
 
 def decode_pair(record: Seen, key_how: Decoding, value_how: Decoding) -> tuple[object, object]:
-    """Key and value; records of the coordinators' topics are only understood together."""
+    """Decodes key and value together, which records of the coordinators' topics require."""
     if value_how in (Decoding.CONSUMER_OFFSETS, Decoding.TRANSACTION_STATE):
         from headrace.cli.kafka_tools.support import internal_records
 
@@ -82,7 +82,7 @@ def _json_or_text(text: str | None) -> object:
 
 
 def document(record: Seen, key_how: Decoding, value_how: Decoding) -> dict[str, object]:
-    """What `-o json` prints and `produce --format json` reads back: bytes that are no text are given in base64."""
+    """The document that `-o json` prints and `produce --format json` reads. Bytes that are not text are in base64."""
     found: dict[str, object] = {
         "topic": record.topic, "partition": record.partition, "offset": record.offset,
         "timestamp": record.timestamp_ms,
@@ -113,7 +113,7 @@ def as_text(value: object) -> str:
 
 
 def json_path(data: bytes | None, path: list[str]) -> object:
-    """`["user", "0", "id"]` into a JSON value; None where there is nothing."""
+    """The value at the path `["user", "0", "id"]`; None if it does not exist."""
     try:
         found = None if data is None else json.loads(data)
     except ValueError:
@@ -129,7 +129,7 @@ def json_path(data: bytes | None, path: list[str]) -> object:
 
 
 def header(record: Seen, name: str) -> bytes | None:
-    """The last one of that name, as consumers take it."""
+    """The last header with this name, as consumers use it."""
     return next((value for key, value in reversed(record.headers) if key == name), None)
 
 
@@ -139,7 +139,7 @@ _TOKEN: Final = re.compile(r"\\(.)|%(.)|(\{\{|\}\})|\{([^{}]*)\}|([^\\%{}]+)|(.)
 
 
 def template(text: str, key_how: Decoding = Decoding.AUTO, value_how: Decoding = Decoding.AUTO) -> Part:
-    """Compiles; raises ValueError naming what is not understood and where."""
+    """Compiles a template. Raises ValueError with the wrong part and its column."""
 
     def key(record: Seen) -> str:
         return as_text(decode_pair(record, key_how, value_how)[0])

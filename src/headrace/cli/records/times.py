@@ -1,4 +1,4 @@
-"""Places in a topic as people say them: offsets, times, "10 minutes ago".
+"""Parses positions in a topic: offsets, times, "10 minutes ago".
 
     beginning | earliest      end | latest
     120                       the offset 120
@@ -7,7 +7,7 @@
     2026-01-31T12:00          a time (UTC without a zone)
     10 minutes ago, 2h, yesterday, now
 
-Pure: now is an argument.
+Pure: the current time is an argument.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Kind(Enum):
 @dataclass(frozen=True, slots=True)
 class Place:
     kind: Kind
-    value: int = 0  # an offset, a count before the end, or milliseconds since 1970
+    value: int = 0  # an offset, a number of records before the end, or milliseconds since 1970
 
 
 def parse_span_ms(text: str) -> int:
@@ -56,7 +56,7 @@ def parse_span_ms(text: str) -> int:
 
 
 def parse_place(text: str, now_ms: int) -> Place:
-    """Raises ValueError with every form that is understood."""
+    """Raises ValueError, whose message lists the accepted forms."""
     word = text.strip().lower()
     if word in ("beginning", "earliest", "start"):
         return Place(Kind.BEGINNING)
@@ -95,7 +95,7 @@ def _time(word: str, original: str, now_ms: int) -> int | None:
 
 
 def time_text(timestamp_ms: int) -> str:
-    """ISO-8601 in UTC with milliseconds; a record without a time has none."""
+    """ISO-8601 in UTC with milliseconds; a dash for a record without a timestamp."""
     if timestamp_ms < 0:
         return "–"
     moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)

@@ -1,4 +1,4 @@
-"""Why a reader does not get past an offset: the batch there, if its records cannot be read."""
+"""Explains why a reader does not get past an offset: the records of the next batch cannot be decoded."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ _WITHIN_S: Final = 5.0
 def why_unreadable(
     address: str, client: Mapping[str, str], place: TopicPartition, offset: int, *, committed_only: bool
 ) -> str | None:
-    """A sentence with topic, partition, offsets and the way past the batch. None when the next batch can be read, or
-    when there is none."""
+    """A message with topic, partition, offsets and remedy. None if the next batch is readable or there is none."""
     isolation = READ_COMMITTED if committed_only else READ_UNCOMMITTED
     settings = FetchSettings(max_bytes=1 << 20, max_wait_ms=100, isolation=isolation, stall_timeout_s=0.5)
     try:

@@ -1,5 +1,5 @@
 """The schema registry on the command line. In reading order:
 
-`command`   `headrace registry`: runs one
-`schemas`   `headrace schemas`: the schemas in one
+`command`   `headrace registry`: runs an instance
+`schemas`   `headrace schemas`: works with the schemas of a registry
 """

@@ -1,4 +1,4 @@
-"""`headrace registry start`: one instance of the schema registry, in the foreground."""
+"""`headrace registry start`: runs one instance of the schema registry in the foreground."""
 
 from __future__ import annotations
 
@@ -62,7 +62,8 @@ def start(
 
 
 def parse_listen(text: str) -> tuple[str, int]:
-    """(host, port). An address beyond this machine must be named with its protocol, because it is not encrypted."""
+    """(host, port). An address beyond this machine must include its protocol, because the connection is not
+    encrypted."""
     scheme, named, rest = text.rpartition("://")
     if named and scheme != "http":
         raise typer.BadParameter(f"--listen {text}: must be HOST:PORT or http://HOST:PORT")

@@ -39,7 +39,7 @@ _LOCAL: Final = "http://127.0.0.1:8081"
 
 @contextmanager
 def _asking(url: str) -> Iterator[RegistryClient]:
-    """What the registry refuses is one sentence."""
+    """Turns an error of the registry into one sentence."""
     try:
         yield RegistryClient(url)
     except (RegistryError, ValueError) as error:

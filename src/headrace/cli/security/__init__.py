@@ -1,4 +1,4 @@
-"""`headrace security …`: what a secured cluster needs. In reading order:
+"""`headrace security …`: certificates, users and settings of a secured cluster. In reading order:
 
 `command`   the group of commands
 `init`      certificates, an administrator and settings in one step

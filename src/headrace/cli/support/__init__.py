@@ -1,7 +1,7 @@
-"""What commands share. In reading order:
+"""Code that commands share. In reading order:
 
 `connection`           the address of the cluster, and the client of a command
-`client_settings`      how a command proves itself: TLS and SASL from `--command-config`
+`client_settings`      TLS and SASL settings from `--command-config`
 `contexts`             named clusters in the configuration file of the user
 `kafka_client`         types of confluent-kafka's objects
 `output`               tables for people; JSON or YAML documents for programs

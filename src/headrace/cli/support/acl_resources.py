@@ -72,7 +72,7 @@ def row(acl: Acl) -> dict[str, str]:
 
 
 def grant_command(acl: Acl) -> str:
-    """The command that creates the ACL."""
+    """The `headrace acl add` command that creates the ACL."""
     entry = acl.entry
     deny = " --deny" if entry.permission.name == "DENY" else ""
     host = "" if entry.host == "*" else f" --host {entry.host}"

@@ -1,4 +1,4 @@
-"""The reader of our output has gone (`… | head`): that is its right, and no failure."""
+"""Ends a command without an error when the reader of its output has closed the pipe (`… | head`)."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from contextlib import contextmanager
 
 
 def discard_output() -> None:
-    """What is still to be written, at the latest when the process ends, goes nowhere instead of failing."""
+    """Redirects remaining output to /dev/null, so that the flush at exit does not fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def open_streams() -> None:
-    """Who closed our output or errors (`>&-`) wants to see nothing of them. A socket must not take their place either:
-    what a library writes there by number would go to a broker."""
+    """Opens /dev/null for closed standard streams (`>&-`). Otherwise a socket could get their file descriptor, and
+    output that a library writes to descriptor 1 or 2 would go to a broker."""
     while (lowest := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(lowest, True)
     for number in (1, 2):
-        # A shell whose errors are closed leaves the script it reads in their place.
+        # If stderr is closed, a shell may have its script file open as descriptor 2.
         if fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
             os.dup2(lowest, number)
     os.close(lowest)
@@ -32,7 +32,7 @@ def open_streams() -> None:
 
 @contextmanager
 def reader_may_leave() -> Iterator[None]:
-    """Ends the block quietly when nobody reads any more. Flushes, so that it is noticed here and not at exit."""
+    """Ends the block without an error when the pipe is closed. Flushes, so that this happens here and not at exit."""
     open_streams()
     try:
         yield

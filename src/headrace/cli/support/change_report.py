@@ -1,6 +1,6 @@
-"""What a command reports that changes something: a sentence a thing for people, the same as data for programs.
+"""Reports of commands that change something: one sentence per change for people, the same as data for programs.
 
-`done` of a row says whether the thing was changed: false with --dry-run, and where nothing had to change.
+`done` of a row says whether the command made the change: false with --dry-run, or if no change was necessary.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ R = TypeVar("R", bound=Row)
 
 
 def report(rows: Sequence[R], form: Format, sentence: Callable[[R], str]) -> None:
-    """Of a command that changes any number of things: a list for programs."""
+    """For a command with any number of changes: a list for programs."""
     if form is not Format.TABLE:
         show(rows, form)
         return
@@ -24,7 +24,7 @@ def report(rows: Sequence[R], form: Format, sentence: Callable[[R], str]) -> Non
 
 
 def report_one(row: Row, form: Format, sentence: str) -> None:
-    """Of a command that changes one thing: one document for programs."""
+    """For a command with one change: one document for programs."""
     if form is not Format.TABLE:
         show_one(row, form)
     else:

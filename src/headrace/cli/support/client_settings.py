@@ -1,6 +1,6 @@
-"""How a command proves itself to a cluster: Kafka's client settings, from a properties file.
+"""Kafka's client settings of a command (TLS, SASL), from a properties file.
 
-The file is that of `--command-config`, else of $HEADRACE_COMMAND_CONFIG, else of the context whose cluster is asked.
+The file comes from `--command-config`, else from $HEADRACE_COMMAND_CONFIG, else from the context of the cluster.
 Every command that takes `--bootstrap` takes `--command-config` (`add_option`).
 """
 
@@ -23,13 +23,13 @@ _ENVIRONMENT: Final = "HEADRACE_COMMAND_CONFIG"
 
 
 class _Given:
-    """The option of the command that runs. A process runs one command at a time."""
+    """The option of the running command. A process runs one command at a time."""
 
     file: str | None = None
 
 
 def add_option(command: Any) -> None:
-    """Gives `--command-config` to a command, and to those below it, that take `--bootstrap` and lack it."""
+    """Adds `--command-config` to a command and its subcommands if they take `--bootstrap` and lack it."""
     for inner in getattr(command, "commands", {}).values():
         add_option(inner)
     names = {parameter.name for parameter in command.params}
@@ -42,7 +42,7 @@ def _remember(value: str | None) -> None:
 
 
 def _option() -> Any:
-    """As typer makes it for a command that declares it."""
+    """The option as typer creates it for a command that declares it."""
     declared = typer.Typer(add_completion=False)
 
     @declared.command()
@@ -63,7 +63,7 @@ def _option() -> Any:
 
 
 def client_settings(where: str | None) -> dict[str, str]:
-    """The settings for the cluster that `where` names (an address, a context or nothing); empty without a file."""
+    """Settings for the cluster that `where` names (an address, a context or nothing); empty without a file."""
     file = _Given.file or os.environ.get(_ENVIRONMENT) or command_config_of(where)
     if not file:
         return {}
@@ -76,7 +76,7 @@ def client_settings(where: str | None) -> dict[str, str]:
 
 
 def client_security(where: str | None) -> ClientSecurity | None:
-    """None for plain text. Raises a Fault for settings that cannot be used."""
+    """TLS and SASL of the client; None for plain text. Raises a Fault for invalid settings."""
     return security_in(client_settings(where))
 
 
@@ -89,7 +89,7 @@ def security_in(settings: Mapping[str, str]) -> ClientSecurity | None:
 
 
 def librdkafka_settings(where: str | None) -> dict[str, str]:
-    """The same for a client of librdkafka."""
+    """The same settings for librdkafka."""
     from headrace.cli.kafka_tools.support.librdkafka import security_settings
 
     return security_settings(client_settings(where))

@@ -1,8 +1,9 @@
-"""What makes a development cluster a secured one: `headrace up --secure`.
+"""Certificates, users and settings of `headrace up --secure`.
 
-The files are those of `headrace security init`, in `security/` of the cluster's data. The first start makes them and
-every later one uses them. ZooKeeper's nodes belong to the brokers' ZooKeeper user. The administrator is added before
-the first broker starts. Its password is not set again later: a person may have changed it with kafka-configs.
+The files are those of `headrace security init`, in `security/` of the cluster's data directory. The first start creates
+them, later starts reuse them. The brokers' ZooKeeper user owns ZooKeeper's nodes. The command adds the administrator
+before the first broker starts. It does not set the password again later, because the user may have changed it with
+kafka-configs.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _ZOOKEEPER_USER: Final = "headrace"
 
 
 class ClusterSecurity:
-    """Raises Failed when the files in `directory` cannot be made or read."""
+    """Raises Failed if the files in `directory` cannot be created or read."""
 
     def __init__(self, directory: Path, brokers: int) -> None:
         try:
@@ -55,7 +56,7 @@ class ClusterSecurity:
         }
 
     def settings(self, number: int, clients_port: int, brokers_port: int) -> dict[str, str]:
-        """What a broker needs besides its id and the address of ZooKeeper."""
+        """Settings of a broker besides its id and ZooKeeper's address."""
         ports = ((CLIENTS, clients_port), (BROKERS, brokers_port))
         return {
             "listeners": ",".join(f"{name}://{_HOSTS[0]}:{port}" for name, port in ports),
@@ -73,7 +74,7 @@ class ClusterSecurity:
         """Adds the administrator unless the cluster has one already."""
         setup = self.setup
         config = load_broker_config({**read_properties(broker_file), "log.dirs": str(data)})
-        # kazoo's first tries fail while ZooKeeper starts.
+        # kazoo's first attempts fail while ZooKeeper starts.
         logging.getLogger("headrace").addHandler(logging.NullHandler())
         users = [scram_user(setup.admin, mechanism, setup.password, 4096) for mechanism in SCRAM_MECHANISMS]
         try:
@@ -82,7 +83,7 @@ class ClusterSecurity:
             raise Failed(f"cannot add the administrator {setup.admin}: {fault.message}") from None
 
     def explanation(self, bootstrap: str) -> list[str]:
-        """How clients connect: one line for each of the usual ones."""
+        """How to connect: one line for each of the usual clients."""
         setup = self.setup
         clients, librdkafka = setup.client_properties, setup.librdkafka_properties
         return [

@@ -1,8 +1,8 @@
-"""Where the cluster is, and how a command talks to it.
+"""The address of the cluster, and the client of a command.
 
 The address comes from `--bootstrap`, else $HEADRACE_BOOTSTRAP, else the current context of the config file, else
-127.0.0.1:9092. Where an address is expected, the name of a context may stand. What goes wrong is raised as a Fault or
-`Failed`; the program's `main` prints it as one sentence and exits with 1.
+127.0.0.1:9092. The name of a context is accepted in place of an address. Errors are raised as a Fault or `Failed`; the
+program's `main` prints them as one sentence and exits with 1.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Failed = ToolFailed
-# Completion answers while somebody holds the tab key: better nothing than late.
+# Completion runs while the user waits at the prompt: no suggestions are better than late ones.
 _COMPLETION_TIMEOUT_S: Final = 1.5
 
 
 def complete_topic(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Live names of topics for the shell; nothing when no broker answers at once."""
+    """Topic names for shell completion; none if no broker answers quickly."""
     return complete_live(ctx, _topic_names, incomplete)
 
 
@@ -59,12 +59,12 @@ async def _group_names(client: ClusterClient) -> list[str]:
 def complete_live(
     ctx: typer.Context, names: Callable[[ClusterClient], Awaitable[list[str]]], incomplete: str
 ) -> list[str]:
-    """Asks the cluster of the line's own `--bootstrap`, else of the environment or the current context."""
+    """Asks the cluster of the line's `--bootstrap`, else of the environment or the current context."""
     where = ctx.params.get("bootstrap") or os.environ.get("HEADRACE_BOOTSTRAP")
     try:
         found = connected(where, names, timeout=_COMPLETION_TIMEOUT_S)
     except Exception:
-        # Boundary to the shell that completes a word: no error may reach its prompt, so there are no suggestions.
+        # Boundary to the completing shell: an error must not appear at its prompt, so there are no suggestions.
         return []
     return [name for name in found if name.startswith(incomplete)]
 
@@ -103,7 +103,7 @@ Group = Annotated[str, typer.Argument(help="Name of the group.", autocompletion=
 
 
 def bootstrap_address(given: str | None) -> str:
-    """Checked; raises BadParameter for what cannot be an address."""
+    """The checked address. Raises BadParameter if it is not an address."""
     address = given if given is not None else client_settings(None).get("bootstrap.servers")
     address = address_of(address)
     try:
@@ -125,20 +125,21 @@ def connected(where: str | None, action: Callable[[ClusterClient], Awaitable[T]]
 
 
 class Answer(Protocol):
-    """A part of an answer that has an error code of its own."""
+    """A part of an answer with its own error code."""
 
     error_code: int
 
 
 def check_answer(result: Answer, what: str) -> None:
-    """Raises what an answer's error code means, in the broker's words where it has some."""
+    """Raises the error of an answer, with the broker's message if there is one."""
     if result.error_code:
         code = ErrorCode(result.error_code)
         raise Failed(f"{what}: {getattr(result, 'error_message', None) or code.name.replace('_', ' ')}")
 
 
 async def existing_topics(client: ClusterClient, names: Sequence[str] | None) -> list[MetadataResponseTopic]:
-    """Metadata of these topics (all without names), sorted; an unknown one raises with the nearest name."""
+    """Metadata of these topics, or of all if no name is given, sorted. An unknown topic raises with the nearest
+    name."""
     known = (await client.refresh(None)).topics
     for name in names or ():
         if name not in known:
@@ -147,7 +148,7 @@ async def existing_topics(client: ClusterClient, names: Sequence[str] | None) ->
 
 
 async def missing_topic(client: ClusterClient, name: str, known: Iterable[str], advice: str = "") -> str:
-    """Why a topic is not in the list of all topics: brokers leave out a topic that the user may not describe."""
+    """Why a topic is not in the list of all topics: brokers omit topics that the user may not describe."""
     absent = f"topic {name!r} does not exist.{nearest(name, known)}{advice}"
     found = (await client.refresh([name])).topics.get(name)
     if found is not None and found.error_code == ErrorCode.topic_authorization_failed:
@@ -159,7 +160,7 @@ async def missing_topic(client: ClusterClient, name: str, known: Iterable[str], 
 
 
 def sure(question: str, yes: bool, facts: Sequence[str] = ()) -> None:
-    """Asks unless `--yes` was given, after the facts that matter; "no" ends the command with exit code 1."""
+    """Shows the consequences and asks for confirmation, unless `--yes` was given. "no" exits with code 1."""
     if yes:
         return
     for fact in facts:
@@ -169,9 +170,9 @@ def sure(question: str, yes: bool, facts: Sequence[str] = ()) -> None:
 
 
 def typed(question: str) -> str:
-    """The answer of the person at the terminal. Asked on standard error: standard output is for the result."""
+    """Asks the user and returns the answer. The question goes to standard error: standard output is for the result."""
     print(question, end="", file=sys.stderr, flush=True)
-    # asyncio keeps the first Ctrl-C for its tasks, but nobody runs while a question waits for its answer.
+    # asyncio delivers the first Ctrl-C to its task, but no task runs while the question blocks.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         return sys.stdin.readline().strip()

@@ -1,11 +1,11 @@
-"""Named clusters: a YAML file with addresses, one of them current. `headrace context …` edits it.
+"""Named clusters: a YAML file with addresses and the current context. `headrace context …` edits it.
 
     current: local
     contexts:
       local: {bootstrap: "127.0.0.1:9092"}
       production: {bootstrap: "kafka.example:9093", command_config: /home/erin/client.properties}
 
-It is ~/.config/headrace/config.yaml (or under $XDG_CONFIG_HOME), or wherever $HEADRACE_CONFIG points.
+The file is $HEADRACE_CONFIG, else headrace/config.yaml in $XDG_CONFIG_HOME or ~/.config.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def config_file() -> Path:
 
 
 def load() -> Contexts:
-    """What the file says; an absent one says nothing. Raises Failed with the place of a mistake."""
+    """Reads the file; a missing file has no contexts. Raises Failed with the place of an error."""
     file = config_file()
     try:
         text = file.read_text()
@@ -69,7 +69,7 @@ def save(contexts: Contexts) -> None:
     }
     file = config_file()
     file.parent.mkdir(parents=True, exist_ok=True)
-    # Written beside and renamed, so that a crash leaves the old file.
+    # Written to a temporary file and renamed, so that a crash leaves the old file.
     fresh = file.with_suffix(".new")
     fresh.write_text(yaml.safe_dump(document, sort_keys=False))
     fresh.replace(file)
@@ -83,7 +83,7 @@ def _entry(contexts: Contexts, name: str) -> dict[str, str]:
 
 
 def command_config_of(given: str | None) -> str | None:
-    """The file with client settings of the context that the user named, or of the current one."""
+    """The client settings file of the context that the user named, or of the current context."""
     if given is not None and (":" in given or "," in given):
         return None
     contexts = load()
@@ -91,7 +91,7 @@ def command_config_of(given: str | None) -> str | None:
 
 
 def address_of(given: str | None) -> str:
-    """The bootstrap address for what the user said: an address, a context's name, or nothing."""
+    """The bootstrap address for an address, the name of a context, or nothing."""
     if given is not None and (":" in given or "," in given):
         return given
     contexts = load()

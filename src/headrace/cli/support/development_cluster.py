@@ -1,7 +1,7 @@
-"""The processes of a development cluster: one ZooKeeper server and some brokers, each with its directory and log.
+"""The processes of a development cluster: a ZooKeeper server and brokers, each with its own directory and log.
 
-They run in sessions of their own, so that a Ctrl-C in the terminal reaches only the command, which then stops the
-brokers first (they hand their leadership over) and ZooKeeper last.
+They run in their own sessions, so that Ctrl-C in the terminal reaches only the command. The command then stops the
+brokers first, so that they can hand over leadership, and ZooKeeper last.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _START_S: Final = 60
 _STOP_S: Final = 20
 _HOST: Final = "127.0.0.1"
-# How deep brokers' log directories are looked for below --data.
+# Depth of the search for log directories below --data.
 _LEVELS: Final = 3
 
 
@@ -96,7 +96,7 @@ class Cluster:
 
     @property
     def ended(self) -> list[str]:
-        """The members that ended by themselves or by another's signal."""
+        """Processes that ended without a stop by this command."""
         return [member.name for member in self._members if member.has_ended]
 
     def restart_ended(self) -> None:
@@ -117,7 +117,8 @@ class Cluster:
         ]  # fmt: skip
 
     def start(self, stopping: Callable[[], bool]) -> None:
-        """Returns when every broker serves, or somebody wants to stop. Raises Failed with the log of what did not."""
+        """Returns when every broker serves or `stopping` is true. Raises Failed with the log of a process that did not
+        start."""
         _refuse_brokers_own(self.directory)
         for port in (self._zookeeper_port, *self._ports):
             _refuse_taken(port)
@@ -144,7 +145,7 @@ class Cluster:
         file = directory / "zookeeper.properties"
         plain = {"clientPort": str(self._zookeeper_port), "clientPortAddress": _HOST}
         ports = plain if self.security is None else self.security.zookeeper_settings(self._zookeeper_port)
-        # A session ends up to a tick after its time.
+        # A ZooKeeper session ends up to one tick after its time-out.
         rest = {"tickTime": "200", "maxSessionTimeout": "60000", "maxClientCnxns": "0", "admin.enableServer": "false"}
         write_settings(file, {"dataDir": str(directory / "data"), **ports, **rest})
         command = [sys.executable, "-m", "headrace.cli.kafka_tools.zookeeper_start", str(file)]
@@ -158,7 +159,7 @@ class Cluster:
             command += ["--data", str(directory), "--listen", f"{_HOST}:{port}"]
             command += [f"--set={name}={value}" for name, value in {**own, **self._settings}.items()]
         else:
-            # In a file that only its owner may read: other users of the machine see the command line.
+            # In a file that only its owner may read, because other users of the machine can see the command line.
             file = self.directory / f"broker-{number}.properties"
             own |= self.security.settings(number, port, free_port())
             write_settings(file, {**own, **self._settings})
@@ -183,7 +184,7 @@ class Cluster:
             time.sleep(0.05)
 
     def stop(self, impatient: Callable[[], bool] = lambda: False) -> None:
-        """Brokers first, ZooKeeper last; what does not end in time, or before patience does, is killed."""
+        """Stops brokers first, ZooKeeper last. Kills processes that do not end in time, or at once if `impatient`."""
         for members in (self._members[1:], self._members[:1]):
             for member in members:
                 member.process.terminate()
@@ -198,7 +199,7 @@ class Cluster:
 
 
 def write_settings(file: Path, settings: Mapping[str, str]) -> None:
-    """A properties file that only its owner may read."""
+    """Writes a properties file that only its owner may read."""
     file.unlink(missing_ok=True)
     with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
         out.writelines(f"{name}={value}\n" for name, value in settings.items())
@@ -210,8 +211,8 @@ def _started(command: list[str], log: Path) -> subprocess.Popen[bytes]:
 
 
 def _refuse_brokers_own(directory: Path) -> None:
-    """A broker would take `broker-1` in its log directory for a log, and a broker's directory in the place of
-    `broker-1` would become a member of this cluster."""
+    """Raises Failed if the directory is, or contains, the log directory of another broker: that broker would take
+    `broker-1` for a log, or its directory would become a broker of this cluster."""
     around = directory if is_log_directory(directory) else log_directory_around(directory)
     if around is not None:
         what = "is" if around == directory else f"is inside {around},"
@@ -225,14 +226,14 @@ def _refuse_brokers_own(directory: Path) -> None:
 
 
 def _is_of_cluster(found: Path, directory: Path) -> bool:
-    """Whether a former `headrace up` made it."""
+    """Whether an earlier `headrace up` created the log directory."""
     try:
         identity = read_identity(found)
     except CorruptFile:
-        return found.parent == directory  # the broker says what is wrong with it
+        return found.parent == directory  # the broker reports the damage
     if identity is None or found != directory / f"broker-{identity.node_id}":
         return False
-    if identity.home is None:  # written before directories named their store
+    if identity.home is None:  # from a version that did not store the kind of the store
         return (directory / "zookeeper").is_dir()
     return identity.home.kind == ZOOKEEPER
 

@@ -1,4 +1,4 @@
-"""Types of confluent-kafka's objects as far as commands use them; type checkers skip the library itself."""
+"""Types of the parts of confluent-kafka that commands use, because the library itself has no types."""
 
 from __future__ import annotations
 

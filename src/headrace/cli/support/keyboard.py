@@ -1,4 +1,4 @@
-"""Single keys that a person presses while a live view runs, without Enter and without an echo on the screen."""
+"""Reads single key presses while a live view runs, without Enter and without echo."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def keys() -> Iterator[Callable[[], str]]:
-    """Gives a function that returns the key pressed since the last call, or "". Without a terminal there are none.
+    """Yields a function that returns the key pressed since the last call, or "". Without a terminal it returns "".
 
-    Ctrl-C still interrupts. A process in the background must not touch the terminal: the system would stop it.
+    Ctrl-C still interrupts. A background process must not read the terminal, or the system stops it.
     """
     if not sys.stdin.isatty() or not _is_in_foreground(sys.stdin.fileno()):
         yield lambda: ""

@@ -1,9 +1,9 @@
-"""Values of options without a validation library.
+"""Converts option values without loading pydantic.
 
-typer hands every value to pydantic, and loading pydantic takes two fifths of a short command's time. What the options
-of `headrace` take is plain nearly always: texts, whole numbers, a name out of a few. Those are made here; whatever is
-not plainly right goes to typer's own way, which also has the words for what is wrong. A release of typer that works
-otherwise is left alone.
+typer passes every value to pydantic, whose import takes two fifths of a short command's time. Nearly all options of
+`headrace` are simple: text, numbers, enumerations. This module converts valid simple values. All others, including
+invalid ones, go to typer, which also has the error messages. If a release of typer works differently, this module
+changes nothing.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Descriptor(Protocol):
 
 
 class PlainParam:
-    """Stands where typer has its own coercion of one parameter."""
+    """Replaces typer's coercion of one parameter."""
 
     def __init__(self, descriptor: Descriptor, typers: Callable[[Descriptor], Coercion]) -> None:
         self._descriptor = descriptor
@@ -58,7 +58,7 @@ class PlainParam:
 
 
 def plain(annotation: object, info: ParameterInfo, value: object) -> object:
-    """The value as its type, or `_NOT_PLAIN`."""
+    """The converted value, or `_NOT_PLAIN`."""
     if info.parser is not None:
         return _NOT_PLAIN
     if get_origin(annotation) is list and isinstance(value, (list, tuple)):
@@ -81,7 +81,7 @@ def _number(kind: type[int] | type[float], info: ParameterInfo, value: object) -
 
 
 def install() -> None:
-    """From now on; harmless when done twice."""
+    """Replaces typer's coercion. May be called twice."""
     typers = getattr(typer.core, "build_runtime_param", None)
     if typers is not None and getattr(typers, "__module__", "") == "typer._coercion":
         typer.core.build_runtime_param = lambda descriptor: PlainParam(descriptor, typers)  # type: ignore[attr-defined,assignment,return-value]

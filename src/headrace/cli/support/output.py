@@ -1,7 +1,7 @@
-"""How commands print: tables for people, one stable JSON or YAML document for programs.
+"""Output of commands: tables for people, one stable JSON or YAML document for programs.
 
 table   boxes and colour in a terminal, plain aligned columns elsewhere
-json    one document; `rows` of a command that follows are one object a line
+json    one document; a command that follows prints one object per line
 yaml    the same document
 """
 
@@ -28,7 +28,7 @@ class Format(StrEnum):
 def show(
     rows: Sequence[Mapping[str, object]], form: Format, *, title: str | None = None, empty: str = "nothing to show"
 ) -> None:
-    """Rows with the same keys. For people, keys are headings; for programs, they are keys."""
+    """Prints rows with the same keys. In a table the keys are headings."""
     if form is Format.JSON:
         print(json.dumps(list(rows), default=str, indent=2))
     elif form is Format.YAML:
@@ -44,7 +44,7 @@ def show(
 
 
 def show_one(document: Mapping[str, object], form: Format, *, title: str | None = None) -> None:
-    """One thing with many fields."""
+    """Prints one object with many fields."""
     if form is Format.TABLE:
         _table([{"": name, " ": value} for name, value in document.items()], title, headed=False)
     elif form is Format.JSON:
@@ -58,7 +58,7 @@ def show_one(document: Mapping[str, object], form: Format, *, title: str | None 
 
 
 def show_line(document: Mapping[str, object]) -> None:
-    """One object of a stream, as it comes."""
+    """Prints one object of a stream."""
     print(json.dumps(document, default=str, separators=(",", ":")), flush=True)
 
 
@@ -82,7 +82,8 @@ def _table(rows: Sequence[Mapping[str, object]], title: str | None, *, headed: b
 
 
 def _boxed(rows: Sequence[Mapping[str, object]], title: str | None, headed: bool) -> None:
-    """In a terminal. Where the columns do not fit side by side, a row is a paragraph: split words cannot be read."""
+    """A table for a terminal. If the columns do not fit, each row is a paragraph, because split words are
+    unreadable."""
     from rich.console import Console
     from rich.measure import Measurement
 
@@ -114,7 +115,7 @@ def rich_table(
     for name in rows[0] if rows else ():
         table.add_column(name.replace("_", " "), justify="right" if name in numeric else "left", overflow="fold")
     for row in rows:
-        # As text: a topic or a value may look like markup.
+        # Plain text, because a topic or a value may contain characters of rich's markup.
         table.add_row(*(Text(_cell(value)) for value in row.values()))
     return table
 
@@ -131,7 +132,7 @@ def _plain_table(headings: list[str], cells: Iterable[list[str]], numeric: set[s
 
 
 def wrapped(text: str, indent: str = "") -> str:
-    """Broken between words to the width of the terminal; in a pipe or a file, one line."""
+    """Wraps text to the width of the terminal; one line in a pipe or a file."""
     if not sys.stdout.isatty():
         return indent + text
     return textwrap.fill(

@@ -1,4 +1,4 @@
-"""What the commands on pipelines share: which pipeline, which brokers and the keys to them, errors in one line."""
+"""Shared code of the pipeline commands: the pipeline, its brokers and credentials, errors as one line."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CommandConfig = Annotated[
 
 @contextmanager
 def one_sentence() -> Iterator[None]:
-    """What a user can do something about is one line and exit 1; anything else is a bug and keeps its traceback."""
+    """Prints an expected error as one line and exits with 1. Any other exception is a bug and keeps its traceback."""
     from headrace.kernel.errors import Fault
     from headrace.pipelines.errors import PipelineError
 
@@ -68,7 +68,7 @@ def client_settings(file: Path | None) -> dict[str, str]:
 def pipeline_spec(
     path: Path, settings: list[str] | None, bootstrap: str | None, command_config: Path | None = None
 ) -> PipelineSpec:
-    """The pipeline as its files and the command line say."""
+    """The pipeline from its files and the command line."""
     from headrace.pipelines.brokers import in_configuration
     from headrace.pipelines.connectors.connector import load_pipeline
 
@@ -83,10 +83,10 @@ def security_for(command_config: Path | None) -> ClientSecurity:
 
 
 def cluster_client(bootstrap: str | None, command_config: Path | None) -> BlockingClient:
-    """A client of the cluster that is named, else of the current context."""
+    """A client of the given cluster, else of the current context."""
     from headrace.client.blocking.client import BlockingClient
 
     client = BlockingClient(bootstrap_address(bootstrap), security=security_for(command_config))
-    # Such a client asks again for half a minute, which suits a pipeline better than a person.
+    # Such a client retries for half a minute, which is too long for a user at a prompt.
     require_broker(client.bootstrap, encrypted=client.security.encrypted)
     return client

@@ -1,9 +1,9 @@
-"""A line that says how far long work has come: in a terminal only, on stderr, after a moment of patience.
+"""Progress line of long work: only in a terminal, on stderr, after a short delay.
 
     sending [########            ] 41% 205,000 records, 102,411/s, 3 s left
 
-How much is done is known by the number of steps (`total`), or by whoever reads the input (`Share`): a file's records
-are not counted before they are read, but its bytes are.
+Progress is measured by the number of steps (`total`), or by the bytes read from an input file (`Share`), whose records
+cannot be counted before they are read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BAR: Final = 20
 
 @dataclass(slots=True)
 class Share:
-    """How much of the input has been read, from 0 to 1; None while nobody can tell."""
+    """Share of the input that has been read, from 0 to 1; None while it is unknown."""
 
     done: float | None = None
 
@@ -32,7 +32,7 @@ class Share:
 def progress(
     what: str, *, total: int | None = None, share: Share | None = None, unit: str = "", shown: bool = True
 ) -> Iterator[Callable[[int], None]]:
-    """Gives a function that is told about each step. Not `shown` is for a person who types the input."""
+    """Yields a function that advances the progress. `shown` is false if a user types the input."""
     if not shown or not sys.stderr.isatty():
         yield lambda steps: None
         return
@@ -49,7 +49,7 @@ def progress(
         shown_at, drawn = now, True
         part = done / total if total else share.done if share is not None else None
         width = shutil.get_terminal_size().columns - 1
-        # Erased to the end of the line: a shorter line must not leave the rest of a longer one.
+        # Erase to the end of the line, because the line before may have been longer.
         print(f"\r{_line(what, done, unit, part, now - began)[:width]}\x1b[K", end="", file=sys.stderr, flush=True)
 
     try:

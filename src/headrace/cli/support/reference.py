@@ -1,4 +1,4 @@
-"""Writes docs/cli.md from the commands themselves; with --check says whether it is out of date."""
+"""Generates docs/cli.md from the commands. With --check it reports whether the page is outdated."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ This page is generated from the commands: `make docs`.
 
 
 def commands() -> Iterator[tuple[str, Command]]:
-    """`topics ls` → the command, for all that are not hidden, in the order of their names."""
+    """`topics ls` → the command, for all visible commands, sorted by name."""
     import typer
 
     own = typer.main.get_command(app)
@@ -47,7 +47,7 @@ def _with_inner(name: str, command: Command) -> Iterator[tuple[str, Command]]:
 
 
 def examples(command: Command) -> list[str]:
-    """The command lines in its help."""
+    """The example command lines in its help."""
     lines = (line.strip() for line in (command.help or "").splitlines())
     return [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
 

@@ -1,5 +1,5 @@
-"""Trouble that a user may run into, in one sentence: files that are not there or not text, patterns and numbers that
-are none. Anything else is a bug and shows where it happened.
+"""Expected errors of users as one sentence: missing files, files that are not text, invalid patterns and numbers. Any
+other exception is a bug and shows its traceback.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ import re
 import struct
 from typing import Final
 
-# OSError holds TimeoutError and every file's trouble; struct.error is a number that its field has no room for.
+# OSError includes TimeoutError and all file errors. struct.error is a number too large for its field.
 EXPECTED: Final = (OSError, UnicodeError, OverflowError, re.error, struct.error)
 
 

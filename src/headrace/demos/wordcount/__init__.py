@@ -1,6 +1,6 @@
-"""The word count, from nothing to a live table. The pipeline itself is a template: `pipelines/flows/wordcount/`.
+"""The word count demo. The pipeline itself is a template: `pipelines/flows/wordcount/`.
 
 `demo`          starts a broker, runs the pipeline, checks the counts
 `screen`        the live table, or plain lines without a terminal
-`sample_text`   the lines that are counted
+`sample_text`   the input lines
 """

@@ -1,9 +1,9 @@
-"""The word count, from nothing to a live table: `headrace demo wordcount`, the main job of `make run`.
+"""The word count demo: `headrace demo wordcount`, which `make run` starts.
 
-A broker is started (a process of its own, port 9092 if free), the two topics of the documents are made, the shipped
-pipeline runs on local Spark, sample lines flow in, and the counts are read back from the output topic. On a terminal
-this goes on until Ctrl-C. Without one it ends by itself: exit 0 when the counts equal a count made apart in plain
-Python over the input topic, 1 when they do not.
+The demo starts a broker process (port 9092 if free), creates the two topics of the documentation, runs the shipped
+pipeline on local Spark, sends sample lines, and reads the counts from the output topic. On a terminal it continues
+until Ctrl-C. Without a terminal it ends by itself: exit code 0 if the counts equal a count of the input topic in plain
+Python, 1 if not.
 """
 
 from __future__ import annotations
@@ -68,13 +68,13 @@ def _free(port: int) -> bool:
 
 @contextmanager
 def embedded_broker(data: Path) -> Iterator[str]:
-    """A broker of our own as a child process; gives its address and stops it cleanly."""
+    """Runs a broker as a child process. Yields its address, and stops it cleanly at the end."""
     port = _USUAL_PORT if _free(_USUAL_PORT) else 0
     data.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "headrace.cli", "start", "--data", str(data), "--listen", f"127.0.0.1:{port}"]
     log = data.parent / "broker.log"
     with log.open("w") as out:
-        # Its own process group: Ctrl-C is ours to handle, and the broker goes last.
+        # Its own session: the demo handles Ctrl-C and stops the broker last.
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=out, stdin=subprocess.DEVNULL, text=True, start_new_session=True
         )
@@ -144,7 +144,7 @@ class WordCountDemo:
             try:
                 self.run.supervise()
             except BaseException as error:
-                # Boundary of the thread: nothing may end it unseen. `look` raises the error in the main thread.
+                # Boundary of the thread: `look` raises the error in the main thread.
                 self._fault.append(error)
 
         self._supervisor = threading.Thread(target=supervise, name="pipeline", daemon=True)
@@ -181,7 +181,7 @@ class WordCountDemo:
         )
 
     def expected(self) -> Counter[str]:
-        """Counted from the input topic itself, so that lines from elsewhere and from earlier runs are in it."""
+        """Counts the input topic itself, which includes lines of other producers and earlier runs."""
         return count_apart(
             [(record.value or b"").decode() for record in TopicReader(self.bootstrap, INPUT_TOPIC).read_new()]
         )
@@ -200,7 +200,7 @@ class WordCountDemo:
                 time.sleep(0.1)
 
     def run_to_the_end(self) -> bool:
-        """Sends every line, waits for the counts, and says whether they are right."""
+        """Sends every line, waits for the counts, and returns whether they are right."""
         for number, line in enumerate(LINES, 1):
             self.send(line)
             if number % 8 == 0:
@@ -228,7 +228,7 @@ class WordCountDemo:
 
 
 def run_wordcount(*, data: Path | None = None, bootstrap: str | None = None, interactive: bool | None = None) -> int:
-    """The exit code. `bootstrap` uses a running cluster instead of starting a broker."""
+    """Returns the exit code. With `bootstrap` it uses a running cluster instead of starting a broker."""
     console = Console(soft_wrap=True)
     on_terminal = sys.stdout.isatty() if interactive is None else interactive
     temporary = None
@@ -241,7 +241,7 @@ def run_wordcount(*, data: Path | None = None, bootstrap: str | None = None, int
         console.print("Starting a broker …")
         with embedded_broker(data.resolve() / "broker") as address:
             console.print(f"The broker serves {address}. Starting Spark …")
-            # The broker goes with this demo; what it has stored stays, unless it was made for this run only.
+            # The broker stops with the demo. Its data stays, unless the directory is temporary.
             files = "" if temporary else f" --data {data / 'broker'}"
             when = f", while a broker runs ({program()} start{files})"
             return _run(address, console, data.resolve() / "pipeline", on_terminal, when)

@@ -1,4 +1,4 @@
-"""Lines for the word count demo: a small river journal, written for this purpose."""
+"""Input lines of the word count demo: a small river journal, written for this purpose."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the word count demo shows: a live table on a terminal, plain lines elsewhere."""
+"""Output of the word count demo: a live table on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ INPUT_TOPIC = "streams-plaintext-input"
 OUTPUT_TOPIC = "streams-wordcount-output"
 _FEWEST_ROWS: Final = 5
 _MOST_ROWS: Final = 20
-# The table's title, head and frame, the two lines of facts, and the line of the cursor.
+# Lines besides the words: title, header and frame of the table, two lines of facts, the cursor line.
 _LINES_AROUND: Final = 9
 
 
@@ -29,7 +29,7 @@ _LINES_AROUND: Final = 9
 class Snapshot:
     counts: Mapping[str, int]
     lines_sent: int
-    # Of the pipeline's last batch; None before the first one has ended.
+    # From the pipeline's last batch; None before the first batch has ended.
     lag: int | None
     batch_ms: int | None
     batches: int
@@ -37,8 +37,8 @@ class Snapshot:
 
 
 def fitting_rows(screen_lines: int, hint_lines: int) -> int:
-    """How many words are shown so that the table and, on a tall screen, the hints above it stay in sight: a live table
-    that is taller than the screen is cut off at its end."""
+    """Number of words to show. The table, and on a tall screen the hints above it, must fit, because a live table that
+    is taller than the screen is cut off."""
     return max(_FEWEST_ROWS, min(_MOST_ROWS, screen_lines - hint_lines - _LINES_AROUND))
 
 
@@ -62,7 +62,7 @@ def picture(snapshot: Snapshot, bootstrap: str, *, rows: int) -> Group:
 
 
 def program() -> str:
-    """How to call this program again: by its name where the shell finds it, else by its path."""
+    """Command that starts this program: its name if the shell finds it, else its path."""
     if shutil.which("headrace"):
         return "headrace"
     beside = Path(sys.executable).with_name("headrace")
