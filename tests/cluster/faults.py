@@ -18,7 +18,7 @@ from tests.support.network import STORE
 
 MIN_ACKED = 300
 # Limit for one load. Client deadlocks are rare, so more of them would point to another cause.
-MAX_LOCKED_UP = 5
+MAX_DEADLOCKED = 5
 
 
 def conclude(cluster: RunningCluster, *given: Load, topic: str) -> None:
@@ -30,9 +30,9 @@ def conclude(cluster: RunningCluster, *given: Load, topic: str) -> None:
         assert not anomalies, str(anomalies)
         assert not load.failed, load.failed[:5]
         assert load.acked >= MIN_ACKED, f"void: only {load.acked} records were acknowledged"
-        if load.locked_up:
-            print(f"{load.locked_up} of the group's clients locked themselves up and were replaced", flush=True)
-        assert load.locked_up <= MAX_LOCKED_UP, f"void: {load.locked_up} clients locked themselves up"
+        if load.deadlocked:
+            print(f"{load.deadlocked} of the group's clients deadlocked and were replaced", flush=True)
+        assert load.deadlocked <= MAX_DEADLOCKED, f"void: {load.deadlocked} clients deadlocked"
     same_bytes(cluster, topic)
 
 

@@ -65,7 +65,7 @@ class Load:
         return (self,)
 
     @property
-    def locked_up(self) -> int:
+    def deadlocked(self) -> int:
         """Number of group clients that were replaced because of a deadlock (`supervised_reader`)."""
         return self._group.replaced
 
@@ -181,8 +181,8 @@ class Load:
         assert history.delivered is not None
         delivered = history.delivered
         replaced = -1
-        while replaced != self.locked_up:  # the replacement of a deadlocked client has as much time
-            replaced = self.locked_up
+        while replaced != self.deadlocked:  # the replacement of a deadlocked client has as much time
+            replaced = self.deadlocked
             with contextlib.suppress(AssertionError):  # the checker names the missing records
                 wait_for(lambda: history.acked.keys() <= delivered, "the group to read everything")
         self._read_enough()
@@ -226,7 +226,7 @@ class JavaLoad(Load):
         self._program.close()
 
 
-class LoadOfBoth(Load):
+class CombinedLoad(Load):
     """Load from librdkafka's clients and from the Java clients."""
 
     def __init__(self, cluster: RunningCluster, topic: str, *, rate: int = 400) -> None:
@@ -261,7 +261,7 @@ class LoadOfBoth(Load):
 
 def client_load(cluster: RunningCluster, topic: str) -> Load:
     """Uses both kinds of clients if the effort is long and Apache Kafka's jars are available."""
-    return (LoadOfBoth if is_long() and kafka.available() and shutil.which("javac") else Load)(cluster, topic)
+    return (CombinedLoad if is_long() and kafka.available() and shutil.which("javac") else Load)(cluster, topic)
 
 
 def read_all(cluster: RunningCluster, topic: str) -> dict[int, list[tuple[int, Value]]]:

@@ -52,12 +52,12 @@ class SupervisedReader:
     def run(self, read: Callable[[int, int, bytes], None]) -> None:
         """Calls `read(partition, offset, value)` for every record."""
         while (process := self._begin()) is not None:
-            locked_up = self._follow(process, read)
-            if locked_up:
+            deadlocked = self._follow(process, read)
+            if deadlocked:
                 process.kill()
                 self.replaced += 1
             process.wait()
-            if not locked_up and not self._ended.is_set():
+            if not deadlocked and not self._ended.is_set():
                 raise RuntimeError(f"the group's reader ended by itself with code {process.returncode}")
 
     def end(self) -> None:

@@ -25,7 +25,7 @@ from headrace.coordination import paths
 from headrace.kernel.errors import StorageFault
 from headrace.storage.recovery import inspection
 from headrace.testing.in_process import RunningBroker
-from tests.support.spoilt_states import (
+from tests.support.damaged_states import (
     apache_kafkas_directory,
     cut_in_half,
     damaged_meta,

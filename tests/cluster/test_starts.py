@@ -20,7 +20,7 @@ import pytest
 from headrace.broker.broker import CannotStart
 from headrace.storage.dirs.restoration import restore
 from headrace.storage.dirs.strays import strays_in
-from tests.support.spoilt_states import (
+from tests.support.damaged_states import (
     STORE,
     another_chroot,
     apache_kafkas_directory,

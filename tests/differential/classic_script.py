@@ -1,6 +1,6 @@
 """A scenario of one classic group, step by step on Apache Kafka and on Headrace at once: every answer is compared.
 
-    def life(s: Script) -> None:
+    def scenario(s: Script) -> None:
         s.stable("<a>", "<b>")              # two members in one generation, each with an assignment
         s.beat("<a>")                       # → {"error_code": 0, …}, the same from both or the test fails
         s.join("<a>")                       # → None: both brokers let it wait

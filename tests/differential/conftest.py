@@ -24,7 +24,7 @@ HISTORY_SETTINGS = {
 
 
 @pytest.fixture(scope="package")
-def kafka_of_histories(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReferenceKafka]:
+def history_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReferenceKafka]:
     with ReferenceKafka(tmp_path_factory.mktemp("histories"), settings=HISTORY_SETTINGS, heap="512m") as kafka:
         yield kafka
         kafka.kill()  # no test reads its data again: a clean stop would take seconds

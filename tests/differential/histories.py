@@ -151,7 +151,7 @@ class Side:
         return answer
 
 
-def _heartbeat_of_nobody(group: str) -> dict[str, Any]:
+def _heartbeat_of_unknown_member(group: str) -> dict[str, Any]:
     return {"group_id": group, "generation_id": 0, "member_id": "nobody", "group_instance_id": None}
 
 
@@ -198,7 +198,7 @@ class Exchange:
         return None not in self.answers
 
 
-class Tossed(Exception):
+class NotComparable(Exception):
     """Kafka chose by chance (by the hash of an id that it generated), or the case is a known difference: from
     here on the two brokers may differ.
     """
@@ -242,12 +242,12 @@ class History:
                 # Both coordinators answer in order: a coordinator that answers this request has processed the step, and
                 # lets it wait.
                 for side in self.sides:
-                    side.ask(BEAT, 3, _heartbeat_of_nobody(step.body["group_id"]))
+                    side.ask(BEAT, 3, _heartbeat_of_unknown_member(step.body["group_id"]))
                 is_settled = True
             # Both brokers reject a new member of the consumer protocol if the classic group is full. But Kafka first
             # tells the waiting members of that group to rejoin. On Headrace they continue to wait.
             if self._refused_newcomer and any(each.is_let_go for each in uneven):
-                raise Tossed
+                raise NotComparable
             assert uneven or not watch.has_run(PATIENCE_S), f"neither broker answers step {exchange.number} of\n{self}"
             if uneven and watch.has_run(LATER_S):
                 late = uneven[0]
@@ -304,7 +304,7 @@ class History:
             if theirs != ours and exchange.step.api in LOOKS and self._refused_commit:
                 # A commit that is rejected completely creates a group in Kafka's memory that Kafka does not write. It
                 # becomes visible with the next write to the same partition.
-                raise Tossed
+                raise NotComparable
             if theirs != ours and len(self.waiting) > 1 and not exchange.since.has_run(LATER_S):
                 continue  # it may name a member whose own answer has not arrived yet
             self.waiting.remove(exchange)
@@ -312,13 +312,13 @@ class History:
                 for side in self.sides:
                     side.wait_until_applied()
             if exchange.step.api == JOIN and theirs["leader"] != ours["leader"] and theirs["leader"] and ours["leader"]:
-                raise Tossed
+                raise NotComparable
             self.lines.append(f"   {exchange.number} -> {theirs}")
             if theirs != ours and self.sides[1].same_ids is not None and share_a_bucket(self._members()):
-                raise Tossed
+                raise NotComparable
             if theirs.get("error_code") == -1 and exchange.step.api == CONSUMER_BEAT:
                 assert ours["error_code"] == 69
-                raise Tossed  # Kafka fails for a classic group that has not chosen its protocol yet
+                raise NotComparable  # Kafka fails for a classic group that has not chosen its protocol yet
             if theirs != ours:
                 found = "\n".join(differences(theirs, ours))
                 raise AssertionError(f"step {exchange.number}:\n{found}\nHeadrace says\n{ours}\nin\n{self}")

@@ -50,7 +50,7 @@ def _body(server: Server, session: int, epoch: int, places: Places, forgotten: P
     }
 
 
-def life_of_a_session(server: Server, version: int) -> Iterator[tuple[str, Any]]:
+def session_steps_of(server: Server, version: int) -> Iterator[tuple[str, Any]]:
     """(step, answer) for every step."""
     name = f"session-{version}"
     create_topic(server, name, 2)

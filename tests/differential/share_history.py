@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.differential.histories import Step, mostly
-from tests.differential.share_ground import (
+from tests.differential.share_fixtures import (
     ALL,
     MEMBERS,
     RECORDS,

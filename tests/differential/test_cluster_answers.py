@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from headrace.net.free_ports import free_port
-from tests.differential.admin_corners import changes, election, features, move
+from tests.differential.admin_edge_cases import changes, election, features, move
 from tests.differential.admin_variants import BROKER, TOPIC, creation, describe, growth, without_configs
 from tests.differential.data_variants import batch
 from tests.differential.servers import Server, differences, masked

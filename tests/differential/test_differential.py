@@ -1,6 +1,6 @@
 """The same raw requests to Apache Kafka 4.3.0 and to Headrace: the same answers, field by field.
 
-The variants are a table (`variants`). Intended differences are in `meant`, with their reasons.
+The variants are a table (`variants`). Intended differences are in `intended_differences`, with their reasons.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import pytest
 
 from headrace.testing import broker
-from tests.differential.meant import MEANT
+from tests.differential.intended_differences import INTENDED
 from tests.differential.servers import Server, differences, masked
-from tests.differential.session_steps import life_of_a_session
+from tests.differential.session_steps import session_steps_of
 from tests.differential.table import Variant, prepare
 from tests.differential.variants import VARIANTS
 from tests.reference.kafka import KEEPS_OLD_RECORDS, ReferenceKafka
@@ -45,14 +45,14 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Ser
 def test_there_are_at_least_three_hundred_variants() -> None:
     assert len(VARIANTS) >= 300
     assert len({variant.id for variant in VARIANTS}) == len(VARIANTS)
-    assert MEANT.keys() <= {variant.id for variant in VARIANTS}
+    assert INTENDED.keys() <= {variant.id for variant in VARIANTS}
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.id)
 def test_answers_equal_kafkas(both: tuple[Server, Server], variant: Variant) -> None:
     kafka, ours = (masked(variant.run(server)) for server in both)
     found = differences(kafka, ours)
-    meant = MEANT.get(variant.id)
+    meant = INTENDED.get(variant.id)
     if meant is not None:
         assert found, f"{variant.id} no longer differs: take it out of the list of what is meant to"
         return
@@ -61,6 +61,6 @@ def test_answers_equal_kafkas(both: tuple[Server, Server], variant: Variant) -> 
 
 @pytest.mark.parametrize("version", (7, 12, 18))
 def test_a_fetch_session_is_answered_as_in_kafka(both: tuple[Server, Server], version: int) -> None:
-    kafka, ours = (list(life_of_a_session(server, version)) for server in both)
+    kafka, ours = (list(session_steps_of(server, version)) for server in both)
     for (step, theirs), (_, answer) in zip(kafka, ours, strict=True):
         assert differences(theirs, answer) == [], step

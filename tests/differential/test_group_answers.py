@@ -41,11 +41,11 @@ pytestmark = pytest.mark.needs("kafka")
 
 
 @pytest.fixture(scope="module")
-def clients(kafka_of_histories: ReferenceKafka) -> Iterator[tuple[str, str]]:
+def clients(history_kafka: ReferenceKafka) -> Iterator[tuple[str, str]]:
     with broker(HISTORY_SETTINGS) as ours:
-        for port in (kafka_of_histories.port, ours.port):
+        for port in (history_kafka.port, ours.port):
             prepare(Side("", port))
-        yield kafka_of_histories.bootstrap, ours.bootstrap
+        yield history_kafka.bootstrap, ours.bootstrap
 
 
 def compare(clients: tuple[str, str], script: Any) -> None:

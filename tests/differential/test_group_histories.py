@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from headrace.testing import broker
-from tests.differential import share_ground, share_history
+from tests.differential import share_fixtures, share_history
 from tests.differential.classic_history import ClassicModel
 from tests.differential.conftest import HISTORY_SETTINGS
-from tests.differential.consumer_corners import CORNERS
+from tests.differential.consumer_edge_cases import EDGE_CASES
 from tests.differential.consumer_history import ConsumerModel, MixedModel
-from tests.differential.histories import History, Model, Side, Step, Tossed, play
+from tests.differential.histories import History, Model, NotComparable, Side, Step, play
 from tests.differential.same_ids import SameIds
 from tests.differential.share_history import ShareModel
 from tests.differential.share_subscriptions import ShareMember, set_assignment_interval
@@ -54,13 +54,13 @@ STEPS = 40
 
 
 @pytest.fixture(scope="module")
-def sides(kafka_of_histories: ReferenceKafka) -> Iterator[tuple[Side, Side]]:
+def sides(history_kafka: ReferenceKafka) -> Iterator[tuple[Side, Side]]:
     with broker(HISTORY_SETTINGS) as ours:
-        both = Side("Kafka", kafka_of_histories.port), Side("Headrace", ours.port, SameIds(ours))
+        both = Side("Kafka", history_kafka.port), Side("Headrace", ours.port, SameIds(ours))
         for side in both:
             prepare(side)
             align(side)
-            share_ground.fill(side)
+            share_fixtures.fill(side)
         yield both
 
 
@@ -121,7 +121,7 @@ def history_of(sides: tuple[Side, Side], kind: str, group: str) -> History:
         return History(*sides, adjust=only_of(group))
     history = History(*sides, adjust=share_history.adjusted)
     for side in sides:
-        share_ground.begin(side, group)
+        share_fixtures.begin(side, group)
     return history
 
 
@@ -142,18 +142,18 @@ def test_every_step_is_answered_as_in_kafka(sides: tuple[Side, Side], kind: str)
         group = unique(f"{kind}-{seed}")
         try:
             play(history_of(sides, kind, group), MODELS[kind](random.Random(f"{kind}-{seed}"), group), STEPS)
-        except Tossed:
+        except NotComparable:
             tossed += 1
         except AssertionError as differs:
             raise AssertionError(f"seed {seed}: {differs}") from None
     assert tossed < count
 
 
-@pytest.mark.parametrize("corner", CORNERS)
+@pytest.mark.parametrize("corner", EDGE_CASES)
 def test_edge_cases_of_the_consumer_protocol_are_answered_as_in_kafka(sides: tuple[Side, Side], corner: str) -> None:
     group = unique(corner)
     history = History(*sides, adjust=only_of(group))
-    for step in CORNERS[corner](group):
+    for step in EDGE_CASES[corner](group):
         history.take(step, lambda *_: None)
 
 

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.needs("kafka")
 DELETE_TOPICS, INIT, ADD_OFFSETS, END, TXN_COMMIT, DESCRIBE_TXN = 20, 22, 25, 26, 28, 65
 # Kafka initialises share partitions in the background with an epoch of their own, so one heartbeat later.
 ASSIGNMENTS_OF_SHARE_GROUPS = [kind.to_bytes(2, "big") for kind in (11, 12, 13, 14)]
-QUEUES_OF_SHARE_GROUPS = (15).to_bytes(2, "big")  # Kafka writes topics in the order of its maps
+SHARE_PARTITIONS_OF_GROUPS = (15).to_bytes(2, "big")  # Kafka writes topics in the order of its maps
 GROUPS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 
 
@@ -87,7 +87,7 @@ class Asker:
         self.server.ask(DELETE_TOPICS, 5, {"topic_names": [name], "timeout": 20_000})
 
 
-Life = Callable[[Asker], Iterator[Any]]
+Scenario = Callable[[Asker], Iterator[Any]]
 
 
 def offsets_without_a_group(a: Asker) -> Iterator[Any]:
@@ -198,7 +198,7 @@ def a_topic_that_is_deleted(a: Asker) -> Iterator[Any]:
     yield a.delete()
 
 
-def queues_of_share_groups(a: Asker) -> Iterator[Any]:
+def share_partitions_of_groups(a: Asker) -> Iterator[Any]:
     """Share partitions that are initialising, initialised, in deletion and deleted, before and after the call to
     the share coordinator.
     """
@@ -236,9 +236,9 @@ def queues_of_share_groups(a: Asker) -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def servers(kafka_of_histories: ReferenceKafka) -> Iterator[tuple[Server, Server]]:
+def servers(history_kafka: ReferenceKafka) -> Iterator[tuple[Server, Server]]:
     with broker(HISTORY_SETTINGS) as running:
-        both = Server("kafka", kafka_of_histories.port), Server("headrace", running.port)
+        both = Server("kafka", history_kafka.port), Server("headrace", running.port)
         for server in both:
             wait_for_coordinators(server)
             for name, partitions in (("t", 2), ("u", 3)):
@@ -246,14 +246,14 @@ def servers(kafka_of_histories: ReferenceKafka) -> Iterator[tuple[Server, Server
         yield both
 
 
-def without_what_differs(written: list[Written], *, by: str) -> list[Written]:
+def without_intended_differences(written: list[Written], *, by: str) -> list[Written]:
     found = []
     for kind, key, value in written:
         if key[:2] == b"\0\3" and value is not None and len(value) == 17:
             value = value[:-8] + b"<hash>"
         elif key[:2] in ASSIGNMENTS_OF_SHARE_GROUPS:
             continue
-        elif key[:2] == QUEUES_OF_SHARE_GROUPS and value is not None:
+        elif key[:2] == SHARE_PARTITIONS_OF_GROUPS and value is not None:
             noted = share_groups.read_state_partition_metadata_value(value)
             assert share_groups.state_partition_metadata_value(noted) == value
             parts = (dict(sorted(part.items())) for part in (noted.initializing, noted.initialized, noted.deleting))
@@ -270,7 +270,7 @@ def without_what_differs(written: list[Written], *, by: str) -> list[Written]:
 
 
 @pytest.mark.parametrize(
-    "life",
+    "scenario",
     [
         offsets_without_a_group,
         classic_members,
@@ -278,18 +278,18 @@ def without_what_differs(written: list[Written], *, by: str) -> list[Written]:
         transactional_offsets,
         who_may_commit,
         a_topic_that_is_deleted,
-        queues_of_share_groups,
+        share_partitions_of_groups,
     ],
-    ids=lambda life: life.__name__,
+    ids=lambda scenario: scenario.__name__,
 )
-def test_internal_records_equal_kafkas_byte_for_byte(servers: tuple[Server, Server], life: Life) -> None:
-    group = unique(life.__name__)
+def test_internal_records_equal_kafkas_byte_for_byte(servers: tuple[Server, Server], scenario: Scenario) -> None:
+    group = unique(scenario.__name__)
     kafka, ours = (Asker(server, group) for server in servers)
-    for step, answers in enumerate(zip(life(kafka), life(ours), strict=True)):
+    for step, answers in enumerate(zip(scenario(kafka), scenario(ours), strict=True)):
         told = [masked(asker.client.told(answer)) for asker, answer in zip((kafka, ours), answers, strict=True)]
         assert not differences(*told), f"step {step}"
         for topic in (GROUPS, TRANSACTIONS):
-            theirs, mine = both_wrote(kafka.logs[topic], ours.logs[topic], without_what_differs)
+            theirs, mine = both_wrote(kafka.logs[topic], ours.logs[topic], without_intended_differences)
             assert mine == theirs, f"{topic} after step {step}"
     for asker in (kafka, ours):
         asker.client.close()

@@ -17,7 +17,14 @@ from headrace.testing import broker
 from tests.differential.conftest import HISTORY_SETTINGS
 from tests.differential.histories import mostly
 from tests.differential.servers import Server
-from tests.differential.transaction_life import CREATE_TOPICS, FIND_COORDINATOR, PARTITIONS, Life, StaysPrepared, Step
+from tests.differential.transaction_history import (
+    CREATE_TOPICS,
+    FIND_COORDINATOR,
+    PARTITIONS,
+    StaysPrepared,
+    Step,
+    TransactionHistory,
+)
 from tests.reference.kafka import ReferenceKafka
 from tests.support.clock import wait_for
 from tests.support.effort import rounds
@@ -29,9 +36,9 @@ STEPS = 40
 
 
 @pytest.fixture(scope="module")
-def servers(kafka_of_histories: ReferenceKafka) -> Iterator[tuple[Server, Server]]:
+def servers(history_kafka: ReferenceKafka) -> Iterator[tuple[Server, Server]]:
     with broker(HISTORY_SETTINGS) as running:
-        both = Server("kafka", kafka_of_histories.port), Server("headrace", running.port)
+        both = Server("kafka", history_kafka.port), Server("headrace", running.port)
         for server in both:
             for key_type in (0, 1):
                 find(server, key_type)
@@ -182,21 +189,21 @@ def test_every_step_is_answered_as_in_kafka(servers: tuple[Server, Server], prot
     count = rounds(short=8, long=200)
     for seed in range(first, first + count):
         try:
-            live(servers, seed, protocol)
+            run_history(servers, seed, protocol)
         except StaysPrepared as stays:
             assert "kafka" in str(stays), f"seed {seed}: {stays}"
             given_up += 1
     assert given_up <= count // 20
 
 
-def live(servers: tuple[Server, Server], seed: int, protocol: str) -> None:
+def run_history(servers: tuple[Server, Server], seed: int, protocol: str) -> None:
     choice = random.Random(f"{seed}-{protocol}")
     name = unique(f"{protocol[0]}{seed}x")
     for server in servers:
         create_topic(server, name)
-    kafka, ours = lives = [Life(server, name) for server in servers]
-    for life in lives:
-        life.wait_for_leaders()
+    kafka, ours = sides = [TransactionHistory(server, name) for server in servers]
+    for side in sides:
+        side.wait_for_leaders()
     history: list[str] = []
     present = {"": (0, 0), "-other": (0, 0)}
     for number in range(STEPS):
@@ -217,10 +224,10 @@ def live(servers: tuple[Server, Server], seed: int, protocol: str) -> None:
 def test_partition_verification_can_be_switched_at_run_time(servers: tuple[Server, Server]) -> None:
     def refusal(server: Server) -> int:
         """The answer to a batch whose partition was not added to the transaction."""
-        life = Life(server, unique("v"))
-        create_topic(server, life.name)
-        life.take(Step("init", 5))
-        return int(life.take(Step("produce", 9, 0, 0))[0])
+        side = TransactionHistory(server, unique("v"))
+        create_topic(server, side.name)
+        side.take(Step("init", 5))
+        return int(side.take(Step("produce", 9, 0, 0))[0])
 
     for server in servers:
         for value, expected in (("true", 48), ("false", 0), ("true", 48)):

@@ -16,14 +16,14 @@ import org.apache.kafka.common.utils.Exit;
  * standard input. Answer on standard output: int exit code, string out, string err. A string is an int length and bytes.
  */
 public final class ToolRunner {
-    /** Unwinds the tool. Some tools catch everything, so the first exit's code and output are what counts. */
+    /** Unwinds the tool. Some tools catch everything, so the code and output of the first exit count. */
     private static final class Exited extends Error {
         Exited() {
             super(null, null, false, false);
         }
     }
 
-    /** What the tool wants done when the JVM ends: done when the tool has ended. */
+    /** Shutdown hooks of the tool. The runner runs them when the tool has ended. */
     private static final List<Runnable> hooks = new ArrayList<>();
     private static Integer exitCode;
     private static int outLength;

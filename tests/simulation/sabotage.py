@@ -45,7 +45,7 @@ def truncation_by_high_watermark() -> Iterator[None]:
 
 
 @contextmanager
-def shrink_counted_early() -> Iterator[None]:
+def isr_shrink_applied_early() -> Iterator[None]:
     """The leader ignores a leaving follower in the high watermark before the store has the smaller ISR."""
     propose = InSyncReplicas.propose
 
@@ -71,7 +71,7 @@ def join_below_epoch_start() -> Iterator[None]:
 
 
 @contextmanager
-def rebooted_broker_added() -> Iterator[None]:
+def restarted_broker_joins_isr() -> Iterator[None]:
     """Fetches and AlterPartition requests carry no broker epoch: the leader accepts a broker that lost its tail."""
     with (
         patch.object(InSyncReplicas, "is_current", lambda self, follower, progress: follower in self.live),
@@ -120,7 +120,7 @@ def restarted_leader_keeps_its_epoch() -> Iterator[None]:
 
 
 @contextmanager
-def mark_not_frozen() -> Iterator[None]:
+def high_watermark_not_frozen() -> Iterator[None]:
     """The high watermark advances while fewer than min.insync.replicas are in sync, so eligible leader replicas
     fall behind it.
     """
@@ -135,7 +135,7 @@ def mark_not_frozen() -> Iterator[None]:
 
 
 @contextmanager
-def session_believes_it_was_heard() -> Iterator[None]:
+def session_assumes_delivery() -> Iterator[None]:
     """The leader assumes that the follower got data sent with a divergence, or before a change of leader."""
     tell, update = SessionPartition.tell, SessionPartition.update
 
@@ -155,7 +155,7 @@ def session_believes_it_was_heard() -> Iterator[None]:
 
 
 @contextmanager
-def session_forgets_to_tell() -> Iterator[None]:
+def session_omits_new_records() -> Iterator[None]:
     """A quiet partition stays quiet: notifications of new records and high watermarks are ignored."""
     with (
         patch.object(ChangedPartitions, "_grew", lambda self, key, size: True),
@@ -177,7 +177,7 @@ def eligible_although_others_commit() -> Iterator[None]:
 
 
 @contextmanager
-def latest_offset_before_the_mark() -> Iterator[None]:
+def latest_offset_before_the_high_watermark() -> Iterator[None]:
     """A new leader returns its high watermark as the log end offset, although more records were acknowledged
     (KIP-207).
     """
@@ -211,7 +211,7 @@ def eligible_after_an_unclean_stop() -> Iterator[None]:
 
 
 @contextmanager
-def eligible_for_ever() -> Iterator[None]:
+def eligible_after_commits_without_it() -> Iterator[None]:
     """Eligible leader replicas stay eligible after others have committed without them."""
     track = partition_states._track_eligible
 
@@ -240,7 +240,7 @@ def log_of_an_older_topic() -> Iterator[None]:
 
 
 @contextmanager
-def members_taken_without_their_epochs() -> Iterator[None]:
+def isr_members_without_broker_epochs() -> Iterator[None]:
     """The controller does not compare the broker epochs in an AlterPartition request with the registered ones."""
     decide = partition_operations.decide_isr  # type: ignore[attr-defined]
 
@@ -252,7 +252,7 @@ def members_taken_without_their_epochs() -> Iterator[None]:
 
 
 @contextmanager
-def followers_show_everything() -> Iterator[None]:
+def followers_return_uncommitted_records() -> Iterator[None]:
     """A follower that serves consumers returns all its records, not only committed ones (KIP-392)."""
     read = Replica.read_for_consumer
 
@@ -283,7 +283,7 @@ def acts_on_any_image() -> Iterator[None]:
 
 @contextmanager
 def reassigned_before_in_sync() -> Iterator[None]:
-    """A reassignment completes although no replica that stays is in sync."""
+    """A reassignment ends before the added replicas are in sync."""
     complete = partition_states._complete_reassignment
 
     def complete_early(target: PartitionInfo) -> PartitionInfo:
@@ -316,23 +316,23 @@ class Sabotage:
 
 SABOTAGES = (
     Sabotage(truncation_by_high_watermark, 9),
-    Sabotage(shrink_counted_early, 0),
+    Sabotage(isr_shrink_applied_early, 0),
     Sabotage(join_below_epoch_start, 12),
-    Sabotage(rebooted_broker_added, 42),
+    Sabotage(restarted_broker_joins_isr, 42),
     Sabotage(zombie_controller_writes, 6),
     Sabotage(acknowledged_after_the_lease, 4),
     Sabotage(restarted_leader_keeps_its_epoch, 4),
-    Sabotage(mark_not_frozen, 0),
-    Sabotage(session_believes_it_was_heard, 8),
-    Sabotage(session_forgets_to_tell, 0),
+    Sabotage(high_watermark_not_frozen, 0),
+    Sabotage(session_assumes_delivery, 8),
+    Sabotage(session_omits_new_records, 0),
     Sabotage(eligible_although_others_commit, 4, Modes(moves_settings=True)),
-    Sabotage(latest_offset_before_the_mark, 0),
+    Sabotage(latest_offset_before_the_high_watermark, 0),
     Sabotage(unclean_start_forgotten, 3),
     Sabotage(eligible_after_an_unclean_stop, 1),
-    Sabotage(eligible_for_ever, 0),
+    Sabotage(eligible_after_commits_without_it, 0),
     Sabotage(log_of_an_older_topic, 5),
-    Sabotage(members_taken_without_their_epochs, 42),
-    Sabotage(followers_show_everything, 1),
+    Sabotage(isr_members_without_broker_epochs, 42),
+    Sabotage(followers_return_uncommitted_records, 1),
     Sabotage(acts_on_any_image, 5),
     Sabotage(reassigned_before_in_sync, 1),
     Sabotage(bounced_broker_stays_in_sync, 0),

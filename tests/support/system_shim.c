@@ -1,5 +1,5 @@
-/* Preloaded into a broker: its wall clock is wrong by so many nanoseconds, and each of its flushes takes so many
-   microseconds longer, as the two numbers in the file named by SYSTEM_SHIM say at that moment. */
+/* Library that a broker preloads. The file named by SYSTEM_SHIM has two numbers: the error of the wall clock in
+   nanoseconds, and the additional time of each flush in microseconds. The test may change them at any time. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// franz-go against a broker: codecs, a KIP-848 and a classic group, transactions, administration. One JSON object a check.
+// franz-go against a broker: codecs, a KIP-848 and a classic group, transactions, administration. Prints one JSON object per check.
 package main
 
 import (

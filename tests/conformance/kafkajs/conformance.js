@@ -1,4 +1,4 @@
-// kafkajs against a broker: admin, every built-in codec, headers, groups, transactions. Prints one JSON object a check.
+// kafkajs against a broker: admin, every built-in codec, headers, groups, transactions. Prints one JSON object per check.
 const { Kafka, CompressionTypes, logLevel, Partitioners } = require("kafkajs");
 
 const [bootstrap] = process.argv.slice(2);

@@ -1,13 +1,13 @@
-// A member of a group that tells, on the machine's monotonic clock, what it owns and what it reads, a line each:
+// A group member that prints its assignments and the records it reads, with the machine's monotonic time, one per line:
 //   assigned|revoked NANOSECONDS PARTITION,PARTITION...     read NANOSECONDS PARTITION OFFSET VALUE
-// It commits what it has told. SIGTERM lets it leave in order.
+// It commits only printed records. After SIGTERM it leaves the group and exits.
 const fs = require("fs");
 const { Kafka, logLevel } = require("kafkajs");
 
 const [topic, bootstrap, groupId] = process.argv.slice(2);
 const kafka = new Kafka({ clientId: "member", brokers: [bootstrap], logLevel: logLevel.NOTHING, retry: { retries: 20 } });
 const consumer = kafka.consumer({ groupId, sessionTimeout: 3000, heartbeatInterval: 300, rebalanceTimeout: 10000, maxWaitTimeInMs: 100 });
-// Written at once: what a killed process had not written it must not have committed.
+// Written at once: a killed process must not have committed a record that it had not printed.
 const tell = (lines) => fs.writeSync(1, lines);
 const now = () => process.hrtime.bigint();
 let owned = [];

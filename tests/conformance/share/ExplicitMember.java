@@ -7,7 +7,7 @@ import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaShareConsumer;
 import org.apache.kafka.common.serialization.StringDeserializer;
 
-/** One member that says for each record what becomes of it: "release", "renew" and "reject" once, else it accepts. */
+/** A member that acknowledges each record explicitly: "release", "renew" and "reject" once, otherwise it accepts. */
 public class ExplicitMember {
     public static void main(String[] arguments) {
         Properties settings = new Properties();

@@ -8,7 +8,7 @@ import org.apache.kafka.clients.consumer.AcknowledgeType;
 import org.apache.kafka.clients.consumer.KafkaShareConsumer;
 import org.apache.kafka.common.serialization.StringDeserializer;
 
-/** One member that works until it is killed: accepts most records, releases some, and tells what it got, is about to say and has said. */
+/** A member that works until it is killed: accepts most records, releases some, and prints each record and its acknowledgement before and after sending it. */
 public class WorkingMember {
     public static void main(String[] arguments) throws Exception {
         Properties settings = new Properties();

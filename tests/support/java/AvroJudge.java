@@ -6,7 +6,7 @@ import org.apache.avro.NameValidator;
 import org.apache.avro.Schema;
 import org.apache.avro.SchemaCompatibility;
 
-/** Apache Avro's own verdicts. A line holds a reader and a writer, apart by a tab; the answer their text and verdict. */
+/** Apache Avro's compatibility check. Input line: reader and writer schema, separated by a tab. Answer: canonical forms and result. */
 public class AvroJudge {
   private static Schema parsed(String text) {
     Schema.Parser parser = new Schema.Parser(NameValidator.NO_VALIDATION);

@@ -16,9 +16,9 @@ import org.apache.kafka.common.GroupType;
 import org.apache.kafka.common.TopicPartition;
 
 /**
- * Java's Admin about classic groups, driven line by line; BOOTSTRAP is the argument.
+ * Java's Admin client for classic groups, driven line by line. The argument is BOOTSTRAP.
  *
- *   remove GROUP [INSTANCE...]       those, or all members
+ *   remove GROUP [INSTANCE...]       these members, or all
  *   list STATE TYPE                  names of groups; "-" for any
  *   describe GROUP                   state, protocol type, instances
  *   delete GROUP | forget GROUP TOPIC PARTITION

@@ -14,13 +14,13 @@ import org.apache.kafka.common.errors.WakeupException;
 import org.apache.kafka.common.serialization.StringDeserializer;
 
 /**
- * A member of a group that tells, on the machine's monotonic clock, what it owns and what it reads:
+ * A group member that prints its assignments and the records it reads, with the machine's monotonic time:
  *
  *   assigned|revoked|lost NANOSECONDS PARTITION,PARTITION...
  *   read NANOSECONDS PARTITION OFFSET VALUE
  *
- * It commits what it has told. Arguments: TOPIC key=value ... ; "slow.ms=5000" sleeps that long after every tenth poll
- * that gave something. SIGTERM lets it leave in order.
+ * It commits only printed records. Arguments: TOPIC key=value ... ; "slow.ms=5000" sleeps that long after every tenth
+ * poll that returned records. After SIGTERM it leaves the group and exits.
  */
 public class GroupMember {
     private static final StringBuilder lines = new StringBuilder();
@@ -50,7 +50,7 @@ public class GroupMember {
         try {
             read(consumer, args[0], slowMs);
         } catch (WakeupException leaving) {
-            // asked to leave
+            // the test asked it to leave
         } finally {
             consumer.close();
             tell();
@@ -86,7 +86,7 @@ public class GroupMember {
             try {
                 consumer.commitSync();
             } catch (CommitFailedException | RebalanceInProgressException again) {
-                // whoever has the partitions next reads these again
+                // the next owner of the partitions reads these records again
             }
         }
     }

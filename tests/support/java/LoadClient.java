@@ -13,11 +13,11 @@ import org.apache.kafka.common.serialization.StringSerializer;
 
 /**
  * An idempotent producer that writes NAME/0, NAME/1, ... at a pace, and a group that reads the topic:
- * LoadClient BOOTSTRAP TOPIC NAME PER_SECOND. What happens is told line by line:
+ * LoadClient BOOTSTRAP TOPIC NAME PER_SECOND. It prints these lines:
  *
  *   ack PARTITION OFFSET VALUE      failed VALUE WHY      read PARTITION OFFSET VALUE      flushed COUNT
  *
- * "stop" on its input ends the writing (then "flushed" is told), "end" or the end of the input everything.
+ * "stop" on its input stops the producer, which then prints "flushed". "end" or the end of the input stops both.
  */
 public class LoadClient {
     private static final AtomicBoolean writing = new AtomicBoolean(true);

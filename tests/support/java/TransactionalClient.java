@@ -21,9 +21,9 @@ import org.apache.kafka.common.serialization.StringSerializer;
  *
  *   open NAME key=value ...     a producer with these settings
  *   init|begin|commit|abort|flush|close NAME
- *   send NAME TOPIC PARTITION VALUE...     one record per value, awaited
+ *   send NAME TOPIC PARTITION VALUE...     one record per value; waits for the answers
  *   offsets NAME GROUP TOPIC PARTITION OFFSET
- *   many NAME TOPIC COUNT                  COUNT transactions of one record each; answers the milliseconds it took
+ *   many NAME TOPIC COUNT                  COUNT transactions of one record each; answers with the milliseconds
  *
  * Each line is answered by one: "ok ..." or "error ExceptionName message".
  */

@@ -11,7 +11,7 @@ import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
 import org.apache.kafka.streams.state.Stores;
 
-/** The word count of Kafka Streams, exactly once: WordCount BOOTSTRAP INPUT OUTPUT STATE_DIRECTORY; ends with its input. */
+/** The word count of Kafka Streams, exactly once: WordCount BOOTSTRAP INPUT OUTPUT STATE_DIRECTORY. It stops at the end of its input. */
 public class WordCount {
     public static void main(String[] args) throws Exception {
         Properties settings = new Properties();

@@ -2,7 +2,7 @@
 
 Members join, leave and die by kill -9 under load. One group also migrates to the new protocol and back. The group reads
 every record at least once, and no two members read one partition at the same time. Takes minutes:
-`HEADRACE_EFFORT=long pytest -s tests/conformance/test_new_members_that_die.py` prints the events.
+`HEADRACE_EFFORT=long pytest -s tests/conformance/test_consumer_protocol_kills.py` prints the events.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from headrace.testing import RunningBroker, broker
-from tests.conformance.test_members_that_die import LONG, SESSION_MS, Start, java_member, play
+from tests.conformance.test_member_kills import LONG, SESSION_MS, Start, java_member, play
 from tests.support.effort import rounds
 from tests.support.group_watch import MemberProcess
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.differential.classic_lives import SOMETHING
+from tests.differential.classic_scenarios import SOMETHING
 from tests.differential.classic_script import Script
 
 # Twice a timeout is long enough for both brokers to apply it, also on a busy machine.
@@ -10,7 +10,7 @@ SHORT_MS, AFTER_MS = 500, 1_000
 LARGE = b"x" * 1_100_000
 
 
-def who_asked_for_an_id_and_never_came(s: Script) -> None:
+def a_pending_member_that_never_joins(s: Script) -> None:
     s.stable("<a>")
     s.known("<p>", session_timeout=SHORT_MS)
     s.known("<b>")
@@ -63,7 +63,7 @@ def a_static_member_that_is_away(s: Script) -> None:
     s.describe()
 
 
-def static_members_only_and_none_comes(s: Script) -> None:
+def static_members_only_and_none_rejoins(s: Script) -> None:
     s.instances["<a>"], s.instances["<b>"] = "i", "j"
     s.stable("<a>", "<b>", rebalance_timeout=SHORT_MS, session_timeout=4 * SHORT_MS)
     s.known("<c>")
@@ -158,7 +158,7 @@ def a_leader_that_never_assigns(s: Script) -> None:
     s.describe()
 
 
-def a_follower_that_never_asks_for_its_assignment(s: Script) -> None:
+def a_follower_that_never_syncs(s: Script) -> None:
     s.joined("<a>", "<b>", rebalance_timeout=SHORT_MS)
     s.sync("<a>", {"<a>": SOMETHING, "<b>": SOMETHING})
     s.describe()
@@ -169,7 +169,7 @@ def a_follower_that_never_asks_for_its_assignment(s: Script) -> None:
     s.describe()
 
 
-def no_time_for_a_rebalance(s: Script) -> None:
+def a_negative_rebalance_timeout(s: Script) -> None:
     s.join("<a>", 3, rebalance_timeout=-1)
     s.until_answered()
     s.pass_time(SHORT_MS)
@@ -194,19 +194,19 @@ def assignments_that_do_not_fit_in_the_log(s: Script) -> None:
     s.describe()
 
 
-LIVES = (
-    who_asked_for_an_id_and_never_came,
+SCENARIOS = (
+    a_pending_member_that_never_joins,
     a_member_that_never_rejoins,
     a_leader_that_never_rejoins,
     a_static_member_that_is_away,
-    static_members_only_and_none_comes,
+    static_members_only_and_none_rejoins,
     a_static_member_restarted_after_its_session,
     a_static_member_restarted_while_it_waits,
     a_session_that_ends,
     a_session_that_ends_while_a_sync_waits,
     a_leader_whose_session_ends_before_it_assigned,
     a_leader_that_never_assigns,
-    a_follower_that_never_asks_for_its_assignment,
-    no_time_for_a_rebalance,
+    a_follower_that_never_syncs,
+    a_negative_rebalance_timeout,
     assignments_that_do_not_fit_in_the_log,
 )

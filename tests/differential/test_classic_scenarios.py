@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from headrace.testing import broker
-from tests.differential import classic_lives, classic_mistakes, classic_waits
+from tests.differential import classic_invalid_requests, classic_scenarios, classic_timeouts
 from tests.differential.classic_script import Script
 from tests.differential.conftest import HISTORY_SETTINGS
 from tests.differential.histories import History, Side
@@ -21,23 +21,23 @@ from tests.support.names import unique
 
 pytestmark = pytest.mark.needs("kafka")
 
-LIVES = [
-    *classic_lives.LIVES,
-    *classic_mistakes.LIVES,
-    *((*classic_waits.LIVES, classic_lives.votes) if is_long() else ()),
+SCENARIOS = [
+    *classic_scenarios.SCENARIOS,
+    *classic_invalid_requests.SCENARIOS,
+    *((*classic_timeouts.SCENARIOS, classic_scenarios.votes) if is_long() else ()),
 ]
 
 
 @pytest.fixture(scope="module")
-def sides(kafka_of_histories: ReferenceKafka) -> Iterator[tuple[Side, Side]]:
+def sides(history_kafka: ReferenceKafka) -> Iterator[tuple[Side, Side]]:
     with broker(HISTORY_SETTINGS) as ours:
-        both = Side("Kafka", kafka_of_histories.port), Side("Headrace", ours.port)
+        both = Side("Kafka", history_kafka.port), Side("Headrace", ours.port)
         for side in both:
             prepare(side)
         yield both
 
 
-@pytest.mark.parametrize("life", LIVES, ids=lambda life: life.__name__)
-def test_every_step_is_answered_as_in_kafka(sides: tuple[Side, Side], life: Callable[[Script], None]) -> None:
-    group = unique(life.__name__)
-    life(Script(History(*sides, adjust=only_of(group)), group))
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+def test_every_step_is_answered_as_in_kafka(sides: tuple[Side, Side], scenario: Callable[[Script], None]) -> None:
+    group = unique(scenario.__name__)
+    scenario(Script(History(*sides, adjust=only_of(group)), group))

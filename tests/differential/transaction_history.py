@@ -56,7 +56,7 @@ class Step:
 
 
 @dataclass
-class Life:
+class TransactionHistory:
     """A topic, a group of the same name and the transactional ids that begin with it, and the producer ids so far."""
 
     server: Server

@@ -1,7 +1,7 @@
 """Groups of Java's classic consumer and of kafkajs under load, while members join, leave and die by kill -9.
 
 The group reads every record at least once, and no two members read one partition at the same time. Takes minutes:
-`HEADRACE_EFFORT=long pytest -s tests/conformance/test_members_that_die.py` prints the events. `HEADRACE_SEED=1` draws
+`HEADRACE_EFFORT=long pytest -s tests/conformance/test_member_kills.py` prints the events. `HEADRACE_SEED=1` draws
 other events.
 """
 

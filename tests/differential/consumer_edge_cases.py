@@ -141,7 +141,7 @@ def lists(group: str) -> list[Step]:
     ]
 
 
-CORNERS = {
+EDGE_CASES = {
     "bad": bad_requests,
     "unnamed": named_by_the_coordinator,
     "static": static_members,

@@ -3,7 +3,7 @@
 _NO_INTERNAL_ERROR = "Kafka fails inside (UNKNOWN_SERVER_ERROR); Headrace says what is wrong with the request"
 _NOT_OPENED = "Kafka opens every compressed batch; Headrace appends it as it came, as long as its checksum is right"
 
-MEANT: dict[str, str] = {
+INTENDED: dict[str, str] = {
     **{f"produce-v{version}-unknown-codec": _NO_INTERNAL_ERROR for version in range(3, 14, 2)},
     "produce-v9-broken-gzip": _NOT_OPENED,
     **{f"incremental_alter_configs-v{version}-wrong-operation": _NO_INTERNAL_ERROR for version in range(2)},

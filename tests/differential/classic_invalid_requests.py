@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.differential.classic_lives import SHARE_KEY, SOMETHING
+from tests.differential.classic_scenarios import SHARE_KEY, SOMETHING
 from tests.differential.classic_script import Script
 from tests.support.group_requests import DELETE, DESCRIBE, FIND, LEAVE, OFFSET_DELETE
 
@@ -22,7 +22,7 @@ def requests_that_no_client_sends(s: Script) -> None:
     s.describe()
 
 
-def names_that_are_empty_or_too_long(s: Script) -> None:
+def empty_and_too_long_names(s: Script) -> None:
     s.join("<long>", 9, group_id=f"{s.group}-long", group_instance_id="i" * 32_731)
     unnamed = [{"name": "", "metadata": b""}]
     s.join("<a>", 9, instance="", protocols=unnamed)
@@ -36,7 +36,7 @@ def names_that_are_empty_or_too_long(s: Script) -> None:
     s.describe()
 
 
-def requests_about_nothing(s: Script) -> None:
+def empty_requests(s: Script) -> None:
     s.stable("<a>")
     for group in (s.group, "", f"{s.group}-unknown"):
         for version in (3, 4, 5):
@@ -74,9 +74,9 @@ def coordinators(s: Script) -> None:
                     s.ask(FIND, version, {"key": key, "key_type": kind})
 
 
-LIVES = (
+SCENARIOS = (
     requests_that_no_client_sends,
-    names_that_are_empty_or_too_long,
-    requests_about_nothing,
+    empty_and_too_long_names,
+    empty_requests,
     coordinators,
 )

@@ -1,4 +1,4 @@
-"""Scenarios of classic groups, each about one rule of Apache Kafka. `test_classic_lives` runs them on both brokers."""
+"""Scenarios of classic groups, each about one rule of Kafka. `test_classic_scenarios` runs them on both brokers."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def instance_ids_fence_in_transactions(s: Script) -> None:
             s.ask(TXN_COMMIT, version, body)
 
 
-def instance_ids_fence_those_who_wait(s: Script) -> None:
+def instance_ids_fence_waiting_members(s: Script) -> None:
     s.instances["<a>"], s.instances["<b>"] = "i", "j"
     s.stable("<a>", "<b>")
     s.join("<a>")  # a leader that rejoins starts a rebalance, which waits for the other member
@@ -92,7 +92,7 @@ def instance_ids_fence_those_who_wait(s: Script) -> None:
     s.describe()
 
 
-def static_members_come_back(s: Script) -> None:
+def static_members_return(s: Script) -> None:
     s.instances["<a>"], s.instances["<b>"] = "i", "j"
     s.stable("<a>", "<b>")
     for version in range(5, 10):
@@ -152,7 +152,7 @@ def a_leader_leaves(s: Script) -> None:
     s.describe()
 
 
-def questions_in_every_state(s: Script) -> None:
+def requests_in_every_state(s: Script) -> None:
     def look() -> None:
         for version in range(7):
             s.describe(version)
@@ -203,7 +203,7 @@ def questions_in_every_state(s: Script) -> None:
     s.until_answered()
 
 
-def deleted_while_somebody_is_on_the_way(s: Script) -> None:
+def deleted_while_a_member_is_pending(s: Script) -> None:
     s.known("<a>")
     s.describe()
     s.delete()
@@ -220,7 +220,7 @@ def deleted_while_somebody_is_on_the_way(s: Script) -> None:
     s.committed()
 
 
-def assignments_missing_doubled_and_for_nobody(s: Script) -> None:
+def missing_duplicate_and_unknown_assignments(s: Script) -> None:
     s.joined("<a>", "<b>")
     s.sync("<b>", protocol_type="connect")
     s.sync("<b>", protocol_name="sticky")
@@ -245,7 +245,7 @@ def assignments_missing_doubled_and_for_nobody(s: Script) -> None:
     s.describe()
 
 
-def what_a_member_says_anew(s: Script) -> None:
+def rejoins_with_same_and_other_protocols(s: Script) -> None:
     s.stable("<a>", "<b>")
     s.join("<b>")  # the same protocols: the generation stays
     s.sync("<b>")
@@ -336,17 +336,17 @@ def full_groups(s: Script) -> None:
     s.describe()
 
 
-LIVES = (
+SCENARIOS = (
     instance_ids_fence,
     instance_ids_fence_in_transactions,
-    instance_ids_fence_those_who_wait,
-    static_members_come_back,
+    instance_ids_fence_waiting_members,
+    static_members_return,
     leaving_in_one_request,
     a_leader_leaves,
-    questions_in_every_state,
-    deleted_while_somebody_is_on_the_way,
-    assignments_missing_doubled_and_for_nobody,
-    what_a_member_says_anew,
+    requests_in_every_state,
+    deleted_while_a_member_is_pending,
+    missing_duplicate_and_unknown_assignments,
+    rejoins_with_same_and_other_protocols,
     other_protocol_types,
     full_groups,
 )
